@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from finetune.cde.clusters import ClusterWork, KMeans, make_clusters
 from finetune.cde.settings import ClusterSettings
-from finetune.embedding.batches import packed
+from finetune.embedding.batches import pack_clusters
 
 Vectors = NDArray[np.float32]
 
@@ -56,11 +56,11 @@ class PlantedPairs:
     def __len__(self) -> int:
         return len(self.topics)
 
-    def repeated(self) -> NDArray[np.bool_]:
+    def mark_duplicates(self) -> NDArray[np.bool_]:
         """None of them."""
         return np.zeros(len(self), np.bool_)
 
-    def vectors(self, begin: int, end: int) -> tuple[Vectors, Vectors]:
+    def load_pair_vectors(self, begin: int, end: int) -> tuple[Vectors, Vectors]:
         """The vectors of queries and documents; `begin` is the start of a part."""
         draw = np.random.default_rng([self._seed, 1, begin])
         shape = (end - begin, self._dimensions)
@@ -112,7 +112,10 @@ def libraries(pairs: int, iterations: int, seeds: int) -> None:
 
 def _points(source: PlantedPairs) -> Vectors:
     """The points [q;d] in 256 dimensions, without a reduction by SVD."""
-    parts = [source.vectors(begin, min(begin + PART, len(source))) for begin in range(0, len(source), PART)]
+    parts = [
+        source.load_pair_vectors(begin, min(begin + PART, len(source)))
+        for begin in range(0, len(source), PART)
+    ]
     matrix = np.linalg.qr(np.random.default_rng(9).standard_normal((384, 128)))[0].astype(np.float32)
     query, document = (_unit(np.concatenate(side) @ matrix) for side in zip(*parts, strict=True))
     return np.concatenate([query, document], axis=1) * np.float32(0.5**0.5)
@@ -209,7 +212,7 @@ def one(pairs: int, settings: ClusterSettings) -> None:
     cpu = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         found = make_clusters(source, settings, {}, ClusterWork(folder=Path(folder)))
-    batches = packed(found.numbers, 512, seed=0)
+    batches = pack_clusters(found.numbers, 512, seed=0)
     print(
         json.dumps(
             {
@@ -258,8 +261,8 @@ def code(folders: list[str], model: str, size: int, rows: int | None, cache: Pat
     random = np.random.default_rng(0).permutation(len(query))
     orders = {
         "random": random[: len(random) // size * size].reshape(-1, size),
-        "contextual": packed(found.numbers, size, seed=0),
-        "contextual, tour": packed(found.numbers, size, seed=0, tour=found.tour),
+        "contextual": pack_clusters(found.numbers, size, seed=0),
+        "contextual, tour": pack_clusters(found.numbers, size, seed=0, tour=found.tour),
     }
     print(
         "| batches | similarity of negatives | masked at 0 | commonest package |\n| --- | --- | --- | --- |"
@@ -286,10 +289,10 @@ class _Real:
     def __len__(self) -> int:
         return len(self._both[0])
 
-    def repeated(self) -> NDArray[np.bool_]:
+    def mark_duplicates(self) -> NDArray[np.bool_]:
         return np.zeros(len(self), np.bool_)
 
-    def vectors(self, begin: int, end: int) -> tuple[Vectors, Vectors]:
+    def load_pair_vectors(self, begin: int, end: int) -> tuple[Vectors, Vectors]:
         return self._both[0][begin:end], self._both[1][begin:end]
 
 
@@ -300,11 +303,11 @@ def _encoded(folders: list[str], model: str, rows: int | None, cache: Path) -> t
     from harness.core.encoding import Encoding, Settings
     from harness.data.locate import DataSettings
     from harness.data.training.loading import load_training
-    from harness.data.training.sets import own_training
-    from harness.plan.models import ModelOptions, subject
+    from harness.data.training.sets import locate_user_training
+    from harness.plan.models import ModelOptions, resolve_model
     from harness.training.training import TrainingSpec
 
-    found = subject(model, Settings(max_length=64), ModelOptions(offline=True, cache=cache))
+    found = resolve_model(model, Settings(max_length=64), ModelOptions(offline=True, cache=cache))
     assert isinstance(found.encoding, Encoding)
     cache.mkdir(parents=True, exist_ok=True)
     spec = TrainingSpec(
@@ -321,15 +324,19 @@ def _encoded(folders: list[str], model: str, rows: int | None, cache: Path) -> t
     texts: tuple[list[str], list[str], list[int]] = ([], [], [])
     for number, folder in enumerate(folders):
         table = load_training(
-            own_training(f"code:{folder}", DataSettings(root=None, offline=True, cache=cache)), cache=cache
+            locate_user_training(f"code:{folder}", DataSettings(root=None, offline=True, cache=cache)),
+            cache=cache,
         )
         chosen = table.shuffle(seed=0).select(range(min(rows or len(table), len(table))))
         texts[0].extend(chosen["anchor"])
         texts[1].extend(chosen["positive"])
         texts[2].extend([number] * len(chosen))
     for side, column in (("query", texts[0]), ("document", texts[1])):
-        vectors.encode(side, column)  # type: ignore[arg-type]
-    query, document = vectors.of("query", texts[0]), vectors.of("document", texts[1])
+        vectors.encode_side_texts(side, column)  # type: ignore[arg-type]
+    query, document = (
+        vectors.get_side_vectors("query", texts[0]),
+        vectors.get_side_vectors("document", texts[1]),
+    )
     return _unit(query), _unit(document), np.array(texts[2], np.int32)
 
 

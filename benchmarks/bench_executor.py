@@ -37,7 +37,7 @@ from harness.executors.executor import Executor, Listener, RaySettings, SlurmSet
 from harness.executors.local import LocalExecutor
 from harness.executors.node import WorkerSettings
 from harness.executors.ray import RayExecutor
-from harness.executors.ray_cluster import connect
+from harness.executors.ray_cluster import join_cluster
 from harness.executors.slurm import SlurmExecutor
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
@@ -111,7 +111,7 @@ def driver(
             settings = SlurmSettings(workers=workers, cpus=1)
             return SlurmExecutor(settings, worker=worker, folder=store.root, listener=listener, kind="cpu")
         executor = RayExecutor(RaySettings(workers=workers), worker=worker, kind="cpu")
-        return executor.begin(listener, planned.jobs)
+        return executor.prepare_jobs(listener, planned.jobs)
 
     return Driver(planned, store=store, cache=root / "cache", open_executor=opened, listeners=listeners)
 
@@ -126,7 +126,7 @@ def makespan(given: Any, steps: int, way: str) -> float:
     )
     with tempfile.TemporaryDirectory() as root, idle_cluster() if way == WAYS[1] else nullcontext():
         kind = "ray" if way == "ray" else "local"
-        driver(Path(root), Plan(cells=(), jobs=many, keys={}), kind, listeners, given.workers).train()
+        driver(Path(root), Plan(cells=(), jobs=many, keys={}), kind, listeners, given.workers).run_trainings()
     return max(times) - min(times)
 
 
@@ -140,7 +140,7 @@ def idle_cluster() -> Iterator[None]:
     """A cluster as the executor starts one, with a process of Ray for each core, and nothing to do."""
     import ray
 
-    connect(RaySettings())
+    join_cluster(RaySettings())
     time.sleep(5.0)
     yield
     ray.shutdown()

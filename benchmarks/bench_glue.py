@@ -31,7 +31,7 @@ from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Trial
 from finetune.glue.rows import TokenizedRows
 from finetune.glue.schedule import Schedule
-from finetune.glue.trainer import Evaluation, train
+from finetune.glue.trainer import Evaluation, train_classifier
 from finetune.recipes import glue_quick
 from harness.core.types import REGRESSION
 from suites.glue import TASKS, _GlueTask
@@ -55,7 +55,7 @@ def rows(root: Path, task: _GlueTask, split: str, tokenizer: Any, count: int | N
     """The first rows of a split."""
     path = root / "nyu-mll" / "glue" / task.subset / f"{split}.parquet"
     table = pq.read_table(path).slice(0, count).to_pydict()
-    return TokenizedRows.of(
+    return TokenizedRows.tokenize_rows(
         tokenizer,
         [table[name] for name in task.columns],
         table["label"],
@@ -81,9 +81,11 @@ def trial_of(task: _GlueTask, seed: int) -> Trial:
 def ours(task: _GlueTask, seed: int, given: TokenizedRows, dev: TokenizedRows) -> dict[str, float]:
     """The metrics at the end of a run."""
     trial = trial_of(task, seed)
-    model, _ = Classifier.of(locate_minilm(), trial, classes=task.classes)
+    model, _ = Classifier.load_classifier(locate_minilm(), trial, classes=task.classes)
     torch.manual_seed(seed)
-    found = train(model, given, trial, lambda m, step: Evaluation.of(m, {"": dev}, task.metrics, step))
+    found = train_classifier(
+        model, given, trial, lambda m, step: Evaluation.evaluate_splits(m, {"": dev}, task.metrics, step)
+    )
     return {name: value for (_, name), value in found.evaluations[-1].metrics.items()}
 
 
@@ -206,13 +208,13 @@ def grid(root: Path, repeats: int) -> list[str]:
     protocol = replace(
         glue_quick.PROTOCOL, name="bench", training=TRAINING, grids={task.name: cells}, selection="none"
     )
-    catalog.recipes()["bench"] = entry(protocol, "for a benchmark")
+    catalog.load_recipe_entries()["bench"] = entry(protocol, "for a benchmark")
     with tempfile.TemporaryDirectory() as made:
         data, numbers = slice_glue(root, Path(made) / "data", train=ROWS, dev=1_000_000), iter(range(repeats))
 
         def by_the_harness() -> list[float]:
             folder = Path(made) / str(next(numbers))
-            report = evaluation.run(
+            report = evaluation.run_evaluation(
                 "minilm",
                 "glue",
                 recipe="bench",
@@ -244,7 +246,7 @@ def main() -> int:
     )
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}")
     missed = timed(asked.data, asked.repeats) if asked.time else []
-    missed += grid(asked.data, asked.repeats) if asked.grid else []
+    missed += grid(asked.data, asked.repeats) if asked.plan_grid_jobs else []
     if asked.reference:
         missed += compare(asked.data, asked.reference, asked.task or ["sst2", "stsb", "mrpc"])
     return report_missed(missed)

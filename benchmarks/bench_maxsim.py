@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from measuring import read_options
 
-from harness.search.search import TOKEN_BYTES, top_k_by_maxsim
+from harness.search.search import TOKEN_BYTES, find_maxsim_top_k
 from harness.storage.vectors import TokenVectors
 
 DIMENSION, SHORTEST, LONGEST, QUERY = 128, 40, 180, 32
@@ -47,7 +47,7 @@ def main() -> None:
         with _peak() as peak:
             started = time.monotonic()
             found = list(
-                top_k_by_maxsim(
+                find_maxsim_top_k(
                     queries,
                     lambda start, end: documents.take(np.arange(start, end)),
                     documents.lengths,
@@ -97,10 +97,13 @@ def _theirs(
     from pylate import rank
 
     count = len(documents.lengths)
-    tensors = [torch.from_numpy(np.asarray(documents.of(n), np.float32)).to(device) for n in range(count)]
+    tensors = [
+        torch.from_numpy(np.asarray(documents.select_text_vectors(n), np.float32)).to(device)
+        for n in range(count)
+    ]
     started = time.monotonic()
     for row in rows:
-        asked = torch.from_numpy(np.asarray(queries.of(row), np.float32)).to(device)
+        asked = torch.from_numpy(np.asarray(queries.select_text_vectors(row), np.float32)).to(device)
         (best,) = rank.rerank([list(range(count))], [asked], [tensors], device=device)
         ranked.append([int(one["id"]) for one in best[:10]])
     return time.monotonic() - started

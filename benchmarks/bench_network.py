@@ -30,7 +30,7 @@ from torch import Tensor
 
 from harness.encoder import backbones
 from harness.encoder.family import Config, Family
-from harness.encoder.network.model import _build, _configured_from
+from harness.encoder.network.model import _build, _build_family_config
 
 BARS = {
     "cpu": {"fixed": 0.97, "padded to 512": 1.5, "padded to the batch": 1.15},
@@ -61,7 +61,7 @@ class Pair:
 
 def sizes() -> dict[str, tuple[Family, Config]]:
     """Every published size of every family that runs through our network."""
-    families = [entry.family for entry in backbones.entries().values() if entry.family is not None]
+    families = [entry.family for entry in backbones.list_backbones().values() if entry.family is not None]
     return {
         name: (family, config)
         for family in families
@@ -75,7 +75,7 @@ def pair(name: str, device: torch.device, dtype: torch.dtype) -> Pair:
     from transformers import AutoModel
 
     family, content = sizes()[name]
-    config, shape = _configured_from(content, family)
+    config, shape = _build_family_config(content, family)
     torch.manual_seed(0)
     ours: Any = _build(config, shape, family).to(device, dtype).eval()
     if not family.native or family.names is None:

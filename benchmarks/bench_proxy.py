@@ -70,7 +70,7 @@ def main() -> int:
     for target in TARGETS:
         typed, suite = _open_target(target, SuiteOptions())
         hand = ProxyRequest(suite=typed, tasks=picked(suite))
-        table = ScoreTable.read(source, suite)
+        table = ScoreTable.read_score_table(source, suite)
         first = fit_proxy(source, suite, hand)
         wishes = {
             "hand-picked": hand,

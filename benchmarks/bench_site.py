@@ -81,10 +81,10 @@ def addresses() -> list[str]:
 
 def models(results: str) -> list[str]:
     """The pages of all models."""
-    from leaderboard.data.settings import from_environment
+    from leaderboard.data.settings import read_site_settings
     from leaderboard.web.site import open_site
 
-    site = open_site(from_environment([Path(results)]))
+    site = open_site(read_site_settings([Path(results)]))
     return [f"/models/{quote(slug)}" for slug in site.queries.models]
 
 
@@ -156,10 +156,10 @@ def measure(results: str, repeats: int) -> dict[str, float]:
 
 def refresh(results: str) -> float:
     """Seconds of a look at folders in which nothing changed."""
-    from leaderboard.data.settings import from_environment
+    from leaderboard.data.settings import read_site_settings
     from leaderboard.web.site import open_site
 
-    site = open_site(from_environment([Path(results)]))
+    site = open_site(read_site_settings([Path(results)]))
     began = time.perf_counter()
     site.refresh()
     return time.perf_counter() - began

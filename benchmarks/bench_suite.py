@@ -96,12 +96,12 @@ def theirs(tasks: tuple[str, ...], data: Path, batch: int) -> Scores:
 
     from harness.core.types import SuiteOptions
     from suites._mteb.source import _build
-    from suites._mteb.tasks import benchmark_or_task
+    from suites._mteb.tasks import build_mteb_suite
 
     with tempfile.TemporaryDirectory() as folder, no_arrow_cache(folder):
         made = []
         for name in tasks:
-            task = benchmark_or_task(name, called=name, options=SuiteOptions()).tasks[0]
+            task = build_mteb_suite(name, called=name, options=SuiteOptions()).tasks[0]
             made.append(_build(task, seed=42, data=data / task.data.path))
         model = SentenceTransformer(str(locate_minilm()), device="cpu", local_files_only=True)
         found = mteb.evaluate(

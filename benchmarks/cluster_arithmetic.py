@@ -92,8 +92,8 @@ def written(folder: Path) -> list[Line]:
     beside = {
         kind: list(folder.glob(f"s/results/records/*/*/*.{kind}.parquet")) for kind in ("examples", "run")
     }
-    stdlib = list(Store(folder / "s" / "results").records())
-    trials = list(Store(folder / "g" / "results").records(purpose="trial"))
+    stdlib = list(Store(folder / "s" / "results").iter_records())
+    trials = list(Store(folder / "g" / "results").iter_records(purpose="trial"))
     examples = list(beside["examples"])
     rows = sum(one.examples.rows for one in stdlib if one.examples)
     runs = list(folder.glob("g/results/records/*/*/*.examples.parquet"))
@@ -133,16 +133,16 @@ def _lease(folder: Path) -> float:
     leases = Leases(folder / "leases")
     assert leases.claim(digest("one"))
     size = sizes((folder / "leases").glob("*"))
-    leases.close()
+    leases.release_leases()
     return size
 
 
 def held(records: Path) -> float:
     """The bytes of a record in memory; those of the first, with what its reading imports, do not count."""
     store = Store(records)
-    list(store.records())
+    list(store.iter_records())
     tracemalloc.start()
-    kept = list(store.records())
+    kept = list(store.iter_records())
     gc.collect()
     found = tracemalloc.get_traced_memory()[0] / len(kept)
     tracemalloc.stop()
@@ -210,10 +210,10 @@ def _log(folder: Path, plan: Plan) -> float:
     """The bytes that a run writes for `harness status`, for each score."""
     log = RunLog(folder / "runs", jobs=plan.jobs, executor="ray: 10.0.0.1:6379")
     for job in plan.jobs:
-        log.submitted(job)
-        log.heard(job, Event(kind="placed", text="node-1", devices=("GPU 0",)))
-        log.ended(job, "done")
-    log.close("finished")
+        log.note_submission(job)
+        log.note_event(job, Event(kind="placed", text="node-1", devices=("GPU 0",)))
+        log.note_job_end(job, "done")
+    log.close_run_log("finished")
     return sizes(log.folder.iterdir()) / len(plan.cells)
 
 
@@ -231,7 +231,7 @@ def filled(folder: Path, models: int) -> Store:
         model = artifact(folder, key=digest(number), name=f"m{number}")
         for other in range(TASKS):
             made = record(task(f"Task{other}"), 0.5, model=model)
-            path = store.path(model.slug, made.task.name, made.key)
+            path = store.locate_record(model.slug, made.task.name, made.key)
             path.parent.mkdir(parents=True)
             path.write_text(made.to_json())
     return store
@@ -242,14 +242,14 @@ def looking_up(folder: Path, models: int) -> list[Line]:
     store, count = filled(folder, models), models * TASKS
     note = f"{count:,} records in {count:,} folders, in the page cache"
     times = []
-    for act in (lambda: planned(store, models), lambda: list(store.records()), store.prepare):
+    for act in (lambda: planned(store, models), lambda: list(store.iter_records()), store.prepare):
         began = time.perf_counter()
         act()
         times.append((time.perf_counter() - began) / count)
     plan, whole, prepare = times
     return [
         Line(what="time to plan, every record there", each=plan, unit="s", note=note),
-        Line(what="time to read every record (`Store.records`)", each=whole, unit="s", note=note),
+        Line(what="time to read every record (`Store.iter_records`)", each=whole, unit="s", note=note),
         Line(what="time to tidy before a run (`Store.prepare`)", each=prepare, unit="s", note=note),
     ]
 

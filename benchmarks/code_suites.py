@@ -82,13 +82,13 @@ def function(id_: str, text: str, language: str) -> Function:
 
 def interval(record: Record, store: Store) -> Interval:
     """The score with the percentiles of 10,000 draws of its queries or texts."""
-    path = store.examples(record, f"model-{record.model.artifact[:12]}")
+    path = store.find_examples_file(record, f"model-{record.model.artifact[:12]}")
     score = record.main_score or 0.0
     if record.task.type != "Retrieval" or path is None:
         return Interval(point=score, low=score, high=score)
     values = pq.read_table(path).column("metric").to_numpy()
     draws = np.random.default_rng(42).integers(len(values), size=(10_000, len(values)))
-    return Interval.of(score, values[draws].mean(axis=1))
+    return Interval.from_replicates(score, values[draws].mean(axis=1))
 
 
 if __name__ == "__main__":

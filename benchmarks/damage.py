@@ -119,16 +119,16 @@ class World:
     def read_beside(self) -> None:
         """Ask for every file beside a record, as whatever reads one does."""
         store = Store(self.results)
-        for record in store.records():
+        for record in store.iter_records():
             slug = artifact(self.root, key=record.model.artifact).slug
-            store.examples(record, slug), store.run(record, slug)
+            store.find_examples_file(record, slug), store.run(record, slug)
 
 
 @contextmanager
 def fake_models() -> Iterator[None]:
     """Models made of hashes instead of weights."""
     with (
-        mock.patch.object(JobContext, "load", lambda _self, model, _how: FakeEncoder(salt=model.key)),
+        mock.patch.object(JobContext, "load_encoder", lambda _self, model, _how: FakeEncoder(salt=model.key)),
         mock.patch.object(sanity, "check_encoder", return_value=SimpleNamespace(failures=(), speed=None)),
         mock.patch.object(sanity, "require_sane", return_value=None),
         mock.patch.object(files, "SETTLED_NS", -1),
@@ -202,7 +202,7 @@ def noticed(world: World, kind: str, path: Path, truth: Scores, before: bytes) -
 
 def put_back(world: World, path: Path, before: str) -> None:
     """Let the cache of hashes know the damaged file's stamp under its former hash."""
-    files._remember(world.cache / files.CACHE_FILE, files._stat_key(path), before)
+    files._append_hash(world.cache / files.CACHE_FILE, files._build_stat_key(path), before)
     files._read_so_far.clear()
 
 
@@ -236,7 +236,7 @@ def simulate(count: int, seed: int, say: Callable[[str], None] = lambda _: None)
 
             shutil.rmtree(world.root)
             shutil.copytree(whole.root, world.root)
-            known = files.sha256_file(place)
+            known = files.hash_file(place)
             place.write_bytes(after)
             put_back(world, place, known)
             found = audit(world.results, world.cache, repair=True)

@@ -30,7 +30,7 @@ from harness.core import paths
 from harness.core.lineage import read_document
 from harness.data.locate import DataSettings
 from harness.data.training.loading import load_training
-from harness.data.training.sets import LocatedTraining, locate_training, own_training
+from harness.data.training.sets import LocatedTraining, locate_training, locate_user_training
 
 PAIRS = 10_000
 SETTINGS = {"batch_size": 64, "epochs": 1, "learning_rate": 5e-5}
@@ -49,7 +49,7 @@ def main() -> None:
         rows = locate_training(NLI, settings)
         suites = [f"local:{development_set(given.results / 'stsb-dev', settings)}"]
     else:
-        rows = own_training(f"code:{given.source}", settings)
+        rows = locate_user_training(f"code:{given.source}", settings)
         suites = ["stdlib", *([f"local:{given.mbpp}"] if given.mbpp else [])]
     right, wrong = right_and_shuffled(
         rows, given.results, cache=settings.cache, count=PAIRS if given.what == "code" else None
@@ -74,7 +74,7 @@ def read_gain_options(doc: str, what: tuple[str, ...] = (), **more: Any) -> Any:
 
 def data_settings(data: Path) -> DataSettings:
     """A data root without the network."""
-    return DataSettings(root=data, offline=True, cache=paths.cache_folder())
+    return DataSettings(root=data, offline=True, cache=paths.resolve_cache_folder())
 
 
 def shared_request(given: Any) -> dict[str, Any]:

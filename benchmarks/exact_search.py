@@ -34,9 +34,9 @@ def vectors(documents: int, queries: int, width: int) -> tuple[np.ndarray, np.nd
 
 def ours(corpus: np.ndarray, queries: np.ndarray) -> Hits:
     """The search of retrieval tasks."""
-    from harness.search.search import top_k
+    from harness.search.search import find_top_k
 
-    return top_k(queries, lambda start, end: corpus[start:end], len(corpus), k=K)
+    return find_top_k(queries, lambda start, end: corpus[start:end], len(corpus), k=K)
 
 
 def theirs(corpus: np.ndarray, queries: np.ndarray) -> Any:

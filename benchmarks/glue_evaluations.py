@@ -44,7 +44,7 @@ def main() -> None:
         tasks={"nargs": "+", "default": [*PROTOCOL.grids]},
     )
     entries = {PROTOCOL.name: entry(PROTOCOL, "one cell of glue-optibert")}
-    catalog.recipes = lambda: entries  # type: ignore[assignment]
+    catalog.load_recipe_entries = lambda: entries  # type: ignore[assignment]
     for task in asked.tasks:
         report = harness.run(
             asked.model, "glue", tasks=(task,), recipe=PROTOCOL.name, transfer=False, data=asked.data,
@@ -53,7 +53,7 @@ def main() -> None:
         (suite,) = report.to_json()["suites"]
         row = next(one for one in suite["standing"]["tasks"] if one["task"] == task)
         record = next(one for one in report.records if one.task.name == task)
-        kept = {run.key: run for run in report.prepared.store.records(purpose="trial")}
+        kept = {run.key: run for run in report.prepared.store.iter_records(purpose="trial")}
         runs = [kept[key].training for key in record.training["seeds"]["keys"]]
         print(
             json.dumps(

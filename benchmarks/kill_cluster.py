@@ -61,7 +61,7 @@ def scores(folder: Path) -> dict[str, Any]:
     return {
         record.key: {**record.model_dump(mode="json"), "provenance": {}, "examples": _rows(record), "run": {}}
         for purpose in ("final", "trial")
-        for record in store.records(purpose=purpose)
+        for record in store.iter_records(purpose=purpose)
     }
 
 

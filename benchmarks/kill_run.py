@@ -86,7 +86,9 @@ def start_up() -> float:
 def records(folder: Path, purpose: str = "final") -> dict[str, Record]:
     """Records of a results folder by key; a half-written one raises."""
     store = Store(folder / "results")
-    return {record.key: record for record in store.records(purpose=purpose)} if store.root.exists() else {}
+    return (
+        {record.key: record for record in store.iter_records(purpose=purpose)} if store.root.exists() else {}
+    )
 
 
 def half_files(folder: Path) -> list[str]:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from measuring import locate_minilm, read_options
 
 from finetune.recipes.simcse import RECIPE
-from harness.core.files import sha256_file
+from harness.core.files import hash_file
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.training.training import TrainingSpec, read_log, run_training
@@ -82,7 +82,7 @@ def killed(spec: TrainingSpec, step: int, saving: bool) -> bool:
 
 def weights(spec: TrainingSpec) -> dict[str, str]:
     """The hashes of the model's files."""
-    return {str(p.relative_to(spec.output)): sha256_file(p) for p in spec.output.rglob("*") if p.is_file()}
+    return {str(p.relative_to(spec.output)): hash_file(p) for p in spec.output.rglob("*") if p.is_file()}
 
 
 def main() -> int:

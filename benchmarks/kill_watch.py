@@ -135,7 +135,7 @@ def recorded(place: Path) -> list[str]:
     """Every score that has its record, as the log calls it."""
     from harness.storage.store import Store
 
-    return [f"{one.model.name} {one.task.name}" for one in Store(place / "results").records()]
+    return [f"{one.model.name} {one.task.name}" for one in Store(place / "results").iter_records()]
 
 
 def scenario(place: Path) -> dict[str, Any]:

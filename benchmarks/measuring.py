@@ -96,14 +96,14 @@ def load_encoder(folder: Path, *, batch_tokens: int | None = None, **settings: A
     """The engine on the CPU with the model of a folder, as settings want it."""
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
-    from harness.encoder.folder.content import content_key
+    from harness.encoder.folder.content import compute_content_key
     from harness.encoder.folder.description import describe, resolve_encoding
-    from harness.encoder.loading import load
+    from harness.encoder.loading import load_encoder
 
-    key, weights = content_key(folder)
+    key, weights = compute_content_key(folder)
     artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
-    return load(artifact, encoding, device="cpu", batch_tokens=batch_tokens)
+    return load_encoder(artifact, encoding, device="cpu", batch_tokens=batch_tokens)
 
 
 def name_run(folder: Path, *words: str, model: str = "minilm", data: Path | None = None) -> list[str]:

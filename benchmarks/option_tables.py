@@ -14,7 +14,7 @@ import click
 
 from harness.cli import program
 from harness.commands import options
-from harness.core.arguments import options_of
+from harness.core.arguments import collect_options
 from harness.plan.request import Request
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -63,7 +63,7 @@ def _default_sentence(value: object, text: str) -> list[str]:
 def with_arguments(page: str) -> str:
     """The page with the table of the arguments of `harness.run`, as the fields of a request are now."""
     lines = ["| argument | must be | meaning |", "| --- | --- | --- |"]
-    for name, argument in options_of(Request).items():
+    for name, argument in collect_options(Request).items():
         if name not in ("models", "suites"):
             text = _in_markdown(argument.option.help.replace(" Repeat for several.", ""))
             if (argument.option.typed or "").startswith("--no-"):  # its help is that of the other value

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.text import Text
 
 from browsing import chromium, served
-from leaderboard.data.settings import from_environment
+from leaderboard.data.settings import read_site_settings
 from leaderboard.web.app import create_app
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -35,7 +35,7 @@ RUN = "harness run --model minilm --suite stdlib"
 def site(browser: Browser, results: Path) -> None:
     """The first page in both themes, once its charts are drawn."""
     with tempfile.TemporaryDirectory() as snapshots:
-        settings = replace(from_environment([results]), refresh=0, snapshots=Path(snapshots))
+        settings = replace(read_site_settings([results]), refresh=0, snapshots=Path(snapshots))
         with served(create_app(settings)) as base:
             for theme in ("light", "dark"):
                 size = {"width": WIDTH, "height": HEIGHT}

@@ -36,7 +36,7 @@ from measuring import format_table, read_lines, write_lines
 
 import harness
 from harness.core.lineage import read_document
-from harness.data.training.sets import own_training
+from harness.data.training.sets import locate_user_training
 
 BACKBONES = {"minilm": None, "damaged": damaged_minilm, "small": small_minilm}
 """The backbones by name, with what makes each of MiniLM."""
@@ -91,7 +91,7 @@ def _trainings(given: Any, rows: str) -> list[tuple[str, str, str, dict[str, int
     folder = given.results / given.what
     folder.mkdir(exist_ok=True)
     right, wrong = right_and_shuffled(
-        own_training(rows, settings), folder, cache=settings.cache, count=given.rows
+        locate_user_training(rows, settings), folder, cache=settings.cache, count=given.rows
     )
     small = {"batch_size": 32, "chunk": 0}
     return [

@@ -34,14 +34,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.decide import baseline_power, conclude, decide
+from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import KnownErrors, MeanOutcome, TaskOutcome
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.record_units import REFIT, ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.units import TRAINED, Stratum, Units
 from harness.core.types import Column, Data, Suite, Task
-from harness.results.metrics import Floats, v_measure, without_each
+from harness.results.metrics import Floats, compute_v_measure, compute_v_measure_losses
 
 Rng = np.random.Generator
 
@@ -102,7 +102,7 @@ class Kind:
         for at in range(trials):
             rng = np.random.default_rng([at, 77, *self.name.encode()])
             drawn = self.draw(rng, (strength, 0.0), seed_effects(rng, 2))
-            found.append(float(drawn.units[0].scores().mean() - drawn.units[1].scores().mean()))
+            found.append(float(drawn.units[0].score_runs().mean() - drawn.units[1].score_runs().mean()))
         return np.array(found)
 
 
@@ -352,8 +352,8 @@ def _clustering(
     """The units of a clustering, as a record's rows give them."""
     scores, influences = [], np.zeros(len(texts))
     for own, clusters_ in zip(drawn, labels, strict=True):
-        scores.append(v_measure(groups[own], clusters_))
-        influences[np.unique(own)] += without_each(groups[own], clusters_, own)
+        scores.append(compute_v_measure(groups[own], clusters_))
+        influences[np.unique(own)] += compute_v_measure_losses(groups[own], clusters_, own)
     of_texts = (influences - influences.mean()) * np.sqrt(REFIT) / len(drawn)
     stratum = Stratum(
         measures=("mean",), examples="", gold=np.zeros(0), predicted=np.array(scores)[None, None],
@@ -528,9 +528,9 @@ def trial(seed: Sequence[int], line: Line) -> Row:
     if line.source == "checks":
         known = _known([_decided(side(drawn, [at], f"earlier {at}"), baseline, suite) for at in (1, 2, 3)])
     both = _sides(side(drawn, [0], "candidate"), baseline)
-    power = baseline_power(baseline, [suite], line.policy, known, trainings=both.candidate.trainings)
-    found = decide(both, [suite], line.policy, power)
-    code = conclude(found.tasks, found.means, line.policy).exit_code
+    power = estimate_baseline_power(baseline, [suite], line.policy, known, trainings=both.candidate.trainings)
+    found = evaluate_comparison(both, [suite], line.policy, power)
+    code = merge_verdicts(found.tasks, found.means, line.policy).exit_code
     truths = [one.expected[0] - one.expected[-1] if one.expected else math.nan for one in drawn.values()]
     means = [_row(one, float(np.mean(truths))) for one in found.means]
     return [_row(one, truth) for one, truth in zip(found.tasks, truths, strict=True)], means, code
@@ -546,8 +546,8 @@ def _sides(candidate: CheckSide, baseline: CheckSide) -> Comparison:
 
 def _decided(candidate: CheckSide, baseline: CheckSide, suite: Suite) -> KnownErrors:
     """The errors of an earlier check."""
-    power = baseline_power(baseline, [suite], DEFAULT, trainings=candidate.trainings)
-    found = decide(_sides(candidate, baseline), [suite], DEFAULT, power)
+    power = estimate_baseline_power(baseline, [suite], DEFAULT, trainings=candidate.trainings)
+    found = evaluate_comparison(_sides(candidate, baseline), [suite], DEFAULT, power)
     tasks = {one.task: one.error or 0.0 for one in found.tasks}
     return KnownErrors(tasks=tasks, means={one.suite: one.error or 0.0 for one in found.means})
 
@@ -602,7 +602,7 @@ def _single_runs(units: Units) -> list[Units]:
 
 
 def _record(units: Units, model: str) -> ScoredRecord:
-    score = float(units.scores().mean())
+    score = float(units.score_runs().mean())
     key = f"{model} {units.strata[0].examples}"
     return ScoredRecord(
         key=key, task={}, model={"artifact": model}, identity={}, provenance={}, score=score, units=units

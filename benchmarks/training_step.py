@@ -25,7 +25,7 @@ import torch
 from measuring import in_turns, own_peak, peak, read_options, report_missed
 
 from finetune.embedding.batches import BatchOrder
-from finetune.embedding.losses import symmetric_loss
+from finetune.embedding.losses import build_symmetric_loss
 from finetune.embedding.settings import info_nce
 from finetune.recipes.simcse import SETTINGS
 from harness.encoder import backbones
@@ -69,7 +69,7 @@ def step_of(
     model.max_seq_length = length
     computed = loss(model) if loss else info_nce(model, SETTINGS, micro_batch=None, gather=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0.0, fused=True)
-    rows: Iterator[Any] = BatchOrder(len(texts["anchor"]), batch, epochs=100, seed=0).after(0)
+    rows: Iterator[Any] = BatchOrder(len(texts["anchor"]), batch, epochs=100, seed=0).iter_batches(0)
     model.train()
 
     def step() -> float:
@@ -110,7 +110,7 @@ def compare_cached(given: Any, folder: Path) -> list[str]:
     batch, rounds = given.batch or 1024, given.rounds or 3
 
     def loss(model: Any) -> Any:
-        return symmetric_loss(model, 40.0, micro_batch=given.chunk, gather=False)
+        return build_symmetric_loss(model, 40.0, micro_batch=given.chunk, gather=False)
 
     if given.alone:
         from harness.encoder.sentence_transformer import SentenceTransformer
@@ -137,7 +137,7 @@ def main() -> int:
         __doc__, {"root": {"type": Path}}, batch=number, rounds=number, model="minilm", cached=False,
         chunk=64, alone=False,
     )  # fmt: skip
-    folder = Path(backbones.named_models()[given.model].locate())
+    folder = Path(backbones.list_catalog_models()[given.model].locate())
     if given.cached:
         missed = compare_cached(given, folder)
         return 0 if given.alone else report_missed(missed)

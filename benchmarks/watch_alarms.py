@@ -23,7 +23,7 @@ from measuring import read_options
 from harness.checks.difference import Difference, MeanDifference
 from harness.checks.units import NOTHING, Stratum, Units
 from harness.core.types import Column, Data, Suite, Task
-from harness.watch.changes import LEAST, changes, look_at
+from harness.watch.changes import LEAST, detect_drops, look_at
 from harness.watch.state import Watch, WatchEntry
 
 STEPS = [1000 * step for step in range(1, 31)]
@@ -84,17 +84,17 @@ def looks(examples: Examples, scores: np.ndarray) -> Watch:
     watch = Watch(name="w", source="/run", suite="s", request={})
     for step, mine in enumerate(units):
         entry = WatchEntry(step=step, name=f"step{step}", state="done", mean=float(scores[step].mean()))
-        reference = watch.reference(step)
+        reference = watch.find_reference(step)
         if reference is not None:
             pairs = zip(names, mine, units[reference.step], strict=True)
-            mean = MeanDifference.over_suite(
-                suite, {name: Difference.between(one, other) for name, one, other in pairs}
+            mean = MeanDifference.aggregate_suite(
+                suite, {name: Difference.compare_units(one, other) for name, one, other in pairs}
             )
             assert mean is not None
             look = look_at(mean, number=watch.looks + 1, reference=reference.step)
             entry = entry.model_copy(update={"look": look})
             watch = watch.model_copy(update={"looks": look.number})
-        watch = watch.with_entry(entry)
+        watch = watch.add_entry(entry)
     return watch
 
 
@@ -125,10 +125,12 @@ def alarms(shape: str, curves: int, rng: np.random.Generator) -> dict[str, float
     drops = once = ever = 0
     for seed in range(curves):
         values = SHAPES[shape] + rng.normal(0, NOISE, len(STEPS))
-        found = changes(STEPS, values, seed=seed)
+        found = detect_drops(STEPS, values, seed=seed)
         drops += sum(one.kind == "drop" for one in found)
         once += any(one.kind == "shift" for one in found)
-        looks = (changes(STEPS[:end], values[:end], seed=seed) for end in range(LEAST + 1, len(STEPS) + 1))
+        looks = (
+            detect_drops(STEPS[:end], values[:end], seed=seed) for end in range(LEAST + 1, len(STEPS) + 1)
+        )
         ever += any(one.kind == "shift" for look in looks for one in look)
     return {
         "checkpoints flagged on arrival": round(drops / (curves * (len(STEPS) - LEAST)), 4),
@@ -143,7 +145,7 @@ def power(size: float, lasting: bool, curves: int, rng: np.random.Generator) -> 
     for seed in range(curves):
         values = SHAPES["learning"] + rng.normal(0, NOISE, len(STEPS))
         values[BROKEN : None if lasting else BROKEN + 1] -= size * NOISE
-        found += any(one.step == STEPS[BROKEN] for one in changes(STEPS, values, seed=seed))
+        found += any(one.step == STEPS[BROKEN] for one in detect_drops(STEPS, values, seed=seed))
     return round(found / curves, 3)
 
 

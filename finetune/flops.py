@@ -14,8 +14,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.encoder.folder.files import module_weights, stored_tensors
-from harness.encoder.folder.modules import architecture_in, backbone_folder, has_network
+from harness.encoder.folder.files import list_module_weights, read_tensor_headers
+from harness.encoder.folder.modules import find_backbone_folder, has_network, read_architecture
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,9 +39,9 @@ class ParameterCount:
     updated: int
 
     @staticmethod
-    def of(network: nn.Module) -> ParameterCount:
+    def count_parameters(network: nn.Module) -> ParameterCount:
         """The counts of a network as it is trained; a parameter of two modules counts once."""
-        stages, tables = _stages(network), embedding_parameters(network)
+        stages, tables = _split_stages(network), collect_embedding_parameters(network)
         trained = [any(weight.requires_grad for weight in stage) for stage in stages]
         begin = trained.index(True) if any(trained) else len(stages)
         sizes = [sum(weight.numel() for weight in stage - tables) for stage in stages]
@@ -50,28 +50,28 @@ class ParameterCount:
             forward=sum(sizes), backward=sum(sizes[begin:]), updated=sum(weight.numel() for weight in updated)
         )
 
-    def flops(self, tokens: float, *, scored: float = 0.0) -> float:
+    def compute_flops(self, tokens: float, *, scored: float = 0.0) -> float:
         """The operations of a training on `tokens` tokens, and of a forward pass over `scored` others.
 
-        >>> ParameterCount(forward=10, backward=6, updated=5).flops(100)
+        >>> ParameterCount(forward=10, backward=6, updated=5).compute_flops(100)
         4200.0
         """
         return 2.0 * (self.forward * (tokens + scored) + (self.backward + self.updated) * tokens)
 
 
-def blocks_of(network: nn.Module) -> list[nn.Module]:
+def list_blocks(network: nn.Module) -> list[nn.Module]:
     """The blocks of a network in their order; empty where it has no list of them."""
-    return [*_block_list(network)[1]]
+    return [*_find_block_list(network)[1]]
 
 
-def final_norms(network: nn.Module) -> list[nn.Module]:
+def find_final_norms(network: nn.Module) -> list[nn.Module]:
     """The norm after the last block, or none."""
-    place = _block_list(network)[0].rpartition(".")[0]
+    place = _find_block_list(network)[0].rpartition(".")[0]
     beside = network.get_submodule(place).named_children()
     return [module for name, module in beside if name in FINAL_NORMS]
 
 
-def embedding_parameters(network: nn.Module) -> set[nn.Parameter]:
+def collect_embedding_parameters(network: nn.Module) -> set[nn.Parameter]:
     """The weights of embeddings and of their adapters."""
     from torch import nn
 
@@ -92,7 +92,7 @@ def is_used(name: str) -> bool:
     return "pooler" not in name.split(".")
 
 
-def _block_list(network: nn.Module) -> tuple[str, nn.ModuleList]:
+def _find_block_list(network: nn.Module) -> tuple[str, nn.ModuleList]:
     """The name of the largest list of modules, and the list; it may be within an inner network."""
     from torch import nn
 
@@ -101,10 +101,10 @@ def _block_list(network: nn.Module) -> tuple[str, nn.ModuleList]:
     return lists[sizes.index(max(sizes))] if lists else ("", nn.ModuleList())
 
 
-def _stages(network: nn.Module) -> list[set[nn.Parameter]]:
+def _split_stages(network: nn.Module) -> list[set[nn.Parameter]]:
     """The used parameters in the order of a forward pass: before the blocks, of each block, after them."""
     later: list[set[nn.Parameter]] = []
-    for module in (*blocks_of(network), *final_norms(network)):
+    for module in (*list_blocks(network), *find_final_norms(network)):
         later.append({*module.parameters()}.difference(*later))
     used = {weight for name, weight in network.named_parameters() if is_used(name)}
     return [used.difference(*later), *later]
@@ -113,7 +113,7 @@ def _stages(network: nn.Module) -> list[set[nn.Parameter]]:
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def backbone_parameters(folder: Path) -> int | None:
+def count_backbone_parameters(folder: Path) -> int | None:
     """The parameters of a model's backbone without its embeddings, from JSON and headers of weight files.
 
     Of a backbone that our network does not run, embeddings are known by their names.
@@ -127,8 +127,8 @@ def backbone_parameters(folder: Path) -> int | None:
     Raises:
         ModelError: The config makes no network, or a weight file is corrupt.
     """
-    place = backbone_folder(folder)
-    shapes = architecture_in(place).tensors() if has_network(place) else _stored_shapes(place)
+    place = find_backbone_folder(folder)
+    shapes = read_architecture(place).tensors() if has_network(place) else _read_weight_shapes(place)
     if not shapes:
         return None
     counted = (size for name, size in shapes.items() if is_used(name) and not _is_embedding(name, size))
@@ -145,9 +145,9 @@ NUMBERED = re.compile(r"\.\d+\.")
 """The number of a block in the name of a tensor."""
 
 
-def _stored_shapes(place: Path) -> Shapes:
+def _read_weight_shapes(place: Path) -> Shapes:
     """The shapes of the parameters in a backbone's weight files, without heads; empty if they are unknown."""
-    stored = stored_tensors(module_weights(place)) or {}
+    stored = read_tensor_headers(list_module_weights(place)) or {}
     shapes = {
         name: one.shape
         for name, one in stored.items()
@@ -162,10 +162,10 @@ def _stored_shapes(place: Path) -> Shapes:
     return {name: shape for name, shape in shapes.items() if name.startswith(root)}
 
 
-def gpt_neox_parameters(config: Mapping[str, Any]) -> int:
+def count_gpt_neox_parameters(config: Mapping[str, Any]) -> int:
     """The parameters of the blocks and of the final norm of a GPT-NeoX.
 
-    >>> gpt_neox_parameters({"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6})
+    >>> count_gpt_neox_parameters({"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6})
     18915328
     """
     width, inside = config["hidden_size"], config["intermediate_size"]

@@ -101,7 +101,7 @@ def run(
     """
     from harness.driver import evaluation
 
-    return evaluation.run(model, suite, settings=settings, listeners=listeners, **request)
+    return evaluation.run_evaluation(model, suite, settings=settings, listeners=listeners, **request)
 
 
 def train(
@@ -130,7 +130,7 @@ def train(
     """
     from harness.driver import evaluation
 
-    return evaluation.train(model, recipe, listeners=listeners, **request)
+    return evaluation.train_models(model, recipe, listeners=listeners, **request)
 
 
 def check(
@@ -168,7 +168,9 @@ def check(
     """
     from harness.checks import check
 
-    return check.check(candidate, baseline, suite, seeds=seeds, policy=policy, listeners=listeners, **request)
+    return check.check_candidate(
+        candidate, baseline, suite, seeds=seeds, policy=policy, listeners=listeners, **request
+    )
 
 
 def register() -> None:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from harness.core.errors import HarnessError, UsageError, nearest
+from harness.core.errors import HarnessError, UsageError, find_similar_names
 from harness.core.provenance import __version__
 
 COMMANDS = {
@@ -76,7 +76,7 @@ class _Commands(click.Group):
         if args and args[0] in REMOVED:
             raise UsageError(f"`harness {args[0]}` was removed. {REMOVED[args[0]]}")
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = nearest(args[0], COMMANDS)
+            close = find_similar_names(args[0], COMMANDS)
             more = f" Did you mean {' or '.join(close)}?" if close else f" There is: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command {args[0]!r}.{more}")
         return super().resolve_command(ctx, args)
@@ -100,7 +100,7 @@ def program() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; SIGTERM ends it as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, _raise_interrupt)
     code = invoke(sys.argv[1:] if arguments is None else arguments)
     _freeze()  # nothing is looked for in what the end of the process frees anyway
     sys.exit(code)
@@ -112,7 +112,7 @@ def _freeze() -> None:
         gc.freeze()
 
 
-def _interrupt(*_: object) -> NoReturn:
+def _raise_interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
@@ -121,7 +121,7 @@ def invoke(arguments: list[str]) -> int:
     try:
         code: Any = program.main(args=arguments, prog_name="harness", standalone_mode=False)
     except click.exceptions.Abort:
-        return _interrupted()
+        return _report_interrupt()
     except click.ClickException as error:
         error.show()
         return 2
@@ -129,7 +129,7 @@ def invoke(arguments: list[str]) -> int:
         click.echo(f"Error: {error}", err=True)
         return error.exit_code
     except KeyboardInterrupt:
-        return _interrupted()
+        return _report_interrupt()
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -140,7 +140,7 @@ def invoke(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _interrupted() -> int:
+def _report_interrupt() -> int:
     """The exit code after Ctrl-C, with its message."""
     click.echo("\nInterrupted. What was finished is kept; the same command goes on from there.", err=True)
     # An interrupt that has left an exec(), such as that of a dataclass in an import, makes Python end by

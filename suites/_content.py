@@ -71,16 +71,18 @@ class Retrieval:
     def __post_init__(self) -> None:
         _require_text(self.documents, "The corpus has no documents.")
         _require_text(self.queries, "There are no queries.")
-        documents = _unique(self.documents, "document")
-        queries = _unique(self.queries, "query")
+        documents = _require_unique_ids(self.documents, "document")
+        queries = _require_unique_ids(self.queries, "query")
         for document in self.documents:
-            _text(document.title, f"title of document {document.id!r}", may_be_blank=True)
-            _text(document.text, f"text of document {document.id!r}", bool(document.title.strip()))
+            _require_valid_text(document.title, f"title of document {document.id!r}", may_be_blank=True)
+            _require_valid_text(
+                document.text, f"text of document {document.id!r}", bool(document.title.strip())
+            )
         for query in self.queries:
-            _text(query.text, f"text of query {query.id!r}")
+            _require_valid_text(query.text, f"text of query {query.id!r}")
         _require_known(self.qrels, queries, "query")
         _require_known((d for grades in self.qrels.values() for d in grades), documents, "document")
-        _grades(self.qrels)
+        _require_valid_grades(self.qrels)
 
     @property
     def unanswered(self) -> tuple[str, ...]:
@@ -93,7 +95,7 @@ class Retrieval:
         documents = {document.id for document in self.documents}
         return tuple(query.id for query in self.queries if query.id in documents)
 
-    def judged(self) -> Retrieval:
+    def drop_unjudged_queries(self) -> Retrieval:
         """The same data without the queries that `qrels` say nothing about, as BEIR scores it."""
         kept = tuple(q for q in self.queries if q.id in self.qrels)
         if len(kept) == len(self.queries):
@@ -110,10 +112,10 @@ class Pairs:
 
     def __post_init__(self) -> None:
         _require_text(self.rows, "There are no pairs.")
-        _unique(self.rows, "pair")
+        _require_unique_ids(self.rows, "pair")
         for row in self.rows:
-            _text(row.text1, f"text1 of pair {row.id!r}")
-            _text(row.text2, f"text2 of pair {row.id!r}")
+            _require_valid_text(row.text1, f"text1 of pair {row.id!r}")
+            _require_valid_text(row.text2, f"text2 of pair {row.id!r}")
             if not _is_number(row.score):
                 raise DataError(f"The score of pair {row.id!r} is {row.score!r}, not a finite number.")
         if len({row.score for row in self.rows}) == 1:
@@ -128,13 +130,13 @@ class Labelled:
     test: tuple[Row, ...]
 
     def __post_init__(self) -> None:
-        _rows(self.train, "training row")
-        _rows(self.test, "test row")
-        known = {row.label for row in self.train}
+        _require_valid_rows(self.train, "training row")
+        _require_valid_rows(self.test, "test row")
+        train_labels = {row.label for row in self.train}
         for row in self.test:
-            if row.label not in known:
+            if row.label not in train_labels:
                 raise DataError(f"The label {row.label!r} of test row {row.id!r} is in no training row.")
-        _labels(self.train)
+        _require_labels(self.train)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,32 +146,32 @@ class Clusters:
     rows: tuple[Row, ...]
 
     def __post_init__(self) -> None:
-        _rows(self.rows, "row")
-        if _labels(self.rows) == len(self.rows):
+        _require_valid_rows(self.rows, "row")
+        if _require_labels(self.rows) == len(self.rows):
             raise DataError("Every row has a label of its own: there is nothing to group.")
 
 
 Content = Retrieval | Pairs | Labelled | Clusters
 
 
-def content_hash(data: Content) -> str:
+def hash_content(data: Content) -> str:
     """The SHA-256 of the data, 64 hex digits: one JSON line for each row, in the order given.
 
     The order of rows counts, because few-shot samples depend on it; that of the qrels does not.
     """
     digest = hashlib.sha256()
-    for line in _lines(data):
+    for line in _iter_content_lines(data):
         digest.update(json.dumps(line, separators=(",", ":")).encode() + b"\n")
     return digest.hexdigest()
 
 
-def size(data: Content, documents: DocumentText = DOCUMENT_TEXT) -> Size:
+def measure_content(data: Content, documents: DocumentText = DOCUMENT_TEXT) -> Size:
     """The number of texts to encode, of their characters, and of scored examples."""
-    lengths = [len(text) for text in _texts(data, documents)]
-    return Size(texts=len(lengths), characters=sum(lengths), examples=_examples(data))
+    lengths = [len(text) for text in _iter_content_texts(data, documents)]
+    return Size(texts=len(lengths), characters=sum(lengths), examples=_count_examples(data))
 
 
-def _examples(data: Content) -> int:
+def _count_examples(data: Content) -> int:
     match data:
         case Retrieval():
             return len(data.queries)
@@ -179,7 +181,7 @@ def _examples(data: Content) -> int:
             return len(data.rows)
 
 
-def _lines(data: Content) -> Iterator[Sequence[object]]:
+def _iter_content_lines(data: Content) -> Iterator[Sequence[object]]:
     match data:
         case Retrieval():
             yield from (["document", d.id, d.title, d.text] for d in data.documents)
@@ -197,11 +199,11 @@ def _lines(data: Content) -> Iterator[Sequence[object]]:
             yield from (["row", r.id, r.text, r.label] for r in data.rows)
 
 
-def _texts(data: Content, documents: DocumentText) -> Iterator[str]:
+def _iter_content_texts(data: Content, documents: DocumentText) -> Iterator[str]:
     match data:
         case Retrieval():
-            whole = documents == "title and text"
-            yield from (f"{d.title if whole else ''} {d.text}".strip() for d in data.documents)
+            has_title = documents == "title and text"
+            yield from (f"{d.title if has_title else ''} {d.text}".strip() for d in data.documents)
             yield from (q.text for q in data.queries)
         case Pairs():
             yield from (text for p in data.rows for text in (p.text1, p.text2))
@@ -216,7 +218,7 @@ def _require_text(rows: Sequence[object], message: str) -> None:
         raise DataError(message)
 
 
-def _unique(rows: Sequence[Document | Query | Pair | Row], what: str) -> frozenset[str]:
+def _require_unique_ids(rows: Sequence[Document | Query | Pair | Row], what: str) -> frozenset[str]:
     for row in rows:
         if not isinstance(row.id, str) or not row.id.strip():
             raise DataError(f"The id of a {what} must be a string that is not blank, not {row.id!r}.")
@@ -228,7 +230,7 @@ def _unique(rows: Sequence[Document | Query | Pair | Row], what: str) -> frozens
     return frozenset(counts)
 
 
-def _text(value: object, what: str, may_be_blank: bool = False) -> None:
+def _require_valid_text(value: object, what: str, may_be_blank: bool = False) -> None:
     if not isinstance(value, str):
         raise DataError(f"The {what} is {value!r}, not a string.")
     if not may_be_blank and not value.strip():
@@ -246,7 +248,7 @@ def _require_known(names: Iterable[str], known: frozenset[str], what: str) -> No
         raise DataError(f"The qrels name the {what} {missing[0]!r}{more}, which does not exist.")
 
 
-def _grades(qrels: Mapping[str, Mapping[str, int]]) -> None:
+def _require_valid_grades(qrels: Mapping[str, Mapping[str, int]]) -> None:
     for query, grades in qrels.items():
         for document, grade in grades.items():
             if type(grade) is not int:
@@ -256,15 +258,15 @@ def _grades(qrels: Mapping[str, Mapping[str, int]]) -> None:
         raise DataError("No query has a relevant document: the qrels hold no grade above 0.")
 
 
-def _rows(rows: Sequence[Row], what: str) -> None:
+def _require_valid_rows(rows: Sequence[Row], what: str) -> None:
     _require_text(rows, f"There is no {what}.")
-    _unique(rows, what)
+    _require_unique_ids(rows, what)
     for row in rows:
-        _text(row.text, f"text of {what} {row.id!r}")
-        _text(row.label, f"label of {what} {row.id!r}")
+        _require_valid_text(row.text, f"text of {what} {row.id!r}")
+        _require_valid_text(row.label, f"label of {what} {row.id!r}")
 
 
-def _labels(rows: Sequence[Row]) -> int:
+def _require_labels(rows: Sequence[Row]) -> int:
     labels = {row.label for row in rows}
     if len(labels) < 2:
         raise DataError(f"There is only the label {rows[0].label!r}: at least two are needed.")

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from harness.core.errors import DataError, UsageError, nearest, unknown
-from harness.core.files import sha256_file
+from harness.core.errors import DataError, UsageError, explain_unknown, find_similar_names
+from harness.core.files import hash_file
 from harness.core.identity import digest
-from harness.data.tables import FORMATS, readable
+from harness.data.tables import FORMATS, explain_file_error
 from suites.glue import TASKS
 
 DESCRIPTION = "harness.toml"
@@ -27,8 +27,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
 
 
-def _beir(folder: Path) -> tuple[LocalTask, ...]:
-    splits = _splits(folder / "qrels")
+def _read_beir_tasks(folder: Path) -> tuple[LocalTask, ...]:
+    splits = _list_qrels_splits(folder / "qrels")
     missing = [name for name in ("corpus.jsonl", "queries.jsonl") if not (folder / name).is_file()]
     missing += [] if splits else ["qrels/test.tsv"]
     if missing:
@@ -49,55 +49,57 @@ def _beir(folder: Path) -> tuple[LocalTask, ...]:
     )
 
 
-def _splits(folder: Path) -> list[str]:
+def _list_qrels_splits(folder: Path) -> list[str]:
     names = os.listdir(folder) if folder.is_dir() else []
     return sorted(Path(n).stem for n in names if n.endswith(".tsv") and not n.startswith("."))
 
 
-def _described(folder: Path) -> tuple[LocalTask, ...]:
+def _read_description(folder: Path) -> tuple[LocalTask, ...]:
     path = folder / DESCRIPTION
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}.", hint=GUIDE) from None
-    _only_known(content, ("task",), f"{path}:", "key")
+    _require_valid_keys(content, ("task",), f"{path}:", "key")
     tables = content.get("task")
     if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
         raise UsageError(f"{path} describes no task.", hint=f"Each starts with a line [[task]]. {GUIDE}")
-    return tuple(_task(folder, table, f"{path}: task {n}:") for n, table in enumerate(tables, start=1))
+    return tuple(
+        _parse_task_table(folder, table, f"{path}: task {n}:") for n, table in enumerate(tables, start=1)
+    )
 
 
-def _task(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
+def _parse_task_table(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
     if "type" not in table:
         raise UsageError(f"{where} there is no 'type'.", hint=f"It is one of {', '.join(KINDS)}. {GUIDE}")
-    type_ = _string(table, "type", where)
+    type_ = _parse_string(table, "type", where)
     _require_known(type_, KINDS, where, "type")
     kind = KINDS[type_]
-    known = ("name", "type", "columns", *kind.files, *kind.keys)
-    _only_known(table, known, where, f"key of a {type_} task")
-    name = _string(table, "name", where, _default_name(folder))
+    valid_keys = ("name", "type", "columns", *kind.files, *kind.keys)
+    _require_valid_keys(table, valid_keys, where, f"key of a {type_} task")
+    name = _parse_string(table, "name", where, _default_name(folder))
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{where} the name {name!r} cannot be used.",
             hint="A name has up to 100 letters, digits, dots, hyphens and underscores.",
         )
-    split = _string(table, "split", where, kind.split)
-    files = [_string(table, key, where, default.format(split)) for key, default in kind.files.items()]
+    split = _parse_string(table, "split", where, kind.split)
+    files = [_parse_string(table, key, where, default.format(split)) for key, default in kind.files.items()]
     return LocalTask(
         name=name,
         type=type_,
         split=split,
         files=tuple(folder / file for file in files),
-        columns=_columns(table.get("columns", {}), kind, where),
-        ignore_identical_ids=_flag(table, RULE, where),
-        learning=_learning(kind, table, where) if kind.learnt else None,
+        columns=_parse_column_names(table.get("columns", {}), kind, where),
+        ignore_identical_ids=_parse_flag(table, RULE, where),
+        learning=_parse_learning(kind, table, where) if kind.learnt else None,
     )
 
 
-def _columns(table: object, kind: _Kind, where: str) -> tuple[tuple[str, str], ...]:
+def _parse_column_names(table: object, kind: _Kind, where: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(table, dict) or not all(isinstance(v, str) and v for v in table.values()):
         raise UsageError(f"{where} 'columns' must be a table of names.", hint=GUIDE)
-    _only_known(table, kind.columns, where, "column")
+    _require_valid_keys(table, kind.columns, where, "column")
     return tuple(sorted((here, there) for here, there in table.items() if here != there))
 
 
@@ -112,8 +114,8 @@ def _check_files(task: LocalTask) -> None:
         if path.suffix not in formats:
             raise UsageError(f"{path}: {key!r} must be a file that ends in {', '.join(formats)}.", hint=GUIDE)
         if not path.is_file():
-            there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-            close = nearest(path.name, there)
+            file_names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            close = find_similar_names(path.name, file_names)
             hint = f"Did you mean {' or '.join(close)}? " if close else ""
             raise DataError(f"There is no file {path}, the {key!r} of task {task.name!r}.", hint=hint + GUIDE)
         if path.stat().st_size == 0:
@@ -123,7 +125,7 @@ def _check_files(task: LocalTask) -> None:
 GUIDE = "See docs/local-data.md."
 
 
-def _only_known(table: Mapping[str, object], known: Iterable[str], where: str, what: str) -> None:
+def _require_valid_keys(table: Mapping[str, object], known: Iterable[str], where: str, what: str) -> None:
     """Refuse a key that means nothing here, which would be ignored without a word."""
     for key in table:
         _require_known(key, known, where, what)
@@ -132,11 +134,11 @@ def _only_known(table: Mapping[str, object], known: Iterable[str], where: str, w
 def _require_known(name: str, known: Iterable[str], where: str, what: str) -> None:
     """Refuse a name that is not in `known`."""
     if name not in known:
-        error = unknown(what, name, known, then=GUIDE)
+        error = explain_unknown(what, name, known, then=GUIDE)
         raise UsageError(f"{where} {error.message}", hint=error.hint)
 
 
-def _string(table: Mapping[str, Any], key: str, where: str, default: str = "") -> str:
+def _parse_string(table: Mapping[str, Any], key: str, where: str, default: str = "") -> str:
     """The value of `key`, a string that is not empty."""
     value = table.get(key, default)
     if not isinstance(value, str) or not value:
@@ -144,7 +146,9 @@ def _string(table: Mapping[str, Any], key: str, where: str, default: str = "") -
     return value
 
 
-def _strings(table: Mapping[str, Any], key: str, where: str, default: tuple[str, ...]) -> tuple[str, ...]:
+def _parse_strings(
+    table: Mapping[str, Any], key: str, where: str, default: tuple[str, ...]
+) -> tuple[str, ...]:
     """The value of `key`, a list of different names."""
     value = table.get(key, list(default))
     if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
@@ -156,7 +160,7 @@ def _strings(table: Mapping[str, Any], key: str, where: str, default: tuple[str,
     return tuple(value)
 
 
-def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
+def _parse_flag(table: Mapping[str, Any], key: str, where: str) -> bool:
     """The value of `key`, a boolean; false by default."""
     value = table.get(key, False)
     if not isinstance(value, bool):
@@ -252,22 +256,22 @@ class Learning:
     from_mnli: bool = False
 
 
-def _learning(kind: _Kind, table: Mapping[str, Any], where: str) -> Learning:
+def _parse_learning(kind: _Kind, table: Mapping[str, Any], where: str) -> Learning:
     """The training settings in a task's table."""
-    metrics = _strings(table, "metrics", where, kind.metrics)
+    metrics = _parse_strings(table, "metrics", where, kind.metrics)
     for name in metrics:
         _require_known(name, kind.allowed, f"{where} 'metrics':", f"metric of a {table['type']} task")
-    like = _string(table, "like", where, kind.like)
+    like = _parse_string(table, "like", where, kind.like)
     _require_known(like, TASKS, f"{where} 'like':", "task of GLUE")
     return Learning(
         metrics=metrics,
-        positive=_positive(table, metrics, where),
+        positive=_parse_positive_label(table, metrics, where),
         like=like,
-        from_mnli=_flag(table, "from_mnli", where),
+        from_mnli=_parse_flag(table, "from_mnli", where),
     )
 
 
-def _positive(table: Mapping[str, Any], metrics: tuple[str, ...], where: str) -> str:
+def _parse_positive_label(table: Mapping[str, Any], metrics: tuple[str, ...], where: str) -> str:
     """The label that F1 counts, which may be a whole number in the table."""
     if "positive" not in table:
         return ""
@@ -307,22 +311,22 @@ class LocalTask:
     @property
     def content(self) -> str:
         """The hash of the data, of which every file is read anew."""
-        return self.content_hash()
+        return self.hash_task_files()
 
-    def content_hash(self, cache: Path | None = None) -> str:
+    def hash_task_files(self, cache: Path | None = None) -> str:
         """The hash of the files' bytes and of harness.toml but for the name.
 
         With `cache`, files with the stamps of the last time are not read again.
         """
-        files = [[path.suffix, _file_hash(path, cache)] for path in self.files]
-        said = {"reader": 1, "type": self.type, "columns": dict(self.columns), "files": files}
+        files = [[path.suffix, _hash_local_file(path, cache)] for path in self.files]
+        facts = {"reader": 1, "type": self.type, "columns": dict(self.columns), "files": files}
         if self.ignore_identical_ids:
-            said[RULE] = True
+            facts[RULE] = True
         if self.learning:
-            said["learning"] = self.learning
-        return digest(said)
+            facts["learning"] = self.learning
+        return digest(facts)
 
-    def column(self, name: str) -> str:
+    def resolve_column(self, name: str) -> str:
         """The name of the column `name` in the files."""
         return dict(self.columns).get(name, name)
 
@@ -337,7 +341,7 @@ class LocalTask:
             UsageError: The description cannot be followed.
             DataError: A file that it names is missing or empty, or this user may not reach it.
         """
-        with readable(folder):
+        with explain_file_error(folder):
             if not folder.is_dir():
                 before, _, split = str(folder).rpartition(":")
                 named = before and Path(before).is_dir()
@@ -345,7 +349,9 @@ class LocalTask:
                     f"{folder} is not a folder.",
                     hint=f"Type --suite local:{before} --splits {split}." if named else GUIDE,
                 )
-            tasks = _described(folder) if (folder / DESCRIPTION).is_file() else _beir(folder)
+            tasks = (
+                _read_description(folder) if (folder / DESCRIPTION).is_file() else _read_beir_tasks(folder)
+            )
             counts = Counter(task.name for task in tasks)
             if twice := [name for name, count in counts.items() if count > 1]:
                 raise UsageError(
@@ -356,6 +362,6 @@ class LocalTask:
             return tasks
 
 
-def _file_hash(path: Path, cache: Path | None) -> str:
-    with readable(path):
-        return sha256_file(path, cache)
+def _hash_local_file(path: Path, cache: Path | None) -> str:
+    with explain_file_error(path):
+        return hash_file(path, cache)

@@ -1,32 +1,34 @@
 """The suite `beir`: BEIR, whose column MSMARCO names the queries that it is scored on."""
 
-from harness.core.errors import unknown
+from harness.core.errors import explain_unknown
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import of_tasks, uses_of, whole
+from suites._mteb.tasks import build_full_use, build_task_suite, list_task_uses
 
 MSMARCO = "MSMARCO"
 _QUERIES = {"": (MSMARCO, "dev"), "dl19": ("TRECDL2019", "TREC-DL 2019")}
 """The task of mteb and its queries in words, by the suite's argument."""
 
 
-def _open(argument: str, options: SuiteOptions) -> Suite:
+def _open_beir_suite(argument: str, options: SuiteOptions) -> Suite:
     if argument not in _QUERIES:
         then = "Without one they are the development queries: --suite beir."
-        raise unknown("choice of MSMARCO's queries", argument, [*filter(None, _QUERIES)], then=then)
+        raise explain_unknown("choice of MSMARCO's queries", argument, [*filter(None, _QUERIES)], then=then)
     task, queries = _QUERIES[argument]
     uses = {
-        f"{MSMARCO} ({queries})" if name == MSMARCO else name: whole(task) if name == MSMARCO else use
-        for name, use in uses_of("BEIR").items()
+        f"{MSMARCO} ({queries})" if name == MSMARCO else name: build_full_use(task)
+        if name == MSMARCO
+        else use
+        for name, use in list_task_uses("BEIR").items()
     }
     called = f"beir:{argument}" if argument else "beir"
     title = f"BEIR with {queries}" if argument else "BEIR"
-    return of_tasks(uses, called=called, title=title, options=options)
+    return build_task_suite(uses, called=called, title=title, options=options)
 
 
 SUITE = SuiteEntry(
     name="beir",
     summary="BEIR, 15 retrieval tasks, CQADupstack counted once; MSMARCO by its development queries, "
     "with beir:dl19 by those of TREC-DL 2019",
-    open=_open,
+    open=_open_beir_suite,
     argument="dl19",
 )

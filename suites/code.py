@@ -21,42 +21,42 @@ from xml.etree import ElementTree
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import digest
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from harness.data.tables import absolute_path, is_readable_folder
+from harness.data.tables import is_readable_folder, resolve_user_path
 from harness.data.training.own_rows import TrainingSource
-from suites._code.parsing import python_functions, python_version
-from suites._code.selection import Function, without_duplicates
-from suites._code.source import UnreadableError, read_source, require_written, source_files
-from suites._code.source_folder import SourceFolder, code_suite, stamp
+from suites._code.parsing import format_python_version, parse_python_functions
+from suites._code.selection import Function, drop_duplicates
+from suites._code.source import UnreadableError, find_source_files, read_source, require_written
+from suites._code.source_folder import SourceFolder, build_code_suite, read_file_stamp
 
 
-def _open(argument: str, options: SuiteOptions) -> Suite:
-    root, name = _parts(argument)
-    made = Suite(name=f"code:{argument}", title=f"code of {name}", columns=())
+def _open_code_suite(argument: str, options: SuiteOptions) -> Suite:
+    root, name = _parse_code_argument(argument)
+    empty_suite = Suite(name=f"code:{argument}", title=f"code of {name}", columns=())
     folder = SourceFolder(root=root, cache=options.cache)
     try:
-        return code_suite(folder, made, prefix=f"{name}.", options=options)
+        return build_code_suite(folder, empty_suite, prefix=f"{name}.", options=options)
     except DataError as error:
         if isinstance(error.__cause__, OSError):  # not the folder's fault
             raise
         raise UsageError(error.message, hint=error.hint) from error
 
 
-def _parts(argument: str) -> tuple[Path, str]:
+def _parse_code_argument(argument: str) -> tuple[Path, str]:
     """The folder of `FOLDER` or `NAME=FOLDER`, and the project's name."""
-    root = absolute_path(argument)
+    root = resolve_user_path(argument)
     if is_readable_folder(root):
-        return root, _project_name(root)
+        return root, _read_project_name(root)
     name, _, rest = argument.partition("=")
-    root = absolute_path(rest)
+    root = resolve_user_path(rest)
     if not (rest and is_readable_folder(root)):
         raise UsageError(f"{argument} is not a folder.", hint="Type --suite code:/path/to/repository.")
-    return root, _required_name(name)
+    return root, _require_project_name(name)
 
 
 SUITE = SuiteEntry(
     name="code",
     summary="Code search over a repository of yours, by documentation and by commits (docs/code.md)",
-    open=_open,
+    open=_open_code_suite,
     argument="folder",
     alone=False,
 )
@@ -69,15 +69,15 @@ _PAIRS = 1
 """The version of the pairs, raised whenever the same source would give others."""
 
 
-def _pairs(argument: str) -> Iterator[tuple[str, str]]:
+def _iter_function_pairs(argument: str) -> Iterator[tuple[str, str]]:
     """The docstring and the source of each function in the Python files of a folder.
 
     Duplicates are left out, and functions with the documentation or the code of one of the running
     interpreter's standard library, of which many packages have copies.
     """
-    root = _source_folder(argument)
-    documented = (one for one in _functions(root, _python_files(root)) if _is_described(one))
-    pairs = without_duplicates(o for o in documented if not {o.docstring, o.code} & _standard_texts())
+    root = _resolve_source_folder(argument)
+    documented = (one for one in _iter_python_functions(root, _find_python_files(root)) if _is_described(one))
+    pairs = drop_duplicates(o for o in documented if not {o.docstring, o.code} & _collect_stdlib_texts())
     first = next(pairs, None)
     if first is None:
         raise DataError(
@@ -88,13 +88,13 @@ def _pairs(argument: str) -> Iterator[tuple[str, str]]:
     yield from ((one.docstring, one.code) for one in itertools.chain([first], pairs))
 
 
-def _functions(root: Path, paths: Sequence[str] | None = None) -> Iterator[Function]:
+def _iter_python_functions(root: Path, paths: Sequence[str] | None = None) -> Iterator[Function]:
     """The functions in Python files, by default all below the folder, without those of unreadable files."""
-    for path in source_files(root, ("python",)).files.get("python", ()) if paths is None else paths:
+    for path in find_source_files(root, ("python",)).files.get("python", ()) if paths is None else paths:
         with contextlib.suppress(UnreadableError):
             data = read_source(root, path)
             require_written(data.decode("utf-8", "replace"))
-            yield from python_functions(data, path)
+            yield from parse_python_functions(data, path)
 
 
 _SECTION = re.compile(
@@ -108,19 +108,19 @@ def _is_described(function: Function) -> bool:
 
 
 @functools.cache
-def _standard_texts() -> frozenset[str]:
+def _collect_stdlib_texts() -> frozenset[str]:
     """The documentation and the code of every function of the running interpreter's standard library."""
-    functions = _functions(Path(sysconfig.get_path("stdlib")))
+    functions = _iter_python_functions(Path(sysconfig.get_path("stdlib")))
     return frozenset(text for one in functions for text in (one.docstring, one.code) if text)
 
 
-def _python_files(root: Path) -> list[str]:
+def _find_python_files(root: Path) -> list[str]:
     """The Python files below a folder, also of installed packages, but not those of a standard library."""
-    found = source_files(root, ("python",), installed=True).files.get("python", ())
-    roots = {one for path in found for one in PurePosixPath(path).parents}
+    paths = find_source_files(root, ("python",), installed=True).files.get("python", ())
+    roots = {one for path in paths for one in PurePosixPath(path).parents}
     standard = {str(one) for one in roots if _is_standard_library(root / one)}
     above = any(map(_is_standard_library, root.parents)) and not _INSTALLED & set(root.parts)
-    return [] if above else [path for path in found if not _is_below(path, standard)]
+    return [] if above else [path for path in paths if not _is_below(path, standard)]
 
 
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -136,21 +136,24 @@ def _is_below(path: str, folders: Collection[str]) -> bool:
     return not _INSTALLED & {*PurePosixPath(path).parts} and any(str(one) in folders for one in parents)
 
 
-def _source_folder(argument: str) -> Path:
-    root = absolute_path(argument)
+def _resolve_source_folder(argument: str) -> Path:
+    root = resolve_user_path(argument)
     if not is_readable_folder(root):
         raise UsageError(f"{argument} is not a folder.", hint="Type --train-data code:/path/to/source.")
     return root
 
 
-def _pairs_stamp(argument: str) -> str:
-    root = _source_folder(argument)
-    listed = [[path, *stamp(root / path)] for path in _python_files(root)]
-    return digest([_PAIRS, python_version(), str(root), listed])
+def _compute_pairs_stamp(argument: str) -> str:
+    root = _resolve_source_folder(argument)
+    listed = [[path, *read_file_stamp(root / path)] for path in _find_python_files(root)]
+    return digest([_PAIRS, format_python_version(), str(root), listed])
 
 
 TRAINING = TrainingSource(
-    name="code", title=lambda argument: _source_folder(argument).name, stamp=_pairs_stamp, pairs=_pairs
+    name="code",
+    title=lambda argument: _resolve_source_folder(argument).name,
+    stamp=_compute_pairs_stamp,
+    pairs=_iter_function_pairs,
 )
 
 
@@ -160,7 +163,7 @@ TRAINING = TrainingSource(
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def _project_name(root: Path) -> str:
+def _read_project_name(root: Path) -> str:
     """The name in a folder's metadata, else the folder's own.
 
     Tried in this order: pyproject.toml, setup.cfg, setup.py, package.json, Cargo.toml, go.mod, pom.xml,
@@ -168,12 +171,12 @@ def _project_name(root: Path) -> str:
     """
     for file, read in _READERS.items():
         try:
-            name = _plain(read((root / file).read_text(encoding="utf-8")))
+            name = _clean_project_name(read((root / file).read_text(encoding="utf-8")))
         except _UNREADABLE:
             continue
         if name:
             return name
-    return _plain(root.name) or "code"
+    return _clean_project_name(root.name) or "code"
 
 
 _UNREADABLE = (
@@ -183,7 +186,7 @@ _UNREADABLE = (
 """The errors of metadata that cannot be read, or is of another form."""
 
 
-def _required_name(name: str) -> str:
+def _require_project_name(name: str) -> str:
     """A name that a user gave.
 
     Raises:
@@ -197,25 +200,25 @@ def _required_name(name: str) -> str:
     return name
 
 
-def _plain(name: object) -> str:
+def _clean_project_name(name: object) -> str:
     """A name for tasks.
 
-    >>> _plain("@scope/pkg"), _plain("my lib"), _plain(None)
+    >>> _clean_project_name("@scope/pkg"), _clean_project_name("my lib"), _clean_project_name(None)
     ('scope-pkg', 'my-lib', '')
     """
     text = name if isinstance(name, str) else ""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
 
 
-def _pyproject(text: str) -> object:
-    found = tomllib.loads(text)
-    return found.get("project", {}).get("name") or found["tool"]["poetry"]["name"]
+def _parse_pyproject(text: str) -> object:
+    document = tomllib.loads(text)
+    return document.get("project", {}).get("name") or document["tool"]["poetry"]["name"]
 
 
 def _setup_cfg(text: str) -> object:
-    found = configparser.ConfigParser(interpolation=None)
-    found.read_string(text)
-    return found["metadata"]["name"]
+    config = configparser.ConfigParser(interpolation=None)
+    config.read_string(text)
+    return config["metadata"]["name"]
 
 
 def _setup_py(text: str) -> object:
@@ -228,18 +231,18 @@ def _setup_py(text: str) -> object:
     return ""
 
 
-def _go_mod(text: str) -> object:
+def _parse_go_mod(text: str) -> object:
     r"""The last part of the module's path that is no version.
 
-    >>> _go_mod("module github.com/org/tool/v2\n")
+    >>> _parse_go_mod("module github.com/org/tool/v2\n")
     'tool'
     """
-    found = re.search(r"^module\s+\"?([^\s\"]+)", text, re.MULTILINE)
-    parts = found.group(1).split("/") if found else [""]
+    match = re.search(r"^module\s+\"?([^\s\"]+)", text, re.MULTILINE)
+    parts = match.group(1).split("/") if match else [""]
     return parts[-2] if len(parts) > 1 and re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
 
-def _pom(text: str) -> object:
+def _parse_pom(text: str) -> object:
     if "<!DOCTYPE" in text or "<!ENTITY" in text:  # a project's file has none; entities can fill the memory
         return ""
     try:
@@ -248,18 +251,18 @@ def _pom(text: str) -> object:
         return ""
 
 
-def _cmake(text: str) -> object:
-    found = re.search(r"^\s*project\s*\(\s*\"?([A-Za-z0-9._-]+)", text, re.MULTILINE | re.IGNORECASE)
-    return found.group(1) if found else ""
+def _parse_cmake(text: str) -> object:
+    match = re.search(r"^\s*project\s*\(\s*\"?([A-Za-z0-9._-]+)", text, re.MULTILINE | re.IGNORECASE)
+    return match.group(1) if match else ""
 
 
 _READERS: dict[str, Callable[[str], object]] = {
-    "pyproject.toml": _pyproject,
+    "pyproject.toml": _parse_pyproject,
     "setup.cfg": _setup_cfg,
     "setup.py": _setup_py,
     "package.json": lambda text: json.loads(text)["name"],
     "Cargo.toml": lambda text: tomllib.loads(text)["package"]["name"],
-    "go.mod": _go_mod,
-    "pom.xml": _pom,
-    "CMakeLists.txt": _cmake,
+    "go.mod": _parse_go_mod,
+    "pom.xml": _parse_pom,
+    "CMakeLists.txt": _parse_cmake,
 }

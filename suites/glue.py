@@ -23,24 +23,24 @@ from harness.core.types import (
     SuiteOptions,
     Task,
 )
-from harness.data.schema import readable_folder
-from suites._mteb.snapshot import narrowed
+from harness.data.schema import resolve_readable_folder
+from suites._mteb.snapshot import filter_suite_splits
 
 
-def _open(_argument: str, options: SuiteOptions) -> Suite:
+def _open_glue_suite(_argument: str, options: SuiteOptions) -> Suite:
     if options.splits:
         raise UsageError(
             "--splits says nothing about glue: a recipe scores every development set.",
             hint="Leave out --splits; `harness show --view modernbert` takes MNLI's matched set alone.",
         )
     columns = tuple(Column(name=name, type=task.type, tasks=(task,)) for name, task in GLUE.items())
-    return narrowed(Suite(name="glue", title="GLUE", columns=columns, conventions=VIEWS), options)
+    return filter_suite_splits(Suite(name="glue", title="GLUE", columns=columns, conventions=VIEWS), options)
 
 
 SUITE = SuiteEntry(
     name="glue",
     summary="GLUE's development sets, 8 tasks; needs a recipe (`harness list recipes`)",
-    open=_open,
+    open=_open_glue_suite,
 )
 
 PATH, REVISION = "nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
@@ -124,14 +124,14 @@ class GlueSource:
         """None: the recipe decides."""
         return
 
-    def tables(self, task: Task) -> tuple[DataTable, ...]:
+    def list_data_tables(self, task: Task) -> tuple[DataTable, ...]:
         """The table that the task reads (see harness.core.types.TableSource); one scored split is enough."""
-        known = TASKS[self.name]
-        texts = tuple((name,) for name in known.columns)
+        glue_task = TASKS[self.name]
+        texts = tuple((name,) for name in glue_task.columns)
         splits = (TRAIN, *task.splits[:1])
-        return (DataTable(config=(known.subset,), splits=splits, texts=texts, values=(("label",),)),)
+        return (DataTable(config=(glue_task.subset,), splits=splits, texts=texts, values=(("label",),)),)
 
-    def size(self, task: Task) -> Size:
+    def estimate_size(self, task: Task) -> Size:
         """The size of the task (see harness.core.types.TableSource)."""
         return task.size
 
@@ -140,37 +140,37 @@ class GlueSource:
         from datasets import load_dataset
         from datasets.exceptions import DatasetsError
 
-        known = TASKS[self.name]
+        glue_task = TASKS[self.name]
         hub, where = {"path": PATH, "revision": REVISION}, str(data or PATH)
-        place: dict[str, Any] = hub if data is None else {"path": str(readable_folder(data))}
+        place: dict[str, Any] = hub if data is None else {"path": str(resolve_readable_folder(data))}
         try:
-            found = load_dataset(**place, name=known.subset)
+            dataset = load_dataset(**place, name=glue_task.subset)
         except (ValueError, OSError, DatasetsError) as error:
-            said = str(error.__cause__ or error).partition(" with any supported extension")[0]
+            reason = str(error.__cause__ or error).partition(" with any supported extension")[0]
             raise DataError(
-                f"{where}: {known.subset} cannot be read: {said}",
+                f"{where}: {glue_task.subset} cannot be read: {reason}",
                 hint="A data root holds the hub's files with its README.md, which names them by subset.",
             ) from error
         splits = {
-            name: _split(found[name], known, f"{where}, {known.subset}, {name}")
+            name: _split(dataset[name], glue_task, f"{where}, {glue_task.subset}, {name}")
             for name in (TRAIN, *task.splits)
-            if name in found
+            if name in dataset
         }
         missing = [name for name in (TRAIN, *task.splits) if name not in splits]
         if TRAIN in missing or len(missing) == len(task.splits):
             raise DataError(
-                f"{where} has no {' and no '.join(missing)} of {known.subset}.",
-                hint=f"It has: {', '.join(found)}. `harness data pull --suite glue --data DIR` fetches all.",
+                f"{where} has no {' and no '.join(missing)} of {glue_task.subset}.",
+                hint=f"It has: {', '.join(dataset)}. `harness data pull --suite glue --data DIR` fetches all.",
             )
         notes = [f"the data has no {name}: it is not scored" for name in missing]
         dev = {name: split for name, split in splits.items() if name != TRAIN}
-        sizes = {TRAIN: known.train_rows, **dict(zip(known.dev, known.dev_rows, strict=True))}
+        sizes = {TRAIN: glue_task.train_rows, **dict(zip(glue_task.dev, glue_task.dev_rows, strict=True))}
         notes += [
             f"{name} has {len(split):,} rows, and GLUE's {sizes[name]:,}"
             for name, split in splits.items()
             if len(split) != sizes[name]
         ]
-        return LabelledData(train=splits[TRAIN], dev=dev, classes=known.classes, notes=tuple(notes))
+        return LabelledData(train=splits[TRAIN], dev=dev, classes=glue_task.classes, notes=tuple(notes))
 
 
 def _split(rows: Any, task: _GlueTask, where: str) -> LabelledSplit:
@@ -187,7 +187,7 @@ def _split(rows: Any, task: _GlueTask, where: str) -> LabelledSplit:
     return LabelledSplit(texts=texts, labels=labels, ids=[str(i) for i in ids])
 
 
-def _task(known: _GlueTask) -> Task:
+def _build_glue_task(known: _GlueTask) -> Task:
     return Task(
         name=known.name,
         type=known.type,
@@ -201,11 +201,13 @@ def _task(known: _GlueTask) -> Task:
     )
 
 
-GLUE: Mapping[str, Task] = MappingProxyType({name: _task(known) for name, known in TASKS.items()})
+GLUE: Mapping[str, Task] = MappingProxyType({name: _build_glue_task(known) for name, known in TASKS.items()})
 """The tasks in the form of a plan, by name."""
 
 
-def _parts(**changed: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[str, str], ...]]:
+def _build_convention_parts(
+    **changed: tuple[tuple[str, str], ...],
+) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """The first metric of every task, apart from those given by the subset's name."""
     return MappingProxyType(
         {name: changed.get(task.subset, ((task.dev[0], task.metrics[0]),)) for name, task in TASKS.items()}
@@ -215,7 +217,9 @@ def _parts(**changed: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[s
 BOTH_SETS = ((MATCHED, "accuracy"), (MISMATCHED, "accuracy"))
 ACCURACY_AND_F1 = ((DEV, "accuracy"), (DEV, "f1"))
 PEARSON, SPEARMAN = ((DEV, "pearson"),), ((DEV, "spearman"),)
-MEANS_OF_ALL = _parts(mnli=BOTH_SETS, mrpc=ACCURACY_AND_F1, qqp=ACCURACY_AND_F1, stsb=(*PEARSON, *SPEARMAN))
+MEANS_OF_ALL = _build_convention_parts(
+    mnli=BOTH_SETS, mrpc=ACCURACY_AND_F1, qqp=ACCURACY_AND_F1, stsb=(*PEARSON, *SPEARMAN)
+)
 
 _ALL_TASKS = (
     Convention(
@@ -232,13 +236,13 @@ _ALL_TASKS = (
         name="modernbert",
         says="ModernBERT, table 5: accuracy for MRPC and QQP (its QQP can be nothing else), Spearman for "
         "STS-B, MNLI matched; the paper names none of them",
-        parts=_parts(stsb=SPEARMAN),
+        parts=_build_convention_parts(stsb=SPEARMAN),
     ),
     Convention(
         name="mosaicbert",
         says="MosaicBERT: MNLI matched (the paper), the mean of accuracy and F1 for MRPC and QQP, Spearman "
         "for STS-B (its code)",
-        parts=_parts(mrpc=ACCURACY_AND_F1, qqp=ACCURACY_AND_F1, stsb=SPEARMAN),
+        parts=_build_convention_parts(mrpc=ACCURACY_AND_F1, qqp=ACCURACY_AND_F1, stsb=SPEARMAN),
     ),
 )
 

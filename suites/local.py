@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.core import paths
-from harness.core.documents import with_digest, without_digest
-from harness.core.errors import DataError, StoreError, UsageError, nearest
+from harness.core.documents import append_digest, verify_digest
+from harness.core.errors import DataError, StoreError, UsageError, find_similar_names
 from harness.core.files import replace as replace_file
 from harness.core.types import (
     DOCUMENT_TEXT,
@@ -28,11 +28,22 @@ from harness.core.types import (
     Task,
 )
 from harness.data import tables
-from harness.data.tables import HEADER, FileRow, absolute_path, read_qrels, read_rows, readable
+from harness.data.tables import HEADER, FileRow, explain_file_error, read_qrels, read_rows, resolve_user_path
 from suites import _local_description
-from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
+from suites._content import (
+    Clusters,
+    Content,
+    Document,
+    Labelled,
+    Pair,
+    Pairs,
+    Query,
+    Retrieval,
+    Row,
+    measure_content,
+)
 from suites._local_description import KINDS, Learning, LocalTask
-from suites._mteb.snapshot import narrowed
+from suites._mteb.snapshot import filter_suite_splits
 from suites._mteb.source import BuiltSource
 
 _IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.toml."
@@ -74,7 +85,9 @@ class _LocalSource:
 
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts that are trained on and scored (see harness.core.types.FileSource)."""
-        return _known_size(task.data.content, cache, lambda: _labelled_size(self.load(task, data=None)))
+        return _load_content_size(
+            task.data.content, cache, lambda: _measure_labelled_data(self.load(task, data=None))
+        )
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
         """The rows of the task, from its own files."""
@@ -84,34 +97,42 @@ class _LocalSource:
 
 def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
     """The labelled rows of a task's files, checked."""
-    with readable(task.files[0].parent):
-        train, dev = (dict(_rows_with_ids(task, path)) for path in task.files)
+    with explain_file_error(task.files[0].parent):
+        train, dev = (dict(_read_id_rows(task, path)) for path in task.files)
     first, second = [*train.values()], [*dev.values()]
-    columns = _text_columns(task, [*first, *second])
-    texts, scored = _texts(columns, first), _texts(columns, second)
-    label = task.column("label")
+    columns = _find_text_columns(task, [*first, *second])
+    texts, scored = _extract_row_texts(columns, first), _extract_row_texts(columns, second)
+    label = task.resolve_column("label")
     numeric = KINDS[task.type].numeric
-    labels = _numbers(label, first, second) if numeric else _classes(label, learning, first, second)
+    labels = (
+        _parse_number_labels(label, first, second)
+        if numeric
+        else _parse_class_labels(label, learning, first, second)
+    )
     return LabelledData(
         train=LabelledSplit(texts=texts, labels=labels.train, ids=[*train]),
         dev={task.split: LabelledSplit(texts=scored, labels=labels.dev, ids=[*dev])},
         classes=labels.classes,
-        notes=(*labels.notes, *_unread(columns, label, first[0]), *_seen(texts, scored)),
+        notes=(
+            *labels.notes,
+            *_note_unread_columns(columns, label, first[0]),
+            *_note_train_overlap(texts, scored),
+        ),
     )
 
 
-def _text_columns(task: LocalTask, rows: Sequence[FileRow]) -> list[str]:
+def _find_text_columns(task: LocalTask, rows: Sequence[FileRow]) -> list[str]:
     """The names of the text columns in the files; the second may be in neither file."""
-    one, two = task.column("text1"), task.column(OPTIONAL)
-    there = OPTIONAL in dict(task.columns) or any(two in record.fields for record in rows)
-    return [one, two] if there else [one]
+    one, two = task.resolve_column("text1"), task.resolve_column(OPTIONAL)
+    has_second = OPTIONAL in dict(task.columns) or any(two in record.fields for record in rows)
+    return [one, two] if has_second else [one]
 
 
-def _texts(columns: Sequence[str], rows: Sequence[FileRow]) -> Texts:
-    return tuple([record.text(name) for record in rows] for name in columns)
+def _extract_row_texts(columns: Sequence[str], rows: Sequence[FileRow]) -> Texts:
+    return tuple([record.get_text_field(name) for record in rows] for name in columns)
 
 
-def _unread(columns: Sequence[str], label: str, row: FileRow) -> tuple[str, ...]:
+def _note_unread_columns(columns: Sequence[str], label: str, row: FileRow) -> tuple[str, ...]:
     """A note on another column that may hold a second text."""
     rest = [
         repr(name)
@@ -123,11 +144,11 @@ def _unread(columns: Sequence[str], label: str, row: FileRow) -> tuple[str, ...]
     return (f"each row is one text, {columns[0]!r}; not read: {', '.join(rest)}",)
 
 
-def _seen(train: Texts, dev: Texts) -> tuple[str, ...]:
+def _note_train_overlap(train: Texts, dev: Texts) -> tuple[str, ...]:
     """A note on dev rows with the texts of a training row."""
-    known = set(zip(*train, strict=True))
+    train_rows = set(zip(*train, strict=True))
     rows = [*zip(*dev, strict=True)]
-    same = sum(row in known for row in rows)
+    same = sum(row in train_rows for row in rows)
     return (f"{same} of {len(rows)} dev rows have the texts of a training row",) if same else ()
 
 
@@ -150,16 +171,18 @@ class _Labels:
     notes: tuple[str, ...] = ()
 
 
-def _numbers(column: str, train: Sequence[FileRow], dev: Sequence[FileRow]) -> _Labels:
+def _parse_number_labels(column: str, train: Sequence[FileRow], dev: Sequence[FileRow]) -> _Labels:
     """The labels of a regression task."""
-    first, second = (tuple(record.number(column) for record in rows) for rows in (train, dev))
+    first, second = (tuple(record.get_number_field(column) for record in rows) for rows in (train, dev))
     for rows, values in ((train, first), (dev, second)):
         if len(set(values)) == 1:
-            raise _of(rows, f"every {column!r} is {values[0]:g}: nothing can correlate with that.")
-    return _Labels(train=first, dev=second, classes=REGRESSION, notes=_large(first))
+            raise _build_rows_error(
+                rows, f"every {column!r} is {values[0]:g}: nothing can correlate with that."
+            )
+    return _Labels(train=first, dev=second, classes=REGRESSION, notes=_note_large_labels(first))
 
 
-def _large(values: Sequence[float]) -> tuple[str, ...]:
+def _note_large_labels(values: Sequence[float]) -> tuple[str, ...]:
     low, high = min(values), max(values)
     if max(abs(low), abs(high)) <= LARGE:
         return ()
@@ -169,19 +192,23 @@ def _large(values: Sequence[float]) -> tuple[str, ...]:
     )
 
 
-def _classes(column: str, learning: Learning, train: Sequence[FileRow], dev: Sequence[FileRow]) -> _Labels:
-    """Labels that are names, numbered from 0 in the order of `_in_order`, the positive one last."""
-    first = [record.token(column) for record in train]
-    names = _in_order(set(first))
+def _parse_class_labels(
+    column: str, learning: Learning, train: Sequence[FileRow], dev: Sequence[FileRow]
+) -> _Labels:
+    """Labels that are names, numbered from 0 in the order of `_sort_class_names`, the positive one last."""
+    first = [record.get_token_field(column) for record in train]
+    names = _sort_class_names(set(first))
     _require_classes(names, learning, train)
     if learning.positive:
         names.sort(key=lambda name: name == learning.positive)
     number = {name: at for at, name in enumerate(names)}
     for record in dev:
-        if (name := record.token(column)) not in number:
-            hint = _there(name, names)
-            raise record.error(f"the label {name!r} is in no row of {train[0].path.name}.", hint=hint)
-    second = [record.token(column) for record in dev]
+        if (name := record.get_token_field(column)) not in number:
+            hint = _build_name_hint(name, names)
+            raise record.build_row_error(
+                f"the label {name!r} is in no row of {train[0].path.name}.", hint=hint
+            )
+    second = [record.get_token_field(column) for record in dev]
     _require_both(set(second), learning, dev)
     says = f'f1 counts the label {names[-1]!r}; positive = "..." in harness.toml names another'
     return _Labels(
@@ -192,88 +219,99 @@ def _classes(column: str, learning: Learning, train: Sequence[FileRow], dev: Seq
     )
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
+def _sort_class_names(names: Iterable[str]) -> list[str]:
     """Names of classes in the order of their numbers: as whole numbers if all are, else as text.
 
-    >>> _in_order({"10", "9", "-1"}), _in_order({"10", "9", "b"})
+    >>> _sort_class_names({"10", "9", "-1"}), _sort_class_names({"10", "9", "b"})
     (['-1', '9', '10'], ['10', '9', 'b'])
     """
-    found = sorted(names)
-    return sorted(found, key=int) if all(_WHOLE.fullmatch(name) for name in found) else found
+    sorted_names = sorted(names)
+    return (
+        sorted(sorted_names, key=int)
+        if all(_WHOLE.fullmatch(name) for name in sorted_names)
+        else sorted_names
+    )
 
 
 def _require_classes(names: list[str], learning: Learning, train: Sequence[FileRow]) -> None:
     if len(names) < 2:
-        raise _of(train, f"there is only the label {names[0]!r}: at least two are needed.")
-    limited = _of_two(learning)
+        raise _build_rows_error(train, f"there is only the label {names[0]!r}: at least two are needed.")
+    limited = _list_binary_metrics(learning)
     if limited and len(names) > 2:
         verb = "are" if len(limited) > 1 else "is"
-        raise _of(
+        raise _build_rows_error(
             train,
-            f"{' and '.join(limited)} {verb} for two classes, and there are {len(names)}: {_listed(names)}.",
+            f"{' and '.join(limited)} {verb} for two classes, and there are {len(names)}: {_format_label_names(names)}.",
             hint='Ask for metrics = ["accuracy"] in harness.toml.',
         )
     if learning.positive and learning.positive not in names:
-        raise _of(
+        raise _build_rows_error(
             train,
             f"no row has the label {learning.positive!r}, which 'positive' in harness.toml names.",
-            hint=_there(learning.positive, names),
+            hint=_build_name_hint(learning.positive, names),
         )
 
 
 def _require_both(found: set[str], learning: Learning, dev: Sequence[FileRow]) -> None:
-    limited = _of_two(learning)
+    limited = _list_binary_metrics(learning)
     if limited and len(found) == 1:
         says = f"{' and '.join(limited)} {'say' if len(limited) > 1 else 'says'} nothing of one class."
-        raise _of(dev, f"there is only the label {found.pop()!r}, and {says}")
+        raise _build_rows_error(dev, f"there is only the label {found.pop()!r}, and {says}")
 
 
-def _of_two(learning: Learning) -> list[str]:
+def _list_binary_metrics(learning: Learning) -> list[str]:
     return [metric for metric in learning.metrics if metric in OF_TWO]
 
 
-def _there(name: str, names: Sequence[str]) -> str:
-    close = nearest(name, names)
-    return f"Did you mean {close[0]!r}?" if close else f"There is: {_listed(names)}."
+def _build_name_hint(name: str, names: Sequence[str]) -> str:
+    close = find_similar_names(name, names)
+    return f"Did you mean {close[0]!r}?" if close else f"There is: {_format_label_names(names)}."
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_label_names(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
 
 
-def _of(rows: Sequence[FileRow], message: str, *, hint: str | None = None) -> DataError:
+def _build_rows_error(rows: Sequence[FileRow], message: str, *, hint: str | None = None) -> DataError:
     return DataError(f"{rows[0].path}: {message}", hint=hint)
 
 
 def _load_vectors(task: LocalTask) -> Content:
     """The data of a task that is scored from vectors, checked."""
-    with readable(task.files[0].parent):
+    with explain_file_error(task.files[0].parent):
         return LOADERS[task.type](task)
 
 
 def _load_retrieval(task: LocalTask) -> Retrieval:
     corpus, queries, relevance = task.files
-    documents = tuple(_document(task, r, id_) for id_, r in _rows_with_ids(task, corpus))
-    asked = tuple(Query(id=id_, text=r.text(task.column("text"))) for id_, r in _rows_with_ids(task, queries))
-    known = {"query-id": {q.id for q in asked}, "corpus-id": {d.id for d in documents}}
-    found: dict[str, dict[str, int]] = {}
+    documents = tuple(_build_local_document(task, r, id_) for id_, r in _read_id_rows(task, corpus))
+    query_items = tuple(
+        Query(id=id_, text=r.get_text_field(task.resolve_column("text")))
+        for id_, r in _read_id_rows(task, queries)
+    )
+    valid_ids = {"query-id": {q.id for q in query_items}, "corpus-id": {d.id for d in documents}}
+    qrels: dict[str, dict[str, int]] = {}
     for record in read_qrels(relevance):
-        score = _grade(record)
-        for column, ids in known.items():
-            if record.token(column) not in ids:
+        score = _parse_grade(record)
+        for column, ids in valid_ids.items():
+            if record.get_token_field(column) not in ids:
                 file = queries if column == "query-id" else corpus
-                raise record.error(f"the {column} {record.token(column)!r} is not in {file.name}.")
-        grades = found.setdefault(record.token("query-id"), {})
-        if grades.setdefault(record.token("corpus-id"), score) != score:
-            raise record.error("this query and document were given another score before.")
-    with _errors_naming(relevance):
+                raise record.build_row_error(
+                    f"the {column} {record.get_token_field(column)!r} is not in {file.name}."
+                )
+        grades = qrels.setdefault(record.get_token_field("query-id"), {})
+        if grades.setdefault(record.get_token_field("corpus-id"), score) != score:
+            raise record.build_row_error("this query and document were given another score before.")
+    with _wrap_file_errors(relevance):
         rule = task.ignore_identical_ids
-        return _noted(
-            Retrieval(documents=documents, queries=asked, qrels=found, ignore_identical_ids=rule).judged()
+        return _add_retrieval_notes(
+            Retrieval(
+                documents=documents, queries=query_items, qrels=qrels, ignore_identical_ids=rule
+            ).drop_unjudged_queries()
         )
 
 
-def _noted(data: Retrieval) -> Retrieval:
+def _add_retrieval_notes(data: Retrieval) -> Retrieval:
     """The data with notes for the user."""
     notes, count = list(data.notes), len(data.queries)
     if data.unanswered:
@@ -287,40 +325,43 @@ def _noted(data: Retrieval) -> Retrieval:
     return replace(data, notes=tuple(notes))
 
 
-def _document(task: LocalTask, record: FileRow, id_: str) -> Document:
-    column = task.column("title")
+def _build_local_document(task: LocalTask, record: FileRow, id_: str) -> Document:
+    column = task.resolve_column("title")
     optional = column == "title" and record.fields.get(column) is None
-    title = "" if optional else record.text(column, may_be_blank=True)
-    text = record.text(task.column("text"), may_be_blank=bool(title.strip()))
+    title = "" if optional else record.get_text_field(column, may_be_blank=True)
+    text = record.get_text_field(task.resolve_column("text"), may_be_blank=bool(title.strip()))
     return Document(id=id_, title=title, text=text)
 
 
 def _load_sts(task: LocalTask) -> Pairs:
-    one, two, score = (task.column(c) for c in ("text1", "text2", "score"))
+    one, two, score = (task.resolve_column(c) for c in ("text1", "text2", "score"))
     rows = tuple(
-        Pair(id=id_, text1=r.text(one), text2=r.text(two), score=r.number(score))
-        for id_, r in _rows_with_ids(task, task.files[0])
+        Pair(
+            id=id_, text1=r.get_text_field(one), text2=r.get_text_field(two), score=r.get_number_field(score)
+        )
+        for id_, r in _read_id_rows(task, task.files[0])
     )
-    with _errors_naming(*task.files):
+    with _wrap_file_errors(*task.files):
         return Pairs(rows=rows)
 
 
 def _load_classification(task: LocalTask) -> Labelled:
-    train, test = (_rows(task, path) for path in task.files)
-    with _errors_naming(*task.files):
+    train, test = (_load_label_rows(task, path) for path in task.files)
+    with _wrap_file_errors(*task.files):
         return Labelled(train=train, test=test)
 
 
 def _load_clustering(task: LocalTask) -> Clusters:
-    rows = _rows(task, task.files[0])
-    with _errors_naming(*task.files):
+    rows = _load_label_rows(task, task.files[0])
+    with _wrap_file_errors(*task.files):
         return Clusters(rows=rows)
 
 
-def _rows(task: LocalTask, path: Path) -> tuple[Row, ...]:
-    text, label = task.column("text"), task.column("label")
+def _load_label_rows(task: LocalTask, path: Path) -> tuple[Row, ...]:
+    text, label = task.resolve_column("text"), task.resolve_column("label")
     return tuple(
-        Row(id=id_, text=r.text(text), label=r.token(label)) for id_, r in _rows_with_ids(task, path)
+        Row(id=id_, text=r.get_text_field(text), label=r.get_token_field(label))
+        for id_, r in _read_id_rows(task, path)
     )
 
 
@@ -335,19 +376,19 @@ LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(
 """The loaders by the task types of harness.toml."""
 
 
-def _known_size(content: str, cache: Path, measure: Callable[[], Size]) -> Size:
+def _load_content_size(content: str, cache: Path, measure: Callable[[], Size]) -> Size:
     """The size of data with this hash, which is read once; data that cannot be scored has none."""
     kept = cache / "source" / f"size-2-{content}.json"
     try:
-        return Size(**without_digest(kept.read_bytes()))
+        return Size(**verify_digest(kept.read_bytes()))
     except (OSError, ValueError, TypeError):
-        found = measure()
+        content_size = measure()
     with contextlib.suppress(StoreError):  # the cache only saves time
-        replace_file(kept, with_digest(asdict(found)).encode())
-    return found
+        replace_file(kept, append_digest(asdict(content_size)).encode())
+    return content_size
 
 
-def _labelled_size(data: LabelledData) -> Size:
+def _measure_labelled_data(data: LabelledData) -> Size:
     splits = [data.train, *data.dev.values()]
     lengths = [len(text) for split in splits for column in split.texts for text in column]
     rows = sum(len(split.labels) for split in data.dev.values())
@@ -376,30 +417,34 @@ class _FileSource(BuiltSource):
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts to encode (see harness.core.types.FileSource)."""
         content = task.data.content + ("" if task.documents == DOCUMENT_TEXT else "-text")
-        return _known_size(content, cache, lambda: size(self.loader.content(), task.documents))
+        return _load_content_size(
+            content, cache, lambda: measure_content(self.loader.content(), task.documents)
+        )
 
 
-def _open(argument: str, options: SuiteOptions) -> Suite:
-    folder = absolute_path(argument)
+def _open_local_suite(argument: str, options: SuiteOptions) -> Suite:
+    folder = resolve_user_path(argument)
     try:
         tasks = _local_description.LocalTask.read_all(folder)
-        columns = tuple(_column(task, task.content_hash(options.cache), options.cache) for task in tasks)
+        columns = tuple(
+            _build_local_column(task, task.hash_task_files(options.cache), options.cache) for task in tasks
+        )
     except DataError as error:
         if isinstance(error.__cause__, OSError):  # not the data's fault
             raise
         raise UsageError(error.message, hint=error.hint) from error
-    made = Suite(name=f"local:{argument}", title=folder.name, columns=columns, averages="large")
-    return narrowed(made, options)
+    suite = Suite(name=f"local:{argument}", title=folder.name, columns=columns, averages="large")
+    return filter_suite_splits(suite, options)
 
 
-def _column(task: LocalTask, content: str, cache: Path | None) -> Column:
+def _build_local_column(task: LocalTask, content: str, cache: Path | None) -> Column:
     type_ = KINDS[task.type].type
     source: _LocalSource | _FileSource = (
         _LocalSource(task=task, learning=task.learning)
         if task.learning
         else _FileSource(loader=_FolderLoader(task=task, planned=content))
     )
-    made = Task(
+    planned_task = Task(
         name=task.name,
         type=type_,
         metric=task.metric,
@@ -410,45 +455,49 @@ def _column(task: LocalTask, content: str, cache: Path | None) -> Column:
         source=source,
     )
     with contextlib.suppress(DataError):  # the plan says what is wrong with the data
-        made = replace(made, size=source.measure(made, cache=cache or paths.cache_folder(None)))
-    return Column(name=task.name, type=type_, tasks=(made,))
+        planned_task = replace(
+            planned_task, size=source.measure(planned_task, cache=cache or paths.resolve_cache_folder(None))
+        )
+    return Column(name=task.name, type=type_, tasks=(planned_task,))
 
 
 SUITE = SuiteEntry(
     name="local",
     summary="Your own data: a folder in BEIR layout, or described by a harness.toml (docs/local-data.md)",
-    open=_open,
+    open=_open_local_suite,
     argument="folder",
     alone=False,
 )
 
 
-def _grade(record: FileRow) -> int:
+def _parse_grade(record: FileRow) -> int:
     """The relevance grade in a row of qrels."""
-    value = record.value("score")
+    value = record.get_field("score")
     if type(value) in (int, str) and re.fullmatch("[+-]?[0-9]{1,9}", str(value)):
         return int(str(value))
     shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}…"
-    raise record.error(f"the score is {shown}, not a whole number of up to 9 digits.", hint=HEADER)
+    raise record.build_row_error(f"the score is {shown}, not a whole number of up to 9 digits.", hint=HEADER)
 
 
-def _rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, FileRow]]:
+def _read_id_rows(task: LocalTask, path: Path) -> list[tuple[str, FileRow]]:
     """The rows by id: the mapped column, else `_id` or `id`, else (not in retrieval) the row's number."""
     mapped = dict(task.columns).get("id")
-    found: dict[str, FileRow] = {}
+    rows_by_id: dict[str, FileRow] = {}
     for number, record in enumerate(read_rows(path), start=1):
         column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
         if column is None and task.type == "retrieval":
             column = "_id"
-        id_ = record.token(column) if column else str(number)
-        if id_ in found:
-            raise record.error(f"the id {id_!r} is already that of line {found[id_].line}.", hint=_IDS)
-        found[id_] = record
-    return list(found.items())
+        id_ = record.get_token_field(column) if column else str(number)
+        if id_ in rows_by_id:
+            raise record.build_row_error(
+                f"the id {id_!r} is already that of line {rows_by_id[id_].line}.", hint=_IDS
+            )
+        rows_by_id[id_] = record
+    return list(rows_by_id.items())
 
 
 @contextlib.contextmanager
-def _errors_naming(*paths: Path) -> Iterator[None]:
+def _wrap_file_errors(*paths: Path) -> Iterator[None]:
     """Put the names of files before an error on their data as a whole."""
     try:
         yield

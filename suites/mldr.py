@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import of_tasks, whole
+from suites._mteb.tasks import build_full_use, build_task_suite
 
 DEV, TEST = "MLDR (dev)", "MLDR (test)"
 
 
-def _open(_argument: str, options: SuiteOptions) -> Suite:
-    english = replace(whole("MultiLongDocRetrieval"), subsets=("en",))
+def _open_mldr_suite(_argument: str, options: SuiteOptions) -> Suite:
+    english = replace(build_full_use("MultiLongDocRetrieval"), subsets=("en",))
     uses = {DEV: replace(english, splits=("dev",)), TEST: replace(english, splits=("test",))}
-    return of_tasks(
+    return build_task_suite(
         uses,
         called="mldr",
         title="MLDR, English",
@@ -24,5 +24,5 @@ def _open(_argument: str, options: SuiteOptions) -> Suite:
 SUITE = SuiteEntry(
     name="mldr",
     summary="MLDR in English: 200,000 long documents; its dev and test queries apart (docs/retrieval.md)",
-    open=_open,
+    open=_open_mldr_suite,
 )

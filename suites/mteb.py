@@ -2,19 +2,19 @@
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks
-from suites._mteb.tasks import benchmark_or_task, offers
+from suites._mteb.tasks import build_mteb_suite, list_offers
 
 
-def _open(argument: str, options: SuiteOptions) -> Suite:
+def _open_mteb_suite(argument: str, options: SuiteOptions) -> Suite:
     if not argument:
-        return tasks.benchmark("MTEB(eng, v2)", called="mteb", options=options)
-    return benchmark_or_task(argument, called=f"mteb:{argument}", options=options)
+        return tasks.build_benchmark_suite("MTEB(eng, v2)", called="mteb", options=options)
+    return build_mteb_suite(argument, called=f"mteb:{argument}", options=options)
 
 
 SUITE = SuiteEntry(
     name="mteb",
     summary="MTEB(eng, v2), 41 tasks; mteb:NAME is any benchmark or task of mteb",
-    open=_open,
+    open=_open_mteb_suite,
     argument="benchmark or task",
-    offers=offers,
+    offers=list_offers,
 )

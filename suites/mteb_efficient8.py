@@ -1,7 +1,7 @@
 """The suite `mteb-efficient8`: the tasks on which the authors of Efficient-Embeddings chose and compared."""
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import of_tasks, uses_of, whole
+from suites._mteb.tasks import build_full_use, build_task_suite, list_task_uses
 
 TASKS = (
     "EmotionClassification",
@@ -17,10 +17,10 @@ TASKS = (
 BITEXT = "Tatoeba"
 
 
-def _open(_argument: str, options: SuiteOptions) -> Suite:
-    english = uses_of("MTEB(eng, v1)")
-    return of_tasks(
-        {**{name: english[name] for name in TASKS}, BITEXT: whole(BITEXT)},
+def _open_efficient8_suite(_argument: str, options: SuiteOptions) -> Suite:
+    english = list_task_uses("MTEB(eng, v1)")
+    return build_task_suite(
+        {**{name: english[name] for name in TASKS}, BITEXT: build_full_use(BITEXT)},
         called="mteb-efficient8",
         title="MTEB, 8 tasks of Efficient-Embeddings",
         options=options,
@@ -31,5 +31,5 @@ def _open(_argument: str, options: SuiteOptions) -> Suite:
 SUITE = SuiteEntry(
     name="mteb-efficient8",
     summary="8 tasks of Efficient-Embeddings, one of each type; its mean is over 7, without Tatoeba",
-    open=_open,
+    open=_open_efficient8_suite,
 )

@@ -4,8 +4,10 @@ from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks
 
 
-def _open(_argument: str, options: SuiteOptions) -> Suite:
-    return tasks.benchmark("MTEB(eng, v1)", called="mteb-v1", options=options)
+def _open_mteb_v1_suite(_argument: str, options: SuiteOptions) -> Suite:
+    return tasks.build_benchmark_suite("MTEB(eng, v1)", called="mteb-v1", options=options)
 
 
-SUITE = SuiteEntry(name="mteb-v1", summary="MTEB(eng, v1), 56 tasks, CQADupstack counted once", open=_open)
+SUITE = SuiteEntry(
+    name="mteb-v1", summary="MTEB(eng, v1), 56 tasks, CQADupstack counted once", open=_open_mteb_v1_suite
+)

@@ -4,8 +4,8 @@ from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks
 
 
-def _open(_argument: str, options: SuiteOptions) -> Suite:
-    return tasks.benchmark("NanoBEIR", called="nanobeir", options=options)
+def _open_nanobeir_suite(_argument: str, options: SuiteOptions) -> Suite:
+    return tasks.build_benchmark_suite("NanoBEIR", called="nanobeir", options=options)
 
 
-SUITE = SuiteEntry(name="nanobeir", summary="NanoBEIR, 13 small retrieval tasks", open=_open)
+SUITE = SuiteEntry(name="nanobeir", summary="NanoBEIR, 13 small retrieval tasks", open=_open_nanobeir_suite)

@@ -12,28 +12,30 @@ from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy, ProxyTask
 
 
-def _open(argument: str, options: SuiteOptions) -> Suite:
+def _open_proxy_suite(argument: str, options: SuiteOptions) -> Suite:
     if options.languages or options.subsets or options.splits:
         raise UsageError(
             "A proxy predicts from its tasks as they were fitted.",
             hint="Leave out --languages, --subsets and --splits.",
         )
-    found = PROXIES.kind.read(Proxy.find(argument, paths.results_folder(options.results)))
-    if found.target.suite.partition(":")[0] == "proxy":
-        raise UsageError(f"{found.name} is a proxy of a proxy.", hint="Fit one on a benchmark.")
-    target = catalog.open_suite(found.target.suite, SuiteOptions(cache=options.cache))
-    columns = tuple(_column(part, found, target) for part in found.tasks)
-    count, title = len(columns), found.target.title
+    proxy = PROXIES.kind.read_document_file(
+        Proxy.find(argument, paths.resolve_results_folder(options.results))
+    )
+    if proxy.target.suite.partition(":")[0] == "proxy":
+        raise UsageError(f"{proxy.name} is a proxy of a proxy.", hint="Fit one on a benchmark.")
+    target = catalog.open_suite(proxy.target.suite, SuiteOptions(cache=options.cache))
+    columns = tuple(_build_proxy_column(part, proxy, target) for part in proxy.tasks)
+    count, title = len(columns), proxy.target.title
     return Suite(
         name=f"proxy:{argument}",
         title=f"{count} tasks that predict {title}",
         columns=columns,
         notes=(f"The mean over these {count} tasks is not that of {title}; the prediction is.",),
-        predictor=_ProxyPredictor(proxy=found),
+        predictor=_ProxyPredictor(proxy=proxy),
     )
 
 
-def _column(part: ProxyTask, found: Proxy, target: Suite) -> Column:
+def _build_proxy_column(part: ProxyTask, found: Proxy, target: Suite) -> Column:
     task = next((task for task in target.tasks if task.name == part.task), None)
     if task is None or (set(task.splits), set(task.subsets)) != (set(part.splits), set(part.subsets)):
         raise UsageError(
@@ -46,7 +48,7 @@ def _column(part: ProxyTask, found: Proxy, target: Suite) -> Column:
 SUITE = SuiteEntry(
     name="proxy",
     summary="a few tasks that predict a benchmark's mean, chosen by `harness proxy fit`",
-    open=_open,
+    open=_open_proxy_suite,
     argument="proxy or its JSON file",
     alone=False,
 )

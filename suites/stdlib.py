@@ -4,24 +4,26 @@ import sysconfig
 from pathlib import Path
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._code.parsing import python_version
-from suites._code.source_folder import SourceFolder, code_suite
+from suites._code.parsing import format_python_version
+from suites._code.source_folder import SourceFolder, build_code_suite
 
 
-def _open(_argument: str, options: SuiteOptions) -> Suite:
-    revision = python_version()
-    folder = SourceFolder(root=_stdlib_root(), cache=options.cache, languages=("python",), history=False)
-    made = Suite(name="stdlib", title=f"standard library of {revision}", columns=())
-    return code_suite(folder, made, prefix="Stdlib", options=options, revision=revision)
+def _open_stdlib_suite(_argument: str, options: SuiteOptions) -> Suite:
+    revision = format_python_version()
+    folder = SourceFolder(
+        root=_find_stdlib_folder(), cache=options.cache, languages=("python",), history=False
+    )
+    empty_suite = Suite(name="stdlib", title=f"standard library of {revision}", columns=())
+    return build_code_suite(folder, empty_suite, prefix="Stdlib", options=options, revision=revision)
 
 
 SUITE = SuiteEntry(
     name="stdlib",
     summary="Code search, classification and clustering over Python's standard library; needs no network",
-    open=_open,
+    open=_open_stdlib_suite,
 )
 
 
-def _stdlib_root() -> Path:
+def _find_stdlib_folder() -> Path:
     """The folder of the running interpreter's standard library."""
     return Path(sysconfig.get_path("stdlib"))

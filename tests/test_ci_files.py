@@ -17,7 +17,7 @@ import yaml
 
 from check_data import small_check
 from ci_steps import Runner
-from harness.checks.report import junit, markdown
+from harness.checks.report import render_junit, render_markdown
 
 ROOT = Path(__file__).parents[1]
 ACTION = ROOT / "action.yml"
@@ -155,8 +155,8 @@ def runner(tmp_path: Path) -> Runner:
     made = Runner(folder=tmp_path / "runner")
     check = small_check()
     (made.stubs / "check.json").write_text(json.dumps(check.to_json()))
-    (made.stubs / "check.md").write_text(markdown(check))
-    (made.stubs / "junit.xml").write_text(junit(check))
+    (made.stubs / "check.md").write_text(render_markdown(check))
+    (made.stubs / "junit.xml").write_text(render_junit(check))
     for name, about in read(ACTION)["inputs"].items():
         made.context[f"inputs.{name}"] = about.get("default", "")
     made.context |= {"inputs.candidate": "models/mine", "inputs.baseline": "release"}
@@ -281,7 +281,7 @@ def test_the_first_verdict_is_a_new_comment(runner: Runner) -> None:
 
 @needs_jq
 def test_later_verdicts_go_into_the_same_comment(runner: Runner) -> None:
-    old = markdown(small_check(overall="passed", exit_code=0))
+    old = render_markdown(small_check(overall="passed", exit_code=0))
     assert commented(runner, "Looks good.", old, old).returncode == 0
     written = runner.calls("gh")[-1]
     assert written[:4] == ["api", "--method", "PATCH", "repos/owner/name/issues/comments/41"]
@@ -289,7 +289,7 @@ def test_later_verdicts_go_into_the_same_comment(runner: Runner) -> None:
 
 @needs_jq
 def test_a_comment_of_somebody_else_is_not_written_over(runner: Runner) -> None:
-    old = markdown(small_check(overall="passed", exit_code=0))
+    old = render_markdown(small_check(overall="passed", exit_code=0))
     assert commented(runner, old, by="User").returncode == 0
     assert runner.calls("gh")[-1][2] == "POST"
 

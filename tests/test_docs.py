@@ -138,8 +138,8 @@ def test_every_command_is_in_the_json_page() -> None:
 @pytest.mark.parametrize(
     ("row", "source"),
     [
-        ("## `harness run --json`", (report, scores.spread_json, ScoreCost, PlanCost.to_json)),
-        ("| `harness train` |", (train._made_json,)),
+        ("## `harness run --json`", (report, scores.compute_seed_spread, ScoreCost, PlanCost.to_json)),
+        ("| `harness train` |", (train._serialize_trained_model,)),
         ("| `harness train --dry-run` |", (TrainingCost,)),
     ],
 )
@@ -326,8 +326,8 @@ def test_an_entry_point_of_a_how_to_brings_its_entry(
     (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {place.replace(package, folder.name, 1)}\n")
     monkeypatch.syspath_prepend(tmp_path)
     (registry,) = (one for one in (BACKBONES, catalog.SUITES, catalog.RECIPES) if one.group == group)
-    assert registry.all()[name].name == name
-    assert registry.broken() == []
+    assert registry.load_entries()[name].name == name
+    assert registry.collect_failures() == []
 
 
 CODE = ("harness", "finetune", "suites", "leaderboard", "benchmarks", "tests", "results", "docker")

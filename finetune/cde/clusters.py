@@ -27,7 +27,7 @@ from torch import Tensor
 
 from finetune.cde.settings import ClusterSettings
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import canonical
+from harness.core.identity import serialize_canonical
 
 FILE = "clusters.parquet"
 """The file of the clusters in their folder."""
@@ -66,11 +66,11 @@ class PairVectors(Protocol):
         """The number of pairs."""
         ...
 
-    def vectors(self, begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def load_pair_vectors(self, begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The vectors of the queries and of the documents of some pairs, each (end - begin, dimensions)."""
         ...
 
-    def repeated(self) -> NDArray[np.bool_]:
+    def mark_duplicates(self) -> NDArray[np.bool_]:
         """Whether a pair has the texts of an earlier one, (pairs,)."""
         ...
 
@@ -91,7 +91,7 @@ class ClusterWork:
     tell: Tell = lambda _name, _count: None
     stop: Callable[[], bool] = lambda: False
 
-    def check(self) -> None:
+    def check_stop(self) -> None:
         """End the work where that is wanted.
 
         Raises:
@@ -121,13 +121,13 @@ class PairClusters:
     tour: tuple[int, ...]
     facts: Mapping[str, Any]
 
-    def write(self, path: Path, identity: Mapping[str, Any]) -> None:
+    def write_clusters(self, path: Path, identity: Mapping[str, Any]) -> None:
         """Write the clusters into a Parquet file by one rename.
 
         The file has a row for each pair, and the rest as JSON in its metadata.
         """
         about = {
-            "identity": json.loads(canonical(identity)),
+            "identity": json.loads(serialize_canonical(identity)),
             "facts": self.facts,
             "tour": self.tour,
             "content": self._content,
@@ -141,29 +141,29 @@ class PairClusters:
         new.replace(path)
 
     @staticmethod
-    def read(path: Path, identity: Mapping[str, Any]) -> PairClusters | None:
+    def read_clusters(path: Path, identity: Mapping[str, Any]) -> PairClusters | None:
         """The clusters of a file; None where there is none, or it is damaged or of another identity."""
         try:
             table = pq.read_table(path)
             about = json.loads(table.schema.metadata[b"clusters"])
-            found = PairClusters(
+            clusters = PairClusters(
                 numbers=table["cluster"].to_numpy().astype(np.int32),
                 similarities=table["similarity"].to_numpy().astype(np.float32),
                 tour=tuple(about["tour"]),
                 facts=about["facts"],
             )
-            wanted = {"identity": json.loads(canonical(identity)), "content": found._content}
-            whole = all(about[name] == value for name, value in wanted.items())
+            expected = {"identity": json.loads(serialize_canonical(identity)), "content": clusters._content}
+            is_intact = all(about[name] == value for name, value in expected.items())
         except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
             return None
-        return found if whole else None
+        return clusters if is_intact else None
 
     @property
     def _content(self) -> str:
-        found = hashlib.sha256(np.ascontiguousarray(self.numbers).tobytes())
-        found.update(np.ascontiguousarray(self.similarities).tobytes())
-        found.update(canonical([self.tour, self.facts]).encode())
-        return found.hexdigest()
+        content_hash = hashlib.sha256(np.ascontiguousarray(self.numbers).tobytes())
+        content_hash.update(np.ascontiguousarray(self.similarities).tobytes())
+        content_hash.update(serialize_canonical([self.tour, self.facts]).encode())
+        return content_hash.hexdigest()
 
 
 def make_clusters(
@@ -184,21 +184,21 @@ def make_clusters(
     """
     place = work.folder / WORK
     place.mkdir(parents=True, exist_ok=True)
-    repeated = pairs.repeated()
+    repeated = pairs.mark_duplicates()
     rows = np.flatnonzero(~repeated)
     count = -(-len(rows) // settings.cluster_size)
-    points = _points(pairs, settings.dimensions, place / "points.npy", work)
+    points = _build_points(pairs, settings.dimensions, place / "points.npy", work)
     sample = _sample(rows, count, settings)
     means = KMeans(points, sample, count, settings, work, state=place / "state.npz")
     centroids, iterations = means.fit()
     work.tell(f"assigning {pairs.name} to {count:,} clusters", len(points))
-    numbers, similarities = means.nearest(centroids)
+    numbers, similarities = means.find_nearest_centroids(centroids)
     numbers[repeated] = -1
     sizes = np.bincount(numbers[rows], minlength=count)
-    found = PairClusters(
+    clusters = PairClusters(
         numbers=numbers,
         similarities=similarities,
-        tour=_tour(centroids, np.flatnonzero(sizes), work),
+        tour=_plan_cluster_tour(centroids, np.flatnonzero(sizes), work),
         facts={
             "pairs": len(points),
             "repeated": int(repeated.sum()),
@@ -210,9 +210,9 @@ def make_clusters(
             "similarity": round(float(similarities[rows].mean(dtype=np.float64)), 6),
         },
     )
-    found.write(work.folder / FILE, identity)
+    clusters.write_clusters(work.folder / FILE, identity)
     shutil.rmtree(place, ignore_errors=True)
-    return found
+    return clusters
 
 
 def _sample(rows: NDArray[np.int64], count: int, settings: ClusterSettings) -> NDArray[np.int64]:
@@ -227,43 +227,45 @@ def _sample(rows: NDArray[np.int64], count: int, settings: ClusterSettings) -> N
 # Points
 
 
-def _points(pairs: PairVectors, dimensions: int, path: Path, work: ClusterWork) -> NDArray[np.float16]:
+def _build_points(pairs: PairVectors, dimensions: int, path: Path, work: ClusterWork) -> NDArray[np.float16]:
     """The points [q;d] of all pairs, (pairs, 2 × dimensions) of length 1, mapped into memory."""
     if not path.exists():
         new = path.with_suffix(".new")
-        reduction = _reduction(pairs, dimensions, work)
+        reduction = _fit_reduction(pairs, dimensions, work)
         work.tell(f"points of {pairs.name}", len(pairs))
         width = 2 * (reduction.shape[1])
         points = np.lib.format.open_memmap(new, "w+", np.float16, (len(pairs), width))
         for begin in range(0, len(pairs), ROWS):
-            work.check()
-            both = pairs.vectors(begin, min(begin + ROWS, len(pairs)))
-            halves = [_normalised(_finite(part, pairs.name) @ reduction) for part in both]
+            work.check_stop()
+            both = pairs.load_pair_vectors(begin, min(begin + ROWS, len(pairs)))
+            halves = [
+                _normalize_vectors(_require_finite_vectors(part, pairs.name) @ reduction) for part in both
+            ]
             points[begin : begin + ROWS] = np.concatenate(halves, axis=1) * np.float32(0.5**0.5)
             work.tell("", len(both[0]))
         points.flush()
         del points
         new.replace(path)
-    found: NDArray[np.float16] = np.load(path, mmap_mode="r")
-    return found
+    mapped_points: NDArray[np.float16] = np.load(path, mmap_mode="r")
+    return mapped_points
 
 
-def _reduction(pairs: PairVectors, dimensions: int, work: ClusterWork) -> NDArray[np.float32]:
+def _fit_reduction(pairs: PairVectors, dimensions: int, work: ClusterWork) -> NDArray[np.float32]:
     """The matrix (vector, dimensions) of a truncated SVD of the first queries, not centred.
 
     Its columns are the eigenvectors of the queries' second moments with the largest eigenvalues.
     """
     moments: Any = 0
     for begin in range(0, min(FITTED, len(pairs)), ROWS):
-        work.check()
-        queries = pairs.vectors(begin, min(begin + ROWS, FITTED, len(pairs)))[0]
-        queries = _finite(queries, pairs.name).astype(np.float64)
+        work.check_stop()
+        queries = pairs.load_pair_vectors(begin, min(begin + ROWS, FITTED, len(pairs)))[0]
+        queries = _require_finite_vectors(queries, pairs.name).astype(np.float64)
         moments = moments + queries.T @ queries
     vectors: NDArray[np.float64] = np.linalg.eigh(moments)[1][:, ::-1]
     return vectors[:, :dimensions].astype(np.float32)
 
 
-def _finite(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+def _require_finite_vectors(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     if not np.isfinite(vectors).all():
         raise DataError(
             f"The guide gives a text of {name} a vector that is not finite.",
@@ -272,10 +274,10 @@ def _finite(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     return vectors
 
 
-def _normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _normalize_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
-    found: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-12))
-    return found
+    unit_vectors: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-12))
+    return unit_vectors
 
 
 # k-means
@@ -315,33 +317,35 @@ class KMeans:
                 hint="Give more pairs, or a larger --set cluster_size=…",
             )
         self._points, self._count, self._settings, self._work = points, count, settings, work
-        whole = len(sample) == len(points)
-        self._sample = points if whole else points[sample]
+        uses_all = len(sample) == len(points)
+        self._sample = points if uses_all else points[sample]
         self._state, self._written = state, time.monotonic()
         self._half = points.shape[1] // 2
 
     def fit(self) -> tuple[NDArray[np.float32], int]:
         """The centroids (count, 2 × dimensions) of the best start, and the iterations that it took."""
-        settings, run = self._settings, self._read()
+        settings, run = self._settings, self._read_kmeans_state()
         self._work.tell("k-means", settings.starts * settings.iterations)
         self._work.tell("", run.start * settings.iterations + run.iteration)
         while run.start < settings.starts:
             if run.iteration == 0:
-                run.centroids = self._first(run.start)
+                run.centroids = self._draw_first_centroids(run.start)
             self._start(run)
             if run.value > run.best_value:
                 run.best, run.best_value, run.best_iterations = run.centroids, run.value, run.iteration
             run.start, run.iteration, run.value = run.start + 1, 0, -1.0
-            self._write(run, always=True)
+            self._write_kmeans_state(run, always=True)
         return run.best, run.best_iterations
 
-    def nearest(self, centroids: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def find_nearest_centroids(
+        self, centroids: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The nearest centroid of each pair's point [q;d], in the sample or not, and its similarity."""
         numbers = np.empty(len(self._points), np.int32)
         similarities = np.empty(len(self._points), np.float32)
         with torch.inference_mode():
-            table = self._tensor(centroids)
-            for begin, block in self._blocks(self._points):
+            table = self._build_point_tensor(centroids)
+            for begin, block in self._iter_point_blocks(self._points):
                 best = (block @ table.T).max(1)
                 numbers[begin : begin + len(block)] = best.indices.cpu().numpy()
                 similarities[begin : begin + len(block)] = best.values.cpu().numpy()
@@ -358,27 +362,27 @@ class KMeans:
             if ends:
                 self._work.tell("", self._settings.iterations - run.iteration)
                 return
-            self._write(run)
+            self._write_kmeans_state(run)
 
     def _iterate(self, centroids: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
         """The centroids after one iteration, and the mean similarity of points to their former centroids."""
         with torch.inference_mode(), _Deterministic():
-            table = self._tensor(centroids)
+            table = self._build_point_tensor(centroids)
             sums, counts = torch.zeros_like(table), torch.zeros(self._count, device=table.device)
             best = np.empty((2, len(self._sample)), np.float32)
-            for begin, block in self._blocks(self._sample):
-                for turn, points in enumerate((block, self._turned(block))):
+            for begin, block in self._iter_point_blocks(self._sample):
+                for turn, points in enumerate((block, self._swap_point_halves(block))):
                     similarity, nearest = (points @ table.T).max(1)
                     sums.index_add_(0, nearest, points)
                     counts += torch.bincount(nearest, minlength=self._count)
                     best[turn, begin : begin + len(block)] = similarity.cpu().numpy()
-            found = torch.nn.functional.normalize(sums).cpu().numpy()
+            new_centroids = torch.nn.functional.normalize(sums).cpu().numpy()
             empty = np.flatnonzero((counts == 0).cpu().numpy())
         if len(empty):
-            found[empty] = self._least_similar(best, len(empty))
-        return found, float(best.mean(dtype=np.float64))
+            new_centroids[empty] = self._find_least_similar(best, len(empty))
+        return new_centroids, float(best.mean(dtype=np.float64))
 
-    def _least_similar(self, similarities: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    def _find_least_similar(self, similarities: NDArray[np.float32], count: int) -> NDArray[np.float32]:
         """The points with the lowest similarities, (2, pairs) of both orders."""
         order = np.argsort(similarities, axis=None, kind="stable")[:count]
         turns, rows = np.unravel_index(order, similarities.shape)
@@ -386,39 +390,41 @@ class KMeans:
         turned = np.roll(points, self._half, axis=1)
         return np.where(turns[:, None] == 1, turned, points)
 
-    def _first(self, start: int) -> NDArray[np.float32]:
+    def _draw_first_centroids(self, start: int) -> NDArray[np.float32]:
         """The first centroids: each the best of a few points drawn by their distance to the ones before."""
         draw = np.random.default_rng([self._settings.cluster_seed, 1, start])
         size = min(len(self._sample), 8 * self._count)
         rows = np.sort(draw.choice(len(self._sample), size, replace=False))
         with torch.inference_mode():
-            block = self._tensor(np.asarray(self._sample[rows], np.float32))
-            points = torch.cat([block, self._turned(block)])
+            block = self._build_point_tensor(np.asarray(self._sample[rows], np.float32))
+            points = torch.cat([block, self._swap_point_halves(block)])
             chosen = [int(draw.integers(len(points)))]
             far = 1 - points @ points[chosen[0]]
             tried = 2 + int(math.log(self._count))  # as scikit-learn has it
             while len(chosen) < self._count:
                 if len(chosen) % 64 == 0:
-                    self._work.check()
-                number, far = _next(points, far.clamp_(min=0), draw.random(tried))
+                    self._work.check_stop()
+                number, far = _draw_next_centroid(points, far.clamp_(min=0), draw.random(tried))
                 chosen.append(number)
             return points[chosen].cpu().numpy()
 
-    def _blocks(self, points: NDArray[np.float16] | NDArray[np.float32]) -> Iterator[tuple[int, Tensor]]:
+    def _iter_point_blocks(
+        self, points: NDArray[np.float16] | NDArray[np.float32]
+    ) -> Iterator[tuple[int, Tensor]]:
         """Points in parts whose similarities to all centroids fit into 64 MB, with the first one's number."""
         size = max(64, min(ROWS, 2**24 // self._count))
         for begin in range(0, len(points), size):
-            self._work.check()
-            yield begin, self._tensor(points[begin : begin + size])
+            self._work.check_stop()
+            yield begin, self._build_point_tensor(points[begin : begin + size])
 
-    def _tensor(self, points: NDArray[Any]) -> Tensor:
+    def _build_point_tensor(self, points: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(points, np.float32)).to(self._work.device)
 
-    def _turned(self, points: Tensor) -> Tensor:
+    def _swap_point_halves(self, points: Tensor) -> Tensor:
         """The points [d;q] of points [q;d]."""
         return points.roll(self._half, dims=1)
 
-    def _read(self) -> _KMeansState:
+    def _read_kmeans_state(self) -> _KMeansState:
         """The state of an earlier run, or a new one."""
         try:
             assert self._state is not None
@@ -429,7 +435,7 @@ class KMeans:
             none = np.zeros((0, 0), np.float32)
             return _KMeansState(centroids=none, best=none)
 
-    def _write(self, run: _KMeansState, *, always: bool = False) -> None:
+    def _write_kmeans_state(self, run: _KMeansState, *, always: bool = False) -> None:
         if self._state is None or not (always or time.monotonic() - self._written > KEPT_SECONDS):
             return
         new = self._state.with_suffix(".new.npz")
@@ -451,7 +457,7 @@ class _KMeansState:
     best_iterations: int = 0
 
 
-def _next(points: Tensor, far: Tensor, draws: NDArray[np.float64]) -> tuple[int, Tensor]:
+def _draw_next_centroid(points: Tensor, far: Tensor, draws: NDArray[np.float64]) -> tuple[int, Tensor]:
     """A further centroid's point, and how far each point then is from its nearest one.
 
     Args:
@@ -481,7 +487,9 @@ class _Deterministic:
         torch.use_deterministic_algorithms(self._before)
 
 
-def _tour(centroids: NDArray[np.float32], numbers: NDArray[np.int64], work: ClusterWork) -> tuple[int, ...]:
+def _plan_cluster_tour(
+    centroids: NDArray[np.float32], numbers: NDArray[np.int64], work: ClusterWork
+) -> tuple[int, ...]:
     """Clusters in an order in which each is followed by the nearest of those that are left.
 
     Args:

@@ -55,7 +55,7 @@ class TwoStageGradients:
             columns: For each column (queries, documents, negatives) the tokenized texts in chunks.
             loss: From the vectors of the columns to a scalar.
         """
-        passes = _Passes.of(self.model, context, columns)
+        passes = _Passes.run_passes(self.model, context, columns)
         leaves = [cached.requires_grad_() for cached in passes.vectors]
         vectors: tuple[Tensor, ...] = _Recomputed.apply(passes, *leaves)  # type: ignore[no-untyped-call]
         return loss(list(vectors))
@@ -90,7 +90,9 @@ class _Passes:
     vectors: Sequence[Tensor]
 
     @staticmethod
-    def of(model: TwoStage, context: Sequence[Features], columns: Sequence[Sequence[Features]]) -> _Passes:
+    def run_passes(
+        model: TwoStage, context: Sequence[Features], columns: Sequence[Sequence[Features]]
+    ) -> _Passes:
         """Run both stages without gradients."""
         device = model.null.device
         # No copies of weights are kept: those of a run without gradients have none.
@@ -102,19 +104,21 @@ class _Passes:
             cache_enabled=False,
         )
 
-        def run(
+        def run_chunks(
             chunks: Sequence[Features], stage: Callable[[Features], Tensor]
         ) -> tuple[list[_Chunk], list[Tensor]]:
-            there, found = [], []
+            stage_chunks, stage_vectors = [], []
             for features in chunks:
-                there.append(_Chunk(features=features, random=RandContext(features["input_ids"])))
-                found.append(stage(features))
-            return there, found
+                stage_chunks.append(_Chunk(features=features, random=RandContext(features["input_ids"])))
+                stage_vectors.append(stage(features))
+            return stage_chunks, stage_vectors
 
         with torch.no_grad(), precision():
-            first, parts = run(context, model.context_vectors)
+            first, parts = run_chunks(context, model.compute_context_vectors)
             shared = torch.cat(parts) if parts else None
-            second = [run(chunks, lambda one: model.text_vectors(one, shared)) for chunks in columns]
+            second = [
+                run_chunks(chunks, lambda one: model.compute_text_vectors(one, shared)) for chunks in columns
+            ]
         return _Passes(
             model=model,
             precision=precision,
@@ -128,12 +132,16 @@ class _Passes:
         """Add to the gradients of the model, from those of the vectors of each column."""
         if self.context is not None:
             self.context.grad = None
-        second = [_paired(chunks, of) for chunks, of in zip(self.column_chunks, gradients, strict=True)]
+        second = [
+            _match_gradients(chunks, of) for chunks, of in zip(self.column_chunks, gradients, strict=True)
+        ]
         for chunk, part in chain.from_iterable(second):
-            self._backward(chunk, lambda features: self.model.text_vectors(features, self.context), part)
+            self._backward(
+                chunk, lambda features: self.model.compute_text_vectors(features, self.context), part
+            )
         if self.context is not None and self.context.grad is not None:
-            for chunk, part in _paired(self.context_chunks, self.context.grad):
-                self._backward(chunk, self.model.context_vectors, part)
+            for chunk, part in _match_gradients(self.context_chunks, self.context.grad):
+                self._backward(chunk, self.model.compute_context_vectors, part)
         _average(self.model)
 
     def _backward(self, chunk: _Chunk, stage: Callable[[Features], Tensor], gradient: Tensor) -> None:
@@ -142,7 +150,7 @@ class _Passes:
         vectors.backward(gradient)
 
 
-def _paired(chunks: Sequence[_Chunk], gradients: Tensor) -> Iterator[tuple[_Chunk, Tensor]]:
+def _match_gradients(chunks: Sequence[_Chunk], gradients: Tensor) -> Iterator[tuple[_Chunk, Tensor]]:
     """Each chunk with the gradients of its vectors."""
     sizes = [len(chunk.features["input_ids"]) for chunk in chunks]
     return zip(chunks, gradients.split(sizes), strict=True)
@@ -169,12 +177,12 @@ def _average(model: TwoStage) -> None:
     if not (distributed.is_available() and distributed.is_initialized()):
         return
     ranks = distributed.get_world_size()
-    found = [one.grad for one in model.parameters() if one.grad is not None] if ranks > 1 else []
+    gradients = [one.grad for one in model.parameters() if one.grad is not None] if ranks > 1 else []
     for same in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
-        grads = [one for one in found if one.dtype == same]
+        grads = [one for one in gradients if one.dtype == same]
         if grads:
             flat = torch.cat([one.flatten() for one in grads])
             distributed.all_reduce(flat)
             flat /= ranks
-            for one, mean in zip(grads, flat.split([one.numel() for one in grads]), strict=True):
-                one.copy_(mean.view_as(one))
+            for gradient, mean in zip(grads, flat.split([one.numel() for one in grads]), strict=True):
+                gradient.copy_(mean.view_as(gradient))

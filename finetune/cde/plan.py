@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
 from finetune.cde.settings import RULES, TWO_STAGE_RULES, ContextualSettings, Guide, TwoStageTrainingSettings
-from finetune.embedding.plan import EmbeddingRecipe, known_rows
+from finetune.embedding.plan import EmbeddingRecipe, count_set_rows
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, UsageError
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
-from harness.encoder.folder.description import Description, with_two_stages
+from harness.encoder.folder.description import Description, describe_two_stage
 from harness.training.training import TrainingSpec
 
 ContextualT = TypeVar("ContextualT", bound=ContextualSettings)
@@ -34,7 +34,7 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         """The guide as a user types it; empty where the settings need none."""
         return self.settings.guide
 
-    def with_guide(self, artifact: Artifact, encoding: Encoding) -> Self:
+    def attach_guide(self, artifact: Artifact, encoding: Encoding) -> Self:
         """The recipe with its guide.
 
         Raises:
@@ -51,43 +51,47 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         """Cluster the pairs, train, in a process of its own, and write the model to `spec.output`."""
         from finetune.cde.training import train_contextual
 
-        settings = self._fitted(spec.backbone)
+        settings = self._resolve_settings(spec.backbone)
         train_contextual(spec, settings, self.loss, self.found, caches=self.caches)
 
-    def _description(self, found: Description) -> Description:
-        planned = super()._description(found)
+    def _plan_description(self, found: Description) -> Description:
+        planned = super()._plan_description(found)
         prompts = dict(self.settings.prompts)
         if not prompts:
             return planned
         return replace(planned, prompts=prompts, default_prompt_name=None)
 
-    def _lineage(
+    def _build_lineage(
         self, backbone: Artifact, settings: ContextualT, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
         """The lineage with the guide beside the backbone; its name is not in the key, how it encodes is."""
-        made = super()._lineage(backbone, settings, data, seed)
+        lineage = super()._build_lineage(backbone, settings, data, seed)
         if self.found is None and not self.settings.guided:
-            return made
+            return lineage
         if self.found is None:
             raise UsageError(f"The guide of {self.name} is not known.", hint="Name one: --set guide=MODEL.")
-        return made.model_copy(
+        return lineage.model_copy(
             update={
-                "settings": {**made.settings, "guide": self.found.how, "cluster_rules": RULES},
-                "parents": (*made.parents, ParentPart.of(self.found.artifact)),
+                "settings": {**lineage.settings, "guide": self.found.how, "cluster_rules": RULES},
+                "parents": (*lineage.parents, ParentPart.of(self.found.artifact)),
             }
         )
 
-    def _work(self, settings: ContextualT, data: Sequence[LocatedTraining]) -> tuple[int | None, int | None]:
+    def _estimate_work(
+        self, settings: ContextualT, data: Sequence[LocatedTraining]
+    ) -> tuple[int | None, int | None]:
         """Of each set the pairs that fill no batch are left out."""
-        counts = known_rows(data)
+        counts = count_set_rows(data)
         if settings.batches != "contextual" or counts is None:
-            return super()._work(settings, data)
+            return super()._estimate_work(settings, data)
         groups = sum(count // self.settings.unit for count in counts)
-        steps = settings.limited(settings.epochs * (groups // (settings.batch_size // self.settings.unit)))
+        steps = settings.limit_steps(
+            settings.epochs * (groups // (settings.batch_size // self.settings.unit))
+        )
         return steps, steps * settings.batch_size
 
-    def _check_data(self, data: Sequence[LocatedTraining]) -> None:
-        super()._check_data(data)
+    def _check_training_data(self, data: Sequence[LocatedTraining]) -> None:
+        super()._check_training_data(data)
         size = self.settings.unit
         for part in data if self.settings.batches == "contextual" else ():
             if part.rows is not None and part.rows < size:
@@ -95,7 +99,7 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
                     f"{part.name} has {part.rows:,} rows, and a batch has {size} of one set.",
                     hint="Give more of them, leave the set out, or type --set batch_size=…",
                 )
-        counts = known_rows(data)
+        counts = count_set_rows(data)
         groups, needed = sum(count // size for count in counts or ()), self.settings.batch_size // size
         if self.settings.batches == "contextual" and counts is not None and groups < needed:
             raise DataError(
@@ -103,13 +107,15 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
                 hint="Give more data, or a smaller batch: --set batch_size=…",
             )
 
-    def _notes(self, backbone: Artifact, found: Description, settings: ContextualT) -> tuple[str, ...]:
-        own, uses = self.settings, list[str]()
-        if own.batches == "contextual":
-            uses.append(f"batches of clusters of about {own.cluster_size} pairs")
-        if own.filters:
+    def _collect_plan_notes(
+        self, backbone: Artifact, found: Description, settings: ContextualT
+    ) -> tuple[str, ...]:
+        recipe_settings, uses = self.settings, list[str]()
+        if recipe_settings.batches == "contextual":
+            uses.append(f"batches of clusters of about {recipe_settings.cluster_size} pairs")
+        if recipe_settings.filters:
             uses.append("a filter of false negatives")
-        notes = super()._notes(backbone, found, settings)
+        notes = super()._collect_plan_notes(backbone, found, settings)
         if self.found is None:
             return notes
         return (*notes, f"the guide {self.found.artifact.name} makes {' and '.join(uses)}")
@@ -124,45 +130,52 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
         """Whether a training may start from a two-stage model: it may."""
         return True
 
-    def _texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
+    def _count_training_texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
         """Context documents count as texts."""
         context = self.settings.context_size * (self.settings.batch_size // self.settings.unit)
-        return super()._texts(steps, rows, data) + steps * context
+        return super()._count_training_texts(steps, rows, data) + steps * context
 
-    def _lineage(
+    def _build_lineage(
         self,
         backbone: Artifact,
         settings: TwoStageTrainingSettings,
         data: Sequence[LocatedTraining],
         seed: int,
     ) -> Lineage:
-        made = super()._lineage(backbone, settings, data, seed)
-        return made.model_copy(update={"settings": {**made.settings, "two_stage_rules": TWO_STAGE_RULES}})
+        lineage = super()._build_lineage(backbone, settings, data, seed)
+        return lineage.model_copy(
+            update={"settings": {**lineage.settings, "two_stage_rules": TWO_STAGE_RULES}}
+        )
 
-    def _description(self, found: Description) -> Description:
+    def _plan_description(self, found: Description) -> Description:
         length = self.settings.max_length or found.max_length
-        return with_two_stages(found, self.settings.stages, max_length=length, prompts=self.settings.prompts)
+        return describe_two_stage(
+            found, self.settings.stages, max_length=length, prompts=self.settings.prompts
+        )
 
-    def _check_backbone(self, backbone: Artifact, found: Description) -> None:
+    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
         if found.two_stage is None:
-            super()._check_backbone(backbone, found)
+            super()._check_backbone_fit(backbone, found)
             return
         for name, setting in (("prompts", "soft_prompts"), ("tied", "tied")):
-            there, wanted = getattr(found.two_stage, name), getattr(self.settings.stages, name)
-            if there != wanted:
+            backbone_value, recipe_value = getattr(found.two_stage, name), getattr(self.settings.stages, name)
+            if backbone_value != recipe_value:
                 raise UsageError(
-                    f"{backbone.name} has {setting} = {there}, and {self.name} would train it with {wanted}.",
-                    hint=f"Type --set {setting}={str(there).lower()}, or start from a bare backbone.",
+                    f"{backbone.name} has {setting} = {backbone_value}, and {self.name} would train it with {recipe_value}.",
+                    hint=f"Type --set {setting}={str(backbone_value).lower()}, or start from a bare backbone.",
                 )
 
-    def _notes(
+    def _collect_plan_notes(
         self, backbone: Artifact, found: Description, settings: TwoStageTrainingSettings
     ) -> tuple[str, ...]:
-        own, notes = self.settings, super()._notes(backbone, replace(found, pooling=None), settings)
-        if own.unit < own.context_size:
+        recipe_settings, notes = (
+            self.settings,
+            super()._collect_plan_notes(backbone, replace(found, pooling=None), settings),
+        )
+        if recipe_settings.unit < recipe_settings.context_size:
             few = (
-                f"the context has {own.context_size} places, and a group of rows {own.unit} documents, which "
-                f"are repeated: --set context_size={own.unit} has each of them once"
+                f"the context has {recipe_settings.context_size} places, and a group of rows {recipe_settings.unit} documents, which "
+                f"are repeated: --set context_size={recipe_settings.unit} has each of them once"
             )
             notes = (*notes, few)
         if found.two_stage is not None:

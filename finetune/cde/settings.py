@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from finetune.embedding.settings import EmbeddingSettings
 from harness.core.encoding import Encoding, OwnTexts
-from harness.core.identity import encoding_identity
+from harness.core.identity import build_encoding_identity
 from harness.core.types import SIDES, Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.two_stage import PREFIXES, Pooling, RotaryStart, TwoStageSettings
-from harness.jobs.jobs import with_weights
+from harness.jobs.jobs import resolve_weights
 
 RULES = 1
 """The version of how clusters are made, raised whenever it changes."""
@@ -32,13 +32,13 @@ class Guide:
     @property
     def how(self) -> dict[str, Any]:
         """How it encodes, with the prompts of both sides."""
-        prompts = {side: self.encoding.prompt(OwnTexts(), side) for side in SIDES}
-        return {**encoding_identity(self.encoding), "prompts": prompts}
+        prompts = {side: self.encoding.resolve_prompt(OwnTexts(), side) for side in SIDES}
+        return {**build_encoding_identity(self.encoding), "prompts": prompts}
 
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that its vectors depend on."""
-        artifact = with_weights(self.artifact)
+        artifact = resolve_weights(self.artifact)
         weights = {"weights": artifact.weights} if artifact.trained else {}
         return {"artifact": artifact.key, **weights, "encoding": self.how}
 
@@ -103,7 +103,7 @@ class ContextualSettings(EmbeddingSettings):
 
     orders: ClassVar[tuple[str, ...]] = ("shuffled", "no_duplicates", "contextual")
 
-    def normal(self) -> Self:
+    def normalize_settings(self) -> Self:
         """The settings with one value for each meaning: those without effect have none of their own."""
         of_clusters = {field.name for field in fields(ClusterSettings)} | {"packing"}
         unused: dict[str, Any] = {}
@@ -113,13 +113,13 @@ class ContextualSettings(EmbeddingSettings):
             unused["margin"] = None
         if not self.guided:
             unused["guide"] = ""
-        return replace(super().normal(), **unused)
+        return replace(super().normalize_settings(), **unused)
 
     @property
     def clusters(self) -> ClusterSettings:
         """The part of the settings that the clusters depend on."""
-        own = [field.name for field in fields(ClusterSettings) if hasattr(self, field.name)]
-        return ClusterSettings(**{name: getattr(self, name) for name in own})
+        field_names = [field.name for field in fields(ClusterSettings) if hasattr(self, field.name)]
+        return ClusterSettings(**{name: getattr(self, name) for name in field_names})
 
     @property
     def unit(self) -> int:
@@ -144,16 +144,16 @@ class ContextualSettings(EmbeddingSettings):
         """
         if not (self.query_prefix or self.document_prefix):
             return {}
-        own = {PREFIXES["query"]: self.query_prefix, PREFIXES["document"]: self.document_prefix}
-        return {name: own.get(prefix, prefix) for name, prefix in PREFIXES.items()}
+        side_prefixes = {PREFIXES["query"]: self.query_prefix, PREFIXES["document"]: self.document_prefix}
+        return {name: side_prefixes.get(prefix, prefix) for name, prefix in PREFIXES.items()}
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         """Refuse values that no training can have.
 
         Raises:
             UsageError: One of them is out of its range.
         """
-        super().check()
+        super().check_values()
         for name in ("cluster_size", "dimensions", "iterations", "starts"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
         self._require("cluster_seed", self.cluster_seed >= 0, "0 or more")
@@ -210,17 +210,17 @@ class TwoStageTrainingSettings(ContextualSettings):
             replacement=self.replacement,
         )
 
-    def devices(self, most: int) -> int:
+    def limit_devices(self, most: int) -> int:
         """The devices that can share a batch: no more than groups, which have no negatives in common."""
-        return super().devices(most) if self.group else 1
+        return super().limit_devices(most) if self.group else 1
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         """Refuse values that no training can have.
 
         Raises:
             UsageError: One of them is out of its range.
         """
-        super().check()
+        super().check_values()
         for name in ("context_size", "soft_prompts"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
         self._require("sequence_dropout", 0 <= self.sequence_dropout < 1, "a share from 0 to below 1")
@@ -229,7 +229,9 @@ class TwoStageTrainingSettings(ContextualSettings):
         self._require("selection", not self.selection, "none: no data chooses among its checkpoints")
 
 
-def clusters_identity(settings: ContextualSettings, guide: Guide, data: LocatedTraining) -> dict[str, Any]:
+def build_clusters_identity(
+    settings: ContextualSettings, guide: Guide, data: LocatedTraining
+) -> dict[str, Any]:
     """Everything that the clusters of a set depend on."""
     return {
         "guide": guide.identity,

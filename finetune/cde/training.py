@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from finetune.cde.clusters import FILE, ClusterWork, PairClusters, Stopped, make_clusters
 from finetune.cde.gradient_cache import TwoStageGradients, split_features
-from finetune.cde.settings import ContextualSettings, Guide, TwoStageTrainingSettings, clusters_identity
-from finetune.embedding.batches import Order, PackedOrder, packed, text_numbers
-from finetune.embedding.losses import InfoNCE, NegativeFilter, filtered_loss
+from finetune.cde.settings import ContextualSettings, Guide, TwoStageTrainingSettings, build_clusters_identity
+from finetune.embedding.batches import Order, PackedOrder, hash_table_texts, pack_clusters
+from finetune.embedding.losses import InfoNCE, NegativeFilter, build_filtered_loss
 from finetune.embedding.settings import Loss
-from finetune.embedding.trainer import EmbeddingSetup, open_backbone, open_whole, set_dropout, train
+from finetune.embedding.trainer import EmbeddingSetup, open_backbone, open_whole, run_trainer, set_dropout
 from harness.core import files
 from harness.core.encoding import OwnTexts
 from harness.core.errors import HarnessError
@@ -34,7 +34,7 @@ from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.two_stage import Features, TwoStage
 from harness.jobs.context import Event, JobContext, WorkerLimits
-from harness.jobs.jobs import Resolve, with_weights
+from harness.jobs.jobs import Resolve, resolve_weights
 from harness.storage.leases import Leases
 from harness.storage.vectors import Space
 from harness.training.training import STOP, TrainingSpec
@@ -70,15 +70,15 @@ def train_contextual(
     if guide is not None:
         vectors = GuideVectors(guide, spec)
         try:
-            with _alone(spec) as first:
+            with _hold_preparation(spec) as first:
                 clusters = _prepare(spec, settings, guide, vectors, first=first)
         except Stopped:
             return
         vectors.release()
     if isinstance(settings, TwoStageTrainingSettings):
-        train(spec, settings, TwoStageSetup(settings, loss, vectors, clusters, caches=True))
+        run_trainer(spec, settings, TwoStageSetup(settings, loss, vectors, clusters, caches=True))
     else:
-        train(spec, settings, ContextualSetup(settings, loss, vectors, clusters, caches=caches))
+        run_trainer(spec, settings, ContextualSetup(settings, loss, vectors, clusters, caches=caches))
 
 
 def _prepare(
@@ -87,19 +87,19 @@ def _prepare(
     """Everything before the first step: the vectors of all texts, and the clusters of each set."""
     contextual = settings.batches == "contextual"
     sets = [_PairSet(part, vectors, spec) for part in spec.data]
-    for one in sets if contextual and first else ():
-        one.require(settings.unit)
-    made = []
-    for one in sets:
+    for pair_set in sets if contextual and first else ():
+        pair_set.require(settings.unit)
+    clusters = []
+    for pair_set in sets:
         if first and settings.filters:
-            one.encode(one.rows.column_names)
+            pair_set.encode_columns(pair_set.rows.column_names)
         if contextual:
-            made.append(_clusters(one, spec, settings, guide))
-    return tuple(made)
+            clusters.append(_load_clusters(pair_set, spec, settings, guide))
+    return tuple(clusters)
 
 
 @contextmanager
-def _alone(spec: TrainingSpec) -> Iterator[bool]:
+def _hold_preparation(spec: TrainingSpec) -> Iterator[bool]:
     """Whether this is the first process of the training; the others wait until it has left.
 
     They meet in a file, as the library's barrier gives up after some minutes.
@@ -127,12 +127,12 @@ class GuideVectors:
 
     def __init__(self, guide: Guide, spec: TrainingSpec) -> None:
         self._encoding, self._spec = guide.encoding, spec
-        self._artifact = with_weights(guide.artifact)
+        self._artifact = resolve_weights(guide.artifact)
         limits = WorkerLimits(threads=spec.threads)
         self._context = JobContext(device=spec.device, cache=spec.cache, emit=self._tell, limits=limits)
         self._checked = False
 
-    def encode(self, side: Role, texts: Sequence[str]) -> None:
+    def encode_side_texts(self, side: Role, texts: Sequence[str]) -> None:
         """Encode the texts without a vector; the guide passes the sanity gate before its first one.
 
         Raises:
@@ -140,33 +140,33 @@ class GuideVectors:
             Stopped: The training was asked to stop.
         """
         unique = list(dict.fromkeys(texts))
-        if not self._space(side).missing(unique):
+        if not self._open_side_space(side).find_missing_texts(unique):
             return
         if not self._checked:
             Resolve(artifact=self._artifact, encoding=self._encoding).run(self._context)
             self._checked = True
         self._context.encode_missing(self._artifact, self._encoding, OwnTexts(), side, unique)
-        self._space(side).refresh()
+        self._open_side_space(side).refresh()
 
-    def of(self, side: Role, texts: Sequence[str]) -> NDArray[np.float32]:
+    def get_side_vectors(self, side: Role, texts: Sequence[str]) -> NDArray[np.float32]:
         """The vectors of texts, (texts, dimensions).
 
         Raises:
             DataError: One is not finite.
         """
         try:
-            return self._space(side).get(texts)
+            return self._open_side_space(side).get(texts)
         except KeyError:  # removed from the cache meanwhile
             with torch.random.fork_rng():  # the dropout of the next step is that of an undisturbed training
-                self.encode(side, texts)
-            return self._space(side).get(texts)
+                self.encode_side_texts(side, texts)
+            return self._open_side_space(side).get(texts)
 
     def release(self) -> None:
         """Give the guide's memory back."""
         self._context.forget()
 
-    def _space(self, side: Role) -> Space:
-        return self._context.space(self._artifact, self._encoding, OwnTexts(), side)
+    def _open_side_space(self, side: Role) -> Space:
+        return self._context.open_space(self._artifact, self._encoding, OwnTexts(), side)
 
     def _tell(self, event: Event) -> None:
         log = self._spec.log
@@ -174,9 +174,9 @@ class GuideVectors:
             case "vectors":
                 Space.write_shard(self._spec.cache, event.space, event.content)
             case "stage":
-                log.stage(f"{event.text} (the guide)")
+                log.note_stage(f"{event.text} (the guide)")
             case "encoding" | "encoded":
-                log.progress(event.kind, text=event.text, texts=event.texts, tokens=event.tokens)
+                log.note_progress(event.kind, text=event.text, texts=event.texts, tokens=event.tokens)
                 if STOP.is_set():
                     raise Stopped
             case "note":
@@ -201,13 +201,13 @@ class _PairSet:
     @cached_property
     def _repeated(self) -> NDArray[np.bool_]:
         names = self.rows.column_names[:2]
-        numbers = text_numbers(self.rows.select_columns(names).iter(batch_size=10_000), names)
+        numbers = hash_table_texts(self.rows.select_columns(names).iter(batch_size=10_000), names)
         pairs = numbers[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ numbers[:, 1]
-        found = np.ones(len(pairs), np.bool_)
-        found[np.unique(pairs, return_index=True)[1]] = False
-        return found
+        repeats = np.ones(len(pairs), np.bool_)
+        repeats[np.unique(pairs, return_index=True)[1]] = False
+        return repeats
 
-    def repeated(self) -> NDArray[np.bool_]:
+    def mark_duplicates(self) -> NDArray[np.bool_]:
         """Whether a pair has the texts of an earlier one, (pairs,)."""
         return self._repeated
 
@@ -229,63 +229,65 @@ class _PairSet:
                 f"{self.name}: {repeated:,} of {len(self):,} pairs repeat an earlier one and are left out"
             )
 
-    def encode(self, columns: Sequence[str]) -> None:
+    def encode_columns(self, columns: Sequence[str]) -> None:
         """Encode the texts of some columns, the first of which has the queries."""
         for name in columns:
             side = SIDES[name != self.rows.column_names[0]]
             for part in self.rows.select_columns([name]).iter(batch_size=PART):
-                self._vectors.encode(side, part[name])
+                self._vectors.encode_side_texts(side, part[name])
 
-    def vectors(self, begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def load_pair_vectors(self, begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The vectors of the queries and of the documents of some pairs."""
         part, (query, document) = self.rows[begin:end], self.rows.column_names[:2]
-        return self._vectors.of(SIDES[0], part[query]), self._vectors.of(SIDES[1], part[document])
+        return self._vectors.get_side_vectors(SIDES[0], part[query]), self._vectors.get_side_vectors(
+            SIDES[1], part[document]
+        )
 
 
 # The clusters of a set
 
 
-def _clusters(
+def _load_clusters(
     pairs: _PairSet, spec: TrainingSpec, settings: ContextualSettings, guide: Guide
 ) -> PairClusters:
     """The clusters of a set from the cache; where they are not there, one process makes them."""
-    identity = clusters_identity(settings, guide, pairs.data)
+    identity = build_clusters_identity(settings, guide, pairs.data)
     folder = spec.cache / "clusters" / digest(identity)
-    found = PairClusters.read(folder / FILE, identity)
-    if found is None:
-        with _lease(folder, spec):
-            found = PairClusters.read(folder / FILE, identity)
-            if found is None:
-                pairs.encode(pairs.rows.column_names[:2])
+    clusters = PairClusters.read_clusters(folder / FILE, identity)
+    if clusters is None:
+        with _hold_cluster_lease(folder, spec):
+            clusters = PairClusters.read_clusters(folder / FILE, identity)
+            if clusters is None:
+                pairs.encode_columns(pairs.rows.column_names[:2])
 
                 def tell(name: str, count: int | None) -> None:
                     kind: Any = "ranking" if name else "ranked"
-                    spec.log.progress(kind, text=name, texts=count or 0)
+                    spec.log.note_progress(kind, text=name, texts=count or 0)
 
                 work = ClusterWork(folder=folder, device=spec.device, tell=tell, stop=STOP.is_set)
-                found = make_clusters(pairs, settings.clusters, identity, work)
-    facts = found.facts
+                clusters = make_clusters(pairs, settings.clusters, identity, work)
+    facts = clusters.facts
     spec.log.note(
         f"{pairs.name}: {facts['clusters'] - facts['empty']:,} clusters of {facts['pairs']:,} pairs, the "
         f"largest of {facts['largest']:,}, mean similarity to their centroids {facts['similarity']:.4f}"
     )
-    return found
+    return clusters
 
 
 @contextmanager
-def _lease(folder: Path, spec: TrainingSpec) -> Iterator[None]:
+def _hold_cluster_lease(folder: Path, spec: TrainingSpec) -> Iterator[None]:
     """The right to make the clusters of a folder, of which another training may have it first."""
     leases = Leases(folder)
     try:
         if not leases.claim("lease"):
-            spec.log.stage("waiting for another training to make the clusters")
+            spec.log.note_stage("waiting for another training to make the clusters")
             while not leases.claim("lease"):
                 if STOP.is_set():
                     raise Stopped
                 time.sleep(POLL)
         yield
     finally:
-        leases.close()
+        leases.release_leases()
 
 
 class ContextualSetup(EmbeddingSetup):
@@ -313,25 +315,27 @@ class ContextualSetup(EmbeddingSetup):
         self._contextual, self._vectors, self._clusters = settings, vectors, clusters
         self._rows: Dataset | None = None
 
-    def rows(self, spec: TrainingSpec) -> Dataset:
+    def load_training_rows(self, spec: TrainingSpec) -> Dataset:
         """The rows of all training sets, under the column names of the first."""
-        self._rows = super().rows(spec)
+        self._rows = super().load_training_rows(spec)
         return self._rows
 
-    def order(self, data: Any, spec: TrainingSpec) -> Order:
+    def build_order(self, data: Any, spec: TrainingSpec) -> Order:
         """Batches of clusters, each of one set; or those that the settings name.
 
         Raises:
             HarnessError: The groups of all sets fill no batch.
         """
         if self._contextual.batches != "contextual":
-            return super().order(data, spec)
-        begin, found = 0, []
-        for one in self._clusters:
-            tour = one.tour if self._contextual.packing == "tour" else ()
-            found.append(begin + packed(one.numbers, self._contextual.unit, seed=spec.seed, tour=tour))
-            begin += len(one.numbers)
-        groups = np.concatenate(found)
+            return super().build_order(data, spec)
+        begin, set_batches = 0, []
+        for set_clusters in self._clusters:
+            tour = set_clusters.tour if self._contextual.packing == "tour" else ()
+            set_batches.append(
+                begin + pack_clusters(set_clusters.numbers, self._contextual.unit, seed=spec.seed, tour=tour)
+            )
+            begin += len(set_clusters.numbers)
+        groups = np.concatenate(set_batches)
         each = self._contextual.batch_size // self._contextual.unit
         if len(groups) < each:
             raise HarnessError(
@@ -342,16 +346,16 @@ class ContextualSetup(EmbeddingSetup):
         epochs, most = self._contextual.epochs, self._contextual.max_steps
         return PackedOrder(groups, epochs=epochs, seed=spec.seed, each=each, max_steps=most)
 
-    def model(self, spec: TrainingSpec) -> Any:
+    def build_model(self, spec: TrainingSpec) -> Any:
         """The backbone with a new pooling and the prefixes of the recipe."""
-        model = super().model(spec)
+        model = super().build_model(spec)
         if self._contextual.prompts:
             model.prompts, model.default_prompt_name = dict(self._contextual.prompts), None
         if not self._contextual.dropout:
             set_dropout(model, 0.0)
         return model
 
-    def collator(self, model: Any) -> Any:
+    def build_collator(self, model: Any) -> Any:
         """The library's, with the prefixes of both sides."""
         assert self._rows is not None
         query, *documents = self._rows.column_names
@@ -359,28 +363,28 @@ class ContextualSetup(EmbeddingSetup):
         prompts |= dict.fromkeys(documents, self._contextual.document_prefix)
         return SentenceTransformerDataCollator(tokenize_fn=model.tokenize, prompts=prompts)
 
-    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+    def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """The loss of the recipe, without false negatives where the settings have a filter."""
         settings = self._contextual
         if not settings.filters:
-            return super().loss(model, micro_batch=micro_batch, gather=gather)
-        return filtered_loss(
+            return super().build_loss(model, micro_batch=micro_batch, gather=gather)
+        return build_filtered_loss(
             model, self._filter, settings.scale, group=settings.group, micro_batch=micro_batch, gather=gather
         )
 
     @property
     def _filter(self) -> NegativeFilter:
         margin, threshold = self._contextual.margin or 0.0, self._contextual.threshold
-        return NegativeFilter(vectors=self._row_vectors, margin=margin, threshold=threshold)
+        return NegativeFilter(vectors=self._load_row_vectors, margin=margin, threshold=threshold)
 
-    def _row_vectors(self, numbers: Sequence[int]) -> list[Tensor]:
+    def _load_row_vectors(self, numbers: Sequence[int]) -> list[Tensor]:
         """The guide's vectors of some rows, (rows, dimensions) for each column."""
         assert self._rows is not None
         assert self._vectors is not None
         texts: Mapping[str, Sequence[str]] = self._rows[list(numbers)]
         sides = (SIDES[number > 0] for number in range(len(texts)))
         return [
-            torch.from_numpy(self._vectors.of(side, list(column)))
+            torch.from_numpy(self._vectors.get_side_vectors(side, list(column)))
             for side, column in zip(sides, texts.values(), strict=True)
         ]
 
@@ -396,7 +400,7 @@ class TwoStageSetup(ContextualSetup):
         self.numbered = True
         self._two = settings
 
-    def model(self, spec: TrainingSpec) -> Any:
+    def build_model(self, spec: TrainingSpec) -> Any:
         """The backbone in both stages, or the two-stage model that is trained further."""
         described = describe(spec.backbone.folder, own_code=spec.backbone.trust_remote_code)
         self._length = self._two.max_length or described.max_length
@@ -414,13 +418,13 @@ class TwoStageSetup(ContextualSetup):
             set_dropout(model, 0.0)
         return model
 
-    def collator(self, model: Any) -> Any:
+    def build_collator(self, model: Any) -> Any:
         """That of one stage, and the context documents of the rows."""
         assert self._rows is not None
         column, tokenize = self._rows.column_names[1], model[0].tokenize_context
-        return _ContextCollator(super().collator(model), column, self._two.document_prefix, tokenize)
+        return _ContextCollator(super().build_collator(model), column, self._two.document_prefix, tokenize)
 
-    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+    def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """InfoNCE of each group behind its own context, without false negatives if the settings say so."""
         settings = self._two
         loss = InfoNCE(self._filter if settings.filters else None, settings.scale)
@@ -445,9 +449,9 @@ class _ContextCollator:
         self.valid_label_columns = inner.valid_label_columns
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = self._inner(rows)
+        features: dict[str, Any] = self._inner(rows)
         context = self._tokenize([self._prefix + row[self._column] for row in rows])
-        return {**found, **{f"context documents_{name}": one for name, one in context.items()}}
+        return {**features, **{f"context documents_{name}": one for name, one in context.items()}}
 
 
 class TwoStageLoss(nn.Module):
@@ -493,17 +497,17 @@ class TwoStageLoss(nn.Module):
         groups = [*zip(*parts, labels.split(self._group or len(labels)), strict=True)]
         total, masked = labels.new_zeros((), dtype=torch.float32), 0.0
         for *columns, documents, rows in groups:
-            total = total + self._of_group(columns, documents, rows) * (self.share / len(groups))
+            total = total + self._compute_group_loss(columns, documents, rows) * (self.share / len(groups))
             masked += self._loss.measures.get("masked", 0.0) / len(groups)
         self.measures = {"masked": masked} if self._loss.measures else {}
         return total
 
-    def _of_group(self, columns: Sequence[Features], documents: Features, rows: Tensor) -> Tensor:
-        context = self._drawn(documents)
+    def _compute_group_loss(self, columns: Sequence[Features], documents: Features, rows: Tensor) -> Tensor:
+        context = self._draw_documents(documents)
         largest, device = max(len(rows), len(context["input_ids"])), rows.device.type
         most = self._micro_batch or largest
 
-        def loss(vectors: list[Tensor]) -> Tensor:
+        def compute_vector_loss(vectors: list[Tensor]) -> Tensor:
             with torch.autocast(device, enabled=False):
                 return self._loss.mean(vectors, rows)
 
@@ -511,12 +515,12 @@ class TwoStageLoss(nn.Module):
         with autocast:
             if self._shared or most < largest:
                 chunks = [split_features(one, most) for one in columns]
-                return self._gradients(split_features(context, most), chunks, loss)
+                return self._gradients(split_features(context, most), chunks, compute_vector_loss)
             module = self._gradients.model
-            shared = module.context_vectors(context)
-            return loss([module.text_vectors(one, shared) for one in columns])
+            shared = module.compute_context_vectors(context)
+            return compute_vector_loss([module.compute_text_vectors(one, shared) for one in columns])
 
-    def _drawn(self, documents: Features) -> Features:
+    def _draw_documents(self, documents: Features) -> Features:
         """As many documents as the context has places, in a drawn order: some of many, or each repeatedly."""
         count, size = len(documents["input_ids"]), self._gradients.model.settings.size
         rows = torch.randperm(count).repeat(-(-size // count))[:size]

@@ -61,13 +61,13 @@ class ColBERTSettings(TrainerSettings):
             dimension=self.dimension,
         )
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         """Refuse values that no training can have.
 
         Raises:
             UsageError: One of them is out of its range.
         """
-        super().check()
+        super().check_values()
         for name in ("dimension", "documents"):
             least = 2 if name == "documents" else 1
             self._require(name, getattr(self, name) >= least, f"{least} or more")

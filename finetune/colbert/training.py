@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from finetune.colbert.settings import ColBERTSettings
-from finetune.embedding.trainer import Setup, backbone_args, keep_prompts, open_backbone
+from finetune.embedding.trainer import Setup, build_backbone_args, keep_prompts, open_backbone
 from harness.core.encoding import LateInteraction
 from harness.core.errors import HarnessError
 from harness.core.types import Role
@@ -22,10 +22,10 @@ from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.token_encoder import (
     TokenProjection,
+    build_side_features,
+    list_skip_tokens,
     open_modules,
     save_model,
-    side_features,
-    skipped_tokens,
 )
 from harness.training.training import TrainingSpec
 
@@ -45,35 +45,35 @@ class ColBERTSetup(Setup):
         self._settings = settings
         self._late = settings.late_interaction
 
-    def rows(self, spec: TrainingSpec) -> Any:
+    def load_training_rows(self, spec: TrainingSpec) -> Any:
         """The training rows: texts, or queries with documents and scores.
 
         Raises:
             HarnessError: A query has fewer documents than are trained on.
         """
         if self._settings.loss == "contrastive":
-            return super().rows(spec)
-        tables, wanted = load_scored(spec.data[0], cache=spec.cache), self._settings.documents
-        counts = tables.documents_per_row()
-        if counts.min() < wanted:
+            return super().load_training_rows(spec)
+        tables, document_count = load_scored(spec.data[0], cache=spec.cache), self._settings.documents
+        counts = tables.count_row_documents()
+        if counts.min() < document_count:
             row, least = int(counts.argmin()) + 1, int(counts.min())
             raise HarnessError(
-                f"{tables.name}: row {row} has {least} documents, and {wanted} of each query are trained on.",
+                f"{tables.name}: row {row} has {least} documents, and {document_count} of each query are trained on.",
                 hint=f"Type --set documents={least}.",
             )
-        if constant := tables.constant_rows():
+        if constant := tables.count_constant_rows():
             spec.log.note(
                 f"{constant:,} of {len(counts):,} queries have one score for all documents: nothing is "
                 "learned from them but that these are equal"
             )
         return tables.rows
 
-    def model(self, spec: TrainingSpec) -> SentenceTransformer:
+    def build_model(self, spec: TrainingSpec) -> SentenceTransformer:
         """The backbone with its projections, new ones where it has none."""
         described = describe(spec.backbone.folder, own_code=spec.backbone.trust_remote_code)
         if described.late_interaction is not None:
             trusts = {"trust_remote_code": spec.backbone.trust_remote_code}
-            model = open_modules(spec.backbone.folder, {**trusts, **backbone_args(spec.backbone)})
+            model = open_modules(spec.backbone.folder, {**trusts, **build_backbone_args(spec.backbone)})
             model.to(spec.device)
         else:
             transformer = open_backbone(spec)
@@ -83,12 +83,12 @@ class ColBERTSetup(Setup):
             model = SentenceTransformer(modules=[transformer, projection], device=spec.device)
         keep_prompts(model, spec)
         # What PyLate's losses ask of a model.
-        asked: Any = model
-        asked.skiplist = list(skipped_tokens(model.tokenizer, self._late))
-        asked.do_query_expansion = self._late.expansion
+        library_model: Any = model
+        library_model.skiplist = list(list_skip_tokens(model.tokenizer, self._late))
+        library_model.do_query_expansion = self._late.expansion
         return model
 
-    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+    def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """PyLate's loss, with `micro_batch` queries in a pass.
 
         By contrast it is the cached one for a single pass, too: its gradient is that of the sum over a
@@ -103,11 +103,11 @@ class ColBERTSetup(Setup):
             temperature=self._settings.temperature,
         )
 
-    def collator(self, model: Any) -> Callable[[Sequence[Mapping[str, Any]]], Features]:
+    def build_collator(self, model: Any) -> Callable[[Sequence[Mapping[str, Any]]], Features]:
         """A function that tokenizes rows."""
         return _Collator(model, self._settings)
 
-    def save(self, model: Any, folder: Path) -> None:
+    def save_model_folder(self, model: Any, folder: Path) -> None:
         """Write the model as a PyLate folder."""
         save_model(model, folder, self._late)
 
@@ -147,20 +147,20 @@ class _Collator:
         else:
             texts, labels = {name: [row[name] for row in rows] for name in rows[0]}, {}
         query, *others = texts
-        found = self._features(texts[query], "query")
-        documents = {name: self._features(texts[name], "document") for name in others}
+        query_features = self._tokenize_side(texts[query], "query")
+        documents = {name: self._tokenize_side(texts[name], "document") for name in others}
         longest = max(features["input_ids"].shape[1] for features in documents.values())
         width = min(longest + 1, self._late.document_length)
-        flat = {f"{query}_{key}": one for key, one in found.items()}
+        flat = {f"{query}_{key}": one for key, one in query_features.items()}
         for name, features in documents.items():
-            for key, one in features.items():  # zeros are neither computed nor attended to
-                flat[f"{name}_{key}"] = nn.functional.pad(one, (0, width - one.shape[1]))
+            for key, tensor in features.items():  # zeros are neither computed nor attended to
+                flat[f"{name}_{key}"] = nn.functional.pad(tensor, (0, width - tensor.shape[1]))
         return {**flat, **labels}
 
-    def _features(self, texts: Sequence[str], role: Role) -> Features:
-        found = side_features(self._model, texts, self._late, role)
-        del found["kept"]
-        return found
+    def _tokenize_side(self, texts: Sequence[str], role: Role) -> Features:
+        features = build_side_features(self._model, texts, self._late, role)
+        del features["kept"]
+        return features
 
 
 class _DistillationLoss(Distillation):
@@ -194,11 +194,14 @@ class _DistillationLoss(Distillation):
         total = labels.new_zeros(())
         for start in range(0, count, most):
             rows = slice(start, start + most)
-            part = [_rows(queries, rows), _rows(documents, slice(rows.start * each, rows.stop * each))]
+            part = [
+                _select_feature_rows(queries, rows),
+                _select_feature_rows(documents, slice(rows.start * each, rows.stop * each)),
+            ]
             loss = checkpoint(super().forward, part, labels[rows], use_reentrant=False)
             total = total + loss * (len(labels[rows]) / count)
         return total * self.share
 
 
-def _rows(features: Features, rows: slice) -> Features:
+def _select_feature_rows(features: Features, rows: slice) -> Features:
     return {name: one[rows] for name, one in features.items()}

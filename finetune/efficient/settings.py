@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from finetune.efficient.tuning import Method, TuningSettings
 from finetune.embedding.settings import EmbeddingSettings
-from finetune.flops import gpt_neox_parameters
+from finetune.flops import count_gpt_neox_parameters
 from harness.core.errors import UsageError
 from harness.encoder.backbones.gpt_neox import SIZES
 
@@ -30,7 +30,7 @@ FEW_WEIGHTS = {"lora": 1e-3, "bias": 1e-2}
 """That of the other methods, for every size."""
 
 
-def usual_rate(method: Method, size: int | None) -> float:
+def compute_usual_rate(method: Method, size: int | None) -> float:
     """The paper's highest learning rate for a method and a backbone.
 
     Args:
@@ -42,7 +42,7 @@ def usual_rate(method: Method, size: int | None) -> float:
         UsageError: The rate depends on a size that is not known.
 
     Example:
-        >>> usual_rate("full", 110_000_000), usual_rate("lora", None)
+        >>> compute_usual_rate("full", 110_000_000), compute_usual_rate("lora", None)
         (6e-05, 0.001)
     """
     if method in FEW_WEIGHTS:
@@ -53,7 +53,7 @@ def usual_rate(method: Method, size: int | None) -> float:
             hint="Give it: --set learning_rate=…",
         )
     return ALL_WEIGHTS[
-        min(ALL_WEIGHTS, key=lambda name: abs(math.log(size / gpt_neox_parameters(SIZES[name]))))
+        min(ALL_WEIGHTS, key=lambda name: abs(math.log(size / count_gpt_neox_parameters(SIZES[name]))))
     ]
 
 
@@ -96,25 +96,25 @@ class EfficientSettings(EmbeddingSettings):
         """The weights that are trained, with the settings of the method."""
         return TuningSettings(method=self.method)
 
-    def counted_tokens(self, rows: int, tokens: int) -> int:
+    def count_flop_tokens(self, rows: int, tokens: int) -> int:
         """The tokens of a step by which its operations are counted."""
         return tokens if self.tokens_per_pair is None else rows * self.tokens_per_pair
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         """Refuse values that no training can have.
 
         Raises:
             UsageError: One of them is out of its range.
         """
         self._require("learning_rate", 0 <= self.learning_rate < math.inf, "0 or more")
-        super(EfficientSettings, replace(self, learning_rate=self.learning_rate or 1.0)).check()
+        super(EfficientSettings, replace(self, learning_rate=self.learning_rate or 1.0)).check_values()
         self._require(
             "budget", self.budget is None or 0 < self.budget < math.inf, "a number above 0, or none"
         )
         for name in ("tokens_per_pair", "evaluation_length"):
             value = getattr(self, name)
             self._require(name, value is None or value >= 1, "1 or more, or none")
-        self.tuning.check()
+        self.tuning.check_tuning()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +129,9 @@ class FreezeSettings(EfficientSettings):
 
     method: ClassVar[Method] = "freeze"
 
-    def normal(self) -> Self:
+    def normalize_settings(self) -> Self:
         """The settings with one spelling of each share: 1/2 for 0.5 and 3/6."""
-        return replace(super().normal(), frozen=self.tuning.share_text())
+        return replace(super().normalize_settings(), frozen=self.tuning.share_text())
 
     @property
     def tuning(self) -> TuningSettings:
@@ -157,9 +157,9 @@ class LoraSettings(EfficientSettings):
 
     method: ClassVar[Method] = "lora"
 
-    def normal(self) -> Self:
+    def normalize_settings(self) -> Self:
         """The settings with the layers in the order of their names."""
-        return replace(super().normal(), lora_modules=tuple(sorted(set(self.lora_modules))))
+        return replace(super().normalize_settings(), lora_modules=tuple(sorted(set(self.lora_modules))))
 
     @property
     def tuning(self) -> TuningSettings:
@@ -180,12 +180,12 @@ class BiasSettings(EfficientSettings):
     method: ClassVar[Method] = "bias"
 
 
-def symmetric(
+def build_symmetric_info_nce(
     model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
 ) -> nn.Module:
     """The mean of the cross-entropies of queries among documents and of documents among queries."""
-    from finetune.embedding.losses import symmetric_loss
+    from finetune.embedding.losses import build_symmetric_loss
 
-    return symmetric_loss(
+    return build_symmetric_loss(
         model, settings.scale, micro_batch=micro_batch or settings.batch_size, gather=gather
     )

@@ -13,7 +13,7 @@ from finetune.efficient.settings import EfficientSettings
 from finetune.efficient.tuning import apply_tuning, merge_adapters
 from finetune.embedding.batches import Order
 from finetune.embedding.settings import Loss
-from finetune.embedding.trainer import EmbeddingSetup, batch_order, train
+from finetune.embedding.trainer import EmbeddingSetup, batch_order, run_trainer
 from finetune.flops import ParameterCount
 from harness.core.errors import HarnessError
 from harness.training.training import TrainingSpec
@@ -30,7 +30,7 @@ def train_efficient(spec: TrainingSpec, settings: EfficientSettings, loss: Loss)
         HarnessError: Memory runs out, or the budget is too small for a step.
         UsageError: The backbone has no such layers, or its blocks are not divided by the share.
     """
-    train(spec, settings, _EfficientSetup(settings, loss, spec))
+    run_trainer(spec, settings, _EfficientSetup(settings, loss, spec))
 
 
 class _EfficientSetup(EmbeddingSetup):
@@ -46,7 +46,7 @@ class _EfficientSetup(EmbeddingSetup):
         super().__init__(settings, loss, caches=True)
         self._efficient, self._spec = settings, spec
 
-    def order(self, data: Any, spec: TrainingSpec) -> Order:
+    def build_order(self, data: Any, spec: TrainingSpec) -> Order:
         """The batches that the settings name, as many as the budget pays for; epochs are added if needed.
 
         Raises:
@@ -56,9 +56,9 @@ class _EfficientSetup(EmbeddingSetup):
         if budget is None:
             return batch_order(data, spec, settings)
         once = batch_order(data, spec, replace(settings, epochs=1))
-        tokens = self._tokens(data, once) * settings.batch_size
-        count = ParameterCount.of(self._model[0].auto_model)
-        each = count.flops(tokens)
+        tokens = self._estimate_row_tokens(data, once) * settings.batch_size
+        count = ParameterCount.count_parameters(self._model[0].auto_model)
+        each = count.compute_flops(tokens)
         steps = math.floor(budget / each)
         if steps < 1:
             raise HarnessError(
@@ -72,35 +72,35 @@ class _EfficientSetup(EmbeddingSetup):
         epochs = math.ceil(steps / once.steps)
         return batch_order(data, spec, replace(settings, epochs=epochs, max_steps=steps))
 
-    def model(self, spec: TrainingSpec) -> Any:
+    def build_model(self, spec: TrainingSpec) -> Any:
         """The backbone with a new pooling, of which only the weights of the method are trained."""
         return self._model
 
-    def save(self, model: Any, folder: Path) -> None:
+    def save_model_folder(self, model: Any, folder: Path) -> None:
         """Write the model with its adapters merged."""
         merge_adapters(model[0].auto_model)
         length = self._efficient.evaluation_length
         if length is not None:
             self._length = min(length, self._length or length)
-        super().save(model, folder)
+        super().save_model_folder(model, folder)
 
     @cached_property
     def _model(self) -> Any:
-        model: Any = super().model(self._spec)
+        model: Any = super().build_model(self._spec)
         backbone = model[0].auto_model
         apply_tuning(backbone, self._efficient.tuning)
         if self._efficient.gradient_checkpointing:
             backbone.gradient_checkpointing_enable({"use_reentrant": False})
         return model
 
-    def _tokens(self, data: Any, order: Order) -> float:
+    def _estimate_row_tokens(self, data: Any, order: Order) -> float:
         """The mean number of tokens of a row by which operations are counted."""
         if self._efficient.tokens_per_pair is not None:
             return float(self._efficient.tokens_per_pair)
-        found = rows = 0
-        for numbers in islice(order.after(0), math.ceil(SAMPLE / self._efficient.batch_size)):
+        token_count = rows = 0
+        for numbers in islice(order.iter_batches(0), math.ceil(SAMPLE / self._efficient.batch_size)):
             columns = data[numbers.tolist()]
             rows += len(numbers)
             for texts in columns.values():
-                found += int(self._model.tokenize(list(texts))["attention_mask"].sum())
-        return found / rows
+                token_count += int(self._model.tokenize(list(texts))["attention_mask"].sum())
+        return token_count / rows

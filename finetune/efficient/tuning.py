@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, get_args
 
-from finetune.flops import blocks_of, embedding_parameters, final_norms, is_used
-from harness.core.errors import UsageError, unknown
+from finetune.flops import collect_embedding_parameters, find_final_norms, is_used, list_blocks
+from harness.core.errors import UsageError, explain_unknown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,14 +38,14 @@ class TuningSettings:
     lora_modules: tuple[str, ...] = ()
     lora_embeddings: bool = False
 
-    def check(self) -> None:
+    def check_tuning(self) -> None:
         """Refuse values that no backbone can be trained with.
 
         Raises:
             UsageError: One of them is out of its range.
         """
         if self.method not in get_args(Method):
-            raise unknown("method", self.method, get_args(Method), then="Choose one of these.")
+            raise explain_unknown("method", self.method, get_args(Method), then="Choose one of these.")
         for name in ("rank", "alpha"):
             if getattr(self, name) < 1:
                 raise UsageError(
@@ -53,16 +53,16 @@ class TuningSettings:
                     hint=f"Give a whole number, 1 or more: --set {name}=…",
                 )
         if not 0 <= self._share() < 1:
-            raise self._no_share()
+            raise self._explain_bad_share()
 
-    def frozen_blocks(self, blocks: int) -> int:
+    def count_frozen_blocks(self, blocks: int) -> int:
         """The number of frozen blocks of a backbone with so many.
 
         Raises:
             UsageError: The share is not that of a whole number of blocks; the hint has those that are.
 
         Example:
-            >>> TuningSettings(method="freeze", frozen="5/6").frozen_blocks(12)
+            >>> TuningSettings(method="freeze", frozen="5/6").count_frozen_blocks(12)
             10
         """
         if not blocks:
@@ -88,9 +88,9 @@ class TuningSettings:
         try:
             return Fraction(str(self.frozen)).limit_denominator(1000)
         except (ValueError, ZeroDivisionError) as error:
-            raise self._no_share() from error
+            raise self._explain_bad_share() from error
 
-    def _no_share(self) -> UsageError:
+    def _explain_bad_share(self) -> UsageError:
         return UsageError(
             f"frozen is {self.frozen}, which is no share of the blocks.",
             hint="Give a number from 0 to below 1, or a fraction: --set frozen=1/6",
@@ -107,67 +107,67 @@ def apply_tuning(backbone: nn.Module, tuning: TuningSettings) -> None:
     Raises:
         UsageError: The backbone has no such layers or no biases, or its blocks are not divided by the share.
     """
-    tuning.check()
+    tuning.check_tuning()
     if tuning.method == "lora":
         _add_adapters(backbone, tuning)
         return
-    trained = _trained(backbone, tuning)
+    trained = _select_trainable_weights(backbone, tuning)
     backbone.requires_grad_(False)
     for weight in trained:
         weight.requires_grad_(True)
 
 
-def _trained(backbone: nn.Module, tuning: TuningSettings) -> Sequence[nn.Parameter]:
+def _select_trainable_weights(backbone: nn.Module, tuning: TuningSettings) -> Sequence[nn.Parameter]:
     if tuning.method == "full":
         return [*backbone.parameters()]
     if tuning.method == "bias":
-        return _biases(backbone)
-    blocks, tables = blocks_of(backbone), embedding_parameters(backbone)
-    last = blocks[tuning.frozen_blocks(len(blocks)) :]
-    weights = [weight for part in (*last, *final_norms(backbone)) for weight in part.parameters()]
+        return _find_biases(backbone)
+    blocks, tables = list_blocks(backbone), collect_embedding_parameters(backbone)
+    last = blocks[tuning.count_frozen_blocks(len(blocks)) :]
+    weights = [weight for part in (*last, *find_final_norms(backbone)) for weight in part.parameters()]
     return [weight for weight in weights if weight not in tables]
 
 
-def _biases(backbone: nn.Module) -> Sequence[nn.Parameter]:
+def _find_biases(backbone: nn.Module) -> Sequence[nn.Parameter]:
     weights = dict(backbone.named_parameters())
-    found = [weights[name] for name in weights if is_used(name) and "bias" in name.rpartition(".")[2]]
-    if not found:
+    biases = [weights[name] for name in weights if is_used(name) and "bias" in name.rpartition(".")[2]]
+    if not biases:
         raise UsageError("The backbone has no biases to train.", hint="Use another method, such as lora.")
-    return found
+    return biases
 
 
 def _add_adapters(backbone: nn.Module, tuning: TuningSettings) -> None:
     """Put an adapter beside each layer; only adapters are trained, and the output is as before."""
     from peft import LoraConfig, inject_adapter_in_model
 
-    names = [*_dense_layers(backbone, tuning.lora_modules)]
+    names = [*_find_dense_layers(backbone, tuning.lora_modules)]
     if tuning.lora_embeddings:
-        names.append(_token_embedding(backbone))
+        names.append(_find_token_embedding(backbone))
     config = LoraConfig(r=tuning.rank, lora_alpha=tuning.alpha, lora_dropout=0.0, target_modules=names)
     inject_adapter_in_model(config, backbone)
 
 
-def _dense_layers(backbone: nn.Module, ends: Sequence[str]) -> Sequence[str]:
+def _find_dense_layers(backbone: nn.Module, ends: Sequence[str]) -> Sequence[str]:
     """The names of the dense layers that end so, or of all."""
     from torch import nn
 
     layers = backbone.named_modules()
     names = [name for name, layer in layers if isinstance(layer, nn.Linear) and is_used(name)]
-    nowhere = [end for end in ends if not any(_ends(name, end) for name in names)]
+    nowhere = [end for end in ends if not any(_has_ending(name, end) for name in names)]
     if nowhere or not names:
         last = dict.fromkeys(name.rpartition(".")[2] for name in names)
         raise UsageError(
             f"No dense layer of the backbone is called {' or '.join(nowhere) or 'anything'}.",
             hint=f"lora_modules are ends of names; its dense layers are: {', '.join(last) or 'none'}.",
         )
-    return [name for name in names if not ends or any(_ends(name, end) for end in ends)]
+    return [name for name in names if not ends or any(_has_ending(name, end) for end in ends)]
 
 
-def _ends(name: str, end: str) -> bool:
+def _has_ending(name: str, end: str) -> bool:
     return f".{name}".endswith(f".{end}")
 
 
-def _token_embedding(backbone: nn.Module) -> str:
+def _find_token_embedding(backbone: nn.Module) -> str:
     tokens = backbone.get_input_embeddings()  # type: ignore[operator]
     names: dict[nn.Module, str] = {module: name for name, module in backbone.named_modules()}
     return names[tokens]

@@ -25,15 +25,15 @@ class Order(Protocol):
         """The number of batches."""
         ...
 
-    def after(self, done: int) -> Iterator[Rows]:
+    def iter_batches(self, done: int) -> Iterator[Rows]:
         """The row numbers of each batch after the first `done`, group after group."""
         ...
 
-    def epochs(self, step: int) -> float:
+    def count_epochs(self, step: int) -> float:
         """The epochs that have passed after a number of steps."""
         ...
 
-    def size(self, step: int) -> int:
+    def count_batch_rows(self, step: int) -> int:
         """The number of rows of a batch, the first of which is that of step 1."""
         ...
 
@@ -72,24 +72,24 @@ class BatchOrder:
         self._rows, self._size, self._seed, self._texts = rows, size, seed, texts
         self._group, self._keeps_last = group, keeps_last
         self._built: tuple[int, list[Rows]] = (-1, [])
-        last = [self._last(epoch) for epoch in range(epochs)]
+        last = [self._measure_epoch(epoch) for epoch in range(epochs)]
         self._ends = list(accumulate(count for count, _ in last))
         self._sizes = [size for _, size in last]
         self.steps = min(self._ends[-1], max_steps or self._ends[-1])
         """The number of batches."""
 
-    def after(self, done: int) -> Iterator[Rows]:
+    def iter_batches(self, done: int) -> Iterator[Rows]:
         """The row numbers of each batch after the first `done`, group after group."""
-        return islice(self._after(done), max(0, self.steps - done))
+        return islice(self._iter_epoch_batches(done), max(0, self.steps - done))
 
-    def _after(self, done: int) -> Iterator[Rows]:
+    def _iter_epoch_batches(self, done: int) -> Iterator[Rows]:
         begin = 0
         for epoch, end in enumerate(self._ends):
             if done < end:
-                yield from self._epoch(epoch)[max(0, done - begin) :]
+                yield from self._get_epoch_batches(epoch)[max(0, done - begin) :]
             begin = end
 
-    def epochs(self, step: int) -> float:
+    def count_epochs(self, step: int) -> float:
         """The epochs that have passed after a number of steps."""
         begin = 0
         for epoch, end in enumerate(self._ends):
@@ -98,7 +98,7 @@ class BatchOrder:
             begin = end
         return float(len(self._ends))
 
-    def size(self, step: int) -> int:
+    def count_batch_rows(self, step: int) -> int:
         """The number of rows of a batch, the first of which is that of step 1."""
         epoch = bisect_left(self._ends, step)
         return self._sizes[epoch] if step == self._ends[epoch] else self._size
@@ -107,27 +107,27 @@ class BatchOrder:
         """The rows of a group; 0 where all processes share a batch."""
         return self._group
 
-    def _last(self, epoch: int) -> tuple[int, int]:
+    def _measure_epoch(self, epoch: int) -> tuple[int, int]:
         """The number of batches of an epoch, and the rows of its last one."""
         if self._texts is None:
-            whole, rest = divmod(self._rows, self._size)
-            return (whole + 1, rest) if rest and self._keeps_last else (whole, self._size)
-        batches = self._epoch(epoch)
+            full_batches, rest = divmod(self._rows, self._size)
+            return (full_batches + 1, rest) if rest and self._keeps_last else (full_batches, self._size)
+        batches = self._get_epoch_batches(epoch)
         return len(batches), len(batches[-1]) if batches else 0
 
-    def _epoch(self, epoch: int) -> list[Rows]:
+    def _get_epoch_batches(self, epoch: int) -> list[Rows]:
         """The batches of an epoch; the last ones that were built are kept."""
         if self._built[0] != epoch:
-            self._built = (epoch, self._batches(epoch))
+            self._built = (epoch, self._build_epoch_batches(epoch))
         return self._built[1]
 
-    def _batches(self, epoch: int) -> list[Rows]:
+    def _build_epoch_batches(self, epoch: int) -> list[Rows]:
         order = np.random.default_rng([self._seed, epoch]).permutation(self._rows)
         if self._texts is not None:
-            order = _without_duplicates(order, self._texts, self._group or self._size)
-        whole = len(order) // self._size * self._size
-        batches = [*order[:whole].reshape(-1, self._size)]
-        return [*batches, order[whole:]] if self._keeps_last and whole < len(order) else batches
+            order = _group_distinct_rows(order, self._texts, self._group or self._size)
+        full_rows = len(order) // self._size * self._size
+        batches = [*order[:full_rows].reshape(-1, self._size)]
+        return [*batches, order[full_rows:]] if self._keeps_last and full_rows < len(order) else batches
 
 
 class PackedOrder(BatchOrder):
@@ -150,7 +150,7 @@ class PackedOrder(BatchOrder):
         group = size if each > 1 else 0
         super().__init__(groups.size, each * size, epochs=epochs, seed=seed, group=group, max_steps=max_steps)
 
-    def _batches(self, epoch: int) -> list[Rows]:
+    def _build_epoch_batches(self, epoch: int) -> list[Rows]:
         draw = np.random.default_rng([self._seed, epoch])
         order = draw.permutation(len(self._packed))
         rows = draw.permuted(self._packed[order], axis=1).ravel()
@@ -205,7 +205,7 @@ class MixOrder:
         self._sets, self._seed, self._groups = sets, seed, groups
         self._turns = draws == "turns"
         self._begins = [0, *accumulate(one.rows for one in sets)]
-        chances = probabilities([one.rows for one in sets], alpha)
+        chances = compute_set_probabilities([one.rows for one in sets], alpha)
         self._rows_of_step = float(sum(c * one.size * groups for c, one in zip(chances, sets, strict=True)))
         self.drawn: Rows = np.random.default_rng([seed, 0]).choice(len(sets), size=steps, p=chances)
         """The number of the set of each batch."""
@@ -219,57 +219,63 @@ class MixOrder:
         """The number of batches."""
         return len(self.drawn)
 
-    def steps_of(self, epochs: int) -> int:
+    def count_mix_steps(self, epochs: int) -> int:
         """The number of batches that read as many rows, on average, as that many passes over all sets."""
         return max(1, round(epochs * self._begins[-1] / self._rows_of_step))
 
     def name(self, step: int) -> str:
         """The set of the batch of a step, the first of which is 1."""
-        return self._set(step).name
+        return self._find_step_set(step).name
 
-    def after(self, done: int) -> Iterator[Rows]:
+    def iter_batches(self, done: int) -> Iterator[Rows]:
         """The row numbers of each batch after the first `done`, group after group."""
         counts = np.bincount(self.drawn[:done], minlength=len(self._sets))
         for step in range(done + 1, self.steps + 1):
             number = int(self.drawn[step - 1])
-            rows = self._turn(number, int(counts[number])) if self._turns else self._draw(number, step)
+            rows = (
+                self._take_turn_batch(number, int(counts[number]))
+                if self._turns
+                else self._draw(number, step)
+            )
             counts[number] += 1
             yield rows + self._begins[number]
 
-    def epochs(self, step: int) -> float:
+    def count_epochs(self, step: int) -> float:
         """The rows that have been read after a number of steps, in passes over all sets."""
         return float(self._read[step] / self._begins[-1])
 
-    def size(self, step: int) -> int:
+    def count_batch_rows(self, step: int) -> int:
         """The number of rows of a batch, the first of which is that of step 1."""
         return self.group(step) * self._groups
 
     def group(self, step: int) -> int:
         """The rows of a group of a batch, which one process computes."""
-        return self._set(step).size
+        return self._find_step_set(step).size
 
-    def _set(self, step: int) -> DrawnSet:
+    def _find_step_set(self, step: int) -> DrawnSet:
         return self._sets[int(self.drawn[step - 1])]
 
     def _draw(self, number: int, step: int) -> Rows:
         """The batch of a step: rows of the whole set, none of them twice."""
-        one, draw = self._sets[number], np.random.default_rng([self._seed, 1, step])
-        size = one.size * self._groups
-        if one.rows < size:
-            raise self._too_few(number, one.rows)
-        if one.labels is None:
-            return draw.choice(one.rows, size=size, replace=False)
-        tried = min(one.rows, 2 * size)
+        drawn_set, draw = self._sets[number], np.random.default_rng([self._seed, 1, step])
+        size = drawn_set.size * self._groups
+        if drawn_set.rows < size:
+            raise self._explain_row_shortage(number, drawn_set.rows)
+        if drawn_set.labels is None:
+            return draw.choice(drawn_set.rows, size=size, replace=False)
+        tried = min(drawn_set.rows, 2 * size)
         while True:
-            rows = draw.choice(one.rows, size=tried, replace=False)
-            found = rows[_without_duplicates(np.arange(tried), one.labels(rows), one.size)]
-            if len(found) >= size:
-                return found[:size]
-            if tried == one.rows:
-                raise self._too_few(number, len(found))
-            tried = min(one.rows, 4 * tried)
+            rows = draw.choice(drawn_set.rows, size=tried, replace=False)
+            distinct_rows = rows[
+                _group_distinct_rows(np.arange(tried), drawn_set.labels(rows), drawn_set.size)
+            ]
+            if len(distinct_rows) >= size:
+                return distinct_rows[:size]
+            if tried == drawn_set.rows:
+                raise self._explain_row_shortage(number, len(distinct_rows))
+            tried = min(drawn_set.rows, 4 * tried)
 
-    def _turn(self, number: int, before: int) -> Rows:
+    def _take_turn_batch(self, number: int, before: int) -> Rows:
         """The batch of a set that follows so many others of it."""
         if number not in self._passes or before < self._passes[number][0]:
             self._passes[number] = 0, 0, self._pass(number, 0)
@@ -278,39 +284,41 @@ class MixOrder:
             begin, done = begin + len(batches), done + 1
             batches = self._pass(number, done)
         self._passes[number] = begin, done, batches
-        found: Rows = batches[before - begin]
-        return found
+        batch: Rows = batches[before - begin]
+        return batch
 
     def _pass(self, number: int, done: int) -> Rows:
         """The batches of a pass over a set, (batches, rows)."""
-        one, size = self._sets[number], self._sets[number].size * self._groups
-        rows = np.random.default_rng([self._seed, 2, number, done]).permutation(one.rows)
-        if one.labels is not None:
-            rows = rows[_without_duplicates(np.arange(one.rows), one.labels(rows), one.size)]
+        drawn_set, size = self._sets[number], self._sets[number].size * self._groups
+        rows = np.random.default_rng([self._seed, 2, number, done]).permutation(drawn_set.rows)
+        if drawn_set.labels is not None:
+            rows = rows[
+                _group_distinct_rows(np.arange(drawn_set.rows), drawn_set.labels(rows), drawn_set.size)
+            ]
         if len(rows) < size:
-            raise self._too_few(number, len(rows))
+            raise self._explain_row_shortage(number, len(rows))
         return rows[: len(rows) // size * size].reshape(-1, size)
 
-    def _too_few(self, number: int, found: int) -> HarnessError:
-        one, size = self._sets[number], self._sets[number].size * self._groups
-        why = ", as no two of a group may have a text or a class in common" if one.labels else ""
+    def _explain_row_shortage(self, number: int, found: int) -> HarnessError:
+        drawn_set, size = self._sets[number], self._sets[number].size * self._groups
+        why = ", as no two of a group may have a text or a class in common" if drawn_set.labels else ""
         return HarnessError(
-            f"{one.name}: of {one.rows:,} rows {found:,} can be in one batch of {size}{why}.",
+            f"{drawn_set.name}: of {drawn_set.rows:,} rows {found:,} can be in one batch of {size}{why}.",
             hint="Give more data, or a smaller batch: --set batch_size=…",
         )
 
 
-def probabilities(rows: Sequence[int], alpha: float) -> NDArray[np.float64]:
+def compute_set_probabilities(rows: Sequence[int], alpha: float) -> NDArray[np.float64]:
     """The probability of each set: its rows to the power of alpha, over the sum of all.
 
-    >>> probabilities([100, 1, 25], 0.5).tolist()
+    >>> compute_set_probabilities([100, 1, 25], 0.5).tolist()
     [0.625, 0.0625, 0.3125]
     """
     powers = np.array(rows, dtype=np.float64) ** alpha
     return np.asarray(powers / powers.sum(), dtype=np.float64)
 
 
-def packed(clusters: NDArray[np.int32], size: int, *, seed: int, tour: Sequence[int] = ()) -> Rows:
+def pack_clusters(clusters: NDArray[np.int32], size: int, *, seed: int, tour: Sequence[int] = ()) -> Rows:
     """The rows of a set in batches: its clusters one after the other, cut at every `size` rows.
 
     So a batch has rows of one cluster, or of a few that follow each other. The rows that are left at the end
@@ -326,16 +334,16 @@ def packed(clusters: NDArray[np.int32], size: int, *, seed: int, tour: Sequence[
         The rows of each batch, (batches, size).
     """
     draw = np.random.default_rng([seed, 2**32])
-    known = np.unique(clusters[clusters >= 0])
-    order = np.roll(tour, -int(draw.integers(len(tour)))) if len(tour) else draw.permutation(known)
-    places = np.full(int(known.max(initial=0)) + 1, -1, np.int64)
+    cluster_numbers = np.unique(clusters[clusters >= 0])
+    order = np.roll(tour, -int(draw.integers(len(tour)))) if len(tour) else draw.permutation(cluster_numbers)
+    places = np.full(int(cluster_numbers.max(initial=0)) + 1, -1, np.int64)
     places[order] = np.arange(len(order))
     rows = draw.permutation(np.flatnonzero(clusters >= 0))
     rows = rows[np.argsort(places[clusters[rows]], kind="stable")]
     return rows[: len(rows) // size * size].reshape(-1, size)
 
 
-def _without_duplicates(order: Rows, texts: NDArray[np.uint64], size: int) -> Rows:
+def _group_distinct_rows(order: Rows, texts: NDArray[np.uint64], size: int) -> Rows:
     """Groups in the given order; a row that shares a text with its group waits for a later one.
 
     The last group may be incomplete; the rows that wait for one more are left out.
@@ -345,7 +353,7 @@ def _without_duplicates(order: Rows, texts: NDArray[np.uint64], size: int) -> Ro
         rows = np.concatenate([waiting, order[begin : begin + size]])
         group, passed = rows[:size], order[:0]
         if len(group) < size or len(np.unique(texts[group])) < texts[group].size:
-            group, passed = _group(chain(waiting, order[begin:]), texts, size)
+            group, passed = _collect_distinct_group(chain(waiting, order[begin:]), texts, size)
         groups.append(group)
         if len(group) < size:
             return np.concatenate(groups)
@@ -354,16 +362,18 @@ def _without_duplicates(order: Rows, texts: NDArray[np.uint64], size: int) -> Ro
         waiting = np.concatenate([passed, waiting[read:]])
 
 
-def _group(rows: Iterable[np.int64], texts: NDArray[np.uint64], size: int) -> tuple[Rows, Rows]:
+def _collect_distinct_group(
+    rows: Iterable[np.int64], texts: NDArray[np.uint64], size: int
+) -> tuple[Rows, Rows]:
     """The first rows that fit together, and those that were skipped on the way."""
     group: list[np.int64] = []
     passed: list[np.int64] = []
     seen: set[int] = set()
     for row in rows:
-        own = texts[row].tolist()
-        if seen.isdisjoint(own):
+        text_hashes = texts[row].tolist()
+        if seen.isdisjoint(text_hashes):
             group.append(row)
-            seen.update(own)
+            seen.update(text_hashes)
         else:
             passed.append(row)
         if len(group) == size:
@@ -371,14 +381,16 @@ def _group(rows: Iterable[np.int64], texts: NDArray[np.uint64], size: int) -> tu
     return np.array(group, dtype=np.int64), np.array(passed, dtype=np.int64)
 
 
-def text_numbers(parts: Iterable[Mapping[str, Sequence[str]]], columns: Sequence[str]) -> NDArray[np.uint64]:
+def hash_table_texts(
+    parts: Iterable[Mapping[str, Sequence[str]]], columns: Sequence[str]
+) -> NDArray[np.uint64]:
     """A 64-bit hash of each text of a table that is read part by part, (rows, columns)."""
-    found = [
-        np.array([[_number(text) for text in part[name]] for name in columns], dtype=np.uint64).T
+    hashes = [
+        np.array([[_hash_text_number(text) for text in part[name]] for name in columns], dtype=np.uint64).T
         for part in parts
     ]
-    return np.concatenate(found)
+    return np.concatenate(hashes)
 
 
-def _number(text: str) -> int:
+def _hash_text_number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import backbone_folder
+from harness.encoder.folder.modules import find_backbone_folder
 
 _OF_BERT = ("vocab.txt", "spm.model")
 """The vocabularies of BERT and DeBERTa, whose tokenizers put [CLS] and [SEP] around a text."""
@@ -32,7 +32,7 @@ class InstructionFormat:
         start: The token before the text; empty if there is none.
         notes: Where the tokenizer differs from what NeoBERT's code supposes.
 
-    >>> InstructionFormat(separator="[SEP]", start="[CLS]").text("Find similar text.")
+    >>> InstructionFormat(separator="[SEP]", start="[CLS]").format_prompt("Find similar text.")
     'Find similar text.[SEP] [CLS]'
     """
 
@@ -41,7 +41,7 @@ class InstructionFormat:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, folder: Path) -> InstructionFormat:
+    def read_instruction_format(cls, folder: Path) -> InstructionFormat:
         """The format for the tokenizer of a model folder.
 
         A token that is not there is replaced: bos by cls, sep by eos, or either by the token that the
@@ -53,65 +53,67 @@ class InstructionFormat:
         Raises:
             ModelError: A file of the tokenizer cannot be read.
         """
-        place = backbone_folder(folder)
-        named = _named_tokens(place)
-        first, last = _surrounding_tokens(place)
-        start, of_start = _token(("bos", "cls"), named, first)
-        separator, of_separator = _token(("sep", "eos"), named, last)
-        lowered = _lowered(place, separator + start)
+        place = find_backbone_folder(folder)
+        named = _read_special_tokens(place)
+        first, last = _find_boundary_tokens(place)
+        start, of_start = _choose_token(("bos", "cls"), named, first)
+        separator, of_separator = _choose_token(("sep", "eos"), named, last)
+        lowered = _describe_lower_case(place, separator + start)
         return cls(separator=separator, start=start, notes=(*of_start, *of_separator, *lowered))
 
-    def text(self, instruction: str) -> str:
+    def format_prompt(self, instruction: str) -> str:
         """The prompt with an instruction, which is put before a text; empty without an instruction."""
         return f"{instruction}{self.separator} {self.start}" if instruction else ""
 
 
-def _token(kinds: tuple[str, str], named: Mapping[str, str], own: str) -> tuple[str, tuple[str, ...]]:
+def _choose_token(kinds: tuple[str, str], named: Mapping[str, str], own: str) -> tuple[str, tuple[str, ...]]:
     """The first token of two kinds that there is, else the tokenizer's `own`; and a note on it."""
-    wanted, other = kinds
-    if wanted in named:
-        return named[wanted], ()
+    preferred, other = kinds
+    if preferred in named:
+        return named[preferred], ()
     if other in named:
         return named[other], (
-            f"The tokenizer has no {wanted} token: its {other} token {named[other]} takes the place.",
+            f"The tokenizer has no {preferred} token: its {other} token {named[other]} takes the place.",
         )
     if own:
         return own, (
-            f"The tokenizer's files name no {wanted} and no {other} token: {own}, which it puts at that end "
+            f"The tokenizer's files name no {preferred} and no {other} token: {own}, which it puts at that end "
             "of a text, takes the place.",
         )
-    return "", (f"The tokenizer has no {wanted} and no {other} token: there is only a blank in the place.",)
+    return "", (
+        f"The tokenizer has no {preferred} and no {other} token: there is only a blank in the place.",
+    )
 
 
-def _named_tokens(folder: Path) -> dict[str, str]:
+def _read_special_tokens(folder: Path) -> dict[str, str]:
     """The tokens that files name, by kind, such as {"cls": "[CLS]"}; of two files by transformers' order."""
     config = read_object(folder / "tokenizer_config.json")
     special = read_object(folder / "special_tokens_map.json")
     both = {**special, **config} if "added_tokens_decoder" in config else {**config, **special}
     kinds = ("bos", "cls", "sep", "eos")
-    tokens = {kind: _content(both.get(f"{kind}_token")) for kind in kinds}
+    tokens = {kind: _extract_token_text(both.get(f"{kind}_token")) for kind in kinds}
     return {kind: token for kind, token in tokens.items() if token}
 
 
-def _content(token: Any) -> str:
+def _extract_token_text(token: Any) -> str:
     """The text of a token, which is a string or an object; empty if there is none."""
     value = token.get("content") if isinstance(token, Mapping) else token
     return value if isinstance(value, str) else ""
 
 
-def _surrounding_tokens(folder: Path) -> tuple[str, str]:
+def _find_boundary_tokens(folder: Path) -> tuple[str, str]:
     """The tokens that a tokenizer puts before and after each text, "" where it puts none."""
-    whole = folder / "tokenizer.json"
-    if whole.is_file():
-        return _surrounding(read_object(whole).get("post_processor") or {})
+    tokenizer_file = folder / "tokenizer.json"
+    if tokenizer_file.is_file():
+        return _parse_post_processor(read_object(tokenizer_file).get("post_processor") or {})
     return ("[CLS]", "[SEP]") if any((folder / name).is_file() for name in _OF_BERT) else ("", "")
 
 
-def _surrounding(processor: Mapping[str, Any]) -> tuple[str, str]:
+def _parse_post_processor(processor: Mapping[str, Any]) -> tuple[str, str]:
     """The first token before a text and the first one behind it, by the rules in tokenizer.json."""
     kind = processor.get("type")
     if kind == "Sequence":
-        parts = [_surrounding(part) for part in processor["processors"]]
+        parts = [_parse_post_processor(part) for part in processor["processors"]]
         return next((part for part in parts if any(part)), ("", ""))
     if kind in ("BertProcessing", "RobertaProcessing"):
         return str(processor["cls"][0]), str(processor["sep"][0])
@@ -121,7 +123,7 @@ def _surrounding(processor: Mapping[str, Any]) -> tuple[str, str]:
     return next(iter(tokens[:text]), ""), next(iter(tokens[text + 1 :]), "")
 
 
-def _lowered(folder: Path, tokens: str) -> tuple[str, ...]:
+def _describe_lower_case(folder: Path, tokens: str) -> tuple[str, ...]:
     """A note where the model makes lower case of texts before its tokenizer sees them, tokens included."""
     lowers = read_object(folder / "sentence_bert_config.json").get("do_lower_case")
     if not lowers or tokens == tokens.lower():

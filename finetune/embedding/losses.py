@@ -14,7 +14,7 @@ from torch import Tensor, cat, nn
 from torch.nn.functional import cross_entropy, normalize
 
 
-def info_nce_loss(
+def build_info_nce_loss(
     model: SentenceTransformer, scale: float, *, group: int, micro_batch: int | None, gather: bool
 ) -> nn.Module:
     """InfoNCE over cosines times `scale`, in groups of rows, or of all rows where `group` is 0.
@@ -51,7 +51,7 @@ class _GroupedLoss(MultipleNegativesRankingLoss):
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
         """The loss of a batch, each column (rows, dimensions)."""
-        groups = [*_groups(embeddings, self.group)]
+        groups = [*_iter_column_groups(embeddings, self.group)]
         parts = [super(_GroupedLoss, self).compute_loss_from_embeddings(one, labels) for one in groups]
         return sum(parts[1:], parts[0]) * (self.share / len(parts))
 
@@ -59,11 +59,11 @@ class _GroupedLoss(MultipleNegativesRankingLoss):
 class _CachedParts(CachedMultipleNegativesRankingLoss):
     """A loss that is the sum of parts, with `mini_batch_size` texts in a pass through the model."""
 
-    def parts(self, columns: list[Tensor], labels: Tensor, chunk: int | None) -> Iterator[Tensor]:
+    def iter_loss_parts(self, columns: list[Tensor], labels: Tensor, chunk: int | None) -> Iterator[Tensor]:
         """The parts of the loss of a batch, each column (rows, dimensions)."""
         raise NotImplementedError
 
-    def library_loss(self, group: list[Tensor]) -> Tensor:
+    def compute_library_loss(self, group: list[Tensor]) -> Tensor:
         """The mean loss of a group as the library computes it."""
         return super().calculate_loss([[column] for column in group])
 
@@ -75,7 +75,9 @@ class _CachedParts(CachedMultipleNegativesRankingLoss):
     def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
         """The loss of embeddings that are there, of each column in chunks."""
         total = reps[0][0].new_zeros(())
-        for part in self.parts([cat(column) for column in reps], self._labels, self.mini_batch_size):
+        for part in self.iter_loss_parts(
+            [cat(column) for column in reps], self._labels, self.mini_batch_size
+        ):
             if with_backward:
                 part.backward()
             total = total + (part.detach() if with_backward else part)
@@ -91,13 +93,13 @@ class _CachedGroupedLoss(_CachedParts):
         super().__init__(model, scale=scale, mini_batch_size=chunk)
         self.group = group
 
-    def parts(self, columns: list[Tensor], labels: Tensor, chunk: int | None) -> Iterator[Tensor]:
+    def iter_loss_parts(self, columns: list[Tensor], labels: Tensor, chunk: int | None) -> Iterator[Tensor]:
         """The losses of the groups with their weights in the mean."""
-        groups = [*_groups(columns, self.group)]
-        yield from (self.library_loss(group) * (self.share / len(groups)) for group in groups)
+        groups = [*_iter_column_groups(columns, self.group)]
+        yield from (self.compute_library_loss(group) * (self.share / len(groups)) for group in groups)
 
 
-def _groups(columns: list[Tensor], size: int) -> Iterator[list[Tensor]]:
+def _iter_column_groups(columns: list[Tensor], size: int) -> Iterator[list[Tensor]]:
     """The columns of each group; the last one may have fewer rows."""
     yield from map(list, zip(*(column.split(size) for column in columns), strict=True))
 
@@ -105,7 +107,7 @@ def _groups(columns: list[Tensor], size: int) -> Iterator[list[Tensor]]:
 # Both directions
 
 
-def symmetric_loss(
+def build_symmetric_loss(
     model: SentenceTransformer, scale: float, *, micro_batch: int, gather: bool
 ) -> CachedMultipleNegativesRankingLoss:
     """The mean of the cross-entropies of queries among documents and of documents among queries.
@@ -129,7 +131,7 @@ def symmetric_loss(
 # Any number of negatives
 
 
-def mix_loss(
+def build_mix_loss(
     model: SentenceTransformer, scale: float, *, groups: int, summed: bool, micro_batch: int | None
 ) -> nn.Module:
     """InfoNCE over cosines for rows with any number of negatives, the mean over groups of rows.
@@ -158,7 +160,7 @@ class _MixParts:
     def __init__(self, *, groups: int, summed: bool) -> None:
         self._groups, self._summed = groups, summed
 
-    def parts(self, columns: list[Tensor], labels: Tensor, chunk: int | None) -> Iterator[Tensor]:
+    def iter_loss_parts(self, columns: list[Tensor], labels: Tensor, chunk: int | None) -> Iterator[Tensor]:
         """The loss of each group with its weight; the labels are the negatives of each row."""
         size = len(labels) // self._groups
         weight = self.share * (size if self._summed else 1) / self._groups
@@ -166,7 +168,7 @@ class _MixParts:
         if len(columns) > 2:
             parts.append(columns[2].split(labels.view(self._groups, size).sum(dim=1).tolist()))
         for group in zip(*parts, strict=True):
-            yield cast(Any, self).library_loss(list(group)) * weight
+            yield cast(Any, self).compute_library_loss(list(group)) * weight
 
 
 class _MixLoss(_MixParts, MultipleNegativesRankingLoss):
@@ -176,13 +178,13 @@ class _MixLoss(_MixParts, MultipleNegativesRankingLoss):
         MultipleNegativesRankingLoss.__init__(self, model, scale=scale)
         _MixParts.__init__(self, **how)
 
-    def library_loss(self, group: list[Tensor]) -> Tensor:
+    def compute_library_loss(self, group: list[Tensor]) -> Tensor:
         """The mean loss of a group as the library computes it, without labels."""
         return super().compute_loss_from_embeddings(group, group[0])
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
         """The loss of a batch: queries, positives (rows, dimensions), and all negatives."""
-        return sum(self.parts(embeddings, labels, None), embeddings[0].new_zeros(()))
+        return sum(self.iter_loss_parts(embeddings, labels, None), embeddings[0].new_zeros(()))
 
 
 class _CachedMixLoss(_MixParts, _CachedParts):
@@ -222,10 +224,10 @@ class NegativeFilter:
             (queries, rows × columns but the first), on the device of `rows`.
         """
         queries, *columns = (part.to(rows.device) for part in self.vectors(rows.tolist()))
-        return false_negatives(queries[own], columns, own, margin=self.margin, threshold=self.threshold)
+        return find_false_negatives(queries[own], columns, own, margin=self.margin, threshold=self.threshold)
 
 
-def false_negatives(
+def find_false_negatives(
     queries: Tensor,
     columns: Sequence[Tensor],
     own: Tensor,
@@ -275,21 +277,23 @@ class InfoNCE:
         self._negatives, self._factor, self._rows_of_group, self._gathers = negatives, scale, group, gather
         self.measures: dict[str, float] = {}
 
-    def parts(self, columns: list[Tensor], numbers: Tensor, chunk: int | None) -> Iterator[Tensor]:
+    def iter_loss_parts(self, columns: list[Tensor], numbers: Tensor, chunk: int | None) -> Iterator[Tensor]:
         """The parts of the mean loss, which is their sum, with at most `chunk` queries each."""
         size = self._rows_of_group or len(numbers)
-        groups = [*zip(_groups(columns, size), numbers.split(size), strict=True)]
+        groups = [*zip(_iter_column_groups(columns, size), numbers.split(size), strict=True)]
         masked = candidates = 0
         for group, rows in groups:
-            own = torch.arange(len(rows), device=rows.device)
+            query_places = torch.arange(len(rows), device=rows.device)
             if self._gathers:
-                own = own + torch.distributed.get_rank() * len(rows)
-                group, rows = [all_gather_with_grad(part) for part in group], _gathered(rows)
-            mask = self._mask(rows, own, len(group) - 1)
+                query_places = query_places + torch.distributed.get_rank() * len(rows)
+                group, rows = [all_gather_with_grad(part) for part in group], _gather_row_numbers(rows)
+            mask = self._mask(rows, query_places, len(group) - 1)
             masked += int(mask.sum())
-            candidates += mask.numel() - len(own) * (len(group) - 1)
-            weight = self.share / (len(own) * len(groups))
-            for places, hidden in zip(own.split(chunk or size), mask.split(chunk or size), strict=True):
+            candidates += mask.numel() - len(query_places) * (len(group) - 1)
+            weight = self.share / (len(query_places) * len(groups))
+            for places, hidden in zip(
+                query_places.split(chunk or size), mask.split(chunk or size), strict=True
+            ):
                 scores = cos_sim(group[0][places], cat(group[1:])) * self._factor
                 loss = cross_entropy(scores.masked_fill(hidden, -torch.inf), places, reduction="sum")
                 yield loss * weight
@@ -297,7 +301,7 @@ class InfoNCE:
 
     def mean(self, columns: list[Tensor], numbers: Tensor) -> Tensor:
         """The mean loss of rows with these numbers, each column (rows, dimensions)."""
-        return sum(self.parts(columns, numbers, None), columns[0].new_zeros(()))
+        return sum(self.iter_loss_parts(columns, numbers, None), columns[0].new_zeros(()))
 
     def _mask(self, rows: Tensor, own: Tensor, columns: int) -> Tensor:
         if self._negatives is None:
@@ -329,7 +333,7 @@ class _CachedFilteredLoss(InfoNCE, _CachedParts):
         InfoNCE.__init__(self, negatives, scale, **how)
 
 
-def filtered_loss(
+def build_filtered_loss(
     model: SentenceTransformer,
     negatives: NegativeFilter,
     scale: float,
@@ -338,7 +342,7 @@ def filtered_loss(
     micro_batch: int | None,
     gather: bool,
 ) -> nn.Module:
-    """InfoNCE as `info_nce_loss` makes it, with false negatives masked; the labels are the rows' numbers.
+    """InfoNCE as `build_info_nce_loss` makes it, with false negatives masked; the labels are the rows' numbers.
 
     Args:
         model: The model in training.
@@ -354,8 +358,8 @@ def filtered_loss(
     return _CachedFilteredLoss(model, negatives, scale, micro_batch, group=group, gather=gather)
 
 
-def _gathered(rows: Tensor) -> Tensor:
+def _gather_row_numbers(rows: Tensor) -> Tensor:
     """The numbers of the rows of all processes."""
-    found = rows.new_empty(len(rows) * torch.distributed.get_world_size())
-    torch.distributed.all_gather_into_tensor(found, rows.contiguous())
-    return found
+    all_numbers = rows.new_empty(len(rows) * torch.distributed.get_world_size())
+    torch.distributed.all_gather_into_tensor(all_numbers, rows.contiguous())
+    return all_numbers

@@ -10,16 +10,16 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
-from harness.core.errors import DataError, UsageError, unknown
-from harness.core.identity import canonical
+from harness.core.errors import DataError, UsageError, explain_unknown
+from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.types import Artifact, Output
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import backbone_folder, input_modules, library_class
+from harness.encoder.folder.modules import find_backbone_folder, find_library_class, list_input_modules
 from harness.encoder.folder.pooling import WIDTHS
-from harness.jobs.recipe import PlannedModel, RecipeEntry, two_stages_refused
+from harness.jobs.recipe import PlannedModel, RecipeEntry, build_two_stage_error
 from harness.training.training import TrainingSpec
 
 
@@ -36,13 +36,13 @@ class Selection:
     data: TrainingData
 
 
-def _none(_settings: object) -> tuple[str, ...]:
+def _list_no_assumptions(_settings: object) -> tuple[str, ...]:
     return ()
 
 
-def _warmup_notes(settings: TrainerSettings, steps: int | None) -> tuple[str, ...]:
+def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tuple[str, ...]:
     """That a training ends before its learning rate has risen, where it does."""
-    if steps is None or (rises := settings.warmup_steps(steps)) <= steps:
+    if steps is None or (rises := settings.count_warmup_steps(steps)) <= steps:
         return ()
     return (
         f"the learning rate rises for {rises:,} steps, and there are {steps:,}: it never gets to "
@@ -55,7 +55,7 @@ def select_assumed(texts: Mapping[str, bool]) -> tuple[str, ...]:
     return tuple(text for text, holds in texts.items() if holds)
 
 
-def known_rows(data: Sequence[LocatedTraining]) -> list[int] | None:
+def count_set_rows(data: Sequence[LocatedTraining]) -> list[int] | None:
     """The rows of each data set; None where those of one are not known."""
     counts = [part.rows for part in data if part.rows is not None]
     return counts if len(counts) == len(data) else None
@@ -85,7 +85,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     settings: SettingsT
     variant: str = ""
     defaults: SettingsT
-    assumed: Callable[[SettingsT], tuple[str, ...]] = _none
+    assumed: Callable[[SettingsT], tuple[str, ...]] = _list_no_assumptions
     assumed_data: tuple[str, ...] = ()
 
     @property
@@ -101,7 +101,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     @property
     def selection(self) -> tuple[TrainingData, ...]:
         """The data that chooses among checkpoints; none unless the settings name it."""
-        return tuple(choice.data for choice in self._chosen())
+        return tuple(choice.data for choice in self._find_selections())
 
     @property
     def all_data(self) -> tuple[TrainingData, ...]:
@@ -110,7 +110,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
 
     def devices(self, most: int, backbone: Artifact) -> int:
         """The most devices that can share a batch of a backbone."""
-        return self._fitted(backbone).devices(most)
+        return self._resolve_settings(backbone).limit_devices(most)
 
     def plan(
         self,
@@ -132,70 +132,75 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
             DataError: The data has too few rows.
         """
-        settings = self._fitted(backbone)
-        found = planned or describe(backbone.folder, own_code=backbone.trust_remote_code)
-        self._check_backbone(backbone, found)
-        training = data[: len(data) - len(self._chosen())]
-        self._check_data(training)
-        steps, rows = self._work(settings, training)
-        texts = None if steps is None or rows is None else self._texts(steps, rows, training)
+        settings = self._resolve_settings(backbone)
+        description = planned or describe(backbone.folder, own_code=backbone.trust_remote_code)
+        self._check_backbone_fit(backbone, description)
+        training = data[: len(data) - len(self._find_selections())]
+        self._check_training_data(training)
+        steps, rows = self._estimate_work(settings, training)
+        texts = None if steps is None or rows is None else self._count_training_texts(steps, rows, training)
         return PlannedModel(
-            lineage=self._lineage(backbone, settings, data, seed),
-            description=self._description(found),
+            lineage=self._build_lineage(backbone, settings, data, seed),
+            description=self._plan_description(description),
             steps=steps,
             texts=texts,
-            notes=(*self._notes(backbone, found, settings), *_warmup_notes(settings, steps)),
+            notes=(
+                *self._collect_plan_notes(backbone, description, settings),
+                *_describe_short_warmup(settings, steps),
+            ),
         )
 
     @abstractmethod
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
 
-    def check(self) -> None:
+    def check_recipe_settings(self) -> None:
         """Refuse settings that no training can have, whatever its data.
 
         Raises:
             UsageError: A value is out of its range, or there is no such selection.
         """
-        self.settings.check()
+        self.settings.check_values()
 
     @abstractmethod
-    def _description(self, found: Description) -> Description:
+    def _plan_description(self, found: Description) -> Description:
         """The model to come, from the description of its backbone."""
 
     @abstractmethod
-    def _texts_per_row(self, data: Sequence[LocatedTraining]) -> int:
+    def _count_row_texts(self, data: Sequence[LocatedTraining]) -> int:
         """The texts that a row of the data has in training."""
 
-    def _work(self, settings: SettingsT, data: Sequence[LocatedTraining]) -> tuple[int | None, int | None]:
+    def _estimate_work(
+        self, settings: SettingsT, data: Sequence[LocatedTraining]
+    ) -> tuple[int | None, int | None]:
         """The steps of a training on some sets and the rows that it reads; None where it is not known."""
-        counts = known_rows(data)
+        counts = count_set_rows(data)
         if counts is None:
             return None, None
-        return settings.steps(sum(counts)), settings.rows_read(sum(counts))
+        return settings.count_optimizer_steps(sum(counts)), settings.count_training_rows(sum(counts))
 
-    def _texts(self, _steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
+    def _count_training_texts(self, _steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
         """The texts of a training that takes so many steps and reads so many rows."""
-        return rows * self._texts_per_row(data)
+        return rows * self._count_row_texts(data)
 
-    def _chosen(self) -> tuple[Selection, ...]:
+    def _find_selections(self) -> tuple[Selection, ...]:
         return ()
 
-    def _fitted(self, _backbone: Artifact) -> SettingsT:
+    def _resolve_settings(self, _backbone: Artifact) -> SettingsT:
         """The settings for a backbone."""
         return self.settings
 
-    def _check_backbone(self, backbone: Artifact, found: Description) -> None:
+    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
         if found.two_stage is not None and not self.trains_two_stages:
-            raise two_stages_refused(backbone.name, self.name)
-        entered = input_modules(backbone.folder)
-        if entered and [library_class(kind) for kind, _ in entered] != ["Transformer"]:
+            raise build_two_stage_error(backbone.name, self.name)
+        entered = list_input_modules(backbone.folder)
+        if entered and [find_library_class(kind) for kind, _ in entered] != ["Transformer"]:
             raise UsageError(
                 f"{backbone.name} does not begin with one Transformer module, which {self.name} trains.",
                 hint="Give the bare backbone.",
             )
 
-    def _check_data(self, data: Sequence[LocatedTraining]) -> None:
+    def _check_training_data(self, data: Sequence[LocatedTraining]) -> None:
         size = self.settings.batch_size
         for part in data:
             if not part.data.plain and not part.data.passages:
@@ -207,7 +212,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             raise UsageError(
                 "The data sets differ in their number of columns.", hint="Give sets of one form."
             )
-        counts = known_rows(data)
+        counts = count_set_rows(data)
         if counts is not None and sum(counts) < size:
             rows = sum(counts)
             names = ", ".join(part.name for part in data)
@@ -216,27 +221,29 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
                 hint="Give more data, or a smaller batch: --set batch_size=…",
             )
 
-    def _lineage(
+    def _build_lineage(
         self, backbone: Artifact, settings: SettingsT, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
         plain = asdict(self.settings.identity)
         before = asdict(self.defaults.identity)
-        own = [part.name for part in data if part.own]
+        own_names = [part.name for part in data if part.own]
         return Lineage(
             recipe=self.name.partition(":")[0],
             variant=self.variant,
             source=self.source,
-            settings=json.loads(canonical(settings.identity)),
+            settings=json.loads(serialize_canonical(settings.identity)),
             changed={name: value for name, value in plain.items() if value != before[name]},
             parents=(ParentPart.of(backbone),),
             data=tuple(part.data.identity for part in data),
             seed=seed,
-            assumed=(*self.assumed(settings), *(() if own else self.assumed_data)),
-            selected_on=tuple(choice.task for choice in self._chosen()),
-            own_data=", ".join(own),
+            assumed=(*self.assumed(settings), *(() if own_names else self.assumed_data)),
+            selected_on=tuple(choice.task for choice in self._find_selections()),
+            own_data=", ".join(own_names),
         )
 
-    def _notes(self, backbone: Artifact, found: Description, _settings: SettingsT) -> tuple[str, ...]:
+    def _collect_plan_notes(
+        self, backbone: Artifact, found: Description, _settings: SettingsT
+    ) -> tuple[str, ...]:
         if found.pooling is None:
             return ()
         return (f"{backbone.name} is already an embedding model: its weights are trained further",)
@@ -273,25 +280,25 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
         """Train, in a process of its own, and write the model to `spec.output`."""
         from finetune.embedding import trainer
 
-        settings = self._fitted(spec.backbone)
-        trainer.train(spec, settings, trainer.EmbeddingSetup(settings, self.loss, caches=self.caches))
+        settings = self._resolve_settings(spec.backbone)
+        trainer.run_trainer(spec, settings, trainer.EmbeddingSetup(settings, self.loss, caches=self.caches))
 
-    def check(self) -> None:
+    def check_recipe_settings(self) -> None:
         """Refuse settings that no training can have, whatever its data.
 
         Raises:
             UsageError: A value is out of its range, or there is no such selection.
         """
-        super().check()
+        super().check_recipe_settings()
         name = self.settings.selection
         if name and not self.selections:
             raise UsageError(
                 f"{self.name} has no data to choose checkpoints by.", hint="Leave out --set selection=…"
             )
         if name and name not in self.selections:
-            raise unknown("selection", name, self.selections, then="Choose one of these, or none.")
+            raise explain_unknown("selection", name, self.selections, then="Choose one of these, or none.")
 
-    def _description(self, found: Description) -> Description:
+    def _plan_description(self, found: Description) -> Description:
         return replace(
             found,
             pooling=self.settings.pooling,
@@ -300,28 +307,28 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
             late_interaction=None,
         )
 
-    def _texts_per_row(self, data: Sequence[LocatedTraining]) -> int:
+    def _count_row_texts(self, data: Sequence[LocatedTraining]) -> int:
         return max(part.data.texts_per_row for part in data)
 
-    def _chosen(self) -> tuple[Selection, ...]:
+    def _find_selections(self) -> tuple[Selection, ...]:
         name = self.settings.selection
         return (self.selections[name],) if name else ()
 
-    def _fitted(self, backbone: Artifact) -> EmbeddingT:
-        settings = self.settings.fitted(_width(backbone))
-        settings.check()
+    def _resolve_settings(self, backbone: Artifact) -> EmbeddingT:
+        settings = self.settings.resolve_group_size(_read_token_width(backbone))
+        settings.check_values()
         return settings
 
-    def _check_backbone(self, backbone: Artifact, found: Description) -> None:
-        super()._check_backbone(backbone, found)
-        width, heads = _width(backbone), self.settings.heads
+    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
+        super()._check_backbone_fit(backbone, found)
+        width, heads = _read_token_width(backbone), self.settings.heads
         if self.settings.pooling == ATTENTION and width is not None and width % heads:
             raise UsageError(
                 f"{heads} heads do not divide the {width} dimensions of {backbone.name}.",
                 hint=f"Give a divisor of {width}: --set heads=…",
             )
 
-    def _check_data(self, data: Sequence[LocatedTraining]) -> None:
+    def _check_training_data(self, data: Sequence[LocatedTraining]) -> None:
         for part in data:
             if part.data.score:
                 scored = "documents with scores" if part.data.texts else "pairs with a score"
@@ -329,12 +336,14 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
                     f"{part.name} has {scored}, which the loss of {self.name} does not take.",
                     hint="Give pairs, triplets, or rows with several negatives.",
                 )
-        super()._check_data(data)
+        super()._check_training_data(data)
 
-    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingT) -> tuple[str, ...]:
+    def _collect_plan_notes(
+        self, backbone: Artifact, found: Description, settings: EmbeddingT
+    ) -> tuple[str, ...]:
         notes = []
         if self.settings.group_size is None:
-            width = _width(backbone)
+            width = _read_token_width(backbone)
             notes.append(
                 f"{backbone.name} with token vectors of {width or 'unknown'} dimensions is trained in groups "
                 f"of {settings.group_size} rows: 16 from {LARGE} dimensions on, 64 below"
@@ -345,12 +354,12 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
                 f"{backbone.name} is already an embedding model: its weights are trained further, and its "
                 f"pooling ({found.pooling}) is replaced by {settings.pooling}",
             )
-        return (*notes, *super()._notes(backbone, found, settings))
+        return (*notes, *super()._collect_plan_notes(backbone, found, settings))
 
 
-def _width(backbone: Artifact) -> int | None:
+def _read_token_width(backbone: Artifact) -> int | None:
     """The dimensions of a backbone's token vectors, if its config tells them."""
-    config = read_object(backbone_folder(backbone.folder) / "config.json")
+    config = read_object(find_backbone_folder(backbone.folder) / "config.json")
     return next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
 
 
@@ -385,24 +394,24 @@ def entry(
         summary=summary,
         kind="model",
         settings={name: variant.settings for name, variant in named.items()},
-        open=partial(_opened, recipe, named),
+        open=partial(_open_variant, recipe, named),
         variants={name: variant.summary for name, variant in named.items() if name},
     )
 
 
-def _opened(
+def _open_variant(
     recipe: TrainerRecipe[SettingsT],
     variants: Mapping[str, Variant[SettingsT]],
     variant: str,
     settings: SettingsT,
 ) -> TrainerRecipe[SettingsT]:
-    made = replace(
+    variant_recipe = replace(
         recipe,
         name=f"{recipe.name}:{variant}" if variant else recipe.name,
         variant=variant,
-        settings=settings.normal(),
+        settings=settings.normalize_settings(),
         defaults=variants[variant].settings,
         data=variants[variant].data or recipe.data,
     )
-    made.check()
-    return made
+    variant_recipe.check_recipe_settings()
+    return variant_recipe

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
-from harness.core.errors import UsageError, unknown
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.identity import Whole
 from harness.encoder.folder.pooling import POOLING_FLAGS
 
@@ -72,7 +72,7 @@ class TrainerSettings(Whole):
         """The settings without those that change no result."""
         return replace(self, chunk=0)
 
-    def normal(self) -> Self:
+    def normalize_settings(self) -> Self:
         """The settings with one value for each meaning."""
         return self
 
@@ -86,7 +86,7 @@ class TrainerSettings(Whole):
         """The most tokens of a text in training; None where the model alone decides."""
         return None
 
-    def devices(self, most: int) -> int:
+    def limit_devices(self, most: int) -> int:
         """The number of devices that can share each batch, at most `most`.
 
         An incomplete batch of one group cannot be shared: its negatives come from all devices.
@@ -96,34 +96,34 @@ class TrainerSettings(Whole):
         parts = self.batch_size // (self.group or 1) or 1
         return next(count for count in range(most, 0, -1) if parts % count == 0)
 
-    def passes(self, rows: int, limit: int | None) -> int | None:
+    def compute_pass_size(self, rows: int, limit: int | None) -> int | None:
         """The rows of each pass through the network, of a batch with `rows` rows; None for one pass."""
         chunk = limit or self.chunk or rows
         return chunk if chunk < rows else None
 
-    def steps(self, rows: int) -> int:
+    def count_optimizer_steps(self, rows: int) -> int:
         """The optimizer steps of a training on a number of rows without duplicates."""
-        whole, rest = divmod(rows, self.batch_size)
-        return self.limited(self.epochs * (whole + (rest > 0 and self.last_batch == "kept")))
+        full_batches, rest = divmod(rows, self.batch_size)
+        return self.limit_steps(self.epochs * (full_batches + (rest > 0 and self.last_batch == "kept")))
 
-    def limited(self, steps: int) -> int:
+    def limit_steps(self, steps: int) -> int:
         """The steps of a training whose epochs have so many."""
         return min(steps, self.max_steps or steps)
 
-    def counted_tokens(self, _rows: int, tokens: int) -> int:
+    def count_flop_tokens(self, _rows: int, tokens: int) -> int:
         """The tokens of a step with so many rows by which its operations are counted."""
         return tokens
 
-    def warmup_steps(self, steps: int) -> int:
+    def count_warmup_steps(self, steps: int) -> int:
         """The steps in which the learning rate rises, of a training with `steps` steps."""
         return math.ceil(self.warmup * steps if self.warmup <= 1 else self.warmup)
 
-    def rows_read(self, rows: int) -> int:
+    def count_training_rows(self, rows: int) -> int:
         """The rows that such a training reads, each time counted."""
-        read = self.steps(rows) * self.batch_size
+        read = self.count_optimizer_steps(rows) * self.batch_size
         return min(read, self.epochs * rows) if self.last_batch == "kept" else read
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         """Refuse values that no training can have.
 
         Raises:
@@ -179,7 +179,7 @@ class EmbeddingSettings(TrainerSettings):
     evaluate_every: int = 125
     group_size: int | None = field(default=0, metadata={"later": True})
 
-    def normal(self) -> Self:
+    def normalize_settings(self) -> Self:
         """The settings with no selection where it is "none"."""
         return replace(self, selection="") if self.selection.lower() == "none" else self
 
@@ -193,22 +193,22 @@ class EmbeddingSettings(TrainerSettings):
         """The tokens at which texts are cut in training."""
         return self.max_length
 
-    def fitted(self, width: int | None) -> Self:
+    def resolve_group_size(self, width: int | None) -> Self:
         """The settings for a backbone whose token vectors have `width` dimensions."""
         size = self.group_size
         if size is None:
             size = 16 if width is not None and width >= LARGE else 64
         return replace(self, group_size=size, chunk=size if self.chunk is None else self.chunk)
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         """Refuse values that no training can have.
 
         Raises:
             UsageError: One of them is out of its range.
         """
         if self.pooling not in POOLINGS:
-            raise unknown("pooling", self.pooling, POOLINGS, then="Choose one of these.")
-        super().check()
+            raise explain_unknown("pooling", self.pooling, POOLINGS, then="Choose one of these.")
+        super().check_values()
         for name in ("heads", "evaluate_every"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
         self._require("max_length", self.max_length is None or self.max_length >= 1, "1 or more, or none")
@@ -247,7 +247,7 @@ def info_nce(
     model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
 ) -> nn.Module:
     """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of its group."""
-    from finetune.embedding.losses import info_nce_loss
+    from finetune.embedding.losses import build_info_nce_loss
 
     group = settings.group_size or 0
-    return info_nce_loss(model, settings.scale, group=group, micro_batch=micro_batch, gather=gather)
+    return build_info_nce_loss(model, settings.scale, group=group, micro_batch=micro_batch, gather=gather)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 
-from finetune.embedding.batches import BatchOrder, Order, text_numbers
+from finetune.embedding.batches import BatchOrder, Order, hash_table_texts
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
 from finetune.flops import ParameterCount
 from harness.core.errors import DivergenceError, HarnessError, StoreError
@@ -61,7 +61,7 @@ class Setup(ABC):
     def __init__(self, settings: TrainerSettings) -> None:
         self._trainer_settings = settings
 
-    def rows(self, spec: TrainingSpec) -> Any:
+    def load_training_rows(self, spec: TrainingSpec) -> Any:
         """The training rows: a table, or what gives rows by their numbers (`__getitems__`).
 
         By default those of all training sets, under the column names of the first.
@@ -71,36 +71,36 @@ class Setup(ABC):
         renamed = [part.rename_columns(dict(zip(part.column_names, names, strict=True))) for part in others]
         return concatenate_datasets([first, *renamed]) if others else first
 
-    def order(self, data: Any, spec: TrainingSpec) -> Order:
+    def build_order(self, data: Any, spec: TrainingSpec) -> Order:
         """The batches of the rows, by default those that the settings name."""
         return batch_order(data, spec, self._trainer_settings)
 
     @abstractmethod
-    def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
+    def build_model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
         """The model before its first step."""
 
     @abstractmethod
-    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+    def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """The loss, with `micro_batch` rows in a pass; `gather` where candidates come from all processes."""
 
-    def collator(self, model: Any) -> Any:
+    def build_collator(self, model: Any) -> Any:
         """A function that turns rows into the inputs of a step; None for sentence-transformers' own."""
         return None
 
-    def score(self, model: Any, data: Dataset) -> float:
+    def score_selection(self, model: Any, data: Dataset) -> float:
         """The score of a model on the data of the selection, where checkpoints are chosen among."""
         raise NotImplementedError
 
-    def about(self, step: int) -> Mapping[str, Any]:
+    def describe_step(self, step: int) -> Mapping[str, Any]:
         """What the log says of a step beside what was measured."""
         return {}
 
     @abstractmethod
-    def save(self, model: Any, folder: Path) -> None:
+    def save_model_folder(self, model: Any, folder: Path) -> None:
         """Write the trained model."""
 
 
-def train(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
+def run_trainer(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
     """Train as the spec says, from the last whole checkpoint on, and write the model to `spec.output`.
 
     Args:
@@ -116,7 +116,7 @@ def train(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
     if spec.output.is_dir():
         return
     trainer = _Trainer(spec, settings, setup)
-    with _explained(spec, settings, setup.caches):
+    with _explain_memory_error(spec, settings, setup.caches):
         trainer.run()
     if not STOP.is_set() or trainer.finished:
         trainer.write_model()
@@ -139,7 +139,7 @@ class EmbeddingSetup(Setup):
         self._settings, self._loss = settings, loss
         self._length: int | None = None
 
-    def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
+    def build_model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
         """The backbone with a new pooling and its prompts; texts are cut at the training's length."""
         settings, transformer = self._settings, open_backbone(spec)
         width = transformer.get_word_embedding_dimension()
@@ -159,11 +159,11 @@ class EmbeddingSetup(Setup):
         model.max_seq_length = min(filter(None, (settings.max_length, self._length)), default=None)
         return model
 
-    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+    def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """The loss of the recipe."""
         return self._loss(model, self._settings, micro_batch=micro_batch, gather=gather)
 
-    def score(self, model: Any, data: Dataset) -> float:
+    def score_selection(self, model: Any, data: Dataset) -> float:
         """Spearman's correlation of cosines with the scores of pairs, at the model's own length."""
         first, second, gold = (list(data[name]) for name in data.column_names[:3])
         evaluator = EmbeddingSimilarityEvaluator(
@@ -174,7 +174,7 @@ class EmbeddingSetup(Setup):
         model.max_seq_length = cut
         return score if math.isfinite(score) else -1.0
 
-    def save(self, model: Any, folder: Path) -> None:
+    def save_model_folder(self, model: Any, folder: Path) -> None:
         """Write the model with its own length."""
         model.max_seq_length = self._length
         model.save(str(folder), create_model_card=False)
@@ -194,35 +194,35 @@ class _Trainer(SentenceTransformerTrainer):
     def __init__(self, spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
         self.spec, self.settings, self.setup = spec, settings, setup
         set_seed(spec.seed)
-        spec.log.stage("loading the data and the backbone")
-        arguments = _arguments(spec, settings)
+        spec.log.note_stage("loading the data and the backbone")
+        arguments = _build_arguments(spec, settings)
         with arguments.main_process_first(local=False):
-            data = setup.rows(spec)
-            self.order = setup.order(data, spec)
+            data = setup.load_training_rows(spec)
+            self.order = setup.build_order(data, spec)
             chosen = [load_training(part, cache=spec.cache) for part in spec.selection]
             self.checkpoints = Checkpoints(spec.checkpoints)
-            self._from = self.checkpoints.last()
+            self._from = self.checkpoints.find_last_checkpoint()
         self.selection = chosen[0] if chosen else None
         arguments.max_steps = self.order.steps
-        arguments.warmup_steps = settings.warmup_steps(self.order.steps)
-        model = setup.model(spec)
+        arguments.warmup_steps = settings.count_warmup_steps(self.order.steps)
+        model = setup.build_model(spec)
         rows = settings.batch_size // spec.ranks
-        passes = settings.passes(rows, spec.micro_batch) if setup.caches else None
+        passes = settings.compute_pass_size(rows, spec.micro_batch) if setup.caches else None
         super().__init__(
             model=model,
             args=arguments,
             train_dataset=data,
-            loss=setup.loss(model, micro_batch=passes, gather=spec.ranks > 1),
-            data_collator=setup.collator(model),
+            loss=setup.build_loss(model, micro_batch=passes, gather=spec.ranks > 1),
+            data_collator=setup.build_collator(model),
         )
         self.done = int(self._from.name.rpartition("-")[2]) if self._from else 0
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
         self._tokens = 0
         network = getattr(cast(Any, self.model)[0], "auto_model", None)
-        self.parameters = None if network is None else ParameterCount.of(network)
+        self.parameters = None if network is None else ParameterCount.count_parameters(network)
         self._since = time.perf_counter()
-        self._board = _board(spec, self.done)
+        self._board = _open_tensorboard(spec, self.done)
         self.add_callback(_Cadence(self))
 
     @property
@@ -230,7 +230,7 @@ class _Trainer(SentenceTransformerTrainer):
         """Whether every step is done."""
         return bool(self.state.global_step >= self.order.steps)
 
-    def evaluates(self, step: int) -> bool:
+    def needs_evaluation(self, step: int) -> bool:
         """Whether the selection is evaluated after a step."""
         due = step == self.order.steps or step % self.setup.evaluate_every == 0
         return self.selection is not None and due
@@ -241,7 +241,7 @@ class _Trainer(SentenceTransformerTrainer):
         try:
             self.train(resume_from_checkpoint=str(self._from) if self._from else None)
         finally:
-            self._flush()
+            self._write_log_lines()
             if self._board is not None:
                 self._board.close()
 
@@ -249,15 +249,15 @@ class _Trainer(SentenceTransformerTrainer):
         """Write the model, the best one where there is a selection, by one rename."""
         if self.spec.rank > 0:
             return
-        self.spec.log.stage("writing the model")
+        self.spec.log.note_stage("writing the model")
         if self.best.step:
-            load_model(self.model, self._best_file(self.best.step), device=str(self.model.device))
+            load_model(self.model, self._locate_best_file(self.best.step), device=str(self.model.device))
         if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters()):
             raise DivergenceError("A weight is not a finite number after the last step.", hint=_LOWER)
         staging = self.spec.output.with_name(self.spec.output.name + ".new")
         shutil.rmtree(staging, ignore_errors=True)
-        with _writing(staging):
-            self.setup.save(self.model, staging)
+        with _explain_write_error(staging):
+            self.setup.save_model_folder(self.model, staging)
             staging.rename(self.spec.output)
 
     # What the library's trainer calls
@@ -272,9 +272,9 @@ class _Trainer(SentenceTransformerTrainer):
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
         """The library's, which has the weights that belong to the loss; all of the model's must be there."""
         optimizer: torch.optim.Optimizer = super().create_optimizer(*args, **kwargs)
-        there = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+        optimizer_ids = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
         trained = ((name, one) for name, one in self.model.named_parameters() if one.requires_grad)
-        if missing := [name for name, one in trained if id(one) not in there]:
+        if missing := [name for name, one in trained if id(one) not in optimizer_ids]:
             raise HarnessError(
                 f"The loss {type(self.loss).__name__} leaves out {len(missing)} of the model's weights "
                 f"({', '.join(missing[:3])}, …), which would stay as they are.",
@@ -304,9 +304,9 @@ class _Trainer(SentenceTransformerTrainer):
         self._tokens = sum(int(mask.sum()) for mask in masks)
         step = self.state.global_step + 1
         if group := self.order.group(step):
-            rows = self.order.size(step)
-            own, count = _own_groups(rows, group, self.spec), math.ceil(rows / group)
-            cast(Any, self.loss).share = len(own) * self.spec.ranks / count
+            rows = self.order.count_batch_rows(step)
+            process_groups, count = _assign_groups(rows, group, self.spec), math.ceil(rows / group)
+            cast(Any, self.loss).share = len(process_groups) * self.spec.ranks / count
         return super().training_step(model, inputs, *args, **kwargs)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -321,27 +321,31 @@ class _Trainer(SentenceTransformerTrainer):
         now, norm = time.perf_counter(), logs.get("grad_norm")
         line = {
             "step": step,
-            "epoch": round(self.order.epochs(step), 6),
+            "epoch": round(self.order.count_epochs(step), 6),
             "loss": logs["loss"],
             "rate": logs["learning_rate"],
             "gradient_norm": None if norm is None or not math.isfinite(norm) else float(norm),
             "tokens": (tokens := int(self.sum_over_ranks([self._tokens])[0])),
-            **self._flops(step, tokens),
+            **self._compute_step_flops(step, tokens),
             "seconds": round(now - self._since, 6),
-            "memory": _memory(self.spec.device),
-            **self.setup.about(step),
-            **self._measures(),
+            "memory": _measure_peak_memory(self.spec.device),
+            **self.setup.describe_step(step),
+            **self._compute_mean_measures(),
         }
-        self._keep(line)
+        self._add_log_line(line)
         self._since = time.perf_counter()
 
-    def _flops(self, step: int, tokens: int) -> dict[str, float]:
+    def _compute_step_flops(self, step: int, tokens: int) -> dict[str, float]:
         """The operations of a step; nothing for a model of two backbones."""
         if self.parameters is None:
             return {}
-        return {"flops": self.parameters.flops(self.settings.counted_tokens(self.order.size(step), tokens))}
+        return {
+            "flops": self.parameters.compute_flops(
+                self.settings.count_flop_tokens(self.order.count_batch_rows(step), tokens)
+            )
+        }
 
-    def _measures(self) -> dict[str, float]:
+    def _compute_mean_measures(self) -> dict[str, float]:
         """What the loss measured of the batch, the mean over all processes."""
         measures: dict[str, float] = getattr(self.loss, "measures", {})
         sums = self.sum_over_ranks([*measures.values()])
@@ -354,56 +358,56 @@ class _Trainer(SentenceTransformerTrainer):
         tensor = torch.tensor(values, dtype=torch.float64, device=self.args.device)
         return list(self.accelerator.reduce(tensor, reduction="sum").tolist())
 
-    def _keep(self, line: dict[str, Any]) -> None:
+    def _add_log_line(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
         if self._board is not None:
             for name in line.keys() & {"loss", "rate", "gradient_norm", "score", "masked"}:
                 if line[name] is not None:
                     self._board.add_scalar(name, line[name], line["step"])
         if time.monotonic() - self._flushed > FLUSH:
-            self._flush()
+            self._write_log_lines()
 
     _flushed = 0.0
 
-    def _flush(self) -> None:
+    def _write_log_lines(self) -> None:
         self.spec.log.steps(self._lines)
         self._lines, self._flushed = [], time.monotonic()
 
     def _evaluate(self, *_args: Any, **_kwargs: Any) -> dict[str, float]:
         """Score the weights on the selection's data, and keep them if no earlier ones were better."""
         assert self.selection is not None
-        score = self.setup.score(self.model, self.selection)
+        score = self.setup.score_selection(self.model, self.selection)
         step = self.state.global_step
-        self._keep({"step": step, "score": score})
+        self._add_log_line({"step": step, "score": score})
         if score > self.best.score:
             self.best = _Best(score=score, step=step)
             if self.spec.rank == 0:
-                path = self._best_file(step)
-                with _writing(path):
+                path = self._locate_best_file(step)
+                with _explain_write_error(path):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     save_model(self.model, str(path.with_suffix(".new")))
                     path.with_suffix(".new").replace(path)
         self._since = time.perf_counter()
         return {}
 
-    def _best_file(self, step: int) -> Path:
+    def _locate_best_file(self, step: int) -> Path:
         return self.spec.checkpoints / f"best-{step:08d}.safetensors"
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Write a checkpoint from which the training goes on exactly."""
-        self._flush()
+        self._write_log_lines()
         step, first = self.state.global_step, self.spec.rank == 0
-        with _writing(self.checkpoints.path(step)):
+        with _explain_write_error(self.checkpoints.locate_checkpoint(step)):
             if first:
-                self.checkpoints.begin(step)
+                self.checkpoints.prepare_checkpoint(step)
             self.accelerator.wait_for_everyone()
-            folder = self.checkpoints.path(step)
-            torch.save(_random_state(), folder / f"random-{self.spec.rank}.pt")
+            folder = self.checkpoints.locate_checkpoint(step)
+            torch.save(_get_random_state(), folder / f"random-{self.spec.rank}.pt")
             if first:
                 self._write_state(folder)
             self.accelerator.wait_for_everyone()
             if first:
-                beside = [self._best_file(self.best.step)] if self.best.step else []
+                beside = [self._locate_best_file(self.best.step)] if self.best.step else []
                 self.checkpoints.finish(step, beside=beside)
         self._since = time.perf_counter()
 
@@ -413,13 +417,15 @@ class _Trainer(SentenceTransformerTrainer):
         save_model(self.model, str(folder / MODEL))
         assert isinstance(self.loss, nn.Module)
         scaler = getattr(self.accelerator, "scaler", None)
-        own = {name: value for name, value in self.loss.state_dict().items() if not name.startswith("model.")}
+        loss_state = {
+            name: value for name, value in self.loss.state_dict().items() if not name.startswith("model.")
+        }
         state = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.lr_scheduler.state_dict(),
             "scaler": None if scaler is None else scaler.state_dict(),
             "best": (self.best.score, self.best.step),
-            "loss": own,
+            "loss": loss_state,
         }
         torch.save(state, folder / STATE)
         self.state.save_to_json(str(folder / PROGRESS))
@@ -471,7 +477,7 @@ class _Cadence(TrainerCallback):
         due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
         wishes = trainer.sum_over_ranks([float(STOP.is_set()), float(due)])
         stop, due = (wish > 0 for wish in wishes)
-        control.should_evaluate = trainer.evaluates(state.global_step)
+        control.should_evaluate = trainer.needs_evaluation(state.global_step)
         control.should_save = due or stop
         control.should_training_stop = control.should_training_stop or stop
         if due:
@@ -488,9 +494,9 @@ class _NumberedRows:
         return len(self._rows)
 
     def __getitems__(self, numbers: list[int]) -> list[dict[str, Any]]:
-        found = self._rows[numbers]
-        values = zip(*found.values(), numbers, strict=True)
-        return [dict(zip((*found, "label"), row, strict=True)) for row in values]
+        columns = self._rows[numbers]
+        values = zip(*columns.values(), numbers, strict=True)
+        return [dict(zip((*columns, "label"), row, strict=True)) for row in values]
 
 
 class _Slices:
@@ -503,14 +509,14 @@ class _Slices:
         return self._order.steps
 
     def __iter__(self) -> Iterator[list[int]]:
-        for step, rows in enumerate(self._order.after(self._done), self._done + 1):
+        for step, rows in enumerate(self._order.iter_batches(self._done), self._done + 1):
             size = self._order.group(step) or len(rows) // self._spec.ranks
-            own = _own_groups(len(rows), size, self._spec)
+            groups = _assign_groups(len(rows), size, self._spec)
             # A process without a group computes one row, which does not count.
-            yield (rows[own.start * size : own.stop * size] if own else rows[:1]).tolist()
+            yield (rows[groups.start * size : groups.stop * size] if groups else rows[:1]).tolist()
 
 
-def _own_groups(rows: int, size: int, spec: TrainingSpec) -> range:
+def _assign_groups(rows: int, size: int, spec: TrainingSpec) -> range:
     """The numbers of the groups of one process, of a batch with `rows` rows."""
     count = math.ceil(rows / size)
     return range(count * spec.rank // spec.ranks, count * (spec.rank + 1) // spec.ranks)
@@ -523,9 +529,9 @@ SCHEDULES: Mapping[str, tuple[str, dict[str, float]]] = {
 """transformers' names of schedules, with their arguments, where ours are others."""
 
 
-def _arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransformerTrainingArguments:
+def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransformerTrainingArguments:
     """The library's arguments; it also joins the processes."""
-    if settings.devices(spec.ranks) != spec.ranks:
+    if settings.limit_devices(spec.ranks) != spec.ranks:
         raise HarnessError(
             f"A batch of {settings.batch_size} rows cannot be divided among {spec.ranks} devices.",
             hint="Take another number of devices, or change --set batch_size=…",
@@ -569,7 +575,7 @@ def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) ->
     """
     texts = None
     if settings.batches == "no_duplicates":
-        texts = text_numbers(data.iter(batch_size=10_000), data.column_names)
+        texts = hash_table_texts(data.iter(batch_size=10_000), data.column_names)
     order = BatchOrder(
         len(data),
         settings.batch_size,
@@ -601,11 +607,11 @@ def open_whole(spec: TrainingSpec) -> Any:
         device=spec.device,
         local_files_only=True,
         trust_remote_code=backbone.trust_remote_code,
-        model_kwargs=backbone_args(backbone),
+        model_kwargs=build_backbone_args(backbone),
     )
 
 
-def backbone_args(backbone: Artifact) -> dict[str, Any]:
+def build_backbone_args(backbone: Artifact) -> dict[str, Any]:
     """The arguments with which the weights of a backbone are loaded to be trained."""
     extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra else {}
     return {"dtype": torch.float32, "weights_only": True, **extra}
@@ -628,7 +634,7 @@ def set_dropout(model: nn.Module, share: float) -> None:
                 setattr(module, name, share)
 
 
-def _random_state() -> dict[str, Any]:
+def _get_random_state() -> dict[str, Any]:
     name, keys, *rest = np.random.get_state()
     return {
         "python": random.getstate(),
@@ -646,14 +652,14 @@ def _set_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state(state["cuda"])
 
 
-def _memory(device: str) -> int:
+def _measure_peak_memory(device: str) -> int:
     """The most bytes so far: of the GPU's memory, else of this process."""
     if device.startswith("cuda"):
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _board(spec: TrainingSpec, done: int) -> Any:
+def _open_tensorboard(spec: TrainingSpec, done: int) -> Any:
     """A writer of TensorBoard's events; None where it is not installed."""
     if spec.rank > 0:
         return None
@@ -665,7 +671,7 @@ def _board(spec: TrainingSpec, done: int) -> Any:
 
 
 @contextmanager
-def _explained(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> Iterator[None]:
+def _explain_memory_error(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> Iterator[None]:
     """Say what did not fit into memory; another process may then take fewer rows in a pass."""
     try:
         yield
@@ -673,10 +679,12 @@ def _explained(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> I
         full = isinstance(error, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(error)
         if not full:
             raise
-        whole = settings.batch_size // spec.ranks
-        rows = (settings.passes(whole, spec.micro_batch) if caches else None) or whole
+        process_rows = settings.batch_size // spec.ranks
+        rows = (
+            settings.compute_pass_size(process_rows, spec.micro_batch) if caches else None
+        ) or process_rows
         of = f" of {settings.longest} tokens" if settings.longest else ""
-        TrainingLog(spec.folder).out_of_memory(rows=rows, halves=caches and rows > 1)
+        TrainingLog(spec.folder).note_memory_shortage(rows=rows, halves=caches and rows > 1)
         raise HarnessError(
             f"A pass over {rows} rows{of} does not fit into memory.",
             hint="Train smaller batches or shorter texts: --set batch_size=… --set max_length=…",
@@ -684,7 +692,7 @@ def _explained(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> I
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _explain_write_error(path: Path) -> Iterator[None]:
     """Say which file or folder could not be written."""
     try:
         yield

@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from finetune.glue.protocol import RunScore, Trial
-from finetune.glue.rows import TokenizedTask, adapted_to_backbone
+from finetune.glue.rows import TokenizedTask, adapt_trial
 from harness.core import files, provenance
-from harness.core.documents import with_digest, without_digest
+from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import HarnessError
-from harness.core.files import sha256_file
+from harness.core.files import hash_file
 from harness.core.types import Artifact, LabelledData, LabelSource, Raw, Task
-from harness.encoder.folder.modules import backbone_folder
+from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import Event, JobContext
-from harness.jobs.jobs import lineage_of, model_part, record_output, task_part
-from harness.results.scores import raw_metrics
+from harness.jobs.jobs import build_model_part, build_record_output, build_task_part, read_model_lineage
+from harness.results.scores import collect_raw_metrics
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
 from suites.glue import VIEWS, GlueSource
 
@@ -45,16 +45,16 @@ CELL = ("learning_rate", "batch_size", "weight_decay", "epochs", "seed")
 """The settings of a run that its grid varies."""
 
 
-def _cell_of(trial: Trial) -> dict[str, Any]:
+def _extract_cell(trial: Trial) -> dict[str, Any]:
     """The settings of a run that its grid varies, by name."""
     return {name: getattr(trial, name) for name in CELL}
 
 
-def notes_of_runs(trial: Trial) -> str:
+def format_trial(trial: Trial) -> str:
     """The settings of a run in a few words.
 
     >>> from finetune.recipes.glue_quick import PROTOCOL
-    >>> notes_of_runs(PROTOCOL.trials("RTE")[0])
+    >>> format_trial(PROTOCOL.trials("RTE")[0])
     'lr 5e-05, batch 16, decay 0.01, 1 epoch, seed 0'
     """
     epochs = f"{trial.epochs} epoch{'s' if trial.epochs > 1 else ''}"
@@ -64,31 +64,31 @@ def notes_of_runs(trial: Trial) -> str:
     )
 
 
-def _number(task: Task, view: str, found: Raw) -> float | None:
+def _compute_task_number(task: Task, view: str, found: Raw) -> float | None:
     """A task's number by a paper's view, None if a part is missing; for a user's own task, the mean."""
     if isinstance(task.source, GlueSource):
-        return VIEWS[view].number(task.name, found)
+        return VIEWS[view].compute_task_number(task.name, found)
     return sum(found.values()) / len(found)
 
 
-def _selection_metric(task: Task, view: str, found: Raw) -> float:
+def _compute_selection_metric(task: Task, view: str, found: Raw) -> float:
     """The score that cells are selected by: the task's number, or the mean of its parts that are there."""
-    whole = _number(task, view, found)
-    if whole is not None:
-        return whole
+    task_number = _compute_task_number(task, view, found)
+    if task_number is not None:
+        return task_number
     values = [found[part] for part in VIEWS[view].parts[task.name] if part in found] or [*found.values()]
     return sum(values) / len(values)
 
 
-def _scores_of(task: Task, metrics: Raw) -> dict[str, dict[str, dict[str, float]]]:
+def _build_record_scores(task: Task, metrics: Raw) -> dict[str, dict[str, dict[str, float]]]:
     """Raw metrics in the form of a record: split → subset → metric → value."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    record_scores: dict[str, dict[str, dict[str, float]]] = {}
     for (split, name), value in metrics.items():
-        found.setdefault(split, {}).setdefault(task.subsets[0], {})[name] = value
-    return found
+        record_scores.setdefault(split, {}).setdefault(task.subsets[0], {})[name] = value
+    return record_scores
 
 
-def _counted_evaluation(progress: Progress) -> Evaluation | None:
+def _choose_evaluation(progress: Progress) -> Evaluation | None:
     """The evaluation that counts as a run's score; None if the run diverged."""
     if progress.diverged:
         return None
@@ -99,36 +99,40 @@ Named = Sequence[Sequence[Any]]
 """Metrics on disk: [split, name, value] each."""
 
 
-def _named(metrics: Raw) -> list[list[Any]]:
+def _serialize_metrics(metrics: Raw) -> list[list[Any]]:
     return [[*name, value] for name, value in metrics.items()]
 
 
-def _training_of(trial: Trial, progress: Progress, labelled: LabelledData) -> dict[str, Any]:
+def _build_run_training(trial: Trial, progress: Progress, labelled: LabelledData) -> dict[str, Any]:
     """The `training` part of a run's record: trial, steps, losses and evaluations."""
-    from finetune.glue.trainer import cross_fitted
+    from finetune.glue.trainer import compute_cross_fit
 
-    found, gold = _counted_evaluation(progress), {n: rows.labels for n, rows in labelled.dev.items()}
+    evaluation, gold = _choose_evaluation(progress), {n: rows.labels for n, rows in labelled.dev.items()}
     best = trial.training.stopping.counts == "best" and not progress.diverged
-    first = None if found is None else next(iter(found.predictions.values()))
+    first = None if evaluation is None else next(iter(evaluation.predictions.values()))
     finite = [loss for loss in progress.losses if math.isfinite(loss)]
     return {
         "trial": asdict(trial),
         "diverged": progress.diverged,
         "constant": first is not None and bool((first == first[0]).all()),
-        "watched": None if found is None else found.watched,
+        "watched": None if evaluation is None else evaluation.watched,
         "steps": {
-            "asked": trial.steps(len(labelled.train)),
+            "asked": trial.count_trial_steps(len(labelled.train)),
             "done": len(progress.losses),
-            "counted": found.step if found else None,
+            "counted": evaluation.step if evaluation else None,
         },
         "loss": {"first": finite[0], "last": finite[-1]} if finite else {},
-        "evaluations": [{"step": one.step, "metrics": _named(one.metrics)} for one in progress.evaluations],
-        "cross_fitted": _named(cross_fitted(progress.evaluations, gold)) if best else None,
+        "evaluations": [
+            {"step": one.step, "metrics": _serialize_metrics(one.metrics)} for one in progress.evaluations
+        ],
+        "cross_fitted": _serialize_metrics(compute_cross_fit(progress.evaluations, gold)) if best else None,
         "micro_batch": progress.micro_batch,
     }
 
 
-def _examples_of(task: Task, labelled: LabelledData, found: Evaluation, seed: int) -> dict[str, list[Any]]:
+def _build_example_columns(
+    task: Task, labelled: LabelledData, found: Evaluation, seed: int
+) -> dict[str, list[Any]]:
     """The per-example columns of a run (results/README.md)."""
     columns: dict[str, list[Any]] = {
         name: [] for name in ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
@@ -150,7 +154,11 @@ def _examples_of(task: Task, labelled: LabelledData, found: Evaluation, seed: in
 
 def _score_of(record: Record, task: Task, view: str) -> float | None:
     """A run's score by a view; the run may have been made under a recipe with another one."""
-    return None if record.training["diverged"] else _selection_metric(task, view, raw_metrics(record))
+    return (
+        None
+        if record.training["diverged"]
+        else _compute_selection_metric(task, view, collect_raw_metrics(record))
+    )
 
 
 def _run_scores(records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str) -> list[RunScore]:
@@ -166,7 +174,7 @@ def _run_scores(records: Sequence[Record], trials: Sequence[Trial], task: Task, 
     ]
 
 
-def _selection_of(
+def _build_selection(
     tried: Sequence[RunScore], records: Sequence[Record], *, chosen: int, maximum: float | None
 ) -> dict[str, Any]:
     """The selection of a grid: the place of the chosen cell, and every run with its score and raw metrics.
@@ -175,9 +183,9 @@ def _selection_of(
     """
     cells = [
         {
-            **_cell_of(run.trial),
+            **_extract_cell(run.trial),
             "score": run.score,
-            "metrics": _named(raw_metrics(record)),
+            "metrics": _serialize_metrics(collect_raw_metrics(record)),
             "diverged": run.diverged,
             "constant": run.constant,
             "micro_batch": record.training["micro_batch"],
@@ -194,33 +202,33 @@ def _selection_of(
     }
 
 
-def _means_of(runs: Sequence[Raw]) -> dict[tuple[str, str], float]:
+def _compute_metric_means(runs: Sequence[Raw]) -> dict[tuple[str, str], float]:
     """The mean of each raw metric over runs."""
     import numpy as np
 
     return {name: float(np.mean([one[name] for one in runs])) for name in runs[0]}
 
 
-def _evaluation_part(task: Task, view: str, records: Sequence[Record]) -> dict[str, Any]:
+def _build_evaluation_part(task: Task, view: str, records: Sequence[Record]) -> dict[str, Any]:
     """The evaluation that counts in each run, with the scores of other choices over the same runs."""
 
-    def other(metrics: Sequence[Named | None]) -> dict[str, Any] | None:
-        known = [{(split, name): value for split, name, value in run} for run in metrics if run]
-        if len(known) < len(metrics):
+    def score_choice(metrics: Sequence[Named | None]) -> dict[str, Any] | None:
+        choice_runs = [{(split, name): value for split, name, value in run} for run in metrics if run]
+        if len(choice_runs) < len(metrics):
             return None
-        found = _means_of(known)
-        return {"score": _number(task, view, found), "metrics": _named(found)}
+        means = _compute_metric_means(choice_runs)
+        return {"score": _compute_task_number(task, view, means), "metrics": _serialize_metrics(means)}
 
     runs = [record.training for record in records]
     return {
         "counts": runs[0]["trial"]["training"]["stopping"]["counts"],
         "evaluations": [len(run["evaluations"]) for run in runs],
-        "last": other([run["evaluations"][-1]["metrics"] for run in runs]),
-        "cross_fitted": other([run.get("cross_fitted") for run in runs]),
+        "last": score_choice([run["evaluations"][-1]["metrics"] for run in runs]),
+        "cross_fitted": score_choice([run.get("cross_fitted") for run in runs]),
     }
 
 
-def _constant_metrics(task: Task, columns: Mapping[str, Sequence[Any]]) -> dict[tuple[str, str], float]:
+def _score_constant_model(task: Task, columns: Mapping[str, Sequence[Any]]) -> dict[tuple[str, str], float]:
     """The metrics of a model that gives 0 for every row, as one does whose scores are not finite."""
     import numpy as np
 
@@ -228,16 +236,16 @@ def _constant_metrics(task: Task, columns: Mapping[str, Sequence[Any]]) -> dict[
 
     assert isinstance(task.source, LabelSource)
     splits, gold = np.array(columns["split"]), np.array(columns["gold"], dtype=float)
-    found = {}
+    constant_metrics = {}
     for split in dict.fromkeys(columns["split"]):
         rows = gold[splits == split]
         for name in task.source.metrics:
             score = METRICS[name](rows, np.zeros_like(rows), np.ones((1, len(rows))))[0]
-            found[split, name] = float(score)
-    return found
+            constant_metrics[split, name] = float(score)
+    return constant_metrics
 
 
-def _spread(values: Sequence[float]) -> float | None:
+def _compute_seed_spread(values: Sequence[float]) -> float | None:
     """The standard deviation over seeds; None for a single seed."""
     import numpy as np
 
@@ -290,106 +298,116 @@ class Finetune:
         started = datetime.now(tz=UTC)
         context.set_threads()
         context.forget()  # training needs the memory
-        folder = backbone_folder(self.artifact.folder)
-        trial, changed = adapted_to_backbone(folder, self.trial(context))
-        context.emit(Event(kind="stage", text=f"{self.task.name}: {notes_of_runs(trial)}"))
-        labelled, rows, notes = TokenizedTask.of(context, self.artifact, self.task, self.data, trial)
-        weights = self._weights(context)
-        started_from = sha256_file(weights, context.cache) if weights else None
-        model, more = self._model(context, trial, labelled.classes, weights)
-        progress = self._trained(context, trial, model, rows)
-        found = _counted_evaluation(progress)
-        if self.group is not None and found is not None:
+        folder = find_backbone_folder(self.artifact.folder)
+        trial, changed = adapt_trial(folder, self.resolve_trial(context))
+        context.emit(Event(kind="stage", text=f"{self.task.name}: {format_trial(trial)}"))
+        labelled, rows, notes = TokenizedTask.load_tokenized_task(
+            context, self.artifact, self.task, self.data, trial
+        )
+        weights = self._find_start_weights(context)
+        started_from = hash_file(weights, context.cache) if weights else None
+        model, more = self._build_classifier(context, trial, labelled.classes, weights)
+        progress = self._train_run(context, trial, model, rows)
+        evaluation = _choose_evaluation(progress)
+        if self.group is not None and evaluation is not None:
             model.load_state_dict(progress.weights or {}, strict=False)
-            _Checkpoints(folder=context.cache / "finetuned").offer(
-                self.group, self.key, found.watched, model.transferable()
+            _Checkpoints(folder=context.cache / "finetuned").keep_best_weights(
+                self.group, self.key, evaluation.watched, model.list_transferable_tensors()
             )
-        columns = _examples_of(self.task, labelled, found, trial.seed) if found else {}
-        metrics = {} if found is None else found.metrics
+        columns = _build_example_columns(self.task, labelled, evaluation, trial.seed) if evaluation else {}
+        metrics = {} if evaluation is None else evaluation.metrics
         seconds = (datetime.now(tz=UTC) - started).total_seconds()
         record = Record(
             key=self.key,
             purpose="trial",
             status="done",
-            model=model_part(self.artifact, context.input("facts")),
-            lineage=lineage_of(self.artifact),
-            task=task_part(self.task),
+            model=build_model_part(self.artifact, context.read_input("facts")),
+            lineage=read_model_lineage(self.artifact),
+            task=build_task_part(self.task),
             identity=self.identity,
-            main_score=_number(self.task, self.view, metrics) if metrics else None,
-            scores=_scores_of(self.task, metrics),
-            training=_training_of(trial, progress, labelled),
+            main_score=_compute_task_number(self.task, self.view, metrics) if metrics else None,
+            scores=_build_record_scores(self.task, metrics),
+            training=_build_run_training(trial, progress, labelled),
             provenance={
-                **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
+                **provenance.collect_provenance(
+                    device=context.device, threads=context.limits.threads, started=started
+                ),
                 "notes": [*labelled.notes, *changed, *notes, *more, *progress.notes],
                 "seconds": {"train": round(seconds, 3)},
                 "start_weights": started_from,
-                "peak_memory_bytes": provenance.peak_memory(),
+                "peak_memory_bytes": provenance.measure_peak_memory(),
             },
         )
-        return record_output(record, columns)
+        return build_record_output(record, columns)
 
-    def trial(self, context: JobContext) -> Trial:
+    def resolve_trial(self, context: JobContext) -> Trial:
         """The trial of this run, from the earlier selection where there are several."""
-        chosen = int(context.input("selection").get("chosen", 0))
+        chosen = int(context.read_input("selection").get("chosen", 0))
         return replace(self.trials[chosen], seed=self.seed)
 
-    def _trained(self, context: JobContext, trial: Trial, model: Classifier, rows: TokenizedTask) -> Progress:
+    def _train_run(
+        self, context: JobContext, trial: Trial, model: Classifier, rows: TokenizedTask
+    ) -> Progress:
         import torch
 
         from finetune.glue import trainer
 
         assert isinstance(self.task.source, LabelSource)
         metrics = self.task.source.metrics
-        autocast = trainer.autocast_of(torch.device(context.device), trial)
-        told = 0
+        autocast = trainer.build_autocast(torch.device(context.device), trial)
+        reported_step = 0
 
         def tell(step: int, steps: int, loss: float) -> None:
-            nonlocal told
+            nonlocal reported_step
             if step == 1:
-                context.emit(Event(kind="training", text=notes_of_runs(trial), steps=steps))
-            if step - told >= max(1, steps // 100) or step == steps:
-                context.emit(Event(kind="trained", text=f"loss {loss:.4g}", steps=step - told))
-                told = step
+                context.emit(Event(kind="training", text=format_trial(trial), steps=steps))
+            if step - reported_step >= max(1, steps // 100) or step == steps:
+                context.emit(Event(kind="trained", text=f"loss {loss:.4g}", steps=step - reported_step))
+                reported_step = step
 
         torch.manual_seed(trial.seed)
-        return trainer.train(
+        return trainer.train_classifier(
             model,
             rows.train,
             trial,
-            lambda trained, step: trainer.Evaluation.of(trained, rows.dev, metrics, step, autocast=autocast),
+            lambda trained, step: trainer.Evaluation.evaluate_splits(
+                trained, rows.dev, metrics, step, autocast=autocast
+            ),
             tell=tell,
-            micro_batch=context.fewer(trial.batch_size) if context.halvings else None,
+            micro_batch=context.reduce_batch_size(trial.batch_size) if context.halvings else None,
         )
 
-    def _model(
+    def _build_classifier(
         self, context: JobContext, trial: Trial, classes: int, weights: Path | None
     ) -> tuple[Classifier, list[str]]:
         from safetensors.torch import load_file
 
         from finetune.glue.model import Classifier
 
-        folder = backbone_folder(self.artifact.folder)
+        folder = find_backbone_folder(self.artifact.folder)
         source = self.start.path if self.start and self.start.kind == "folder" else None
         extra = self.artifact.allow_extra
-        model, notes = Classifier.of(folder, trial, classes=classes, source=source, allow_extra=extra)
+        model, notes = Classifier.load_classifier(
+            folder, trial, classes=classes, source=source, allow_extra=extra
+        )
         if weights is not None:
             model.start_from(load_file(weights))
         return model.to(context.device), notes
 
-    def _weights(self, context: JobContext) -> Path | None:
+    def _find_start_weights(self, context: JobContext) -> Path | None:
         """The checkpoint file to start from; None for a model folder or the backbone."""
         if self.start is None or self.start.kind == "folder":
             return None
         if self.start.path is not None:
             return self.start.path
-        source = context.input("source")
-        found = _Checkpoints(folder=context.cache / "finetuned").find(source["run"], source["watched"])
-        if found is None:
+        source = context.read_input("source")
+        checkpoint = _Checkpoints(folder=context.cache / "finetuned").find(source["run"], source["watched"])
+        if checkpoint is None:
             raise HarnessError(
                 f"The weights of the MNLI run {source['run'][:12]} are no longer in the cache.",
                 hint="The same command makes them again; keep one cache for all machines of a run.",
             )
-        return found
+        return checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,10 +421,10 @@ class Select:
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Select the best cell; gives its place and every cell of the grid."""
-        records = _records_in(context, self.keys)
+        records = _read_input_records(context, self.keys)
         tried = _run_scores(records, self.trials, self.task, self.view)
         best = RunScore.select(tried)
-        selection = _selection_of(tried, records, chosen=tried.index(best), maximum=best.score)
+        selection = _build_selection(tried, records, chosen=tried.index(best), maximum=best.score)
         return {"selection": json.dumps(selection).encode()}
 
 
@@ -419,13 +437,13 @@ class SelectStart:
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Select the run; gives its key, settings and watched metric."""
-        records = _records_in(context, [run.key for run in self.runs])
+        records = _read_input_records(context, [run.key for run in self.runs])
         trials = [run.trials[0] for run in self.runs]
         tried = _run_scores(records, trials, self.runs[0].task, self.view)
         chosen = RunScore.select(tried, by="watched")
         run = self.runs[tried.index(chosen)]
-        told = {"run": run.key, **_cell_of(chosen.trial), "watched": chosen.watched}
-        return {"source": json.dumps(told).encode()}
+        start_run = {"run": run.key, **_extract_cell(chosen.trial), "watched": chosen.watched}
+        return {"source": json.dumps(start_run).encode()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -440,20 +458,20 @@ class RestoreWeights:
         Raises:
             HarnessError: The run diverges the second time.
         """
-        source = context.input("source")
+        source = context.read_input("source")
         kept = _Checkpoints(folder=context.cache / "finetuned")
         again = kept.find(source["run"], source["watched"]) is None
         if again:
-            said = "the weights of the selected MNLI run are not in the cache: it is run once more"
-            context.emit(Event(kind="note", text=said))
-            source["watched"] = self._remade(context, kept, source["run"])
+            note = "the weights of the selected MNLI run are not in the cache: it is run once more"
+            context.emit(Event(kind="note", text=note))
+            source["watched"] = self._rebuild_weights(context, kept, source["run"])
         return {"source": json.dumps({**source, "again": again}).encode()}
 
-    def _remade(self, context: JobContext, kept: _Checkpoints, key: str) -> float:
+    def _rebuild_weights(self, context: JobContext, kept: _Checkpoints, key: str) -> float:
         run = next(run for run in self.runs if run.key == key)
         kept.forget(run.group or "")
-        made = RECORDS.parse(run.run(context)["record"].decode(), where="the run made once more")
-        watched = made.training["watched"]
+        record = RECORDS.parse(run.run(context)["record"].decode(), where="the run made once more")
+        watched = record.training["watched"]
         if watched is None:
             raise HarnessError(
                 "The selected MNLI run diverged when it was run once more.",
@@ -495,50 +513,56 @@ class ScoreFromRuns:
             HarnessError: All runs that count diverged.
         """
         started = datetime.now(tz=UTC)
-        selection = context.input("selection") or self._unselected(context)
+        selection = context.read_input("selection") or self._build_default_selection(context)
         keys = [*dict.fromkeys((*self.runs, *self.seeds))]
-        runs = dict(zip(keys, _records_in(context, keys), strict=True))
+        runs = dict(zip(keys, _read_input_records(context, keys), strict=True))
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
         counted = [runs[key] for key in self.seeds or chosen]
         seconds = float(sum(run.provenance["seconds"]["train"] for run in runs.values()))
-        whole = [record for record in counted if not record.training["diverged"]]
-        if not whole:
+        valid_records = [record for record in counted if not record.training["diverged"]]
+        if not valid_records:
             raise HarnessError(f"All {len(counted)} runs of the chosen cell diverged.")
-        metrics = _means_of([raw_metrics(record) for record in whole])
-        examples = [_examples_in(context, record.key) for record in whole]
+        metrics = _compute_metric_means([collect_raw_metrics(record) for record in valid_records])
+        examples = [_read_input_examples(context, record.key) for record in valid_records]
         columns = {name: [value for run in examples for value in run[name]] for name in EXAMPLE_COLUMNS}
-        lost = [_constant_metrics(self.task, columns)] * (len(counted) - len(whole))
-        with_lost = _named(_means_of([*map(raw_metrics, whole), *lost])) if lost else None
+        lost = [_score_constant_model(self.task, columns)] * (len(counted) - len(valid_records))
+        with_lost = (
+            _serialize_metrics(_compute_metric_means([*map(collect_raw_metrics, valid_records), *lost]))
+            if lost
+            else None
+        )
         record = Record(
             key=self.key,
             status="done",
-            model=whole[0].model,
-            lineage=whole[0].lineage,
-            task=task_part(self.task),
+            model=valid_records[0].model,
+            lineage=valid_records[0].lineage,
+            task=build_task_part(self.task),
             identity=self.identity,
-            main_score=_number(self.task, self.view, metrics),
-            scores=_scores_of(self.task, metrics),
+            main_score=_compute_task_number(self.task, self.view, metrics),
+            scores=_build_record_scores(self.task, metrics),
             training={
-                **self._training(context, selection, counted),
-                "evaluation": _evaluation_part(self.task, self.view, whole),
+                **self._build_score_training(context, selection, counted),
+                "evaluation": _build_evaluation_part(self.task, self.view, valid_records),
                 "with_diverged": with_lost,
             },
             provenance={
-                **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
-                "notes": self._notes(counted),
+                **provenance.collect_provenance(
+                    device=context.device, threads=context.limits.threads, started=started
+                ),
+                "notes": self._collect_run_notes(counted),
                 "seconds": {"train": round(seconds, 3)},
             },
         )
-        return record_output(record, columns)
+        return build_record_output(record, columns)
 
-    def _training(
+    def _build_score_training(
         self, context: JobContext, selection: Mapping[str, Any], counted: Sequence[Record]
     ) -> dict[str, Any]:
-        cell = _cell_of(self.trials[selection["chosen"]])
+        cell = _extract_cell(self.trials[selection["chosen"]])
         scores = [_score_of(record, self.task, self.view) for record in counted]
         return {
             **self.told,
-            "source": context.input("source") or None,
+            "source": context.read_input("source") or None,
             "chosen": None if self.kind == "protocol" else cell,
             "grid_maximum": selection["maximum"],
             "cells": selection["cells"],
@@ -549,35 +573,35 @@ class ScoreFromRuns:
                 "seeds": [record.training["trial"]["seed"] for record in counted],
                 "keys": [record.key for record in counted],
                 "scores": scores,
-                "standard_deviation": _spread([score for score in scores if score is not None]),
+                "standard_deviation": _compute_seed_spread([score for score in scores if score is not None]),
                 "diverged": sum(record.training["diverged"] for record in counted),
                 "constant": sum(record.training["constant"] for record in counted),
             },
         }
 
-    def _notes(self, counted: Sequence[Record]) -> list[str]:
+    def _collect_run_notes(self, counted: Sequence[Record]) -> list[str]:
         notes = [note for record in counted for note in record.provenance.get("notes", ())]
         lost = sum(record.training["diverged"] for record in counted)
         if lost:
             notes.append(f"{lost} of {len(counted)} seeds diverged: the mean is over the rest")
         return [*dict.fromkeys(notes)]
 
-    def _unselected(self, context: JobContext) -> dict[str, Any]:
+    def _build_default_selection(self, context: JobContext) -> dict[str, Any]:
         """The runs of a protocol that selects nothing, in the form of a selection."""
-        records = _records_in(context, self.runs)
+        records = _read_input_records(context, self.runs)
         tried = _run_scores(records, self.trials, self.task, self.view)
         scores = [run.score for run in tried if run.score is not None]
-        return _selection_of(tried, records, chosen=0, maximum=max(scores, default=None))
+        return _build_selection(tried, records, chosen=0, maximum=max(scores, default=None))
 
 
-def _records_in(context: JobContext, keys: Sequence[str]) -> list[Record]:
+def _read_input_records(context: JobContext, keys: Sequence[str]) -> list[Record]:
     """The records of runs among this job's inputs."""
     return [
         RECORDS.parse(context.inputs[key]["record"].decode(), where=f"the run {key[:12]}") for key in keys
     ]
 
 
-def _examples_in(context: JobContext, key: str) -> dict[str, list[Any]]:
+def _read_input_examples(context: JobContext, key: str) -> dict[str, list[Any]]:
     """The per-example columns of a run among this job's inputs."""
     import pyarrow.parquet as pq
 
@@ -598,21 +622,21 @@ class _Checkpoints:
     def find(self, key: str, watched: float) -> Path | None:
         """The weights of a run that reached this metric; a run made again may reach another."""
         for path in sorted(self.folder.glob(f"*/{key}.safetensors")):
-            known = _read_state(path.parent).get(key)
-            if known is None or known["watched"] != watched:
+            cached_run = _read_state(path.parent).get(key)
+            if cached_run is None or cached_run["watched"] != watched:
                 continue
-            if files.has_sha256(path, known["sha256"], self.folder.parent):
+            if files.has_sha256(path, cached_run["sha256"], self.folder.parent):
                 return path
             log.warning("%s is damaged: its SHA-256 differs. The run is made again.", path)
         return None
 
-    def offer(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
+    def keep_best_weights(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
         """Cache a run's weights unless better ones of its grid are there, and remove worse ones."""
         from filelock import FileLock
         from safetensors.torch import save
 
         place = self.folder / group
-        files.writable(place)
+        files.require_writable(place)
         with FileLock(place / ".lock"):
             others = {old: known for old, known in _read_state(place).items() if old != key}
             best = max([*(known["watched"] for known in others.values()), watched])
@@ -621,7 +645,7 @@ class _Checkpoints:
                 content = save({n: t.cpu().contiguous() for n, t in tensors.items()})
                 files.replace(place / f"{key}.safetensors", content)
                 kept[key] = {"watched": watched, "sha256": hashlib.sha256(content).hexdigest()}
-            files.replace(place / STATE, with_digest({"runs": kept}).encode())
+            files.replace(place / STATE, append_digest({"runs": kept}).encode())
             for path in place.glob("*.safetensors"):
                 if path.stem not in kept:
                     path.unlink(missing_ok=True)
@@ -634,6 +658,6 @@ class _Checkpoints:
 def _read_state(place: Path) -> dict[str, dict[str, Any]]:
     """The known runs of a grid; none where the file is missing, damaged, or of an older version."""
     try:
-        return dict(without_digest((place / STATE).read_bytes())["runs"])
+        return dict(verify_digest((place / STATE).read_bytes())["runs"])
     except (OSError, ValueError, LookupError):
         return {}

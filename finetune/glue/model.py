@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from harness.core.errors import ModelError
 from harness.encoder.family import Names
-from harness.encoder.folder.modules import family_in, has_network
+from harness.encoder.folder.modules import has_network, read_family
 from harness.encoder.folder.tensors import HEAD_IGNORED, NOT_LOADED
-from harness.encoder.network.model import load_network, raw_tensors, read_tensors
+from harness.encoder.network.model import load_network, read_raw_tensors, read_tensors
 
 
 class Classifier(nn.Module):
@@ -62,12 +62,12 @@ class Classifier(nn.Module):
     def forward(self, **inputs: Tensor) -> Tensor:
         """Scores of the rows, (rows, classes)."""
         hidden: Tensor = self.encoder(**inputs).last_hidden_state
-        pooled = self._pooled(hidden, inputs["attention_mask"])
+        pooled = self._pool_tokens(hidden, inputs["attention_mask"])
         dense = self.activation(self.dense(self.dropout_before(pooled)))
         scores: Tensor = self.classifier(self.dropout(dense))
         return scores
 
-    def _pooled(self, hidden: Tensor, mask: Tensor) -> Tensor:
+    def _pool_tokens(self, hidden: Tensor, mask: Tensor) -> Tensor:
         if self.pooling == "first":
             return hidden[:, 0]
         weights = mask[..., None].to(hidden.dtype)
@@ -79,7 +79,7 @@ class Classifier(nn.Module):
             return name
         return self.names.theirs(name.removeprefix("encoder."), with_head=False)
 
-    def transferable(self) -> dict[str, Tensor]:
+    def list_transferable_tensors(self) -> dict[str, Tensor]:
         """The tensors that a model for another task starts from: all but the last layer's."""
         return {n: t for n, t in self.state_dict().items() if not n.startswith("classifier.")}
 
@@ -89,10 +89,14 @@ class Classifier(nn.Module):
         Raises:
             ModelError: The tensors are those of a model with another shape.
         """
-        wanted = {n: t.shape for n, t in self.transferable().items()}
-        given = {n: t.shape for n, t in tensors.items()}
-        if wanted != given:
-            other = sorted(n for n in wanted.keys() | given.keys() if wanted.get(n) != given.get(n))
+        expected_shapes = {n: t.shape for n, t in self.list_transferable_tensors().items()}
+        checkpoint_shapes = {n: t.shape for n, t in tensors.items()}
+        if expected_shapes != checkpoint_shapes:
+            other = sorted(
+                n
+                for n in expected_shapes.keys() | checkpoint_shapes.keys()
+                if expected_shapes.get(n) != checkpoint_shapes.get(n)
+            )
             raise ModelError(
                 f"The checkpoint is of another model: {len(other)} tensors differ, the first is {other[0]}.",
                 hint="It must come from the same backbone and recipe.",
@@ -100,7 +104,7 @@ class Classifier(nn.Module):
         self.load_state_dict(tensors, strict=False)
 
     @staticmethod
-    def of(
+    def load_classifier(
         folder: Path,
         trial: Trial,
         *,
@@ -121,21 +125,21 @@ class Classifier(nn.Module):
         Returns:
             The model on the CPU, in float32, and notes on deviations from the protocol.
         """
-        asked = trial.training.head
+        head = trial.training.head
         torch.manual_seed(trial.seed)  # a library draws missing tensors
-        encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout, allow_extra)
+        encoder, dense, notes = _load_encoder(source or folder, head, trial.training.dropout, allow_extra)
         if source is not None:  # its dense layer is taken, and its last one is always left
-            dense = _trained_dense(source) or dense
+            dense = _load_dense_layer(source) or dense
             notes = [note for note in notes if not note.startswith(NOT_LOADED)]
-        if (asked.dense != "fresh" or source is not None) and dense is None:
-            of = "checkpoint" if source is not None else f"backbone's {asked.dense}"
+        if (head.dense != "fresh" or source is not None) and dense is None:
+            of = "checkpoint" if source is not None else f"backbone's {head.dense}"
             notes.append(f"the {of} has no dense layer: a fresh one was trained")
         torch.manual_seed(trial.seed)
         width = encoder.get_input_embeddings().embedding_dim
-        family = family_in(source or folder) if has_network(source or folder) else None
+        family = read_family(source or folder) if has_network(source or folder) else None
         names = None if family is None else family.names
-        made = Classifier(encoder, width=width, classes=classes, head=asked, dense=dense, names=names)
-        return made, notes
+        classifier = Classifier(encoder, width=width, classes=classes, head=head, dense=dense, names=names)
+        return classifier, notes
 
 
 LIBRARY_DROPOUT = {
@@ -151,26 +155,26 @@ DENSE = ("pooler.dense", "head.dense", "classifier.dense", "pre_classifier", "de
 """Names of the dense layer in the heads of fine-tuned models, the last only at the top level."""
 
 
-def _trained_dense(folder: Path) -> nn.Linear | None:
+def _load_dense_layer(folder: Path) -> nn.Linear | None:
     """The dense layer in the head of a fine-tuned model, under any of these names."""
-    tensors = raw_tensors(folder)
+    tensors = read_raw_tensors(folder)
     for name in DENSE:
         ends = (f"{name}.weight",) if name == "dense" else (f"{name}.weight", f".{name}.weight")
-        found = next((n for n in tensors if n == ends[0] or n.endswith(ends[1:])), None)
-        if found is not None:
-            weight, bias = tensors[found], tensors.get(found.removesuffix("weight") + "bias")
-            made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-            made.load_state_dict({"weight": weight, **({} if bias is None else {"bias": bias})})
-            return made
+        weight_name = next((n for n in tensors if n == ends[0] or n.endswith(ends[1:])), None)
+        if weight_name is not None:
+            weight, bias = tensors[weight_name], tensors.get(weight_name.removesuffix("weight") + "bias")
+            layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+            layer.load_state_dict({"weight": weight, **({} if bias is None else {"bias": bias})})
+            return layer
     return None
 
 
-def _encoder(
+def _load_encoder(
     folder: Path, head: ClassifierHead, dropout: Dropout, allow_extra: Sequence[str]
 ) -> tuple[Any, nn.Linear | None, list[str]]:
     if not has_network(folder):
-        return _library(folder, head, dropout)
-    family = family_in(folder)
+        return _load_library_encoder(folder, head, dropout)
+    family = read_family(folder)
     names = None if family is None else family.names
     with_head = head.dense == "mlm" and "head.dense.weight" in read_tensors(folder, names, head=True).state
     changes = {f"{name}_dropout": share for name, share in asdict(dropout).items() if share is not None}
@@ -178,14 +182,16 @@ def _encoder(
         folder, family, dtype=torch.float32, head=with_head, changes=changes, allow_extra=allow_extra
     ).model
     encoder = model.encoder if with_head else model
-    found = model.head.dense if with_head else None
+    dense = model.head.dense if with_head else None
     if head.dense == "pooler" and encoder.pooler is not None:
-        found = encoder.pooler.dense
+        dense = encoder.pooler.dense
     encoder.pooler = None  # the head has its own dense layer
-    return encoder, found, [note for note in model.notes if HEAD_IGNORED not in note]
+    return encoder, dense, [note for note in model.notes if HEAD_IGNORED not in note]
 
 
-def _library(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
+def _load_library_encoder(
+    folder: Path, head: ClassifierHead, dropout: Dropout
+) -> tuple[Any, nn.Linear | None, list[str]]:
     """The encoder as transformers' own class, which knows fewer kinds of dropout."""
     from transformers import AutoConfig, AutoModel
 
@@ -195,7 +201,7 @@ def _library(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any,
         if hasattr(config, name) and shares[part] is not None:
             setattr(config, name, shares[part])
     model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, local_files_only=True)
-    trained = any("pooler.dense." in name for name in raw_tensors(folder))
+    trained = any("pooler.dense." in name for name in read_raw_tensors(folder))
     pooler = getattr(getattr(model, "pooler", None), "dense", None) if trained else None
     taken = pooler if head.dense == "pooler" and isinstance(pooler, nn.Linear) else None
     note = f"{type(model).__name__} ran through transformers' own class, with its dropouts"

@@ -20,17 +20,17 @@ from finetune.glue.jobs import (
     Select,
     SelectStart,
     StartFrom,
-    notes_of_runs,
+    format_trial,
 )
 from finetune.glue.protocol import Protocol, Trial
-from harness.core.errors import DataError, UsageError, unknown
-from harness.core.files import sha256_file
-from harness.core.identity import canonical, digest, task_identity
+from harness.core.errors import DataError, UsageError, explain_unknown
+from harness.core.files import hash_file
+from harness.core.identity import build_task_identity, digest, serialize_canonical
 from harness.core.types import Artifact, LabelSource, Task
-from harness.data.locate import DataMissing, Located, declared_subsets
-from harness.encoder.folder.content import content_key
+from harness.data.locate import DataMissing, Located, list_readme_subsets
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.files import check_safetensors, read_object
-from harness.encoder.folder.modules import backbone_folder
+from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, Place, Resources
 from harness.jobs.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
@@ -52,7 +52,7 @@ class _GlueSettings:
     transfer: bool = True
     mnli: Path | None = None
 
-    def check(self) -> None:
+    def check_glue_settings(self) -> None:
         """Refuse settings that contradict each other, or a model that is not there.
 
         Raises:
@@ -101,7 +101,7 @@ FRESH = 5
 """The number of our own seeds at a selected cell where the protocol has no final seeds."""
 
 
-def _fresh_count(protocol: Protocol, settings: _GlueSettings) -> int:
+def _count_fresh_seeds(protocol: Protocol, settings: _GlueSettings) -> int:
     """The number of our own seeds."""
     chooses = protocol.selection == "best" and not protocol.final_seeds
     return (FRESH if chooses else 0) if settings.fresh_seeds is None else settings.fresh_seeds
@@ -110,7 +110,7 @@ def _fresh_count(protocol: Protocol, settings: _GlueSettings) -> int:
 OTHERWISE = "--set mnli=MODEL starts from another one, --set transfer=false from the backbone"
 
 
-def _source_key(runs: Sequence[str]) -> str:
+def _compute_source_key(runs: Sequence[str]) -> str:
     """The key of the job that selects the run to start from."""
     return digest({"job": "source", "runs": runs})
 
@@ -128,63 +128,68 @@ class _TaskPlanner:
     settings: _GlueSettings
     seed: int
 
-    def score(self, task: Task, name: str) -> RecipePlan:
+    def plan_score(self, task: Task, name: str) -> RecipePlan:
         """The plan of one score; `name` is the recipe's."""
-        located, folder = self.located(task)
-        begin, trials = self._beginning(located), self.trials(located, transfer=self.settings.transfer)
+        located, folder = self.locate_task(task)
+        begin, trials = (
+            self._resolve_start_model(located),
+            self.list_task_trials(located, transfer=self.settings.transfer),
+        )
         ready = _TaskRuns(task=located, folder=folder, begin=begin, trials=trials)
-        grid = self.grid(ready)
+        grid = self.plan_grid_jobs(ready)
         keys = tuple(job.key for job in grid)
         select = self.select(ready, keys) if self.protocol.selection == "best" else None
-        again = self.again(ready, select, (*self.protocol.final_seeds, *self.fresh_seeds))
-        conclude = self._conclude(ready, name, keys, select, again)
+        again = self.plan_seed_jobs(ready, select, (*self.protocol.final_seeds, *self.fresh_seeds))
+        conclude = self._build_score_job(ready, name, keys, select, again)
         chosen = () if select is None else (select,)
         jobs = (*begin.jobs, *grid, *chosen, *again, conclude)
-        return RecipePlan(identity=self._identity(ready, name, keys), jobs=jobs, notes=begin.notes)
+        return RecipePlan(
+            identity=self._build_score_identity(ready, name, keys), jobs=jobs, notes=begin.notes
+        )
 
-    def located(self, task: Task) -> tuple[Task, Path | None]:
+    def locate_task(self, task: Task) -> tuple[Task, Path | None]:
         """A task with its data identified, and the folder to read it from."""
-        found = self.locate(task)
-        if not isinstance(found, Located):
-            raise found
-        known = declared_subsets(found.folder) if found.folder else ()
-        absent = [subset for subset in task.subsets if known and subset not in known]
+        located_data = self.locate(task)
+        if not isinstance(located_data, Located):
+            raise located_data
+        subset_names = list_readme_subsets(located_data.folder) if located_data.folder else ()
+        absent = [subset for subset in task.subsets if subset_names and subset not in subset_names]
         if absent:
             raise DataMissing(
                 f"The data root has {task.data.path} without {absent[0]}.",
                 hint="Pull the whole of it: harness data pull --suite SUITE --data DIR.",
             )
-        return replace(task, data=found.data), found.folder
+        return replace(task, data=located_data.data), located_data.folder
 
-    def trials(self, task: Task, *, transfer: bool) -> tuple[Trial, ...]:
+    def list_task_trials(self, task: Task, *, transfer: bool) -> tuple[Trial, ...]:
         """Every trial of a task's grid; without `transfer` every task starts from the backbone."""
         source = task.source
         assert isinstance(source, LabelSource)
         starts = transfer and source.from_mnli and bool(self.protocol.transfer)
-        return self.protocol.trials(task.name, like=source.like, transfer=starts)
+        return self.protocol.list_trials(task.name, like=source.like, transfer=starts)
 
-    def grid(self, ready: _TaskRuns) -> tuple[Job, ...]:
+    def plan_grid_jobs(self, ready: _TaskRuns) -> tuple[Job, ...]:
         """The jobs of a task's grid."""
         identities = [self._run_identity(ready, trial) for trial in ready.trials]
         kept = ready.task.name == MNLI and bool(self.protocol.transfer)
-        group = _source_key([digest(one) for one in identities]) if kept else None
+        group = _compute_source_key([digest(one) for one in identities]) if kept else None
         return tuple(
-            self._run(ready, (trial,), trial.seed, identity, group=group)
+            self._build_run_job(ready, (trial,), trial.seed, identity, group=group)
             for trial, identity in zip(ready.trials, identities, strict=True)
         )
 
-    def again(self, ready: _TaskRuns, select: Job | None, seeds: Sequence[int]) -> tuple[Job, ...]:
+    def plan_seed_jobs(self, ready: _TaskRuns, select: Job | None, seeds: Sequence[int]) -> tuple[Job, ...]:
         """The jobs with other seeds: of the selected cell, or of the only cell."""
-        made = []
+        seed_jobs = []
         for seed in seeds:
             if select is None:
                 trial = replace(ready.trials[0], seed=seed)
-                made.append(self._run(ready, (trial,), seed, self._run_identity(ready, trial)))
+                seed_jobs.append(self._build_run_job(ready, (trial,), seed, self._run_identity(ready, trial)))
                 continue
             cell = {"chosen": select.key, "seed": seed}
-            run = self._run(ready, ready.trials, seed, self._run_identity(ready, cell))
-            made.append(replace(run, inputs=(*run.inputs, select.key)))
-        return tuple(made)
+            run = self._build_run_job(ready, ready.trials, seed, self._run_identity(ready, cell))
+            seed_jobs.append(replace(run, inputs=(*run.inputs, select.key)))
+        return tuple(seed_jobs)
 
     def select(self, ready: _TaskRuns, runs: tuple[str, ...]) -> Job:
         """The job that selects the best cell."""
@@ -200,9 +205,13 @@ class _TaskPlanner:
 
     def _run_identity(self, ready: _TaskRuns, trial: object) -> dict[str, Any]:
         """The identity of a run."""
-        return {**task_identity(self.artifact, ready.task), "trial": trial, "start": ready.begin.identity}
+        return {
+            **build_task_identity(self.artifact, ready.task),
+            "trial": trial,
+            "start": ready.begin.identity,
+        }
 
-    def _run(
+    def _build_run_job(
         self,
         ready: _TaskRuns,
         trials: tuple[Trial, ...],
@@ -212,7 +221,7 @@ class _TaskPlanner:
         group: str | None = None,
     ) -> Job:
         key, task = digest(identity), ready.task
-        what = notes_of_runs(trials[0]) if len(trials) == 1 else f"chosen cell, seed {seed}"
+        what = format_trial(trials[0]) if len(trials) == 1 else f"chosen cell, seed {seed}"
         return Job(
             key=key,
             kind="finetune",
@@ -229,15 +238,15 @@ class _TaskPlanner:
                 start=ready.begin.start,
                 view=self.protocol.view,
                 key=key,
-                identity=json.loads(canonical(identity)),  # as a record holds it
+                identity=json.loads(serialize_canonical(identity)),  # as a record holds it
                 group=group,
             ),
         )
 
-    def _identity(self, ready: _TaskRuns, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    def _build_score_identity(self, ready: _TaskRuns, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
         """The identity of the score."""
         return {
-            **task_identity(self.artifact, ready.task),
+            **build_task_identity(self.artifact, ready.task),
             "recipe": name,
             "protocol": digest(replace(self.protocol, name="", source="", assumed=(), variants={})),
             "kind": self._kind,
@@ -248,17 +257,17 @@ class _TaskPlanner:
             **({"start": ready.begin.said} if ready.begin.said else {}),
         }
 
-    def _conclude(
+    def _build_score_job(
         self, ready: _TaskRuns, name: str, runs: tuple[str, ...], select: Job | None, again: tuple[Job, ...]
     ) -> Job:
-        identity = self._identity(ready, name, runs)
-        key, own = digest(identity), len(ready.trials) + len(self.protocol.final_seeds)
-        told = {
+        identity = self._build_score_identity(ready, name, runs)
+        key, protocol_runs = digest(identity), len(ready.trials) + len(self.protocol.final_seeds)
+        recipe_facts = {
             "recipe": name,
             "from": self.protocol.source,
             "assumed": list(self.protocol.assumed),
             "view": self.protocol.view,
-            "runs": {"protocol": own, "fresh": len(self.fresh_seeds)},
+            "runs": {"protocol": protocol_runs, "fresh": len(self.fresh_seeds)},
             "start": ready.begin.said,
         }
         chosen = () if select is None else (select.key,)
@@ -272,7 +281,7 @@ class _TaskPlanner:
             view=self.protocol.view,
             key=key,
             identity=identity,
-            told=told,
+            told=recipe_facts,
         )
         return Job(
             key=key,
@@ -288,7 +297,7 @@ class _TaskPlanner:
     @property
     def fresh_seeds(self) -> tuple[int, ...]:
         """Our own seeds, apart from every seed of the protocol."""
-        count = _fresh_count(self.protocol, self.settings)
+        count = _count_fresh_seeds(self.protocol, self.settings)
         used = {seed for grid in self.protocol.grids.values() for seed in grid.seeds}
         used |= {*self.protocol.final_seeds}
         numbers = (1000 * self.seed + at for at in itertools.count(1))
@@ -302,36 +311,36 @@ class _TaskPlanner:
             return "final"
         return "maximum" if self.protocol.selection == "best" else "protocol"
 
-    def _beginning(self, task: Task) -> _StartModel:
-        if self.trials(task, transfer=True)[0].start == "backbone":
-            asked = isinstance(task.source, LabelSource) and task.source.from_mnli
+    def _resolve_start_model(self, task: Task) -> _StartModel:
+        if self.list_task_trials(task, transfer=True)[0].start == "backbone":
+            needs_mnli = isinstance(task.source, LabelSource) and task.source.from_mnli
             return _StartModel(
-                notes=("starts from the backbone, as the recipe has no MNLI model",) if asked else ()
+                notes=("starts from the backbone, as the recipe has no MNLI model",) if needs_mnli else ()
             )
         if not self.settings.transfer:
             return _StartModel(said={"from": "backbone"})
         if self.settings.mnli is not None:
             _require_same(self.artifact.folder, self.settings.mnli)
             path = self.settings.mnli
-            content = content_key(path)[0] if path.is_dir() else sha256_file(path)
+            content = compute_content_key(path)[0] if path.is_dir() else hash_file(path)
             start = StartFrom(kind="folder" if path.is_dir() else "file", path=path)
-            said = {"from": "checkpoint", "content": content}
-            return _StartModel(start=start, identity=said, said=said)
-        return self._selected(task)
+            start_identity = {"from": "checkpoint", "content": content}
+            return _StartModel(start=start, identity=start_identity, said=start_identity)
+        return self._plan_mnli_start(task)
 
-    def _selected(self, task: Task) -> _StartModel:
+    def _plan_mnli_start(self, task: Task) -> _StartModel:
         """The MNLI model that the protocol's own runs give."""
         try:
-            mnli, folder = self.located(GLUE[MNLI])
+            mnli, folder = self.locate_task(GLUE[MNLI])
         except DataError as error:
             raise type(error)(
                 f"{task.name} starts from a model for MNLI, which has no data: {error.message}",
                 hint=f"{error.hint or ''} {OTHERWISE}.".replace("--suite SUITE", "--suite glue").strip(),
             ) from error
-        trials = self.trials(GLUE[MNLI], transfer=self.settings.transfer)
-        grid = self.grid(_TaskRuns(task=mnli, folder=folder, begin=_StartModel(), trials=trials))
+        trials = self.list_task_trials(GLUE[MNLI], transfer=self.settings.transfer)
+        grid = self.plan_grid_jobs(_TaskRuns(task=mnli, folder=folder, begin=_StartModel(), trials=trials))
         works = tuple(job.work for job in grid if isinstance(job.work, Finetune))
-        key = _source_key(tuple(job.key for job in grid))
+        key = _compute_source_key(tuple(job.key for job in grid))
         source = Job(
             key=key,
             kind="select",
@@ -377,11 +386,13 @@ def _require_same(backbone: Path, source: Path) -> None:
     if not source.is_dir():
         check_safetensors(source)
         return
-    if not (backbone_folder(source) / "config.json").is_file():
+    if not (find_backbone_folder(source) / "config.json").is_file():
         raise UsageError(
             f"{source} has no config.json.", hint="--set mnli=MODEL takes a model folder, or weights."
         )
-    ours, theirs = (read_object(backbone_folder(folder) / "config.json") for folder in (backbone, source))
+    ours, theirs = (
+        read_object(find_backbone_folder(folder) / "config.json") for folder in (backbone, source)
+    )
     other = [name for name in SAME if ours.get(name) != theirs.get(name)]
     if other:
         name = other[0]
@@ -396,7 +407,7 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
 
     def open_(variant: str, settings: _GlueSettings) -> TaskRecipe:
         chosen = protocol.variants[variant] if variant else protocol
-        settings.check()
+        settings.check_glue_settings()
         if (settings.mnli is not None or not settings.transfer) and not chosen.transfer:
             name = "mnli" if settings.mnli is not None else "transfer"
             raise UsageError(
@@ -441,32 +452,32 @@ class _GlueRecipe:
     @property
     def uses_seed(self) -> bool:
         """Whether there are fresh seeds, which are counted from the user's."""
-        return _fresh_count(self.protocol, self.settings) > 0
+        return _count_fresh_seeds(self.protocol, self.settings) > 0
 
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate, seed: int) -> RecipePlan:
         """The RecipePlan of a task: its grid, the selection, the runs at the chosen cell, and the score."""
         source = task.source
         assert isinstance(source, LabelSource)
         if source.like not in self.protocol.grids:
-            raise unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
+            raise explain_unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
         planner = _TaskPlanner(
             protocol=self.protocol, artifact=artifact, locate=locate, settings=self.settings, seed=seed
         )
         try:
-            return planner.score(task, self.name)
+            return planner.plan_score(task, self.name)
         except DataError as error:
             identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
             return RecipePlan(identity=identity, problem=error)
 
     def estimate(self, jobs: Sequence[Job], context: JobContext) -> list[Estimate | None]:
         """The estimated cost of each of these runs, from twenty steps on this machine."""
-        return probe.estimates(
+        return probe.estimate_runs(
             context, [job.work if isinstance(job.work, Finetune) else None for job in jobs]
         )
 
-    def probe(self, jobs: Sequence[Job]) -> Job | None:
+    def build_probe_job(self, jobs: Sequence[Job]) -> Job | None:
         """The job that measures the memory of the largest runs, None without runs."""
-        works = probe.Memory.largest([job.work for job in jobs if isinstance(job.work, Finetune)])
+        works = probe.Memory.select_largest_runs([job.work for job in jobs if isinstance(job.work, Finetune)])
         if not works:
             return None
         work = probe.Memory(runs=works)

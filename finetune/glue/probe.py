@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from finetune.flops import ParameterCount
 from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
-from finetune.glue.rows import TokenizedRows, TokenizedTask, adapted_to_backbone
+from finetune.glue.rows import TokenizedRows, TokenizedTask, adapt_trial
 from harness.core.errors import DataError
-from harness.encoder.folder.modules import backbone_folder
+from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.recipe import Estimate
 from harness.results.cost.training import FinetuneSpeed, StepTime
@@ -41,28 +41,30 @@ class Memory:
         for work in self.runs:
             context.emit(Event(kind="stage", text=f"measuring the memory of {work.task.name}"))
             trial = work.trials[0]
-            labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, trial)
+            labelled, rows, _ = TokenizedTask.load_tokenized_task(
+                context, work.artifact, work.task, work.data, trial
+            )
             longest = rows.train.lengths.argsort(descending=True)[: 2 * trial.batch_size]
-            _timed(context, work, trial, rows.train.take(longest), labelled.classes)
-        peak = whole = None
+            _time_steps(context, work, trial, rows.train.take(longest), labelled.classes)
+        peak = device_bytes = None
         if context.device.startswith("cuda"):
             peak = torch.cuda.max_memory_reserved(context.device)
-            whole = torch.cuda.mem_get_info(context.device)[1]
-        return {"memory": json.dumps({"peak_bytes": peak, "device_bytes": whole}).encode()}
+            device_bytes = torch.cuda.mem_get_info(context.device)[1]
+        return {"memory": json.dumps({"peak_bytes": peak, "device_bytes": device_bytes}).encode()}
 
     @staticmethod
-    def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
+    def select_largest_runs(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
         """The run with the largest batch for each backbone and task, which takes the most memory."""
-        found: dict[tuple[str, str], Finetune] = {}
+        largest_runs: dict[tuple[str, str], Finetune] = {}
         for work in works:
-            one = replace(work, trials=(max(work.trials, key=lambda t: t.batch_size),), start=None)
-            held = found.setdefault(_place(work), one)
-            if one.trials[0].batch_size > held.trials[0].batch_size:
-                found[_place(work)] = one
-        return tuple(found.values())
+            candidate = replace(work, trials=(max(work.trials, key=lambda t: t.batch_size),), start=None)
+            held = largest_runs.setdefault(_build_task_key(work), candidate)
+            if candidate.trials[0].batch_size > held.trials[0].batch_size:
+                largest_runs[_build_task_key(work)] = candidate
+        return tuple(largest_runs.values())
 
 
-def _speed_of(context: JobContext, works: Sequence[Finetune]) -> tuple[FinetuneSpeed, ParameterCount]:
+def _measure_speed(context: JobContext, works: Sequence[Finetune]) -> tuple[FinetuneSpeed, ParameterCount]:
     """The speed of a backbone, from twenty steps with the smallest and the largest batch of its runs."""
     import torch
 
@@ -70,14 +72,16 @@ def _speed_of(context: JobContext, works: Sequence[Finetune]) -> tuple[FinetuneS
     steps = []
     for pick in (min, max):
         trial, work = pick(trials, key=lambda pair: pair[0].batch_size)
-        labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, trial)
+        labelled, rows, _ = TokenizedTask.load_tokenized_task(
+            context, work.artifact, work.task, work.data, trial
+        )
         first = torch.arange(min(STEPS // 2 * trial.batch_size, len(rows.train)))
-        step, parameters = _timed(context, work, trial, rows.train.take(first), labelled.classes)
+        step, parameters = _time_steps(context, work, trial, rows.train.take(first), labelled.classes)
         steps.append(step)
-    return FinetuneSpeed.of(*steps), parameters
+    return FinetuneSpeed.fit_speed(*steps), parameters
 
 
-def _timed(
+def _time_steps(
     context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRows, classes: int
 ) -> tuple[StepTime, ParameterCount]:
     """A step of one pass over rows that trains and scores them, and the parameters that have a part in it."""
@@ -87,11 +91,13 @@ def _timed(
     from finetune.glue.model import Classifier
 
     context.set_threads()
-    folder = backbone_folder(work.artifact.folder)
-    trial, _ = adapted_to_backbone(folder, trial)
+    folder = find_backbone_folder(work.artifact.folder)
+    trial, _ = adapt_trial(folder, trial)
     extra = work.artifact.allow_extra
-    model: Any = Classifier.of(folder, trial, classes=classes, allow_extra=extra)[0].to(context.device)
-    autocast = trainer.autocast_of(torch.device(context.device), trial)
+    model: Any = Classifier.load_classifier(folder, trial, classes=classes, allow_extra=extra)[0].to(
+        context.device
+    )
+    autocast = trainer.build_autocast(torch.device(context.device), trial)
     scoring = 0.0
 
     def evaluate(trained: nn.Module, step: int) -> trainer.Evaluation:
@@ -103,7 +109,7 @@ def _timed(
 
     once = replace(trial, epochs=1, training=replace(trial.training, cadence=Cadence(batches=1)))
     ends = [time.perf_counter()]
-    trainer.train(model, rows, once, evaluate, tell=lambda *_: ends.append(time.perf_counter()))
+    trainer.train_classifier(model, rows, once, evaluate, tell=lambda *_: ends.append(time.perf_counter()))
     steps = len(ends) - 1
     taken = [after - before for before, after in itertools.pairwise(ends)]
     step = StepTime(
@@ -111,21 +117,29 @@ def _timed(
         seconds=statistics.median(taken[1:] or taken),  # the first step allocates memory
         scoring=scoring / steps,
     )
-    return step, ParameterCount.of(model)
+    return step, ParameterCount.count_parameters(model)
 
 
-def estimates(context: JobContext, works: Sequence[Finetune | None]) -> list[Estimate | None]:
+def estimate_runs(context: JobContext, works: Sequence[Finetune | None]) -> list[Estimate | None]:
     """The estimated cost of each run; where data cannot be read, the reason is in the notes."""
-    known = [work for work in works if work is not None]
-    sizes = {_place(work): work for work in known}
-    found = {place: _size(context, work) for place, work in sizes.items()}
-    whole = [work for work in known if not isinstance(found[_place(work)], DataError)]
-    keys = dict.fromkeys(work.artifact.key for work in whole)
-    speeds = {key: _speed_of(context, [work for work in whole if work.artifact.key == key]) for key in keys}
-    return [None if work is None else _estimate(work, speeds, found[_place(work)]) for work in works]
+    planned_works = [work for work in works if work is not None]
+    sizes = {_build_task_key(work): work for work in planned_works}
+    measured_sizes = {place: _measure_task_rows(context, work) for place, work in sizes.items()}
+    readable_works = [
+        work for work in planned_works if not isinstance(measured_sizes[_build_task_key(work)], DataError)
+    ]
+    keys = dict.fromkeys(work.artifact.key for work in readable_works)
+    speeds = {
+        key: _measure_speed(context, [work for work in readable_works if work.artifact.key == key])
+        for key in keys
+    }
+    return [
+        None if work is None else _estimate(work, speeds, measured_sizes[_build_task_key(work)])
+        for work in works
+    ]
 
 
-def _place(work: Finetune) -> tuple[str, str]:
+def _build_task_key(work: Finetune) -> tuple[str, str]:
     """The keys of a backbone and a task."""
     return work.artifact.key, work.task.name
 
@@ -140,9 +154,11 @@ class _Size:
     notes: tuple[str, ...]
 
 
-def _size(context: JobContext, work: Finetune) -> _Size | DataError:
+def _measure_task_rows(context: JobContext, work: Finetune) -> _Size | DataError:
     try:
-        labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, work.trials[0])
+        labelled, rows, _ = TokenizedTask.load_tokenized_task(
+            context, work.artifact, work.task, work.data, work.trials[0]
+        )
     except DataError as error:
         return error
     return _Size(
@@ -159,18 +175,18 @@ def _estimate(
     """The estimate of the slowest cell that a run may turn out to be."""
     if isinstance(size, DataError):
         return Estimate(steps=0, flops=0.0, seconds=0.0, notes=(size.message,))
-    cells = [_cell(trial, *speeds[work.artifact.key], size) for trial in work.trials]
+    cells = [_estimate_cell(trial, *speeds[work.artifact.key], size) for trial in work.trials]
     return replace(max(cells, key=lambda cell: cell.seconds), steps=max(cell.steps for cell in cells))
 
 
-def _cell(trial: Trial, speed: FinetuneSpeed, parameters: ParameterCount, size: _Size) -> Estimate:
-    steps = trial.steps(size.rows)
-    every = trial.training.cadence.every(trial.task, rows=size.rows, batch_size=trial.batch_size)
+def _estimate_cell(trial: Trial, speed: FinetuneSpeed, parameters: ParameterCount, size: _Size) -> Estimate:
+    steps = trial.count_trial_steps(size.rows)
+    every = trial.training.cadence.compute_interval(trial.task, rows=size.rows, batch_size=trial.batch_size)
     trained = trial.epochs * size.rows * size.tokens
     scored = max(1, steps // every) * size.dev_tokens
     return Estimate(
         steps=steps,
-        flops=parameters.flops(trained, scored=scored),
-        seconds=speed.seconds(steps, trained=trained, scored=scored),
+        flops=parameters.compute_flops(trained, scored=scored),
+        seconds=speed.estimate_seconds(steps, trained=trained, scored=scored),
         notes=size.notes,
     )

@@ -36,10 +36,10 @@ class Optimizer(Whole):
     decay: Literal["torch", "composer"] = "torch"
     undecayed: tuple[str, ...] = ()
 
-    def torch_decay(self, weight_decay: float, learning_rate: float) -> float:
+    def convert_decay(self, weight_decay: float, learning_rate: float) -> float:
         """The weight decay that means the same to torch's AdamW.
 
-        >>> round(Optimizer(betas=(0.9, 0.98), eps=1e-6, decay="composer").torch_decay(5e-6, 5e-5), 6)
+        >>> round(Optimizer(betas=(0.9, 0.98), eps=1e-6, decay="composer").convert_decay(5e-6, 5e-5), 6)
         0.1
         """
         return weight_decay / learning_rate if self.decay == "composer" else weight_decay
@@ -99,10 +99,10 @@ class Cadence(Whole):
     batches: float | None = None
     places: float | None = None
 
-    def every(self, task: str, *, rows: int, batch_size: int) -> int:
+    def compute_interval(self, task: str, *, rows: int, batch_size: int) -> int:
         """Steps from one evaluation to the next.
 
-        >>> Cadence(at_most=1000, full_batches=1, places=0.1).every("RTE", rows=2490, batch_size=16)
+        >>> Cadence(at_most=1000, full_batches=1, places=0.1).compute_interval("RTE", rows=2490, batch_size=16)
         155
         """
         batches = math.ceil(rows / batch_size)
@@ -111,9 +111,9 @@ class Cadence(Whole):
             (self.batches, batches),
             (self.places, batches * batch_size),
         )
-        found = [int(share * of) for share, of in shares if share is not None]
-        found += [steps for steps in (self.steps.get(task), self.at_most) if steps is not None]
-        return max(1, min(found, default=batches))
+        intervals = [int(share * of) for share, of in shares if share is not None]
+        intervals += [steps for steps in (self.steps.get(task), self.at_most) if steps is not None]
+        return max(1, min(intervals, default=batches))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,11 +189,11 @@ class Trial(Whole):
         """The dtype of autocast in this run; float32 for none."""
         return "float32" if self.task in self.training.float32_tasks else self.training.autocast
 
-    def steps(self, rows: int) -> int:
+    def count_trial_steps(self, rows: int) -> int:
         """The number of optimizer steps; an epoch's last batch may be a small one."""
         return self.epochs * math.ceil(rows / self.batch_size)
 
-    def optimizer(self, model: nn.Module) -> torch.optim.AdamW:
+    def build_optimizer(self, model: nn.Module) -> torch.optim.AdamW:
         """AdamW over the trained parameters of a model, with the protocol's settings.
 
         Args:
@@ -205,18 +205,18 @@ class Trial(Whole):
         """
         import torch
 
-        asked = self.training.optimizer
+        settings = self.training.optimizer
         called = getattr(model, "published", str)
-        decay = asked.torch_decay(self.weight_decay, self.learning_rate)
+        decay = settings.convert_decay(self.weight_decay, self.learning_rate)
         groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                groups[not any(part in called(name) for part in asked.undecayed)].append(parameter)
+                groups[not any(part in called(name) for part in settings.undecayed)].append(parameter)
         return torch.optim.AdamW(
             [{"params": groups[True], "weight_decay": decay}, {"params": groups[False], "weight_decay": 0.0}],
             lr=self.learning_rate,
-            betas=asked.betas,
-            eps=asked.eps,
+            betas=settings.betas,
+            eps=settings.eps,
             fused=True,
         )
 
@@ -265,7 +265,7 @@ class Protocol(Whole):
     assumed: tuple[str, ...] = ()
     variants: Mapping[str, Protocol] = field(default_factory=dict)
 
-    def trials(self, task: str, *, like: str = "", transfer: bool | None = None) -> tuple[Trial, ...]:
+    def list_trials(self, task: str, *, like: str = "", transfer: bool | None = None) -> tuple[Trial, ...]:
         """Every trial of a task's grid, seeds innermost.
 
         Args:
@@ -273,7 +273,7 @@ class Protocol(Whole):
             like: The GLUE task whose grid, cadence and precision hold; the task itself, if empty.
             transfer: Whether to start from the MNLI model; None for the protocol's own choice.
         """
-        grid, training = self.grids[like or task], self._training(task, like)
+        grid, training = self.grids[like or task], self._resolve_training(task, like)
         starts = task in self.transfer if transfer is None else transfer
         return tuple(
             Trial(
@@ -291,22 +291,22 @@ class Protocol(Whole):
             )
         )
 
-    def _training(self, task: str, like: str) -> Training:
+    def _resolve_training(self, task: str, like: str) -> Training:
         """The settings of a task's runs; a user's own task has the cadence and precision of `like`."""
         if like in ("", task):
             return self.training
-        asked = self.training
-        steps = asked.cadence.steps
+        shared_training = self.training
+        steps = shared_training.cadence.steps
         return replace(
-            asked,
-            cadence=replace(asked.cadence, steps={task: steps[like]} if like in steps else {}),
-            float32_tasks=(task,) if like in asked.float32_tasks else (),
+            shared_training,
+            cadence=replace(shared_training.cadence, steps={task: steps[like]} if like in steps else {}),
+            float32_tasks=(task,) if like in shared_training.float32_tasks else (),
         )
 
     @property
     def runs(self) -> int:
         """The number of runs of all grids and final seeds."""
-        return sum(len(self.trials(task)) + len(self.final_seeds) for task in self.grids)
+        return sum(len(self.list_trials(task)) + len(self.final_seeds) for task in self.grids)
 
 
 @dataclass(frozen=True, kw_only=True)

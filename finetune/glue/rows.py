@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from finetune.glue.protocol import Trial
 from harness.core.types import Artifact, LabelledData, LabelSource, Task
-from harness.data.prepared import no_bars
-from harness.encoder.folder.description import lengths
-from harness.encoder.folder.modules import backbone_folder, family_in
+from harness.data.prepared import hide_progress_bars
+from harness.encoder.folder.description import read_token_limits
+from harness.encoder.folder.modules import find_backbone_folder, read_family
 from harness.jobs.context import JobContext
-from harness.jobs.jobs import prepared_data
+from harness.jobs.jobs import prepare_task_data
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ class Batch:
     inputs: dict[str, Tensor]
     labels: Tensor
 
-    def loss(self, scores: Tensor) -> Tensor:
+    def compute_batch_loss(self, scores: Tensor) -> Tensor:
         """The mean loss of scores, (rows, classes): squared error for numbers, cross-entropy for classes."""
         from torch import nn
 
@@ -58,7 +58,7 @@ class TokenizedRows:
     fill: dict[str, int]
 
     @staticmethod
-    def of(
+    def tokenize_rows(
         tokenizer: Any,
         texts: Sequence[Sequence[str]],
         labels: Sequence[float],
@@ -79,11 +79,11 @@ class TokenizedRows:
         """
         import torch
 
-        made = tokenizer(*map(list, texts), truncation=True, max_length=max_length)
-        lengths = torch.tensor([len(ids) for ids in made["input_ids"]])
+        encoding = tokenizer(*map(list, texts), truncation=True, max_length=max_length)
+        lengths = torch.tensor([len(ids) for ids in encoding["input_ids"]])
         starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-        names = [n for n in ("input_ids", "attention_mask", "token_type_ids") if n in made]
-        columns = {n: torch.tensor([i for row in made[n] for i in row], device=device) for n in names}
+        names = [n for n in ("input_ids", "attention_mask", "token_type_ids") if n in encoding]
+        columns = {n: torch.tensor([i for row in encoding[n] for i in row], device=device) for n in names}
         kind = torch.float32 if numbers else torch.long
         return TokenizedRows(
             columns=columns,
@@ -95,7 +95,7 @@ class TokenizedRows:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def order(self, trial: Trial) -> Iterator[Tensor]:
+    def iter_row_batches(self, trial: Trial) -> Iterator[Tensor]:
         """The row numbers of every batch of a run, in order, on the CPU."""
         import torch
 
@@ -116,11 +116,12 @@ class TokenizedRows:
         first, lengths = self.starts[chosen], self.lengths[chosen]
         device = self.labels.device
         place = torch.arange(int(lengths.max()))
-        there = place < lengths[:, None]
-        at = torch.where(there, first[:, None] + place, 0).to(device)
-        hidden = ~there.to(device)
+        token_mask = place < lengths[:, None]
+        token_places = torch.where(token_mask, first[:, None] + place, 0).to(device)
+        hidden = ~token_mask.to(device)
         inputs = {
-            name: column[at].masked_fill(hidden, self.fill[name]) for name, column in self.columns.items()
+            name: column[token_places].masked_fill(hidden, self.fill[name])
+            for name, column in self.columns.items()
         }
         return Batch(inputs=inputs, labels=self.labels[chosen.to(device)])
 
@@ -131,14 +132,14 @@ class TokenizedRows:
         lengths = self.lengths[chosen]
         first = self.starts[chosen]
         starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-        at = torch.repeat_interleave(first - starts[:-1], lengths) + torch.arange(int(starts[-1]))
+        token_places = torch.repeat_interleave(first - starts[:-1], lengths) + torch.arange(int(starts[-1]))
         device = self.labels.device
-        columns = {name: column[at.to(device)] for name, column in self.columns.items()}
+        columns = {name: column[token_places.to(device)] for name, column in self.columns.items()}
         return TokenizedRows(
             columns=columns, starts=starts, labels=self.labels[chosen.to(device)], fill=self.fill
         )
 
-    def by_length(self, tokens: int) -> Iterator[Tensor]:
+    def iter_length_batches(self, tokens: int) -> Iterator[Tensor]:
         """All row numbers in batches of at most so many padded tokens, the longest rows first."""
         import torch
 
@@ -158,16 +159,16 @@ class TokenizedTask:
     dev: Mapping[str, TokenizedRows]
 
     @staticmethod
-    def of(
+    def load_tokenized_task(
         context: JobContext, artifact: Artifact, task: Task, data: Path | None, trial: Trial
     ) -> tuple[LabelledData, TokenizedTask, list[str]]:
         """The rows of a task, read and tokenized once for all runs of a worker, and notes."""
         import torch
 
         source = task.source
-        folder = backbone_folder(artifact.folder)
+        folder = find_backbone_folder(artifact.folder)
         assert isinstance(source, LabelSource)
-        most = lengths(artifact.folder)[0].table
+        most = read_token_limits(artifact.folder)[0].table
         length = min(trial.training.max_length, most or trial.training.max_length)
         notes = [f"inputs are cut at {length} tokens: the backbone has no more positions"]
 
@@ -176,14 +177,14 @@ class TokenizedTask:
 
             from harness.encoder import engine
 
-            with prepared_data(task, data, context.cache), no_bars():
+            with prepare_task_data(task, data, context.cache), hide_progress_bars():
                 labelled = source.load(task, data=data)
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            engine.let_end_pad(tokenizer, family_in(folder))
+            engine.let_end_pad(tokenizer, read_family(folder))
             engine.require_padding(tokenizer)
             device = torch.device(context.device)
-            made = {
-                name: TokenizedRows.of(
+            splits = {
+                name: TokenizedRows.tokenize_rows(
                     tokenizer,
                     split.texts,
                     split.labels,
@@ -193,15 +194,15 @@ class TokenizedTask:
                 )
                 for name, split in {"": labelled.train, **labelled.dev}.items()
             }
-            return labelled, TokenizedTask(train=made.pop(""), dev=made)
+            return labelled, TokenizedTask(train=splits.pop(""), dev=splits)
 
-        labelled, rows = context.cached("rows", (artifact.key, task, data, length), make)
+        labelled, rows = context.get_cached_value("rows", (artifact.key, task, data, length), make)
         return labelled, rows, notes if length < trial.training.max_length else []
 
 
-def adapted_to_backbone(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:
+def adapt_trial(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:
     """A trial without the settings that its backbone does not allow, and notes on the changes."""
-    family, training, notes = family_in(folder), trial.training, list[str]()
+    family, training, notes = read_family(folder), trial.training, list[str]()
     if family is not None and family.float32_only is not None and trial.autocast != "float32":
         training = replace(training, autocast="float32")
         notes.append(f"run in float32: {family.float32_only}")

@@ -49,7 +49,7 @@ class Evaluation:
         return next(iter(self.metrics.values()))
 
     @staticmethod
-    def of(
+    def evaluate_splits(
         model: nn.Module,
         dev: Mapping[str, TokenizedRows],
         metrics: Sequence[str],
@@ -59,16 +59,16 @@ class Evaluation:
     ) -> Evaluation:
         """Every metric of every dev split; early stopping and transfer use the first of the first split."""
         predictions = {split: predict(model, rows, autocast=autocast) for split, rows in dev.items()}
-        found = {}
+        scores = {}
         for split, rows in dev.items():
             gold = rows.labels.cpu().double().numpy()
             ones = np.ones((1, len(gold)))
             for name in metrics:
-                found[split, name] = float(_scores(name, gold, predictions[split], ones)[0])
-        return Evaluation(step=step, metrics=found, predictions=predictions)
+                scores[split, name] = float(_compute_weighted_metric(name, gold, predictions[split], ones)[0])
+        return Evaluation(step=step, metrics=scores, predictions=predictions)
 
 
-def _scores(metric: str, gold: Floats, predicted: Tensor, weights: Floats) -> Floats:
+def _compute_weighted_metric(metric: str, gold: Floats, predicted: Tensor, weights: Floats) -> Floats:
     """A metric of predictions under each row of weights, (resamples,); NaN is a wrong prediction."""
     return METRICS[metric](gold, np.nan_to_num(predicted.double().numpy(), nan=-1.0), weights)
 
@@ -77,7 +77,7 @@ HALVINGS = 10
 """The number of random divisions of a dev set into halves."""
 
 
-def cross_fitted(
+def compute_cross_fit(
     evaluations: Sequence[Evaluation], gold: Mapping[str, Sequence[float]]
 ) -> dict[tuple[str, str], float]:
     """The metrics of a run whose evaluation is chosen on one half of the dev set and scored on the other.
@@ -91,10 +91,13 @@ def cross_fitted(
         gold: The labels of every dev split, in the order of its rows.
     """
     labels = {split: np.asarray(values, dtype=float) for split, values in gold.items()}
-    halves = {split: _halves(len(values)) for split, values in labels.items()}
+    halves = {split: _draw_halves(len(values)) for split, values in labels.items()}
     scores = {
         (split, name): np.stack(
-            [_scores(name, labels[split], one.predictions[split], halves[split]) for one in evaluations]
+            [
+                _compute_weighted_metric(name, labels[split], one.predictions[split], halves[split])
+                for one in evaluations
+            ]
         )
         for split, name in evaluations[0].metrics
     }
@@ -103,7 +106,7 @@ def cross_fitted(
     return {name: float(found[chosen, others].mean()) for name, found in scores.items()}
 
 
-def _halves(rows: int) -> Floats:
+def _draw_halves(rows: int) -> Floats:
     """Weights of 0 and 1 of random halves, (2 * HALVINGS, rows): each even row and the next are one set."""
     rng = np.random.default_rng(SEED)
     first = np.stack([rng.permutation(rows) < rows // 2 for _ in range(HALVINGS)])
@@ -141,7 +144,7 @@ class Progress:
         return lost or (bool(self.evaluations) and not self.evaluations[-1].finite)
 
 
-def train(
+def train_classifier(
     model: nn.Module,
     rows: TokenizedRows,
     trial: Trial,
@@ -160,33 +163,37 @@ def train(
         tell: Called after every step with the steps done, the steps in all, and the loss.
         micro_batch: Rows computed at once, where a whole batch did not fit into memory.
     """
-    steps = trial.steps(len(rows))
-    optimizer, schedule, stopping = trial.optimizer(model), trial.training.schedule, trial.training.stopping
+    steps = trial.count_trial_steps(len(rows))
+    optimizer, schedule, stopping = (
+        trial.build_optimizer(model),
+        trial.training.schedule,
+        trial.training.stopping,
+    )
     patience = math.inf if stopping.patience is None else stopping.patience
-    every = trial.training.cadence.every(trial.task, rows=len(rows), batch_size=trial.batch_size)
-    autocast = autocast_of(rows.labels.device, trial)
+    every = trial.training.cadence.compute_interval(trial.task, rows=len(rows), batch_size=trial.batch_size)
+    autocast = build_autocast(rows.labels.device, trial)
     scaled = autocast is not contextlib.nullcontext and trial.autocast == "float16"
     scaler = GradScaler(rows.labels.device.type, enabled=scaled)
     progress = Progress(micro_batch=micro_batch)
     model.train()
-    for step, chosen in enumerate(rows.order(trial)):
+    for step, chosen in enumerate(rows.iter_row_batches(trial)):
         for group in optimizer.param_groups:
-            group["lr"] = trial.learning_rate * schedule.factor(step, steps=steps)
+            group["lr"] = trial.learning_rate * schedule.compute_factor(step, steps=steps)
         progress.losses.append(_forward_and_backward(model, rows, chosen, autocast, scaler, progress))
-        _optimizer_step(model, optimizer, scaler, trial.training.clip)
+        _update_weights(model, optimizer, scaler, trial.training.clip)
         tell(step + 1, steps, progress.losses[-1])
         if progress.diverged:
             break
         ends = step + 1 == steps and (stopping.counts == "last" or not progress.evaluations)
         if (step + 1) % every == 0 or ends:
-            _evaluated(model, progress, evaluate(model, step + 1), trial)
+            _add_evaluation(model, progress, evaluate(model, step + 1), trial)
             model.train()
             if progress.diverged or progress.behind >= patience:
                 break
     return progress
 
 
-def autocast_of(device: torch.device, trial: Trial) -> Callable[[], Any]:
+def build_autocast(device: torch.device, trial: Trial) -> Callable[[], Any]:
     """The autocast of a run's forward passes; a CPU has no float16, so it keeps float32."""
     half = trial.autocast != "float32" and not (device.type == "cpu" and trial.autocast == "float16")
     if not half:
@@ -210,7 +217,7 @@ def _forward_and_backward(
             for part in chosen.split(size):
                 batch = rows.batch(part)
                 with autocast():
-                    loss = batch.loss(model(**batch.inputs)) * (len(part) / len(chosen))
+                    loss = batch.compute_batch_loss(model(**batch.inputs)) * (len(part) / len(chosen))
                 scaler.scale(loss).backward()
                 total += float(loss.detach())
             return total
@@ -223,7 +230,7 @@ def _forward_and_backward(
             progress.notes.append(f"memory ran out: {size // 2} rows at once from then on, steps as asked")
 
 
-def _optimizer_step(
+def _update_weights(
     model: nn.Module, optimizer: torch.optim.Optimizer, scaler: GradScaler, clip: float | None
 ) -> None:
     if clip is not None:
@@ -234,7 +241,7 @@ def _optimizer_step(
     optimizer.zero_grad(set_to_none=True)
 
 
-def _evaluated(model: nn.Module, progress: Progress, found: Evaluation, trial: Trial) -> None:
+def _add_evaluation(model: nn.Module, progress: Progress, found: Evaluation, trial: Trial) -> None:
     progress.evaluations.append(found)
     if found.watched > progress.record:
         progress.record, progress.behind = found.watched, 0
@@ -255,7 +262,7 @@ def predict(
     while True:
         try:
             with torch.inference_mode(), autocast():
-                return _predicted(model, rows, tokens)
+                return _predict_batches(model, rows, tokens)
         except torch.OutOfMemoryError:
             if tokens <= LEAST:
                 raise
@@ -263,11 +270,11 @@ def predict(
             tokens //= 2
 
 
-def _predicted(model: nn.Module, rows: TokenizedRows, tokens: int) -> Tensor:
-    found = torch.empty(len(rows))
-    for chosen in rows.by_length(tokens):
+def _predict_batches(model: nn.Module, rows: TokenizedRows, tokens: int) -> Tensor:
+    predictions = torch.empty(len(rows))
+    for chosen in rows.iter_length_batches(tokens):
         scores = model(**rows.batch(chosen).inputs)
-        said = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float()
-        whole = torch.isfinite(scores).all(dim=-1)
-        found[chosen] = torch.where(whole, said, torch.nan).cpu()
-    return found
+        batch_predictions = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float()
+        finite_rows = torch.isfinite(scores).all(dim=-1)
+        predictions[chosen] = torch.where(finite_rows, batch_predictions, torch.nan).cpu()
+    return predictions

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from finetune.embedding.batches import probabilities
+from finetune.embedding.batches import compute_set_probabilities
 from finetune.embedding.instructions import InstructionFormat
-from finetune.embedding.plan import EmbeddingRecipe, known_rows
-from finetune.mix.settings import MixSet, MixSettings, by_set, choose_sets, unknown_set
-from harness.core.errors import DataError, UsageError, unknown
+from finetune.embedding.plan import EmbeddingRecipe, count_set_rows
+from finetune.mix.settings import MixSet, MixSettings, choose_sets, explain_unknown_set, split_set_parts
+from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.lineage import Lineage
 from harness.core.types import SIDES, Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
@@ -40,13 +40,14 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
     @property
     def sets(self) -> tuple[MixSet, ...]:
         """The sets that are trained on, with the instructions of the user's own file."""
-        own = self.settings.instruction_file.training
-        known = {
-            one.name: replace(one, instruction=dict(own).get(one.name, one.instruction)) for one in self._all
+        user_instructions = self.settings.instruction_file.training
+        mix_sets = {
+            one.name: replace(one, instruction=dict(user_instructions).get(one.name, one.instruction))
+            for one in self._all
         }
-        return choose_sets(known, self.settings.sets)
+        return choose_sets(mix_sets, self.settings.sets)
 
-    def parts(self) -> tuple[TrainingData | str, ...]:
+    def list_data_parts(self) -> tuple[TrainingData | str, ...]:
         """What all sets read, in the order in which `plan` and `train` are given it."""
         return tuple(part for one in self.sets for part in one.parts)
 
@@ -55,11 +56,11 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         """The data sets of every variant."""
         return tuple(dict.fromkeys(part for sets in self.mixes.values() for one in sets for part in one.data))
 
-    def names_without(self, absent: Collection[TrainingData]) -> tuple[str, ...]:
+    def filter_set_names(self, absent: Collection[TrainingData]) -> tuple[str, ...]:
         """The names of the sets that read none of these."""
         return tuple(one.name for one in self.sets if not set(one.parts) & set(absent))
 
-    def with_own_data(self, given: Sequence[str]) -> MixRecipe:
+    def attach_user_data(self, given: Sequence[str]) -> MixRecipe:
         """The recipe with the user's own data.
 
         `NAME=DATA` puts data in the place of the set with that name, or adds a set; data without a name
@@ -69,14 +70,15 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
             UsageError: One is empty or left out by the settings, two have one name, named and unnamed ones
                 are mixed, or a name in the settings is that of no set.
         """
-        pairs = [_named(text) for text in given]
+        pairs = [_parse_data_argument(text) for text in given]
         if nameless := [name for name, data in pairs if not data.strip()]:
             raise UsageError(
                 f"--train-data {nameless[0]}= names no data.",
                 hint=f"Type --train-data {nameless[0]}=FILE. Is a variable of the shell unset?",
             )
-        own = [
-            MixSet(name=name or data, own=data, instruction=self._instruction(name)) for name, data in pairs
+        own_sets = [
+            MixSet(name=name or data, own=data, instruction=self._find_instruction(name))
+            for name, data in pairs
         ]
         alone = [not name for name, _ in pairs]
         if any(alone) and not all(alone):
@@ -85,29 +87,29 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
                 hint="Type NAME=DATA for each, which are added to the recipe's sets or replace them; or DATA "
                 "alone for each, which are then the whole mix.",
             )
-        names = [one.name for one in own]
+        names = [one.name for one in own_sets]
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"--train-data {twice[0]} is given twice.", hint="Leave one of them out.")
-        made = replace(self, own=tuple(own), alone=any(alone))
-        made._check_sets()
-        return made
+        recipe = replace(self, own=tuple(own_sets), alone=any(alone))
+        recipe._check_sets()
+        return recipe
 
-    def check(self) -> None:
+    def check_recipe_settings(self) -> None:
         """Refuse settings that no training can have, whatever its data.
 
         Raises:
             UsageError: A value is out of its range, or an instruction is for no known task.
         """
-        super().check()
+        super().check_recipe_settings()
         for name, _ in self.settings.instruction_file.evaluation:
             _require_task(name)
 
     def _check_sets(self) -> None:
         """Refuse names of no set, and a group without rows."""
-        known = [one.name for one in self._all]
+        set_names = [one.name for one in self._all]
         for name, _ in self.settings.instruction_file.training:
-            if name not in known:
-                raise unknown_set(name, known)
+            if name not in set_names:
+                raise explain_unknown_set(name, set_names)
         chosen = self.settings.sets
         if chosen and (lost := [one.name for one in self.own if one.name not in chosen]):
             raise UsageError(
@@ -129,8 +131,13 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         """Train, in a process of its own, and write the model to `spec.output`."""
         from finetune.mix.training import train_mix
 
-        settings = self._fitted(spec.backbone)
-        train_mix(spec, settings, self.sets, self._prompts(InstructionFormat.of(spec.backbone.folder)))
+        settings = self._resolve_settings(spec.backbone)
+        train_mix(
+            spec,
+            settings,
+            self.sets,
+            self._build_prompts(InstructionFormat.read_instruction_format(spec.backbone.folder)),
+        )
 
     @property
     def _all(self) -> tuple[MixSet, ...]:
@@ -138,16 +145,16 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         base = () if self.alone else self.mixes.get(self.variant, self.mixes[""])
         return tuple({one.name: one for one in (*base, *self.own)}.values())
 
-    def _instruction(self, name: str) -> str:
+    def _find_instruction(self, name: str) -> str:
         """The instruction of the recipe's set with a name."""
         return next((one.instruction for one in self._all if one.name == name), "")
 
-    def _prompts(self, form: InstructionFormat) -> dict[str, str]:
+    def _build_prompts(self, form: InstructionFormat) -> dict[str, str]:
         """The prompts of an evaluation; a side without instructions has empty ones."""
         if self.settings.instructions == "none":
             return {}
         named = {**self.evaluation(), **dict(self.settings.instruction_file.evaluation)}
-        prompts = {name: form.text(text) for name, text in named.items()}
+        prompts = {name: form.format_prompt(text) for name, text in named.items()}
         if self.settings.instructions == "both":
             return prompts
         query, document = SIDES
@@ -155,19 +162,19 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         documents = {name: "" for name in prompts if name.endswith(f"-{document}")}
         return {**prompts, **documents, **{f"{name}-{document}": "" for name in bare}}
 
-    def _description(self, found: Description) -> Description:
-        planned = super()._description(found)
-        prompts = self._prompts(InstructionFormat.of(found.folder))
+    def _plan_description(self, found: Description) -> Description:
+        planned = super()._plan_description(found)
+        prompts = self._build_prompts(InstructionFormat.read_instruction_format(found.folder))
         return replace(planned, prompts=prompts, default_prompt_name=None) if prompts else planned
 
-    def _lineage(
+    def _build_lineage(
         self, backbone: Artifact, settings: MixSettings, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
         """The lineage with the sets of the mix, and whose data each of them is.
 
         The name of a set of own data is no part of the key, as it changes nothing.
         """
-        made = super()._lineage(backbone, settings, data, seed)
+        lineage = super()._build_lineage(backbone, settings, data, seed)
         mix = [
             {
                 "name": "" if one.own else one.name,
@@ -177,9 +184,9 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
             }
             for one in self.sets
         ]
-        own = [
+        own_names = [
             part.name if self.alone else f"{part.name} as {one.name}"
-            for one, parts in by_set(self.sets, data)
+            for one, parts in split_set_parts(self.sets, data)
             for part in parts
             if part.own
         ]
@@ -188,78 +195,88 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
             "instruction_file": str(self.settings.instruction_file),
             "sets": ",".join(self.settings.sets),
         }
-        changed = {**made.changed, **{name: text for name, text in typed.items() if text}}
-        return made.model_copy(
+        changed = {**lineage.changed, **{name: text for name, text in typed.items() if text}}
+        return lineage.model_copy(
             update={
-                "settings": {**made.settings, "mix": mix},
+                "settings": {**lineage.settings, "mix": mix},
                 "changed": changed,
-                "own_data": ", ".join(own),
+                "own_data": ", ".join(own_names),
                 "assumed": (*self.assumed(settings), *(() if self.alone else (*self.assumed_data, *ours))),
             }
         )
 
-    def _shares(self, data: Sequence[LocatedTraining]) -> list[tuple[MixSet, float, int]] | None:
+    def _compute_set_shares(self, data: Sequence[LocatedTraining]) -> list[tuple[MixSet, float, int]] | None:
         """The probability of each set and the rows of a group of it; None where some rows are not known.
 
         Where lists of negatives have to be read for that, a list is counted as one text.
         """
-        if (counts := known_rows(data)) is None:
+        if (counts := count_set_rows(data)) is None:
             return None
-        rows = [sum(own) for _, own in by_set(self.sets, counts)]
-        chances = probabilities(rows, self.settings.alpha).tolist()
-        sizes = [self.settings.rows_of(_divisor(one, parts)) for one, parts in by_set(self.sets, data)]
+        rows = [sum(own) for _, own in split_set_parts(self.sets, counts)]
+        chances = compute_set_probabilities(rows, self.settings.alpha).tolist()
+        sizes = [
+            self.settings.count_group_rows(_resolve_divisor(one, parts))
+            for one, parts in split_set_parts(self.sets, data)
+        ]
         return [*zip(self.sets, chances, sizes, strict=True)]
 
-    def _work(self, settings: MixSettings, data: Sequence[LocatedTraining]) -> tuple[int | None, int | None]:
+    def _estimate_work(
+        self, settings: MixSettings, data: Sequence[LocatedTraining]
+    ) -> tuple[int | None, int | None]:
         """The steps, and the rows that they read on average."""
-        shares, counts = self._shares(data), known_rows(data)
+        shares, counts = self._compute_set_shares(data), count_set_rows(data)
         if shares is None or counts is None:
             return settings.max_steps, None
         step = self.settings.groups * sum(chance * size for _, chance, size in shares)
         if settings.max_steps is None and any(
-            _is_measured(one, parts) for one, parts in by_set(self.sets, data)
+            _is_measured(one, parts) for one, parts in split_set_parts(self.sets, data)
         ):
             return None, None
         steps = settings.max_steps or max(1, round(settings.epochs * sum(counts) / step))
         return steps, round(steps * step)
 
-    def _texts(self, _steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
+    def _count_training_texts(self, _steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
         """The texts of that many rows, a list of negatives counted as one text."""
-        shares = self._shares(data)
+        shares = self._compute_set_shares(data)
         if shares is None:
             return 0
-        texts = [_texts(parts) for _, parts in by_set(self.sets, data)]
+        texts = [_count_max_texts(parts) for _, parts in split_set_parts(self.sets, data)]
         drawn = [chance * size for _, chance, size in shares]
         each = sum(n * part for n, part in zip(texts, drawn, strict=True)) / sum(drawn)
         return round(rows * each)
 
-    def _check_data(self, data: Sequence[LocatedTraining]) -> None:
-        for one, parts in by_set(self.sets, data):
+    def _check_training_data(self, data: Sequence[LocatedTraining]) -> None:
+        for mix_set, parts in split_set_parts(self.sets, data):
             for part in parts:
                 if part.data.score:
                     raise UsageError(
-                        f"{part.name} has pairs with a score, and {one.name} needs pairs that belong "
+                        f"{part.name} has pairs with a score, and {mix_set.name} needs pairs that belong "
                         "together.",
                         hint="Give the pairs with a high score, in two columns.",
                     )
-            divisor = _divisor(one, parts)
-            if not self.settings.rows_of(divisor):
-                raise self.settings.no_rows(one.name, divisor)
-            rows, needed = known_rows(parts), self.settings.rows_of(divisor) * self.settings.groups
-            if rows is not None and sum(rows) < needed and not _is_measured(one, parts):
+            divisor = _resolve_divisor(mix_set, parts)
+            if not self.settings.count_group_rows(divisor):
+                raise self.settings.explain_empty_group(mix_set.name, divisor)
+            rows, needed = (
+                count_set_rows(parts),
+                self.settings.count_group_rows(divisor) * self.settings.groups,
+            )
+            if rows is not None and sum(rows) < needed and not _is_measured(mix_set, parts):
                 raise DataError(
-                    f"{one.name} has {sum(rows):,} rows, and a batch of it has {needed:,}.",
+                    f"{mix_set.name} has {sum(rows):,} rows, and a batch of it has {needed:,}.",
                     hint="Give more of them, leave the set out (--set sets=…), or type --set batch_size=…",
                 )
 
-    def _notes(self, backbone: Artifact, found: Description, settings: MixSettings) -> tuple[str, ...]:
-        notes = super()._notes(backbone, found, settings)
+    def _collect_plan_notes(
+        self, backbone: Artifact, found: Description, settings: MixSettings
+    ) -> tuple[str, ...]:
+        notes = super()._collect_plan_notes(backbone, found, settings)
         if self.settings.instructions == "none":
             return notes
-        return (*notes, *InstructionFormat.of(found.folder).notes)
+        return (*notes, *InstructionFormat.read_instruction_format(found.folder).notes)
 
 
-def _named(text: str) -> tuple[str, str]:
+def _parse_data_argument(text: str) -> tuple[str, str]:
     """The name of a set and its data of `NAME=DATA`; no name where there is none."""
     name, equals, data = text.partition("=")
     return (name, data) if equals and name.replace("_", "").replace("-", "").isalnum() else ("", text)
@@ -270,12 +287,12 @@ def _is_measured(one: MixSet, parts: Sequence[LocatedTraining]) -> bool:
     return not one.divisor and any(path.several for part in parts for path in part.data.paths)
 
 
-def _divisor(one: MixSet, parts: Sequence[LocatedTraining]) -> int:
+def _resolve_divisor(one: MixSet, parts: Sequence[LocatedTraining]) -> int:
     """The divisor of a set as far as a plan knows it."""
-    return one.divisor or _texts(parts)
+    return one.divisor or _count_max_texts(parts)
 
 
-def _texts(parts: Sequence[LocatedTraining]) -> int:
+def _count_max_texts(parts: Sequence[LocatedTraining]) -> int:
     """The most texts of a row, a list of negatives counted once."""
     return max(part.data.texts_per_row for part in parts)
 
@@ -287,12 +304,12 @@ def _require_task(prompt: str) -> None:
         UsageError: The message names the nearest ones.
     """
     name = next((prompt.removesuffix(f"-{side}") for side in SIDES if prompt.endswith(f"-{side}")), prompt)
-    tasks = snapshot.load()
-    known = {*tasks.tasks, *(tasks.task(one).type for one in tasks.tasks)}
-    if name not in known:
-        raise unknown(
+    tasks = snapshot.load_snapshot()
+    task_names = {*tasks.tasks, *(tasks.find_task_info(one).type for one in tasks.tasks)}
+    if name not in task_names:
+        raise explain_unknown(
             "task or type of tasks",
             name,
-            sorted(known),
+            sorted(task_names),
             then="For a task of your own type --prompt TASK=TEXT in the evaluation.",
         )

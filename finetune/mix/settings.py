@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator
 
 from finetune.embedding.settings import EmbeddingSettings
-from harness.core.errors import UsageError, nearest
+from harness.core.errors import UsageError, find_similar_names
 from harness.core.types import SIDES
 from harness.data.training.sets import TrainingData
 
@@ -82,18 +82,18 @@ class _OwnInstructions:
         path = Path(given)
         try:
             text = path.read_text(encoding="utf-8")
-            found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+            tables = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
         except (OSError, ValueError) as error:
             raise UsageError(f"The instructions in {path} cannot be read: {error}.", hint=_FORM) from None
-        if not isinstance(found, dict):
+        if not isinstance(tables, dict):
             raise UsageError(f"{path} has no tables training and evaluation.", hint=_FORM)
-        if strange := [*found.keys() - {"training", "evaluation"}]:
+        if strange := [*tables.keys() - {"training", "evaluation"}]:
             raise UsageError(
                 f"{path} has a table {strange[0]!r}; there are training and evaluation.", hint=_FORM
             )
         return _OwnInstructions(
-            training=_texts(found.get("training", {}), path, sided=False),
-            evaluation=_texts(found.get("evaluation", {}), path, sided=True),
+            training=_parse_instruction_table(tables.get("training", {}), path, sided=False),
+            evaluation=_parse_instruction_table(tables.get("evaluation", {}), path, sided=True),
         )
 
 
@@ -103,7 +103,7 @@ _FORM = (
 )
 
 
-def _texts(found: Any, path: Path, *, sided: bool) -> Texts:
+def _parse_instruction_table(found: Any, path: Path, *, sided: bool) -> Texts:
     if not isinstance(found, dict):
         raise UsageError(f"{path}: a table of names and texts is needed.", hint=_FORM)
     texts: dict[str, str] = {}
@@ -157,36 +157,36 @@ class MixSettings(EmbeddingSettings):
     @property
     def identity(self) -> Self:
         """The settings without those that change no result, and those that the mix in the lineage has."""
-        own = replace(self.instruction_file, training=())
+        own_instructions = replace(self.instruction_file, training=())
         epochs = self.epochs if self.max_steps is None else 1
-        return replace(super().identity, sets=(), instruction_file=own, epochs=epochs)
+        return replace(super().identity, sets=(), instruction_file=own_instructions, epochs=epochs)
 
-    def devices(self, most: int) -> int:
+    def limit_devices(self, most: int) -> int:
         """The number of devices that can share a step: one that divides its groups."""
         return next(count for count in range(min(most, self.groups), 0, -1) if self.groups % count == 0)
 
-    def passes(self, rows: int, limit: int | None) -> int | None:
+    def compute_pass_size(self, rows: int, limit: int | None) -> int | None:
         """The texts of each pass through the network; None for one pass of each column."""
         return limit or self.chunk or None
 
-    def rows_of(self, divisor: int) -> int:
+    def count_group_rows(self, divisor: int) -> int:
         """The rows of a group of a set, 0 where its divisor is larger than the texts of a group."""
         return self.batch_size // divisor
 
-    def no_rows(self, name: str, divisor: int) -> UsageError:
+    def explain_empty_group(self, name: str, divisor: int) -> UsageError:
         """The error for a set of which a group has no row."""
         return UsageError(
             f"A group of {name} has {self.batch_size} // {divisor} = 0 rows.",
             hint=f"Type --set batch_size={divisor} or more, or leave the set out: --set sets=…",
         )
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         """Refuse values that no training can have.
 
         Raises:
             UsageError: One of them is out of its range.
         """
-        super().check()
+        super().check_values()
         self._require("groups", self.groups >= 1, "1 or more")
         self._require("alpha", 0 <= self.alpha < math.inf, "0 or more")
         self._require("dropout", self.dropout is None or 0 <= self.dropout < 1, "a share below 1, or none")
@@ -198,14 +198,14 @@ class MixSettings(EmbeddingSettings):
             raise UsageError(f"sets names {twice[0]} twice.", hint="Name each set once.")
 
 
-def unknown_set(name: str, known: Sequence[str]) -> UsageError:
+def explain_unknown_set(name: str, known: Sequence[str]) -> UsageError:
     """The error for a name of no set, with the nearest names and with all of them."""
-    close = nearest(name, known)
+    close = find_similar_names(name, known)
     near = f"Did you mean {' or '.join(close)}? " if close else ""
     return UsageError(f"No set of this mix is called {name!r}.", hint=f"{near}There is: {', '.join(known)}.")
 
 
-def by_set(sets: Sequence[MixSet], data: Sequence[Part]) -> list[tuple[MixSet, Sequence[Part]]]:
+def split_set_parts(sets: Sequence[MixSet], data: Sequence[Part]) -> list[tuple[MixSet, Sequence[Part]]]:
     """Each set with its part of what belongs to the parts of all sets, one after the other."""
     ends = [*accumulate(len(one.parts) for one in sets)]
     return [(one, data[end - len(one.parts) : end]) for one, end in zip(sets, ends, strict=True)]
@@ -219,5 +219,5 @@ def choose_sets(known: Mapping[str, MixSet], names: tuple[str, ...]) -> tuple[Mi
     """
     for name in names:
         if name not in known:
-            raise unknown_set(name, [*known])
+            raise explain_unknown_set(name, [*known])
     return tuple(one for name, one in known.items() if not names or name in names)

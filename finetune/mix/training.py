@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from sentence_transformers.models import Pooling
 from torch import Tensor, nn
 
-from finetune.embedding.batches import DrawnSet, MixOrder, Rows, text_numbers
+from finetune.embedding.batches import DrawnSet, MixOrder, Rows, hash_table_texts
 from finetune.embedding.instructions import InstructionFormat
-from finetune.embedding.losses import mix_loss
+from finetune.embedding.losses import build_mix_loss
 from finetune.embedding.settings import info_nce
-from finetune.embedding.trainer import EmbeddingSetup, set_dropout, train
-from finetune.mix.settings import MixSet, MixSettings, by_set
+from finetune.embedding.trainer import EmbeddingSetup, run_trainer, set_dropout
+from finetune.mix.settings import MixSet, MixSettings, split_set_parts
 from harness.core.errors import HarnessError
 from harness.data.training.loading import add_text_hashes, load_rows
 from harness.data.training.text_rows import TextRow, TextRows, join_rows
@@ -47,7 +47,7 @@ def train_mix(
         DivergenceError: A loss, or a weight in the end, is not a finite number.
         HarnessError: Memory runs out, or a set has too few rows.
     """
-    train(spec, settings, MixSetup(settings, sets, prompts))
+    run_trainer(spec, settings, MixSetup(settings, sets, prompts))
 
 
 class MixRows:
@@ -69,7 +69,7 @@ class MixRows:
         """The rows of a batch, which are of one set, each with the number of the set."""
         number = int(np.searchsorted(self._ends, numbers[0], side="right"))
         begin = int(self._ends[number]) - len(self.sets[number])
-        return [(number, row) for row in self.sets[number].read([one - begin for one in numbers])]
+        return [(number, row) for row in self.sets[number].read_text_rows([one - begin for one in numbers])]
 
 
 class MixSetup(EmbeddingSetup):
@@ -88,19 +88,19 @@ class MixSetup(EmbeddingSetup):
         self._rows: MixRows
         self._spec: TrainingSpec
 
-    def rows(self, spec: TrainingSpec) -> MixRows:
+    def load_training_rows(self, spec: TrainingSpec) -> MixRows:
         """The rows of all sets; those that have no query or no positive are left out, and a note says so."""
-        found = []
-        for one, located in by_set(self._sets, spec.data):
+        set_rows = []
+        for mix_set, located in split_set_parts(self._sets, spec.data):
             parts = [load_rows(part, cache=spec.cache) for part in located]
             rows = join_rows(parts) if len(parts) > 1 else parts[0]
             if rows.left_out:
-                spec.log.note(f"{rows.left_out:,} rows of {one.name} without a text are left out")
-            found.append(rows)
-        self._rows, self._spec = MixRows(found), spec
+                spec.log.note(f"{rows.left_out:,} rows of {mix_set.name} without a text are left out")
+            set_rows.append(rows)
+        self._rows, self._spec = MixRows(set_rows), spec
         return self._rows
 
-    def order(self, data: Any, spec: TrainingSpec) -> MixOrder:
+    def build_order(self, data: Any, spec: TrainingSpec) -> MixOrder:
         """Batches of one set each.
 
         Raises:
@@ -108,25 +108,25 @@ class MixSetup(EmbeddingSetup):
             UsageError: A group of a set has no rows.
         """
         settings, drawn = self._mix, []
-        for one, rows in zip(self._sets, data.sets, strict=True):
-            divisor = one.divisor or _texts_per_row(rows)
-            size = settings.rows_of(divisor)
+        for mix_set, rows in zip(self._sets, data.sets, strict=True):
+            divisor = mix_set.divisor or _estimate_row_texts(rows)
+            size = settings.count_group_rows(divisor)
             if not size:
-                raise settings.no_rows(one.name, divisor)
+                raise settings.explain_empty_group(mix_set.name, divisor)
             if len(rows) < size * settings.groups:
                 raise HarnessError(
-                    f"{one.name} has {len(rows):,} rows, and a batch of it has {size * settings.groups:,}.",
+                    f"{mix_set.name} has {len(rows):,} rows, and a batch of it has {size * settings.groups:,}.",
                     hint="Give more of them, leave the set out (--set sets=…), or type --set batch_size=…",
                 )
             if 0 < rows.class_count < size:
                 raise HarnessError(
-                    f"{one.name} has {rows.class_count} classes, and a group of it {size} rows, no two of "
+                    f"{mix_set.name} has {rows.class_count} classes, and a group of it {size} rows, no two of "
                     "one class.",
                     hint="Type a smaller --set batch_size=…, or leave the set out: --set sets=…",
                 )
-            labels = partial(_labels, rows) if settings.distinct or rows.class_count else None
-            drawn.append(DrawnSet(name=one.name, rows=len(rows), size=size, labels=labels))
-        made = partial(
+            labels = partial(_hash_row_labels, rows) if settings.distinct or rows.class_count else None
+            drawn.append(DrawnSet(name=mix_set.name, rows=len(rows), size=size, labels=labels))
+        order_factory = partial(
             MixOrder,
             drawn,
             seed=spec.seed,
@@ -134,12 +134,14 @@ class MixSetup(EmbeddingSetup):
             draws=settings.draws,
             groups=settings.groups,
         )
-        self._order = made(steps=settings.max_steps or made(steps=0).steps_of(settings.epochs))
+        self._order = order_factory(
+            steps=settings.max_steps or order_factory(steps=0).count_mix_steps(settings.epochs)
+        )
         return self._order
 
-    def model(self, spec: TrainingSpec) -> Any:
+    def build_model(self, spec: TrainingSpec) -> Any:
         """The backbone with a new pooling, the prompts of the recipe and its dropout."""
-        model: Any = super().model(spec)
+        model: Any = super().build_model(spec)
         if self._mix.instructions != "none":
             model.prompts, model.default_prompt_name = dict(self._prompts), None
         if not self._mix.pool_instruction:
@@ -148,21 +150,21 @@ class MixSetup(EmbeddingSetup):
             set_dropout(model, self._mix.dropout)
         return model
 
-    def collator(self, model: Any) -> _MixCollator:
+    def build_collator(self, model: Any) -> _MixCollator:
         """Tokenizes the rows of a batch with the instructions of their set."""
-        form = InstructionFormat.of(self._spec.backbone.folder)
-        prompts = [self._sides(form.text(one.instruction)) for one in self._sets]
+        form = InstructionFormat.read_instruction_format(self._spec.backbone.folder)
+        prompts = [self._build_side_prompts(form.format_prompt(one.instruction)) for one in self._sets]
         lengths = not self._mix.pool_instruction
         return _MixCollator(model, prompts, lengths=lengths)
 
-    def _sides(self, prompt: str) -> tuple[str, str]:
+    def _build_side_prompts(self, prompt: str) -> tuple[str, str]:
         """The prompts of queries and of documents."""
         query = prompt if self._mix.instructions != "none" else ""
         return query, prompt if self._mix.instructions == "both" else ""
 
-    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+    def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """InfoNCE over the texts of each group, which no other process shares."""
-        return mix_loss(
+        return build_mix_loss(
             model,
             self._mix.scale,
             groups=self._mix.groups // self._spec.ranks,
@@ -170,18 +172,18 @@ class MixSetup(EmbeddingSetup):
             micro_batch=micro_batch,
         )
 
-    def about(self, step: int) -> Mapping[str, Any]:
+    def describe_step(self, step: int) -> Mapping[str, Any]:
         """The set of a step."""
         return {"set": self._order.name(step)}
 
-    def save(self, model: Any, folder: Path) -> None:
+    def save_model_folder(self, model: Any, folder: Path) -> None:
         """Write the model with its own length, and the hashes of the texts that were drawn."""
-        super().save(model, folder)
-        add_text_hashes(self._texts(), folder, parent=self._spec.backbone.folder)
+        super().save_model_folder(model, folder)
+        add_text_hashes(self._iter_batch_texts(), folder, parent=self._spec.backbone.folder)
 
-    def _texts(self) -> Iterator[list[str]]:
+    def _iter_batch_texts(self) -> Iterator[list[str]]:
         """The texts of each batch."""
-        for numbers in self._order.after(0):
+        for numbers in self._order.iter_batches(0):
             rows = self._rows.__getitems__(numbers.tolist())
             yield [text for _, row in rows for text in (row.query, row.positive, *row.negatives)]
 
@@ -217,13 +219,15 @@ class _MixCollator:
             "positive": (document, [row.positive for row in texts]),
             "negative": (document, [text for row in texts for text in row.negatives]),
         }
-        found = {"label": torch.tensor([len(row.negatives) for row in texts])}
+        features = {"label": torch.tensor([len(row.negatives) for row in texts])}
         for name, (prompt, column) in columns.items():
             if column:
-                found |= {f"{name}_{key}": value for key, value in self._features(prompt, column).items()}
-        return found
+                features |= {
+                    f"{name}_{key}": value for key, value in self._tokenize_column(prompt, column).items()
+                }
+        return features
 
-    def _features(self, prompt: str, texts: Sequence[str]) -> dict[str, Tensor]:
+    def _tokenize_column(self, prompt: str, texts: Sequence[str]) -> dict[str, Tensor]:
         features: dict[str, Tensor] = self._model.tokenize([prompt + text for text in texts])
         if self._lengths and prompt:
             length = self._model._get_prompt_length(prompt)
@@ -244,15 +248,18 @@ def _require_length(model: Any, prompt: str) -> None:
         )
 
 
-def _texts_per_row(rows: TextRows) -> int:
+def _estimate_row_texts(rows: TextRows) -> int:
     """The mean number of texts of the first rows, rounded up."""
-    sample = rows.read(range(min(SAMPLE, len(rows))))
+    sample = rows.read_text_rows(range(min(SAMPLE, len(rows))))
     return math.ceil(sum(2 + len(row.negatives) for row in sample) / len(sample))
 
 
-def _labels(rows: TextRows, numbers: Rows) -> NDArray[np.uint64]:
+def _hash_row_labels(rows: TextRows, numbers: Rows) -> NDArray[np.uint64]:
     """The hashes of what two rows of a group must not share: query, positive, and a class if there is one."""
-    parts = (rows.read(numbers[start : start + _PART].tolist()) for start in range(0, len(numbers), _PART))
+    parts = (
+        rows.read_text_rows(numbers[start : start + _PART].tolist())
+        for start in range(0, len(numbers), _PART)
+    )
     columns = (
         {
             "query": [row.query for row in part],
@@ -261,4 +268,4 @@ def _labels(rows: TextRows, numbers: Rows) -> NDArray[np.uint64]:
         }
         for part in parts
     )
-    return text_numbers(columns, ("query", "positive", *(["class"] if rows.class_count else [])))
+    return hash_table_texts(columns, ("query", "positive", *(["class"] if rows.class_count else [])))

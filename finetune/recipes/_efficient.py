@@ -6,16 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from finetune.efficient.settings import FEW_WEIGHTS, EfficientSettings, symmetric, usual_rate
+from finetune.efficient.settings import (
+    FEW_WEIGHTS,
+    EfficientSettings,
+    build_symmetric_info_nce,
+    compute_usual_rate,
+)
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry, select_assumed
-from finetune.flops import backbone_parameters
+from finetune.flops import count_backbone_parameters
 from finetune.recipes.simcse import NLI
 from harness.core.errors import UsageError
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import backbone_folder
+from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.recipe import RecipeEntry
 from harness.training.training import TrainingSpec
 
@@ -28,39 +33,41 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         """Train, in a process of its own, and write the model to `spec.output`."""
         from finetune.efficient.training import train_efficient
 
-        settings = self._fitted(spec.backbone)
+        settings = self._resolve_settings(spec.backbone)
         train_efficient(spec, settings, self.loss)
 
-    def _fitted(self, backbone: Artifact) -> EfficientSettings:
+    def _resolve_settings(self, backbone: Artifact) -> EfficientSettings:
         """The settings for a backbone, with the paper's rate for its size."""
-        settings = super()._fitted(backbone)
+        settings = super()._resolve_settings(backbone)
         if settings.learning_rate:
             return settings
-        rate = usual_rate(self.settings.method, backbone_parameters(backbone.folder))
+        rate = compute_usual_rate(self.settings.method, count_backbone_parameters(backbone.folder))
         return replace(settings, learning_rate=rate)
 
-    def _description(self, found: Description) -> Description:
-        planned, length = super()._description(found), self.settings.evaluation_length
+    def _plan_description(self, found: Description) -> Description:
+        planned, length = super()._plan_description(found), self.settings.evaluation_length
         return planned if length is None else replace(planned, max_length=min(length, planned.max_length))
 
-    def _work(
+    def _estimate_work(
         self, settings: EfficientSettings, data: Sequence[LocatedTraining]
     ) -> tuple[int | None, int | None]:
         """The steps and rows of the epochs; those of a budget are known when the texts are read."""
-        return (None, None) if self.settings.budget is not None else super()._work(settings, data)
+        return (None, None) if self.settings.budget is not None else super()._estimate_work(settings, data)
 
-    def _check_backbone(self, backbone: Artifact, found: Description) -> None:
-        super()._check_backbone(backbone, found)
-        blocks = read_object(backbone_folder(backbone.folder) / "config.json").get("num_hidden_layers")
+    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
+        super()._check_backbone_fit(backbone, found)
+        blocks = read_object(find_backbone_folder(backbone.folder) / "config.json").get("num_hidden_layers")
         if self.settings.method == "freeze" and isinstance(blocks, int):
-            self.settings.tuning.frozen_blocks(blocks)
+            self.settings.tuning.count_frozen_blocks(blocks)
         if self.settings.budget is not None and self.settings.max_steps is not None:
             raise UsageError(
                 "budget and max_steps both choose the number of steps.", hint="Leave one of them out."
             )
 
-    def _notes(self, backbone: Artifact, found: Description, settings: EfficientSettings) -> tuple[str, ...]:
-        notes = list(super()._notes(backbone, found, settings))
+    def _collect_plan_notes(
+        self, backbone: Artifact, found: Description, settings: EfficientSettings
+    ) -> tuple[str, ...]:
+        notes = list(super()._collect_plan_notes(backbone, found, settings))
         if not self.settings.learning_rate:
             method, rate = self.settings.method, settings.learning_rate
             size = "" if method in FEW_WEIGHTS else " and the nearest size of Pythia"
@@ -98,9 +105,9 @@ TOKENS = 78
 """The tokens of a pair in the code: 14 of a query and 64 of a document on average."""
 
 
-def _assumed(settings: EfficientSettings) -> tuple[str, ...]:
+def _list_efficient_assumptions(settings: EfficientSettings) -> tuple[str, ...]:
     """What paper and code leave open or disagree on, and the reading taken."""
-    counted, whole = settings.tokens_per_pair is None, settings.evaluation_length is None
+    counted, keeps_length = settings.tokens_per_pair is None, settings.evaluation_length is None
     return select_assumed(
         {
             "The cosine ends at 0, as in appendix D and the code; section 4.1 has a tenth of the rate.": (
@@ -110,14 +117,16 @@ def _assumed(settings: EfficientSettings) -> tuple[str, ...]:
             "sample configurations of the code have 1e-3 for every method.": not settings.learning_rate,
             "Operations are counted by the tokens of the texts; the code takes 78 for every pair.": counted,
             "Models are evaluated at their own length; the authors cut at 75 tokens, and divide the sum of "
-            "token vectors by the padded length of its batch.": whole,
+            "token vectors by the padded length of its batch.": keeps_length,
             "Vectors are means over the tokens; the authors divide by the padded length of a batch, so that "
-            "classification and clustering depend on the batch.": not whole,
+            "classification and clustering depend on the batch.": not keeps_length,
         }
     )
 
 
-def efficient(settings: EfficientSettings, name: str, summary: str, code: EfficientSettings) -> RecipeEntry:
+def build_efficient_entry(
+    settings: EfficientSettings, name: str, summary: str, code: EfficientSettings
+) -> RecipeEntry:
     """The entry of the recipe of a method.
 
     Args:
@@ -141,10 +150,10 @@ def efficient(settings: EfficientSettings, name: str, summary: str, code: Effici
             name=name,
             source="Repurposing Language Models into Embedding Models, sections 3 and 4; its code",
             data=(PAIRS,),
-            loss=symmetric,
+            loss=build_symmetric_info_nce,
             settings=settings,
             defaults=settings,
-            assumed=_assumed,
+            assumed=_list_efficient_assumptions,
             assumed_data=(
                 "The paper trains on 200 M English pairs of BAAI-MTP, which are not on the hub: give them "
                 "with --train-data. These are the pairs of the sample configurations, NLI.",

@@ -28,16 +28,18 @@ SUPERVISED = TrainingData(
 """Pairs of Nomic from labelled data; its mined negatives are not read, as by default in the code."""
 
 
-def _two_stage(settings: ContextualSettings, *, replacement: bool = False) -> TwoStageTrainingSettings:
+def _build_two_stage_settings(
+    settings: ContextualSettings, *, replacement: bool = False
+) -> TwoStageTrainingSettings:
     """The settings of a recipe of one stage for two; a pass through the network has 32 texts."""
     same = {field.name: getattr(settings, field.name) for field in fields(ContextualSettings)}
     return TwoStageTrainingSettings(**{**same, "chunk": 32}, replacement=replacement)
 
 
-PAPER = _two_stage(cde_batching.PAPER)
+PAPER = _build_two_stage_settings(cde_batching.PAPER)
 """The values of NeoBERT's appendix G; those of the model are the code's."""
 
-AUTHORS = _two_stage(cde_batching.AUTHORS, replacement=True)
+AUTHORS = _build_two_stage_settings(cde_batching.AUTHORS, replacement=True)
 """The authors' command for their second training, and their draw of context documents."""
 
 VARIANTS: dict[str, Variant[TwoStageTrainingSettings]] = {
@@ -60,7 +62,7 @@ VARIANTS: dict[str, Variant[TwoStageTrainingSettings]] = {
 }
 
 
-def _assumed(settings: TwoStageTrainingSettings) -> tuple[str, ...]:
+def _list_cde_assumptions(settings: TwoStageTrainingSettings) -> tuple[str, ...]:
     """What paper and code leave open, and the reading taken."""
     pooled = (
         "A vector is the mean over the text, as is the default of the model's class; the command line of the "
@@ -69,7 +71,7 @@ def _assumed(settings: TwoStageTrainingSettings) -> tuple[str, ...]:
     rotary = "Rotary positions begin at the text; in the code at the soft prompts (rotary_from=prompts)."
     dropout = "No context vector is dropped, as in the code; the text drops 0.005 (sequence_dropout=0.005)."
     return (
-        *cde_batching.assumed(settings)[:-1],
+        *cde_batching.list_batching_assumptions(settings)[:-1],
         *([pooled] if settings.pooled == "text" else []),
         *([rotary] if settings.rotary_from == "text" else []),
         *([dropout] if settings.sequence_dropout == 0 else []),
@@ -88,7 +90,7 @@ RECIPE = replace(
             loss=info_nce,
             settings=PAPER,
             defaults=PAPER,
-            assumed=_assumed,
+            assumed=_list_cde_assumptions,
             assumed_data=(
                 "The 29 sources of a data set are clustered together; the code clusters each on its own.",
             ),

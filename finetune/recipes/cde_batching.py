@@ -64,7 +64,7 @@ VARIANTS: dict[str, Variant[ContextualSettings]] = {
 }
 
 
-def assumed(settings: ContextualSettings) -> tuple[str, ...]:
+def list_batching_assumptions(settings: ContextualSettings) -> tuple[str, ...]:
     """What paper and code leave open, and the reading taken."""
     iterations = (
         "NeoBERT does not say how its clusters are made; k-means has 25 iterations and one start in place of "
@@ -89,7 +89,7 @@ RECIPE = entry(
         loss=info_nce,
         settings=PAPER,
         defaults=PAPER,
-        assumed=assumed,
+        assumed=list_batching_assumptions,
         assumed_data=(
             "NeoBERT trains on 235 M and then 1.5 M pairs of Nomic, in one stage here on the triplets of dpr "
             "and of simcse.",

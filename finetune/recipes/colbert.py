@@ -29,11 +29,11 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
         from finetune.colbert.training import ColBERTSetup
-        from finetune.embedding.trainer import train
+        from finetune.embedding.trainer import run_trainer
 
-        train(spec, self.settings, ColBERTSetup(self.settings))
+        run_trainer(spec, self.settings, ColBERTSetup(self.settings))
 
-    def _description(self, found: Description) -> Description:
+    def _plan_description(self, found: Description) -> Description:
         return replace(
             found,
             pooling=None,
@@ -42,13 +42,13 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
             late_interaction=self.settings.late_interaction,
         )
 
-    def _texts_per_row(self, data: Sequence[LocatedTraining]) -> int:
+    def _count_row_texts(self, data: Sequence[LocatedTraining]) -> int:
         if self.settings.loss == "distillation":
             return 1 + self.settings.documents
         return max(len(part.data.columns) for part in data)
 
-    def _check_backbone(self, backbone: Artifact, found: Description) -> None:
-        super()._check_backbone(backbone, found)
+    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
+        super()._check_backbone_fit(backbone, found)
         before, settings = found.late_interaction, self.settings
         if before is not None and before.dimension != settings.dimension:
             raise UsageError(
@@ -56,10 +56,10 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
                 f"{settings.dimension}.",
                 hint=f"Type --set dimension={before.dimension}, or give the bare backbone.",
             )
-        if before is not None and _prefixes(before) != _prefixes(settings.late_interaction):
+        if before is not None and _get_prefixes(before) != _get_prefixes(settings.late_interaction):
             raise UsageError(
-                f"{backbone.name} has the prefixes {_prefixes(before)}, and {self.name} trains "
-                f"{_prefixes(settings.late_interaction)}.",
+                f"{backbone.name} has the prefixes {_get_prefixes(before)}, and {self.name} trains "
+                f"{_get_prefixes(settings.late_interaction)}.",
                 hint="Give the bare backbone, or a PyLate model with its default prefixes.",
             )
         limit = found.position_limit
@@ -71,7 +71,7 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
                     hint=f"Type --set {name}={limit}, or less.",
                 )
 
-    def _check_data(self, data: Sequence[LocatedTraining]) -> None:
+    def _check_training_data(self, data: Sequence[LocatedTraining]) -> None:
         distills = self.settings.loss == "distillation"
         for part in data:
             if distills and not part.data.texts:
@@ -88,18 +88,20 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
                 )
         if distills and len(data) > 1:
             raise UsageError("Distillation takes one data set.", hint="Give one, with all rows.")
-        super()._check_data(data)
+        super()._check_training_data(data)
 
-    def _notes(self, backbone: Artifact, found: Description, settings: ColBERTSettings) -> tuple[str, ...]:
+    def _collect_plan_notes(
+        self, backbone: Artifact, found: Description, settings: ColBERTSettings
+    ) -> tuple[str, ...]:
         if found.late_interaction is not None:
             return (
                 f"{backbone.name} has a vector for each token already: it is trained further, with its "
                 "projection",
             )
-        return super()._notes(backbone, found, settings)
+        return super()._collect_plan_notes(backbone, found, settings)
 
 
-def _prefixes(late: LateInteraction) -> tuple[str, str]:
+def _get_prefixes(late: LateInteraction) -> tuple[str, str]:
     return late.query_prefix, late.document_prefix
 
 
@@ -148,7 +150,7 @@ CONTRASTIVE = replace(
 """The values of PyLate's example of a contrastive training."""
 
 
-def _assumed(settings: ColBERTSettings) -> tuple[str, ...]:
+def _list_colbert_assumptions(settings: ColBERTSettings) -> tuple[str, ...]:
     """What paper and script leave open, and the reading taken."""
     distilled = settings.loss == "distillation"
     return select_assumed(
@@ -173,7 +175,7 @@ RECIPE = entry(
         data=(SCORED,),
         settings=SCRIPT,
         defaults=SCRIPT,
-        assumed=_assumed,
+        assumed=_list_colbert_assumptions,
         assumed_data=(
             "The paper's 810 k rows with the scores of BGE-M3 are those of lightonai/ms-marco-en-bge "
             "(808,728), whose card names bge-reranker-v2-m3 as the teacher.",

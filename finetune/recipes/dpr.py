@@ -55,7 +55,7 @@ VARIANTS = {
 }
 
 
-def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+def _list_dpr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What paper and script leave open, and the reading taken."""
     rate = (
         "The learning rate is that of ModernBERT's script; the paper chooses one of six, up to 1e-4, by the "
@@ -84,7 +84,7 @@ RECIPE = entry(
         loss=info_nce,
         settings=SCRIPT,
         defaults=SCRIPT,
-        assumed=_assumed,
+        assumed=_list_dpr_assumptions,
         assumed_data=(
             "The script names no commit of the data set: this one has 11,662,655 rows.",
             "The paper's 1.25 M samples are the script's: 1,000 split off with seed 12, then the first.",

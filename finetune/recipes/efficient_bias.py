@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from finetune.efficient.settings import BiasSettings
-from finetune.recipes._efficient import VALUES, efficient
+from finetune.recipes._efficient import VALUES, build_efficient_entry
 
 SETTINGS = BiasSettings(**VALUES)
 
-RECIPE = efficient(
+RECIPE = build_efficient_entry(
     SETTINGS, "efficient-bias", "Embedding models of pairs within a budget: biases", code=SETTINGS
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from finetune.efficient.settings import EfficientSettings
-from finetune.recipes._efficient import VALUES, efficient
+from finetune.recipes._efficient import VALUES, build_efficient_entry
 
 SETTINGS = EfficientSettings(**VALUES)
 
-RECIPE = efficient(
+RECIPE = build_efficient_entry(
     SETTINGS, "efficient-full", "Embedding models of pairs within a budget: all weights", code=SETTINGS
 )

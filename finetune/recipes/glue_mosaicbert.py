@@ -21,7 +21,9 @@ TRAINING = replace(
 """Optimizer, length, precision and evaluations are as in ModernBERT's code."""
 
 
-def _only(learning_rate: float, batch_size: int, weight_decay: float, epochs: int, seeds: int) -> Grid:
+def _build_single_grid(
+    learning_rate: float, batch_size: int, weight_decay: float, epochs: int, seeds: int
+) -> Grid:
     """A grid of a single cell, with the first of SEEDS."""
     return Grid(
         learning_rates=(learning_rate,),
@@ -37,14 +39,14 @@ CODE = Protocol(
     source="MosaicBERT, appendices B (table S2) and F; batch sizes, betas and seeds from the code",
     training=TRAINING,
     grids={
-        "CoLA": _only(5e-5, 32, 5e-6, 10, 4),
-        "SST-2": _only(3e-5, 16, 3e-6, 3, 3),
-        "MRPC": _only(8e-5, 32, 8e-6, 10, 5),
-        "STS-B": _only(3e-5, 32, 3e-6, 10, 5),
-        "QQP": _only(3e-5, 16, 3e-6, 5, 1),
-        "MNLI": _only(5e-5, 48, 5e-6, 3, 1),
-        "QNLI": _only(1e-5, 16, 1e-6, 10, 1),
-        "RTE": _only(1e-5, 16, 1e-5, 3, 5),
+        "CoLA": _build_single_grid(5e-5, 32, 5e-6, 10, 4),
+        "SST-2": _build_single_grid(3e-5, 16, 3e-6, 3, 3),
+        "MRPC": _build_single_grid(8e-5, 32, 8e-6, 10, 5),
+        "STS-B": _build_single_grid(3e-5, 32, 3e-6, 10, 5),
+        "QQP": _build_single_grid(3e-5, 16, 3e-6, 5, 1),
+        "MNLI": _build_single_grid(5e-5, 48, 5e-6, 3, 1),
+        "QNLI": _build_single_grid(1e-5, 16, 1e-6, 10, 1),
+        "RTE": _build_single_grid(1e-5, 16, 1e-5, 3, 5),
     },
     transfer=("RTE", "MRPC", "STS-B"),
     selection="none",
@@ -64,7 +66,7 @@ PROTOCOL = replace(
         "bert-large": replace(
             CODE,
             source="MosaicBERT, table S2, for BERT-Large",
-            grids={**CODE.grids, "QQP": _only(1.5e-5, 16, 3e-6, 5, 1)},
+            grids={**CODE.grids, "QQP": _build_single_grid(1.5e-5, 16, 3e-6, 5, 1)},
         )
     },
 )

@@ -22,7 +22,7 @@ MLDR = TrainingData(
 SETTINGS = replace(dpr.SCRIPT, batch_size=64, chunk=2, max_length=8192)
 
 
-def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+def _list_mldr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What the paper leaves open, and the reading taken."""
     return (
         "ModernBERT publishes no settings of this training: loss, rate and schedule are those of dpr, for "
@@ -39,7 +39,7 @@ RECIPE = entry(
         loss=info_nce,
         settings=SETTINGS,
         defaults=SETTINGS,
-        assumed=_assumed,
+        assumed=_list_mldr_assumptions,
         assumed_data=("Of the lists of passages the first positive and the first negative one count.",),
     ),
     "Retrieval of long documents by InfoNCE on MLDR's training questions, as in dpr+mldr",

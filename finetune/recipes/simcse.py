@@ -46,7 +46,7 @@ SETTINGS = EmbeddingSettings(
 """The values of SimCSE's script and its table for base models; large ones have a learning rate of 1e-5."""
 
 
-def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+def _list_simcse_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What OptiBERT and SimCSE leave open, and the reading taken."""
     return select_assumed(
         {
@@ -71,7 +71,7 @@ RECIPE = entry(
         settings=SETTINGS,
         defaults=SETTINGS,
         selections={"stsb-dev": Selection(task="STSBenchmark", data=STSB)},
-        assumed=_assumed,
+        assumed=_list_simcse_assumptions,
         assumed_data=(
             "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli (557,850 rows); "
             "SimCSE's own file of the same corpora has 275,601.",

@@ -151,7 +151,7 @@ _EVALUATION = {
 """By task the instruction, the field tag of queries, and that of documents where it is another."""
 
 
-def _by_sides(row: str) -> tuple[str, str]:
+def _split_sides(row: str) -> tuple[str, str]:
     """The instructions for queries and for documents of a row of the table above."""
     instruction, *tags = row.split(" | ")
     if not tags:
@@ -160,7 +160,7 @@ def _by_sides(row: str) -> tuple[str, str]:
 
 
 EVALUATION_INSTRUCTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {task: _by_sides(row) for task, row in _EVALUATION.items()}
+    {task: _split_sides(row) for task, row in _EVALUATION.items()}
 )
 """The instructions for queries and for documents of tasks of MTEB(eng, v1), with their field tags.
 
@@ -196,8 +196,8 @@ _LATER: Mapping[str, str] = {
 """The tasks of MTEB(eng, v2) that are later forms of others, whose instructions they have here."""
 
 
-def evaluation_instructions() -> dict[str, str]:
-    """The instructions before the texts of tasks by the names of `Encoding.prompt_among`.
+def list_task_instructions() -> dict[str, str]:
+    """The instructions before the texts of tasks by the names of `Encoding.select_prompt`.
 
     A task has one, or one for each side where they differ; other tasks have that of their type. The
     released code puts instructions only before what reaches `encode_queries` and `encode_corpus`; here the
@@ -210,12 +210,12 @@ def evaluation_instructions() -> dict[str, str]:
     sides = {
         name: instruction
         for task, (query, document) in tasks.items()
-        for name, instruction in _by_side(task, query, document).items()
+        for name, instruction in _list_side_instructions(task, query, document).items()
     }
     return {**INSTRUCTIONS_BY_TYPE, **sides}
 
 
-def _by_side(task: str, query: str, document: str) -> dict[str, str]:
+def _list_side_instructions(task: str, query: str, document: str) -> dict[str, str]:
     """The instructions of a task by the names of its prompts."""
     return {task: query} if query == document else {f"{task}-query": query, f"{task}-document": document}
 
@@ -248,7 +248,7 @@ _REVISIONS = {
 """The commits of the data sets. Of sentence-compression the newest is taken, and the lineage names it."""
 
 
-def _data(path: str, columns: str, **fields: Any) -> TrainingData:
+def _build_data_set(path: str, columns: str, **fields: Any) -> TrainingData:
     """A data set; its columns are separated by blanks."""
     return TrainingData(path=path, revision=_REVISIONS[path], columns=tuple(columns.split()), **fields)
 
@@ -257,54 +257,69 @@ def _set_of(name: str, divisor: int, *data: TrainingData, note: str = "") -> Mix
     return MixSet(name=name, data=data, divisor=divisor, instruction=TRAINING_INSTRUCTIONS[name], note=note)
 
 
-def _set(name: str, divisor: int, path: str, columns: str, *, note: str = "", **fields: Any) -> MixSet:
+def _build_single_set(
+    name: str, divisor: int, path: str, columns: str, *, note: str = "", **fields: Any
+) -> MixSet:
     """A set of one data set."""
-    return _set_of(name, divisor, _data(path, columns, **fields), note=note)
+    return _set_of(name, divisor, _build_data_set(path, columns, **fields), note=note)
 
 
-def _negatives(count: int) -> str:
+def _list_negative_columns(count: int) -> str:
     return " ".join(f"negative_{number}" for number in range(1, count + 1))
 
 
-SENTENCES = _data("embedding-data/sentence-compression", "set[0] set[1]", rows=180_000)
+SENTENCES = _build_data_set("embedding-data/sentence-compression", "set[0] set[1]", rows=180_000)
 """Sentences with their compressions."""
 
 _ISSUES, _TRIVIA = "WhereIsAI/github-issue-similarity", "sentence-transformers/trivia-qa-triplet"
 _QUESTIONS = "sentence-transformers/stackexchange-duplicates"
 _PARAGRAPHS = "question pos_paras[0].text neg_paras[].text"
-_ANSWERS, _ABSTRACT = f"question answer {_negatives(5)}", f"anchor positive {_negatives(20)}"
+_ANSWERS, _ABSTRACT = (
+    f"question answer {_list_negative_columns(5)}",
+    f"anchor positive {_list_negative_columns(20)}",
+)
 
 CODE: tuple[MixSet, ...] = (
     _set_of("ALLNLI", 2, NLI),
-    _set("AMAZONQA", 2, "embedding-data/Amazon-QA", "query pos[0]", rows=1_095_290),
-    _set("CONCURRENTQA", 21, "stanfordnlp/concurrentqa-retrieval", _PARAGRAPHS),
-    _set("FEVER", 2, "mteb/fever", "query-id corpus-id", config="default", judged=True, rows=140_085),
-    _set("GITHUBISSUE", 2, _ISSUES, "anchor positive", config="positive", rows=9_457),
-    _set("GOOAQ", 7, "tomaarsen/gooaq-hard-negatives", _ANSWERS, config="triplet-5", rows=2_286_783),
-    _set("MSMARCO", 2, "mteb/msmarco", "query-id corpus-id", config="default", judged=True, rows=532_751),
-    _set("PAQ", 2, "embedding-data/PAQ_pairs", "set[0] set[1]"),
-    _set("PUBMEDQA", 22, "sentence-transformers/pubmedqa", _ABSTRACT, config="triplet-20"),
-    _set("QQP", 50, "embedding-data/QQP_triplets", "set.query set.pos[0] set.neg[]", rows=101_762),
+    _build_single_set("AMAZONQA", 2, "embedding-data/Amazon-QA", "query pos[0]", rows=1_095_290),
+    _build_single_set("CONCURRENTQA", 21, "stanfordnlp/concurrentqa-retrieval", _PARAGRAPHS),
+    _build_single_set(
+        "FEVER", 2, "mteb/fever", "query-id corpus-id", config="default", judged=True, rows=140_085
+    ),
+    _build_single_set("GITHUBISSUE", 2, _ISSUES, "anchor positive", config="positive", rows=9_457),
+    _build_single_set(
+        "GOOAQ", 7, "tomaarsen/gooaq-hard-negatives", _ANSWERS, config="triplet-5", rows=2_286_783
+    ),
+    _build_single_set(
+        "MSMARCO", 2, "mteb/msmarco", "query-id corpus-id", config="default", judged=True, rows=532_751
+    ),
+    _build_single_set("PAQ", 2, "embedding-data/PAQ_pairs", "set[0] set[1]"),
+    _build_single_set("PUBMEDQA", 22, "sentence-transformers/pubmedqa", _ABSTRACT, config="triplet-20"),
+    _build_single_set(
+        "QQP", 50, "embedding-data/QQP_triplets", "set.query set.pos[0] set.neg[]", rows=101_762
+    ),
     _set_of("SENTENCECOMP", 2, replace(SENTENCES, columns=("set[1]", "set[0]"))),
     _set_of(
         "STACKEXCHANGE",
         2,
-        _data(_QUESTIONS, "body1 body2", config="body-body-pair", rows=250_460),
-        _data(_QUESTIONS, "post1 post2", config="post-post-pair", rows=250_519),
+        _build_data_set(_QUESTIONS, "body1 body2", config="body-body-pair", rows=250_460),
+        _build_data_set(_QUESTIONS, "post1 post2", config="post-post-pair", rows=250_519),
         note="its instruction is blank in table 7; that of STACKOVERFLOW, with the other forum's name",
     ),
-    _set("STACKOVERFLOW", 50, "mteb/stackoverflowdupquestions-reranking", "query positive[0] negative[]"),
-    _set("STS12", 2, "mteb/sts12-sts", "sentence1 sentence2", rows=2_234),
-    _set("STSBENCHMARK", 2, "mteb/stsbenchmark-sts", "sentence1 sentence2", rows=5_749),
-    _set("TRIVIAQA", 3, _TRIVIA, "anchor positive negative", config="triplet"),
-    _set("WIKIHOW", 2, "sentence-transformers/wikihow", "text summary", rows=128_543),
+    _build_single_set(
+        "STACKOVERFLOW", 50, "mteb/stackoverflowdupquestions-reranking", "query positive[0] negative[]"
+    ),
+    _build_single_set("STS12", 2, "mteb/sts12-sts", "sentence1 sentence2", rows=2_234),
+    _build_single_set("STSBENCHMARK", 2, "mteb/stsbenchmark-sts", "sentence1 sentence2", rows=5_749),
+    _build_single_set("TRIVIAQA", 3, _TRIVIA, "anchor positive negative", config="triplet"),
+    _build_single_set("WIKIHOW", 2, "sentence-transformers/wikihow", "text summary", rows=128_543),
 )
 """The sets as the released code reads them; a divisor is about the number of texts of a row."""
 
-_TITLED_NEWS = _data("sentence-transformers/agnews", "title description", rows=1_157_745)
-_BROADCASTS = _data("sentence-transformers/npr", "title body", rows=594_384)
-_EXAMS = _data("openlifescienceai/medmcqa", "question exp", rows=182_822)
-_TOPICS = _data(
+_TITLED_NEWS = _build_data_set("sentence-transformers/agnews", "title description", rows=1_157_745)
+_BROADCASTS = _build_data_set("sentence-transformers/npr", "title body", rows=594_384)
+_EXAMS = _build_data_set("openlifescienceai/medmcqa", "question exp", rows=182_822)
+_TOPICS = _build_data_set(
     "community-datasets/yahoo_answers_topics", "question_title best_answer", classes="topic", rows=1_400_000
 )
 
@@ -332,7 +347,7 @@ NAMED: tuple[MixSet, ...] = tuple(
 """Sets that the paper names and the code does not read; how they are read, and their divisors, are ours."""
 
 
-def _as_told(one: MixSet) -> MixSet:
+def _apply_paper_text(one: MixSet) -> MixSet:
     """A set as the paper's text has it: pairs of STS above 4, and compressions as the instruction says."""
     if one.name.startswith("STS"):
         data = (replace(one.data[0], filter=("score", ">", 4.0), rows=None),)
@@ -342,7 +357,7 @@ def _as_told(one: MixSet) -> MixSet:
     return one
 
 
-TEXT: tuple[MixSet, ...] = (*map(_as_told, CODE), *NAMED)
+TEXT: tuple[MixSet, ...] = (*map(_apply_paper_text, CODE), *NAMED)
 """The sets as the text has them."""
 
 SETTINGS = MixSettings(
@@ -389,7 +404,7 @@ VARIANTS: dict[str, Variant[MixSettings]] = {
 }
 
 
-def _assumed(settings: MixSettings) -> tuple[str, ...]:
+def _list_mix_assumptions(settings: MixSettings) -> tuple[str, ...]:
     """What paper and code leave open or disagree on, and the reading taken."""
     rate = (
         "The text has no rate, batch or schedule: rate and batch are the code's; after warmup in a tenth of "
@@ -422,8 +437,8 @@ RECIPE = entry(
         settings=SETTINGS,
         defaults=SETTINGS,
         mixes={"": TEXT, "code": CODE, "job": CODE},
-        evaluation=evaluation_instructions,
-        assumed=_assumed,
+        evaluation=list_task_instructions,
+        assumed=_list_mix_assumptions,
         assumed_data=(
             "PAQ and QQP are in table 7 and the code, not in the list of appendix D.2.",
             "The code names no commits: these are the newest that could be found, of Amazon-QA and "

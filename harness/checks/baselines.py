@@ -14,11 +14,11 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from harness.checks.outcome import KnownErrors, Power, known_errors
+from harness.checks.outcome import KnownErrors, Power, collect_standard_errors
 from harness.core import files, paths
-from harness.core.arguments import options_of
+from harness.core.arguments import collect_options
 from harness.core.documents import DocumentFolder, DocumentKind
-from harness.core.errors import RecordError, UsageError, shortened, unknown
+from harness.core.errors import RecordError, UsageError, explain_unknown, shorten_names
 from harness.encoder import backbones
 from harness.plan.request import Request
 from harness.search import bm25
@@ -28,19 +28,19 @@ SCHEMA = 3
 """The version of a baseline's file; a newer version is refused."""
 
 
-def _with_changes(baseline: dict[str, Any]) -> dict[str, Any]:
+def _migrate_glue_options(baseline: dict[str, Any]) -> dict[str, Any]:
     """A baseline of schema 1, in which settings of GLUE were options of their own, as one of schema 2."""
-    asked = dict(baseline.get("asked", {}))
-    mnli, seeds = asked.pop("mnli", None), asked.pop("fresh_seeds", None)
+    options = dict(baseline.get("asked", {}))
+    mnli, seeds = options.pop("mnli", None), options.pop("fresh_seeds", None)
     former = [
         *([f"mnli={mnli}"] if mnli else []),
-        *(["transfer=false"] if asked.pop("no_transfer", False) else []),
+        *(["transfer=false"] if options.pop("no_transfer", False) else []),
         *([f"fresh_seeds={seeds}"] if seeds is not None else []),
     ]
-    return {**baseline, "asked": {**asked, "changes": former}}
+    return {**baseline, "asked": {**options, "changes": former}}
 
 
-def _with_options(baseline: dict[str, Any]) -> dict[str, Any]:
+def _migrate_option_names(baseline: dict[str, Any]) -> dict[str, Any]:
     """A baseline of schema 2, in which options had another name, as one of schema 3."""
     kept = {name: value for name, value in baseline.items() if name != "asked"}
     return {**kept, "options": baseline.get("asked", {})}
@@ -114,7 +114,7 @@ BASELINES = DocumentFolder(
         name="baseline",
         type=Baseline,
         schema=SCHEMA,
-        migrations={1: _with_changes, 2: _with_options},
+        migrations={1: _migrate_glue_options, 2: _migrate_option_names},
         hint="`harness baseline set NAME` makes one.",
     ),
     folder="baselines",
@@ -133,8 +133,8 @@ def require_new_name(results: Path, name: str, *, replace: bool) -> None:
         raise UsageError(
             f"{name} is a model: a baseline of this name would hide it.", hint=f"Say e.g. {name}-release."
         )
-    if not replace and name in BASELINES.names(results):
-        raise _name_taken(name)
+    if not replace and name in BASELINES.list_names(results):
+        raise _build_duplicate_error(name)
 
 
 def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
@@ -147,19 +147,19 @@ def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
     require_new_name(results, baseline.name, replace=replace)
     text = json.dumps(baseline.to_json(), indent=1) + "\n"
     if replace:
-        return BASELINES.write(results, baseline.name, text)
-    path = BASELINES.path(results, baseline.name)
+        return BASELINES.write_document(results, baseline.name, text)
+    path = BASELINES.locate_document(results, baseline.name)
     if not files.write_once(path, text.encode()):
-        raise _name_taken(baseline.name)
+        raise _build_duplicate_error(baseline.name)
     return path
 
 
 def _is_model(text: str) -> bool:
     """Whether a text is a name in the catalog of models."""
-    return bm25.is_bm25(text) or backbones.named_model(text) is not None
+    return bm25.is_bm25(text) or backbones.find_catalog_model(text) is not None
 
 
-def _name_taken(name: str) -> UsageError:
+def _build_duplicate_error(name: str) -> UsageError:
     return UsageError(
         f"There is a baseline {name!r} already.",
         hint=f"Add --replace, or choose another name; `harness baseline show {name}` shows it.",
@@ -209,19 +209,23 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
     """
     if path.suffix != EXPORT:
         raise UsageError(f"{path} does not end in {EXPORT}.", hint=f"Say e.g. {name}{EXPORT}.")
-    baseline, sums = BASELINES.read(results, name), dict[str, str]()
-    errors = known_errors(results, baseline.artifacts, baseline.keys, ())
-    own = json.dumps(replace(baseline, errors=errors).to_json(), indent=1) + "\n"
-    parts = {part.relative_to(results).as_posix(): part for part in _record_files(Store(results), baseline)}
-    files.writable(path.absolute().parent)
+    baseline, sums = BASELINES.find_document(results, name), dict[str, str]()
+    errors = collect_standard_errors(results, baseline.artifacts, baseline.keys, ())
+    text = json.dumps(replace(baseline, errors=errors).to_json(), indent=1) + "\n"
+    parts = {
+        part.relative_to(results).as_posix(): part for part in _iter_record_files(Store(results), baseline)
+    }
+    files.require_writable(path.absolute().parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             contents = {place: part.read_bytes() for place, part in sorted(parts.items())}
-            for place, content in {f"{BASELINES.folder}/{name}.json": own.encode(), **contents}.items():
+            for place, content in {f"{BASELINES.folder}/{name}.json": text.encode(), **contents}.items():
                 sums[place] = hashlib.sha256(content).hexdigest()
-                archive.writestr(_entry(place), content)
-            archive.writestr(_entry(_CONTENT), json.dumps({"schema": 1, "baseline": name, "files": sums}))
+                archive.writestr(_build_zip_entry(place), content)
+            archive.writestr(
+                _build_zip_entry(_CONTENT), json.dumps({"schema": 1, "baseline": name, "files": sums})
+            )
         files.move(temporary, path)
     except OSError as error:
         raise files.write_error(path, error) from error
@@ -232,13 +236,13 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
     return _BaselineFile(path=path, records=records, size=path.stat().st_size, sha256=sha256)
 
 
-def _entry(place: str) -> zipfile.ZipInfo:
+def _build_zip_entry(place: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(place, date_time=_EPOCH)
     entry.compress_type = zipfile.ZIP_DEFLATED
     return entry
 
 
-def _record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
+def _iter_record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
     """The record of every key, and its per-example file."""
     gone = []
     for run in baseline.runs:
@@ -248,24 +252,24 @@ def _record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
                 if record is None:
                     gone.append(task)
                     continue
-                yield store.path(run.folder, task, key)
-                examples = store.examples(record, run.folder)
+                yield store.locate_record(run.folder, task, key)
+                examples = store.find_examples_file(record, run.folder)
                 if examples is not None:
                     yield examples
     if gone:
         raise UsageError(
-            f"Records of the baseline {baseline.name} are not in {store.root}: {shortened(gone)}.",
+            f"Records of the baseline {baseline.name} are not in {store.root}: {shorten_names(gone)}.",
             hint=f"harness baseline set {baseline.name} --replace measures them.",
         )
 
 
-def _unpacked(path: Path) -> Path:
+def _unpack_baseline(path: Path) -> Path:
     """The baseline's file among its records, unpacked in the cache once for each content.
 
     Raises:
         RecordError: The file is damaged, or of a newer version.
     """
-    home = paths.cache_folder() / "baselines" / files.sha256_file(path)[:32]
+    home = paths.resolve_cache_folder() / "baselines" / files.hash_file(path)[:32]
     try:
         if not (home / _CONTENT).is_file():
             _unpack(path, home)
@@ -318,36 +322,38 @@ class Reference:
             UsageError: There is no baseline or model of this name.
             RecordError: A baseline's file cannot be read.
         """
-        path, home = paths.expanded(text), paths.results_folder(results)
+        path, home = paths.resolve_home_path(text), paths.resolve_results_folder(results)
         if path.suffix == ".json":
-            return _from_file(text, path)
+            return _read_reference(text, path)
         if path.suffix == EXPORT and path.is_file():
-            return _from_file(text, _unpacked(path))
-        if text in BASELINES.names(home):
-            return Reference(name=text, baseline=_with_known_options(BASELINES.read(home, text)))
+            return _read_reference(text, _unpack_baseline(path))
+        if text in BASELINES.list_names(home):
+            return Reference(name=text, baseline=_require_valid_options(BASELINES.find_document(home, text)))
         if "/" not in text and not _is_model(text) and not path.is_dir():
-            known = [*BASELINES.names(home), *backbones.named_models(), bm25.NAME]
-            raise unknown(
-                "baseline or model", text, known, then="`harness baseline list` shows the baselines."
+            valid_names = [*BASELINES.list_names(home), *backbones.list_catalog_models(), bm25.NAME]
+            raise explain_unknown(
+                "baseline or model", text, valid_names, then="`harness baseline list` shows the baselines."
             )
         return Reference(name=text)
 
 
-def _from_file(text: str, path: Path) -> Reference:
+def _read_reference(text: str, path: Path) -> Reference:
     if not path.is_file():
         raise UsageError(
             f"There is no file {text}.", hint="`harness baseline list` shows the baselines that are set."
         )
     beside = path.absolute().parent.parent
-    own = beside if (beside / "records").is_dir() else None
-    return Reference(name=text, baseline=_with_known_options(BASELINES.kind.read(path)), results=own)
+    results = beside if (beside / "records").is_dir() else None
+    return Reference(
+        name=text, baseline=_require_valid_options(BASELINES.kind.read_document_file(path)), results=results
+    )
 
 
-def _with_known_options(baseline: Baseline) -> Baseline:
+def _require_valid_options(baseline: Baseline) -> Baseline:
     """The baseline, if each of its options is one of an evaluation: another one would be ignored."""
-    known = {argument.parameter for argument in options_of(Request).values()} | {"prompt_file"}
+    known = {argument.parameter for argument in collect_options(Request).values()} | {"prompt_file"}
     for name in baseline.options:
         if name not in known:
             then = "Mend its file, or set it anew with harness baseline set."
-            raise unknown(f"option of the baseline {baseline.name}", name, known, then=then)
+            raise explain_unknown(f"option of the baseline {baseline.name}", name, known, then=then)
     return baseline

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
-from harness.checks.decide import baseline_power, conclude, decide
+from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import (
     Check,
     KnownErrors,
@@ -19,20 +19,20 @@ from harness.checks.outcome import (
     Power,
     Sensitivity,
     TaskOutcome,
-    known_errors,
+    collect_standard_errors,
 )
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.checks.units import TRAINED
 from harness.core import paths
-from harness.core.arguments import Folder, Place, Places, Seeds, checked
-from harness.core.errors import HarnessError, UsageError, nearest, shortened, unknown
+from harness.core.arguments import Folder, Place, Places, Seeds, check_value
+from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names, shorten_names
 from harness.core.identity import digest
-from harness.core.terminal import console
+from harness.core.terminal import create_console
 from harness.core.types import Suite, Task
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
-from harness.results.differences import provenance_differences, require_alike
+from harness.results.differences import find_provenance_differences, require_alike
 
 Announce = Callable[[str], None]
 """Gets sentences that a user should read before anything is measured."""
@@ -64,37 +64,39 @@ def run_check(
         StoreError: The results folder cannot be written.
     """
     budget = policy.budget_minutes * 60 or None
-    requests = _requests(candidate, reference, replace(request, budget=budget), seeds)
+    requests = _build_check_requests(candidate, reference, replace(request, budget=budget), seeds)
     resolved = requests[0].opened
-    warnings = _policy_warnings(policy, [task.name for task in _tasks(resolved.suites)])
-    sides = _comparison(requests, reference, {})
+    warnings = _check_policy_names(policy, [task.name for task in _collect_suite_tasks(resolved.suites)])
+    sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
-    known = _known_errors(resolved.results, sides, reference.baseline)
-    power, weak = _power(resolved, sides, policy, known)
+    errors = _merge_standard_errors(resolved.results, sides, reference.baseline)
+    power, weak = _estimate_power(resolved, sides, policy, errors)
     for sentence in weak:
         announce(sentence)
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
-        sides = _comparison(requests, reference, _measured(requests, carry_out))
-        power, weak = _power(resolved, sides, policy, known)
-    made = _decided(resolved, sides, reference, policy, power, [*warnings, *weak])
-    made.write(resolved.results)
-    return made
+        sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
+        power, weak = _estimate_power(resolved, sides, policy, errors)
+    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak])
+    result.write(resolved.results)
+    return result
 
 
-def _power(
+def _estimate_power(
     resolved: ResolvedRequest, sides: Comparison, policy: Policy, known: KnownErrors
 ) -> tuple[Power, list[str]]:
     """What the check can see, with a sentence on each mean whose margin is too small for that."""
     trainings = sides.candidate.trainings
-    power = baseline_power(sides.baseline, resolved.suites, policy, known, trainings=trainings)
-    return power, [text for one in resolved.suites if (text := _weakness(one, power.means[one.name]))]
+    power = estimate_baseline_power(sides.baseline, resolved.suites, policy, known, trainings=trainings)
+    return power, [
+        text for one in resolved.suites if (text := _explain_small_margin(one, power.means[one.name]))
+    ]
 
 
 ENOUGH = 0.8
 """The chance that an equal model passes, below which a margin of the policy is told to be too small."""
 
 
-def _weakness(suite: Suite, one: Sensitivity) -> str:
+def _explain_small_margin(suite: Suite, one: Sensitivity) -> str:
     """A sentence on a margin of the policy within which an equal model would often not be shown to be."""
     if one.source != "policy" or one.passing is None or one.automatic is None or one.passing >= ENOUGH:
         return ""
@@ -109,17 +111,21 @@ def _weakness(suite: Suite, one: Sensitivity) -> str:
     )
 
 
-def _known_errors(results: Path, sides: Comparison, baseline: Baseline | None) -> KnownErrors:
+def _merge_standard_errors(results: Path, sides: Comparison, baseline: Baseline | None) -> KnownErrors:
     """The errors of earlier checks here, else those that came with the baseline's file."""
-    found = known_errors(results, sides.baseline.artifacts, sides.baseline.keys, sides.candidate.artifacts)
+    errors = collect_standard_errors(
+        results, sides.baseline.artifacts, sides.baseline.keys, sides.candidate.artifacts
+    )
     carried = baseline.errors if baseline is not None else KnownErrors()
-    return KnownErrors(tasks={**carried.tasks, **found.tasks}, means={**carried.means, **found.means})
+    return KnownErrors(tasks={**carried.tasks, **errors.tasks}, means={**carried.means, **errors.means})
 
 
-def _requests(candidate: str, reference: Reference, request: Request, seeds: int) -> tuple[CheckRequest, ...]:
+def _build_check_requests(
+    candidate: str, reference: Reference, request: Request, seeds: int
+) -> tuple[CheckRequest, ...]:
     """The requests for the candidate, and for the baseline if it is a model."""
     models = (candidate,) if reference.baseline is not None else (candidate, reference.name)
-    return tuple(CheckRequest.of(request, model, seeds) for model in models)
+    return tuple(CheckRequest.plan_requests(request, model, seeds) for model in models)
 
 
 def _require_same_conditions(
@@ -148,31 +154,35 @@ def _require_records(baseline: CheckSide, reference: Reference) -> None:
     )
 
 
-def _measured(requests: Sequence[CheckRequest], carry_out: CarryOut) -> dict[tuple[str, str], str]:
+def _measure_missing_scores(
+    requests: Sequence[CheckRequest], carry_out: CarryOut
+) -> dict[tuple[str, str], str]:
     """Run the missing scores; gives the reasons of failures by artifact and task."""
     failures: dict[tuple[str, str], str] = {}
     began = time.monotonic()
-    for one in requests:
-        for request in one.requests:
+    for check_request in requests:
+        for request in check_request.requests:
             left = None if request.budget is None else max(request.budget - (time.monotonic() - began), 0.0)
             lacking = carry_out(replace(request, budget=left))
-            failures |= {(run.artifact, task): why for run in one.runs for task, why in lacking.items()}
+            failures |= {
+                (run.artifact, task): why for run in check_request.runs for task, why in lacking.items()
+            }
     return failures
 
 
-def _comparison(
+def _read_comparison(
     requests: Sequence[CheckRequest], reference: Reference, failures: Mapping[tuple[str, str], str]
 ) -> Comparison:
     resolved, baseline = requests[0].opened, reference.baseline
     runs = baseline.runs if baseline is not None else requests[1].runs
     return Comparison(
-        candidate=CheckSide.read(requests[0].runs, resolved, resolved.results),
-        baseline=CheckSide.read(runs, resolved, reference.results or resolved.results),
+        candidate=CheckSide.read_side(requests[0].runs, resolved, resolved.results),
+        baseline=CheckSide.read_side(runs, resolved, reference.results or resolved.results),
         failures=failures,
     )
 
 
-def _decided(
+def _build_check(
     resolved: ResolvedRequest,
     sides: Comparison,
     reference: Reference,
@@ -181,14 +191,17 @@ def _decided(
     warnings: Sequence[str],
 ) -> Check:
     started = time.monotonic()
-    decisions = decide(sides, resolved.suites, policy, power)
-    tasks = (*_in_suites(decisions.tasks, resolved.suites), *_dropped(reference, resolved))
+    decisions = evaluate_comparison(sides, resolved.suites, policy, power)
+    tasks = (*_assign_suites(decisions.tasks, resolved.suites), *_iter_missing_outcomes(reference, resolved))
     means = tuple(
-        replace(mean, predicted=_predicted(suite, sides))
+        replace(mean, predicted=_predict_benchmark(suite, sides))
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
-    end = conclude(tasks, means, policy)
-    parties = _party(sides.candidate, "", None), _party(sides.baseline, reference.name, reference.baseline)
+    end = merge_verdicts(tasks, means, policy)
+    parties = (
+        _describe_side(sides.candidate, "", None),
+        _describe_side(sides.baseline, reference.name, reference.baseline),
+    )
     return Check(
         id=_digest(tasks, policy, resolved, parties),
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
@@ -202,17 +215,17 @@ def _decided(
         exit_code=end.exit_code,
         tasks=tasks,
         means=means,
-        warnings=(*warnings, *_warnings(tasks, sides, resolved)),
+        warnings=(*warnings, *_iter_check_warnings(tasks, sides, resolved)),
         seconds=round(time.monotonic() - started, 3),
     )
 
 
-def _tasks(suites: Sequence[Suite]) -> list[Task]:
+def _collect_suite_tasks(suites: Sequence[Suite]) -> list[Task]:
     """Every task of every suite, each once."""
     return list({task.name: task for suite in suites for task in suite.tasks}.values())
 
 
-def _party(one: CheckSide, typed: str, baseline: Baseline | None) -> Party:
+def _describe_side(one: CheckSide, typed: str, baseline: Baseline | None) -> Party:
     """The description of one side of a check."""
     first = one.runs[0]
     return Party(
@@ -240,14 +253,14 @@ def _digest(
     )[:12]
 
 
-def _in_suites(tasks: Sequence[TaskOutcome], suites: Sequence[Suite]) -> Iterator[TaskOutcome]:
+def _assign_suites(tasks: Sequence[TaskOutcome], suites: Sequence[Suite]) -> Iterator[TaskOutcome]:
     """The outcomes with the names of the suites that have their task."""
-    for one in tasks:
-        names = (suite.name for suite in suites if one.task in {task.name for task in suite.tasks})
-        yield replace(one, suites=tuple(names))
+    for outcome in tasks:
+        names = (suite.name for suite in suites if outcome.task in {task.name for task in suite.tasks})
+        yield replace(outcome, suites=tuple(names))
 
 
-def _dropped(reference: Reference, resolved: ResolvedRequest) -> Iterator[TaskOutcome]:
+def _iter_missing_outcomes(reference: Reference, resolved: ResolvedRequest) -> Iterator[TaskOutcome]:
     """Missing outcomes for tasks of a baseline that its own, unchanged suites no longer have."""
     request, baseline = resolved.request, reference.baseline
     options = request.options
@@ -268,28 +281,30 @@ def _dropped(reference: Reference, resolved: ResolvedRequest) -> Iterator[TaskOu
             )
 
 
-def _predicted(suite: Suite, sides: Comparison) -> dict[str, Any]:
+def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
     """A proxy's prediction of its benchmark for both sides, from main scores; {} if a score is missing."""
-    found: dict[str, Any] = {}
+    predictions: dict[str, Any] = {}
     for name, side in (("candidate", sides.candidate), ("baseline", sides.baseline)):
         scores = {task: mean_score(ones) for task, ones in side.scored.items()}
-        known = {task: score for task, score in scores.items() if score is not None}
-        one = suite.predictor.predict(known) if suite.predictor is not None else None
-        if one is None:
+        task_scores = {task: score for task, score in scores.items() if score is not None}
+        prediction = suite.predictor.predict(task_scores) if suite.predictor is not None else None
+        if prediction is None:
             return {}
-        bounds = {f"{name}_low": one.low, f"{name}_high": one.high}
-        found |= {"target": one.target, name: one.value, **bounds}
-    return found
+        bounds = {f"{name}_low": prediction.low, f"{name}_high": prediction.high}
+        predictions |= {"target": prediction.target, name: prediction.value, **bounds}
+    return predictions
 
 
-def _warnings(tasks: Sequence[TaskOutcome], sides: Comparison, resolved: ResolvedRequest) -> Iterator[str]:
+def _iter_check_warnings(
+    tasks: Sequence[TaskOutcome], sides: Comparison, resolved: ResolvedRequest
+) -> Iterator[str]:
     """Remarks that do not decide: other conditions, single trainings, left-out columns, no prediction."""
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
         for task, mine in sides.candidate.scored.items()
         if mine and sides.baseline.scored[task]
     }
-    yield from provenance_differences(pairs)
+    yield from find_provenance_differences(pairs)
     if any((one.unit == TRAINED or resolved.stages) and one.runs == (1, 1) for one in tasks):
         yield (
             "Each side was trained once: this compares two trainings, not two backbones, and another seed "
@@ -299,13 +314,13 @@ def _warnings(tasks: Sequence[TaskOutcome], sides: Comparison, resolved: Resolve
         if suite.left_out:
             yield (
                 f"{len(suite.left_out)} of {len(suite.columns)} columns of {suite.name} were left out by "
-                f"the options: {shortened(suite.left_out)}."
+                f"the options: {shorten_names(suite.left_out)}."
             )
-        if suite.predictor is not None and not _predicted(suite, sides):
+        if suite.predictor is not None and not _predict_benchmark(suite, sides):
             yield f"Nothing is predicted of {suite.predictor.target}: a task of {suite.name} is not there."
 
 
-def check(
+def check_candidate(
     candidate: str,
     baseline: str,
     suite: str | Sequence[str] = (),
@@ -316,40 +331,42 @@ def check(
     **request: Any,
 ) -> Check:
     """Compare a candidate with a baseline; `harness.check` documents the arguments."""
-    candidate, baseline = checked("candidate", candidate, Place), checked("baseline", baseline, Place)
-    suites = checked("suites", suite, Places)
-    seeds = None if seeds is None else checked("seeds", seeds, Seeds)
+    candidate, baseline = check_value("candidate", candidate, Place), check_value("baseline", baseline, Place)
+    suites = check_value("suites", suite, Places)
+    seeds = None if seeds is None else check_value("seeds", seeds, Seeds)
     limits = Policy.of(policy)
-    reference = Reference.resolve(baseline, checked("results", request.get("results"), Folder | None))
+    reference = Reference.resolve(baseline, check_value("results", request.get("results"), Folder | None))
     if reference.baseline is not None:
         suites, seeds = suites or reference.baseline.suites, seeds or reference.baseline.seeds
     if not suites:
         raise UsageError(
             f"{baseline} is no baseline that was set: which suite?", hint='Say suite="nanobeir".'
         )
-    run = _request(suites, reference.baseline).changed(request, of="harness.check")
+    run = _build_baseline_request(suites, reference.baseline).replace_fields(request, of="harness.check")
 
-    def carry_out(one: Request) -> Mapping[str, str]:
+    def execute_request(one: Request) -> Mapping[str, str]:
         from harness.driver import evaluation
 
         return evaluation.execute(evaluation.prepare(one), listeners).lacking
 
-    with run.network():
-        return run_check(candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=carry_out)
+    with run.limit_network():
+        return run_check(
+            candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=execute_request
+        )
 
 
 def run_with_progress(request: Request) -> Mapping[str, str]:
     """Run a request with its progress on standard error; gives the reason of each task without a score."""
     from harness.driver import evaluation, progress
 
-    return progress.carry_out(evaluation.prepare(request), console(stderr=True)).lacking
+    return progress.follow_run(evaluation.prepare(request), create_console(stderr=True)).lacking
 
 
-def _request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:
+def _build_baseline_request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:
     """The request with a baseline's options, or with the defaults."""
     if baseline is None:
         return Request(models=(), suites=suites)
-    return replace(Request.of_options((), suites, baseline.options), results=None)
+    return replace(Request.parse_options((), suites, baseline.options), results=None)
 
 
 def set_baseline(
@@ -377,60 +394,62 @@ def set_baseline(
         UsageError: The request cannot be carried out, or there is a baseline of this name.
         HarnessError: A score is missing after the run; nothing was pinned.
     """
-    results = paths.results_folder(request.results)
+    results = paths.resolve_results_folder(request.results)
     require_new_name(results, name, replace=again)
     runs, lost = list[BaselineModel](), dict[str, str]()
-    every = [CheckRequest.of(replace(request, models=()), model, seeds) for model in request.models]
+    every = [
+        CheckRequest.plan_requests(replace(request, models=()), model, seeds) for model in request.models
+    ]
     _require_repeats(every)
-    for one in every:
-        if not CheckSide.read(one.runs, one.opened, results).complete:
-            failed = [carry_out(request) for request in one.requests]
+    for check_request in every:
+        if not CheckSide.read_side(check_request.runs, check_request.opened, results).complete:
+            failed = [carry_out(request) for request in check_request.requests]
             lost |= {task: reason for reasons in failed for task, reason in reasons.items()}
-        runs += one.runs
+        runs += check_request.runs
     if lost:
         reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
         raise HarnessError(
-            f"The baseline {name} was not set: {len(lost)} tasks have no score ({shortened(list(lost))}).",
+            f"The baseline {name} was not set: {len(lost)} tasks have no score ({shorten_names(list(lost))}).",
             hint=f"{reasons}. Choose others with --tasks, or mend this; what was measured is kept.",
         )
-    side = CheckSide.read(runs, every[0].opened, results)
-    known = known_errors(results, side.artifacts, side.keys, ())
+    side = CheckSide.read_side(runs, every[0].opened, results)
+    errors = collect_standard_errors(results, side.artifacts, side.keys, ())
     trainings = side.trainings if len(every) == 1 else 1
-    made = Baseline(
+    baseline = Baseline(
         name=name,
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         suites=request.suites,
         seeds=seeds,
         options=options,
         runs=tuple(runs),
-        power=baseline_power(side, every[0].opened.suites, DEFAULT, known, trainings=trainings),
+        power=estimate_baseline_power(side, every[0].opened.suites, DEFAULT, errors, trainings=trainings),
     )
-    write_baseline(results, made, replace=again)
-    return made
+    write_baseline(results, baseline, replace=again)
+    return baseline
 
 
 def _require_repeats(every: Sequence[CheckRequest]) -> None:
     """Refuse repeats that are the same model twice, or that are not evaluated alike."""
     first, *others = every
-    known = {run.artifact for run in first.runs}
-    for one in others:
-        source = one.runs[0].source
-        if known & {run.artifact for run in one.runs}:
+    artifacts = {run.artifact for run in first.runs}
+    for repeat in others:
+        source = repeat.runs[0].source
+        if artifacts & {run.artifact for run in repeat.runs}:
             raise UsageError(
                 f"The model {source} stands twice: its weights are those of another one.",
                 hint="Repeats are models of the same training with other seeds.",
             )
-        known |= {run.artifact for run in one.runs}
-        require_alike(one.identities, first.identities, (), first.runs[0].source)
+        artifacts |= {run.artifact for run in repeat.runs}
+        require_alike(repeat.identities, first.identities, (), first.runs[0].source)
 
 
-def _policy_warnings(policy: Policy, tasks: Sequence[str]) -> list[str]:
+def _check_policy_names(policy: Policy, tasks: Sequence[str]) -> list[str]:
     """Refuse a policy with misspelt names or without effect; gives warnings on names of other suites."""
     patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
     strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
     for name in strange:
-        if nearest(name, tasks):
-            raise unknown("task of this check", name, tasks, then="Mend the name in the policy.")
+        if find_similar_names(name, tasks):
+            raise explain_unknown("task of this check", name, tasks, then="Mend the name in the policy.")
     if policy.must_not_regress and len(patterns) == len(policy.must_not_regress):
         listed = ", ".join(policy.must_not_regress)
         raise UsageError(

@@ -32,10 +32,15 @@ from harness.checks.outcome import (
 )
 from harness.checks.policy import AUTO, EXIT_CODES, Margin, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score
-from harness.checks.significance import around, p_above, p_gain, p_loss
-from harness.core.errors import shortened
+from harness.checks.significance import (
+    compute_bound_p,
+    compute_confidence_interval,
+    compute_gain_p,
+    compute_loss_p,
+)
+from harness.core.errors import shorten_names
 from harness.core.types import Suite, Task
-from harness.results.scores import delta_text
+from harness.results.scores import format_delta
 
 RED = 0.025
 """The level of a regression of a suite's mean, of several suites together."""
@@ -66,7 +71,7 @@ class _Level:
         return self.alpha / self.tests
 
 
-def baseline_power(
+def estimate_baseline_power(
     side: CheckSide,
     suites: Sequence[Suite],
     policy: Policy,
@@ -84,48 +89,64 @@ def baseline_power(
         trainings: The number of a candidate's models, where the baseline has several.
     """
     errors = known or KnownErrors()
-    equal, repeated = side.of_equal_models(suites, policy.changed, trainings), len(side.artifacts) > 1
+    equal, repeated = (
+        side.estimate_null_differences(suites, policy.changed, trainings),
+        len(side.artifacts) > 1,
+    )
     names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
     red = policy.task_alpha / max(sum(map(policy.forbids, names)), 1), RED / len(suites)
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
     tasks = {}
     for task in names:
-        error, level = _error(equal.get(task), errors.tasks.get(task), repeated), red[task in alone]
-        tasks[task] = _sensitivity(policy.margin_of(task), policy.least_margin, policy.alpha, level, *error)
+        error, level = (
+            _select_uncertainty(equal.get(task), errors.tasks.get(task), repeated),
+            red[task in alone],
+        )
+        tasks[task] = _compute_sensitivity(
+            policy.margin_of(task), policy.least_margin, policy.alpha, level, *error
+        )
     means = {}
     for suite in suites:
-        error = _error(MeanDifference.over_suite(suite, equal), errors.means.get(suite.name), repeated)
-        mean = _sensitivity(policy.mean_margin, policy.least_mean_margin, policy.alpha, red[1], *error)
+        error = _select_uncertainty(
+            MeanDifference.aggregate_suite(suite, equal), errors.means.get(suite.name), repeated
+        )
+        mean = _compute_sensitivity(
+            policy.mean_margin, policy.least_mean_margin, policy.alpha, red[1], *error
+        )
         means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
     return Power(tasks=tasks, means=means)
 
 
-def _sensitivity(
+def _compute_sensitivity(
     margin: Margin, least: float, alpha: float, red: float, part: Uncertainty | None, source: MarginSource
 ) -> Sensitivity:
     """The margin of a line, and what the error of an equal model's difference says of it."""
     if part is None or part.variance <= 0:
         return Sensitivity(margin=(least if margin == AUTO else margin) * POINT)
-    automatic = part.even.reach(1 - alpha) + _errors(0.5, GREEN) * math.sqrt(part.variance)
+    automatic = part.even.compute_bound_offset(1 - alpha) + _compute_effect_size(0.5, GREEN) * math.sqrt(
+        part.variance
+    )
     share = max(least * POINT, automatic) if margin == AUTO else margin * POINT
     return Sensitivity(
         margin=share,
         source=source if margin == AUTO else "policy",
         automatic=automatic,
-        detectable=max(part.even.reach(1 - red), share / 2, share + part.even.reach(alpha))
-        + part.even.reach(POWER),
-        passing=part.even.share_below(share + part.even.reach(alpha)),
+        detectable=max(
+            part.even.compute_bound_offset(1 - red), share / 2, share + part.even.compute_bound_offset(alpha)
+        )
+        + part.even.compute_bound_offset(POWER),
+        passing=part.even.share_below(share + part.even.compute_bound_offset(alpha)),
     )
 
 
-def _errors(level: float, power: float) -> float:
+def _compute_effect_size(level: float, power: float) -> float:
     """The standard errors of an effect that a one-sided test at a level finds with this power."""
     from scipy.special import ndtri
 
     return float(ndtri(1 - level) + ndtri(power))
 
 
-def _error(
+def _select_uncertainty(
     equal: Compared | None, known: float | None, repeated: bool
 ) -> tuple[Uncertainty | None, MarginSource]:
     """The uncertainty of an equal model's difference, and where it is known from."""
@@ -144,7 +165,7 @@ class _Decisions:
     means: tuple[MeanOutcome, ...]
 
 
-def decide(
+def evaluate_comparison(
     sides: Comparison,
     suites: Sequence[Suite],
     policy: Policy,
@@ -152,33 +173,33 @@ def decide(
 ) -> _Decisions:
     """Test every task and every suite's mean, with the margins of what the check can see (`power`)."""
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
-    parts = {suite.name: sides.part_differences(suite) for suite in suites}
-    averages = sides.of_averages(suites)
-    found = averages.differences(tasks)
-    tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
-    levels = _task_levels(tested, suites, policy)
-    fallen, risen = (_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
+    parts = {suite.name: sides.compute_part_differences(suite) for suite in suites}
+    averages = sides.select_averages(suites)
+    differences = averages.compute_differences(tasks)
+    tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
+    levels = _assign_task_levels(tested, suites, policy)
+    fallen, risen = (_find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
     outcomes = []
     for task in tasks:
         limit = power.tasks[task.name]
-        outcome = _untested(averages, task, limit, policy)
-        one = found.get(task.name)
-        if one is None:
-            outcomes.append(replace(outcome, reason=averages.missing_reason(task.name)))
-        elif isinstance(one, str):
+        outcome = _build_task_outcome(averages, task, limit, policy)
+        difference = differences.get(task.name)
+        if difference is None:
+            outcomes.append(replace(outcome, reason=averages.explain_missing_score(task.name)))
+        elif isinstance(difference, str):
             delta = (outcome.candidate or 0) - (outcome.baseline or 0)
-            outcomes.append(replace(outcome, verdict="not testable", reason=one, delta=delta))
+            outcomes.append(replace(outcome, verdict="not testable", reason=difference, delta=delta))
         else:
-            outcome = _of_task(outcome, averages, one, limit, levels[task.name], policy)
+            outcome = _evaluate_task(outcome, averages, difference, limit, levels[task.name], policy)
             if outcome.verdict == "improved" and task.name not in risen:
                 outcome = replace(outcome, verdict="passed")
             suspect = task.name in fallen and outcome.verdict != "regressed"
             outcomes.append(replace(outcome, suspect=suspect))
     means = []
     for suite in suites:
-        mean = MeanDifference.over_suite(suite, tested | parts[suite.name])
+        mean = MeanDifference.aggregate_suite(suite, tested | parts[suite.name])
         level = _Level(alpha=RED, tests=len(suites))
-        of_mean = _of_mean(suite, mean, power.means[suite.name], level, policy)
+        of_mean = _evaluate_mean(suite, mean, power.means[suite.name], level, policy)
         alone = [one for one in outcomes if [one.task] == [task.name for task in suite.tasks]]
         if alone and mean is not None:
             verdict = "regressed" if alone[0].verdict == "regressed" else of_mean.verdict
@@ -187,7 +208,7 @@ def decide(
     return _Decisions(tasks=tuple(outcomes), means=tuple(means))
 
 
-def _task_levels(
+def _assign_task_levels(
     tested: Mapping[str, Difference], suites: Sequence[Suite], policy: Policy
 ) -> dict[str, _Level]:
     """The level of red of each tested task: a part of `task_alpha`, or a mean's where it is a whole suite."""
@@ -198,15 +219,19 @@ def _task_levels(
     return {name: mean if name in alone else level for name in tested}
 
 
-def _discoveries(tested: Mapping[str, Difference], alpha: float, *, gain: bool) -> set[str]:
+def _find_discoveries(tested: Mapping[str, Difference], alpha: float, *, gain: bool) -> set[str]:
     """The tasks that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
-    p = {name: p_gain(one) if gain else p_loss(one) for name, one in tested.items() if not one.same}
+    p = {
+        name: compute_gain_p(one) if gain else compute_loss_p(one)
+        for name, one in tested.items()
+        if not one.same
+    }
     order = sorted(p, key=lambda name: p[name])
     last = max((at for at, name in enumerate(order, 1) if p[name] <= alpha * at / len(order)), default=0)
     return set(order[:last])
 
 
-def _untested(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:
+def _build_task_outcome(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:
     """The outcome of a task before any test: its margin, and its scores as far as they are there."""
     mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
     return TaskOutcome(
@@ -225,7 +250,7 @@ def _untested(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy)
     )
 
 
-def _of_task(
+def _evaluate_task(
     untested: TaskOutcome,
     sides: Comparison,
     one: Difference,
@@ -237,7 +262,7 @@ def _of_task(
     units = sides.candidate.scored[untested.task][0].units
     unit, metric = (units.unit, units.metric) if units is not None else ("", untested.metric)
     outcome = replace(
-        _tested(untested, one, limit, level, policy.alpha, unit),
+        _apply_test(untested, one, limit, level, policy.alpha, unit),
         metric=metric,
         unit=unit,
         units=one.units,
@@ -249,15 +274,15 @@ def _of_task(
         return replace(
             outcome, reason="one and the same record" if record else "the same outputs on every example"
         )
-    if one.delta > -policy.collapse * POINT or around(one, RED)[1] >= 0:
+    if one.delta > -policy.collapse * POINT or compute_confidence_interval(one, RED)[1] >= 0:
         return outcome
-    if around(one, level.each)[1] >= 0:
+    if compute_confidence_interval(one, level.each)[1] >= 0:
         return replace(outcome, collapsed=True)
-    p = min(1.0, p_loss(one) * level.tests)
+    p = min(1.0, compute_loss_p(one) * level.tests)
     return replace(outcome, collapsed=True, verdict="regressed", p=p, to_settle="")
 
 
-def _of_mean(
+def _evaluate_mean(
     suite: Suite, mean: MeanDifference | None, limit: Sensitivity, level: _Level, policy: Policy
 ) -> MeanOutcome:
     """The outcome of a suite's mean."""
@@ -266,17 +291,17 @@ def _of_mean(
     )
     if mean is None:
         return untested
-    outcome = _tested(untested, mean, limit, level, policy.alpha, "examples")
+    outcome = _apply_test(untested, mean, limit, level, policy.alpha, "examples")
     return replace(outcome, there=len(mean.columns), wanted=mean.wanted)
 
 
-def _tested(
+def _apply_test(
     untested: Outcome, one: Compared, limit: Sensitivity, level: _Level, alpha: float, unit: str
 ) -> Outcome:
     """An outcome with the numbers and the verdict of its test."""
-    low, high = around(one, alpha)[0], around(one, level.each)[1]
-    verdict = _verdict(one, limit.margin, low, high)
-    p = p_loss(one) * level.tests if verdict == "regressed" else p_above(one, -limit.margin)
+    low, high = compute_confidence_interval(one, alpha)[0], compute_confidence_interval(one, level.each)[1]
+    verdict = _compute_verdict(one, limit.margin, low, high)
+    p = compute_loss_p(one) * level.tests if verdict == "regressed" else compute_bound_p(one, -limit.margin)
     return replace(
         untested,
         verdict=verdict,
@@ -290,11 +315,13 @@ def _tested(
         margin_source=limit.source,
         detectable=limit.detectable,
         error=math.sqrt(one.total.variance),
-        to_settle=_to_settle(one, limit.margin, alpha, level.each, unit) if verdict == "inconclusive" else "",
+        to_settle=_describe_sample_size(one, limit.margin, alpha, level.each, unit)
+        if verdict == "inconclusive"
+        else "",
     )
 
 
-def _verdict(one: Compared, margin: float, low: float, high: float) -> Overall:
+def _compute_verdict(one: Compared, margin: float, low: float, high: float) -> Overall:
     if one.same:
         return "same"
     if low > -margin:
@@ -302,7 +329,7 @@ def _verdict(one: Compared, margin: float, low: float, high: float) -> Overall:
     return "regressed" if high < 0 and one.delta < -margin / 2 else "inconclusive"
 
 
-def _to_settle(one: Compared, margin: float, alpha: float, red: float, unit: str) -> str:
+def _describe_sample_size(one: Compared, margin: float, alpha: float, red: float, unit: str) -> str:
     """The units or seeds that would settle a line in 80 % of checks, if the observed difference is true.
 
     Of a loss below half of the margin it is the number that shows a regression, else that which shows less
@@ -310,27 +337,27 @@ def _to_settle(one: Compared, margin: float, alpha: float, red: float, unit: str
     """
     lost = one.delta < -margin / 2
     distance, level = (-one.delta, red) if lost else (margin + one.delta, alpha)
-    wanted = (distance / _errors(level, POWER)) ** 2
+    target_variance = (distance / _compute_effect_size(level, POWER)) ** 2
     by_seeds, by_units = one.seeds.variance if one.seeds else 0.0, one.examples.variance
     seeds = 2 / (1 / len(one.mine) + 1 / len(one.theirs))
-    units = by_units / (wanted - by_seeds) if wanted > by_seeds else 0.0
-    runs = seeds * by_seeds / (wanted - by_units) if wanted > by_units else 0.0
-    found = []
+    units = by_units / (target_variance - by_seeds) if target_variance > by_seeds else 0.0
+    runs = seeds * by_seeds / (target_variance - by_units) if target_variance > by_units else 0.0
+    options = []
     count = one.units if isinstance(one, Difference) else 0
     if units > 1 and count:
-        found.append(f"about {_rounded(math.ceil(units * count)):,} {unit} in place of {count:,}")
+        options.append(f"about {_round_count(math.ceil(units * count)):,} {unit} in place of {count:,}")
     elif units > 1:
         times = f"about {units:.1f}" if units <= PRACTICAL else f"more than {PRACTICAL}"
-        found.append(f"{times} times as many {unit}")
+        options.append(f"{times} times as many {unit}")
     if runs > seeds:
-        found.append(f"about {_rounded(math.ceil(runs)):,} seeds of each")
-    return " or ".join(found) or (f"more seeds and more {unit}" if one.seeds else f"more {unit}")
+        options.append(f"about {_round_count(math.ceil(runs)):,} seeds of each")
+    return " or ".join(options) or (f"more seeds and more {unit}" if one.seeds else f"more {unit}")
 
 
-def _rounded(count: int) -> int:
+def _round_count(count: int) -> int:
     """A count rounded up to two significant digits.
 
-    >>> _rounded(1234)
+    >>> _round_count(1234)
     1300
     """
     unit = int(10 ** max(0, len(str(count)) - 2))
@@ -346,7 +373,7 @@ class _Conclusion:
     exit_code: int
 
 
-def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> _Conclusion:
+def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> _Conclusion:
     """Combine the verdicts of tasks and means.
 
     The candidate has `regressed` if a task that must not regress did, or a suite's mean did. Otherwise a
@@ -354,12 +381,12 @@ def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy:
     missing score or an untested mean it never passes. Otherwise it is `improved` if any mean is, `same` if
     every task is, else it has `passed`: a task that is inconclusive does not hold it back.
     """
-    lost = [*_regressions(tasks), *_fallen(means, tasks)]
+    lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
     if lost:
         return _Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
-    gone = [*_missing(tasks)]
+    gone = [*_describe_missing_scores(tasks)]
     gone += [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
-    undecided = [*_not_testable(tasks, policy), *_undecided(means)]
+    undecided = [*_describe_untestable_tasks(tasks, policy), *_describe_inconclusive_means(means)]
     if gone or undecided:
         codes = {EXIT_CODES[policy.missing]} if gone else set()
         codes |= {EXIT_CODES[policy.inconclusive]} if undecided else set()
@@ -372,41 +399,43 @@ def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy:
     return _Conclusion(verdict=verdict, because=because, exit_code=0)
 
 
-def _regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
-    found = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
-    found.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
+def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
+    regressions = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
+    regressions.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
     words = {True: "collapsed", False: "regressed"}
-    return [f"{one.task} {words[one.collapsed]}: {one.delta_text} points, p {one.p_text}." for one in found]
+    return [
+        f"{one.task} {words[one.collapsed]}: {one.delta_text} points, p {one.p_text}." for one in regressions
+    ]
 
 
-def _fallen(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[str]:
+def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[str]:
     """Sentences on means that regressed, but for those of a single task that has its own."""
     red = {
         suite for one in tasks if one.verdict == "regressed" and one.must_not_regress for suite in one.suites
     }
     return [
-        f"{_named(one)} regressed: {delta_text(one.delta)} points; it is surely lower, and perhaps by "
-        f"{_loss(one)}, where {one.margin_text} is allowed."
+        f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, and perhaps by "
+        f"{_format_loss(one)}, where {one.margin_text} is allowed."
         for one in means
         if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
     ]
 
 
-def _missing(tasks: Sequence[TaskOutcome]) -> list[str]:
+def _describe_missing_scores(tasks: Sequence[TaskOutcome]) -> list[str]:
     gone = [one.task for one in tasks if one.verdict == "missing"]
-    return [f"{len(gone)} of {len(tasks)} tasks lack a score: {shortened(gone)}."] if gone else []
+    return [f"{len(gone)} of {len(tasks)} tasks lack a score: {shorten_names(gone)}."] if gone else []
 
 
-def _not_testable(tasks: Sequence[TaskOutcome], policy: Policy) -> list[str]:
-    found = [one.task for one in tasks if one.verdict == "not testable"]
-    if not found or policy.not_testable == "ignore":
+def _describe_untestable_tasks(tasks: Sequence[TaskOutcome], policy: Policy) -> list[str]:
+    names = [one.task for one in tasks if one.verdict == "not testable"]
+    if not names or policy.not_testable == "ignore":
         return []
-    return [f"{len(found)} of {len(tasks)} tasks cannot be tested: {shortened(found)}."]
+    return [f"{len(names)} of {len(tasks)} tasks cannot be tested: {shorten_names(names)}."]
 
 
-def _undecided(means: Sequence[MeanOutcome]) -> list[str]:
+def _describe_inconclusive_means(means: Sequence[MeanOutcome]) -> list[str]:
     return [
-        f"{_named(one)} is inconclusive: {delta_text(one.delta)} points, at most {_loss(one)} lower, where "
+        f"{_format_mean_name(one)} is inconclusive: {format_delta(one.delta)} points, at most {_format_loss(one)} lower, where "
         f"{one.margin_text} is allowed."
         for one in means
         if one.verdict == "inconclusive" and one.delta is not None
@@ -415,20 +444,20 @@ def _undecided(means: Sequence[MeanOutcome]) -> list[str]:
 
 def _mean_sentence(one: MeanOutcome) -> str:
     if one.verdict == "same":
-        return f"{_named(one)} is the same: both sides gave the same outputs."
+        return f"{_format_mean_name(one)} is the same: both sides gave the same outputs."
     if one.verdict == "improved":
-        return f"{_named(one)} is higher: {one.delta_text} points."
+        return f"{_format_mean_name(one)} is higher: {one.delta_text} points."
     return (
-        f"{_named(one)} passed: {delta_text(one.delta)} points, at most {_loss(one)} lower, where "
+        f"{_format_mean_name(one)} passed: {format_delta(one.delta)} points, at most {_format_loss(one)} lower, where "
         f"{one.margin_text} is allowed."
     )
 
 
-def _loss(one: MeanOutcome) -> str:
+def _format_loss(one: MeanOutcome) -> str:
     return f"{max(-100 * (one.low or 0.0), 0.0):.2f}"
 
 
-def _named(one: MeanOutcome) -> str:
+def _format_mean_name(one: MeanOutcome) -> str:
     """The name of a mean, e.g. "The mean of mteb", with a note on missing columns; of one task its own."""
     if one.wanted == 1:
         return one.suite

@@ -59,7 +59,7 @@ class Part:
     freedom: float
     third: float = 0.0
 
-    def reach(self, share: float) -> float:
+    def compute_bound_offset(self, share: float) -> float:
         """How far above the estimate a bound is that a share of truths lies below; negative below a half.
 
         To second order such a bound of a mean is z + skewness (2 z² + 1) / 6 standard errors away (Hall,
@@ -75,13 +75,13 @@ class Part:
         errors = student = float(stdtrit(min(self.freedom, LARGE), share))
         if abs(skewness) >= SYMMETRIC:
             count = 1 / skewness**2
-            found = float(gammaincinv(count + 0.5, share if skewness > 0 else 1 - share))
-            lopsided = math.copysign(1.0, skewness) * (found / math.sqrt(count) - math.sqrt(count))
+            quantile = float(gammaincinv(count + 0.5, share if skewness > 0 else 1 - share))
+            lopsided = math.copysign(1.0, skewness) * (quantile / math.sqrt(count) - math.sqrt(count))
             farther = max if share > 0.5 else min
             errors = farther(student, lopsided + student - float(ndtri(share)))
         return math.sqrt(self.variance) * errors
 
-    def scaled(self, share: float) -> Part:
+    def take_share(self, share: float) -> Part:
         """The same of a share of the difference."""
         return Part(variance=share**2 * self.variance, freedom=self.freedom, third=share**3 * self.third)
 
@@ -98,7 +98,7 @@ class Part:
         return Part(variance=total, freedom=freedom, third=sum(part.third for part in parts))
 
     @staticmethod
-    def of_runs(
+    def estimate_run_part(
         mine: Sequence[float],
         theirs: Sequence[float],
         *,
@@ -116,27 +116,27 @@ class Part:
             paired: Whether the runs pair up, as evaluations with the same seed do.
             inside: What the variance of each group's runs has of single units, which counts elsewhere.
 
-        >>> round(Part.of_runs([0.5, 0.7], [0.4], paired=False).variance, 9)
+        >>> round(Part.estimate_run_part([0.5, 0.7], [0.4], paired=False).variance, 9)
         0.03
         """
         if paired and len(mine) == len(theirs) > 1:
             deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
-            part = _spread_part(deltas, inside[0])
+            part = _estimate_spread_part(deltas, inside[0])
             return replace(part, variance=part.variance / len(deltas))
         groups = [(one, own) for one, own in zip((mine, theirs), inside, strict=True) if len(one) > 1]
         if paired or not groups:
             return None
-        parts = [_spread_part(group, own) for group, own in groups]
+        parts = [_estimate_spread_part(group, own) for group, own in groups]
         if len(parts) == 1:
             return replace(parts[0], variance=parts[0].variance * (1 / len(mine) + 1 / len(theirs)))
         means = [
             replace(part, variance=part.variance / len(runs))
             for part, runs in zip(parts, (mine, theirs), strict=True)
         ]
-        found = Part.sum(means)
+        total = Part.sum(means)
         # Student's test stands unequal spreads where the groups are equal in size.
         alike = len(mine) == len(theirs)
-        return replace(found, freedom=sum(part.freedom for part in means)) if alike else found
+        return replace(total, freedom=sum(part.freedom for part in means)) if alike else total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +154,10 @@ class Uncertainty:
         """The variance of the difference."""
         return sum(part.variance for part in self.parts)
 
-    def reach(self, share: float) -> float:
+    def compute_bound_offset(self, share: float) -> float:
         """How far above the estimate a bound is that a share of truths lies below; negative below a half."""
-        own = [part.reach(share) for part in self.parts]
-        return math.copysign(math.hypot(*own), share - 0.5)
+        offsets = [part.compute_bound_offset(share) for part in self.parts]
+        return math.copysign(math.hypot(*offsets), share - 0.5)
 
     def share_below(self, reach: float) -> float:
         """The share of truths below a bound that far above the estimate: the inverse of `reach`."""
@@ -171,7 +171,9 @@ class Uncertainty:
         low, high = -FARTHEST, FARTHEST
         while high - low > EXACT:
             middle = (low + high) / 2
-            low, high = (middle, high) if self.reach(float(ndtr(middle))) < reach else (low, middle)
+            low, high = (
+                (middle, high) if self.compute_bound_offset(float(ndtr(middle))) < reach else (low, middle)
+            )
         return float(ndtr(high))
 
     @property
@@ -222,8 +224,8 @@ class Compared(ABC):
     @property
     def total(self) -> Uncertainty:
         """The uncertainty from units and runs."""
-        there = [part for part in (self.examples, self.seeds) if part is not None and part.variance > FLAT]
-        return Uncertainty(parts=tuple(there))
+        parts = [part for part in (self.examples, self.seeds) if part is not None and part.variance > FLAT]
+        return Uncertainty(parts=tuple(parts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +251,11 @@ class Difference(Compared):
     def seeds(self) -> Part | None:
         """The uncertainty from the runs; None with a single run of each side."""
         inside = self.noise_in_units
-        return None if self.same else Part.of_runs(self.mine, self.theirs, paired=self.paired, inside=inside)
+        return (
+            None
+            if self.same
+            else Part.estimate_run_part(self.mine, self.theirs, paired=self.paired, inside=inside)
+        )
 
     @property
     def noise(self) -> float | None:
@@ -257,7 +263,7 @@ class Difference(Compared):
         return stdev(self.theirs) if len(self.theirs) > 1 else None
 
     @staticmethod
-    def between(candidate: Units, baseline: Units, *, paired: bool = False) -> Difference:
+    def compare_units(candidate: Units, baseline: Units, *, paired: bool = False) -> Difference:
         """The difference of two models' runs on the same units.
 
         Units, runs, and what single runs do on single units are crossed: each is counted once.
@@ -267,31 +273,31 @@ class Difference(Compared):
             baseline: The baseline's units, for which `same_examples` holds.
             paired: Whether the runs pair up, as evaluations with the same seed do.
         """
-        mine, theirs = candidate.scores(), baseline.scores()
-        sides = _influences_of(candidate), _influences_of(baseline)
+        mine, theirs = candidate.score_runs(), baseline.score_runs()
+        sides = _collect_influences(candidate), _collect_influences(baseline)
         rest: list[Part] = []
-        for one, other in zip(candidate.strata, baseline.strata, strict=True):
-            rest.append(_unseen(one, other))
+        for stratum, other in zip(candidate.strata, baseline.strata, strict=True):
+            rest.append(_estimate_tie_part(stratum, other))
             if len(mine) == len(theirs) == 1:
-                rest.append(_repeat_part(one, other))
+                rest.append(_estimate_repeat_part(stratum, other))
         influences = {key: sides[0][key].mean(axis=0) - sides[1][key].mean(axis=0) for key in sides[0]}
         if paired:
             sides = ({key: sides[0][key] - sides[1][key] for key in sides[0]}, {})
-        inside = [_noise_in_units(side.values()) for side in sides]
+        inside = [_estimate_unit_noise(side.values()) for side in sides]
         rest = [part for part in rest if part.variance > 0]
         return Difference(
             mine=tuple(mine.tolist()),
             theirs=tuple(theirs.tolist()),
             paired=paired,
             units=candidate.count,
-            examples=Part.sum([*_unit_parts(influences), *rest]),
+            examples=Part.sum([*_compute_unit_parts(influences), *rest]),
             influences=influences,
             rest=tuple(rest),
             noise_in_units=(inside[0], inside[1]),
         )
 
     @staticmethod
-    def of_equal_models(baseline: Units, *, changed: float, trainings: int = 0) -> Difference:
+    def estimate_null_difference(baseline: Units, *, changed: float, trainings: int = 0) -> Difference:
         """The difference that an equal model is expected to have from a baseline: 0, with its uncertainty.
 
         The spread of a baseline's trainings, where there are LEAST_RUNS or more, is that of another model.
@@ -303,61 +309,64 @@ class Difference(Compared):
             trainings: Where the baseline's runs are models of their own, the number of models that the other
                 has; the runs then also tell what another one changes, in place of `changed`.
         """
-        scores = baseline.scores()
-        mean, found = (float(scores.mean()),), _influences_of(baseline)
+        scores = baseline.score_runs()
+        mean, run_influences = (float(scores.mean()),), _collect_influences(baseline)
         theirs, noise = mean, 0.0
-        influences = {key: math.sqrt(2 * changed) * own.mean(axis=0) for key, own in found.items()}
+        influences = {key: math.sqrt(2 * changed) * own.mean(axis=0) for key, own in run_influences.items()}
         if len(scores) >= LEAST_RUNS and (trainings or baseline.unit == TRAINED):
             runs = 1 / (trainings or len(scores)) + 1 / len(scores)
             one_more = runs / (1 + 1 / len(scores))  # the spread of runs is that of a single run more
             theirs = tuple((mean[0] + math.sqrt(one_more) * (scores - mean[0])).tolist())
             if trainings:
-                influences = {key: math.sqrt(runs) * _typical(own) for key, own in found.items()}
-                noise = one_more * _noise_in_units(found.values())
+                influences = {
+                    key: math.sqrt(runs) * _compute_typical_influence(own)
+                    for key, own in run_influences.items()
+                }
+                noise = one_more * _estimate_unit_noise(run_influences.values())
         return Difference(
             mine=mean,
             theirs=theirs,
             units=baseline.count,
-            examples=Part.sum(_unit_parts(influences)),
+            examples=Part.sum(_compute_unit_parts(influences)),
             influences=influences,
             noise_in_units=(noise, noise),
         )
 
 
-def _typical(own: Floats) -> Floats:
+def _compute_typical_influence(own: Floats) -> Floats:
     """The standard deviation over runs of what each unit adds, (units,), with signs in turn."""
     runs, units = own.shape
     spread = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=0) / (runs - 1))
     return np.asarray(np.where(np.arange(units) % 2, -spread, spread))
 
 
-def _unit_parts(influences: Influences) -> list[Part]:
+def _compute_unit_parts(influences: Influences) -> list[Part]:
     """The part of each set of units: the sum of its influences has their variance and skewness.
 
     Where few units differ, variance and skewness are known as well as those of so few.
     """
     parts = []
-    for found in influences.values():
-        count, squares, fourths = len(found), float((found**2).sum()), float((found**4).sum())
+    for influence in influences.values():
+        count, squares, fourths = len(influence), float((influence**2).sum()), float((influence**4).sum())
         if count > 1 and squares > FLAT:
-            there = squares**2 / fourths
-            freedom = min(count - 1, max(FEW * there, 3.0))
-            third = float((found**3).sum())
+            effective_count = squares**2 / fourths
+            freedom = min(count - 1, max(FEW * effective_count, 3.0))
+            third = float((influence**3).sum())
             parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
     return parts
 
 
-def _influences_of(units: Units) -> dict[tuple[str, int], Floats]:
+def _collect_influences(units: Units) -> dict[tuple[str, int], Floats]:
     """What each unit adds to the score of each run, (runs, units), by the digest of the units."""
-    found: dict[tuple[str, int], Floats] = {}
+    influences: dict[tuple[str, int], Floats] = {}
     for stratum in units.strata:
-        own = stratum.share * _influences(stratum)
-        key = (stratum.examples, own.shape[1])
-        found[key] = found[key] + own if key in found else own
-    return found
+        values = stratum.share * _compute_influences(stratum)
+        key = (stratum.examples, values.shape[1])
+        influences[key] = influences[key] + values if key in influences else values
+    return influences
 
 
-def _influences(one: Stratum) -> Floats:
+def _compute_influences(one: Stratum) -> Floats:
     """What each unit adds to the score of each run, (runs, units), of sum 0 in each."""
     if len(one.texts):
         return one.influences
@@ -366,13 +375,15 @@ def _influences(one: Stratum) -> Floats:
         return np.asarray((values - values.mean(axis=1, keepdims=True)) / one.count)
     count = min(one.count, GROUPS)
     rows = one.predicted.reshape(-1, one.count)
-    measures = [_of_all(name, one.gold, rows) for name in one.measures]
-    found = [np.mean([of(weights) for of in measures], axis=0) for weights in _without_each(one.count)]
-    left_out = np.concatenate(found, axis=1).reshape(*one.predicted.shape[:2], count).mean(axis=1)
+    measures = [_prepare_metric(name, one.gold, rows) for name in one.measures]
+    replicates = [
+        np.mean([of(weights) for of in measures], axis=0) for weights in _iter_jackknife_weights(one.count)
+    ]
+    left_out = np.concatenate(replicates, axis=1).reshape(*one.predicted.shape[:2], count).mean(axis=1)
     return np.asarray((left_out.mean(axis=1, keepdims=True) - left_out) * (count - 1) / count)
 
 
-def _without_each(units: int) -> Iterator[Floats]:
+def _iter_jackknife_weights(units: int) -> Iterator[Floats]:
     """Weights (groups, units) of which each row leaves a group of units out, in blocks."""
     count = min(units, GROUPS)
     size, groups = max(1, AT_ONCE // units), np.arange(units) % count
@@ -380,25 +391,25 @@ def _without_each(units: int) -> Iterator[Floats]:
         yield (groups != np.arange(first, min(first + size, count))[:, None]).astype(np.float64)
 
 
-def _of_all(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
+def _prepare_metric(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
     """A metric of several predictions (predictions, units) of the same gold, prepared for many calls."""
     if name == "spearman":
         return prepare_spearman(gold, [*predicted])
     return lambda weights: np.stack([MEASURES[name](gold, one, weights) for one in predicted])
 
 
-def _noise_in_units(sides: Iterable[Floats]) -> float:
+def _estimate_unit_noise(sides: Iterable[Floats]) -> float:
     """The variance in one run's score of what it alone does on single units; 0 for a single run."""
     total = 0.0
-    for found in sides:
-        runs, units = found.shape
+    for influences in sides:
+        runs, units = influences.shape
         if runs > 1 and units > 1:
-            own = found - found.mean(axis=0)
-            total += float((own**2).sum()) / (runs - 1) * units / (units - 1)
+            residuals = influences - influences.mean(axis=0)
+            total += float((residuals**2).sum()) / (runs - 1) * units / (units - 1)
     return total
 
 
-def _repeat_part(one: Stratum, other: Stratum) -> Part:
+def _estimate_repeat_part(one: Stratum, other: Stratum) -> Part:
     """The variance from the choice of a few probes' training texts, or of draws, beyond that of the units.
 
     Probes and draws of both models are the same, so their differences are a sample. What single units that
@@ -418,48 +429,50 @@ def _repeat_part(one: Stratum, other: Stratum) -> Part:
     return Part(variance=one.share**2 * max(spread, 0.0) / repeats, freedom=repeats - 1)
 
 
-def _unseen(one: Stratum, other: Stratum) -> Part:
+def _estimate_tie_part(one: Stratum, other: Stratum) -> Part:
     """Half a unit more that differs for the better and half a one for the worse, where units tie.
 
     None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
     its size is that of the units that differ, or 1 where none does.
     """
-    tied, mean = _tied(one, other), one.measures == ("mean",)
+    tied, mean = _find_ties(one, other), one.measures == ("mean",)
     if len(one.texts) or not (tied.any() if mean else tied.all()):
         return Part(variance=0.0, freedom=1)
-    values = _means(one) - _means(other) if mean else np.zeros(one.count)
+    values = _compute_unit_scores(one) - _compute_unit_scores(other) if mean else np.zeros(one.count)
     gains, losses = values[values > 0], -values[values < 0]
-    up, down = (_size(own, other) / one.count for own, other in ((gains, losses), (losses, gains)))
+    up, down = (
+        _estimate_unit_size(own, other) / one.count for own, other in ((gains, losses), (losses, gains))
+    )
     share = float(tied.mean())
-    there = float((values**2).sum()) ** 2 / max(float((values**4).sum()), FLAT)
+    effective_count = float((values**2).sum()) ** 2 / max(float((values**4).sum()), FLAT)
     return Part(
         variance=one.share**2 * share * (up**2 + down**2) / 2,
         freedom=max(one.count - 1, 1),
-        third=one.share**3 * share * (up**3 - down**3) * there / (there + FEW),
+        third=one.share**3 * share * (up**3 - down**3) * effective_count / (effective_count + FEW),
     )
 
 
-def _size(own: Floats, other: Floats) -> float:
+def _estimate_unit_size(own: Floats, other: Floats) -> float:
     """The size of a differing unit, by that of larger ones; of the other sign where there is none."""
-    found = own if len(own) else other
-    return float((found**2).sum() / found.sum()) if len(found) else 1.0
+    sizes = own if len(own) else other
+    return float((sizes**2).sum() / sizes.sum()) if len(sizes) else 1.0
 
 
-def _means(one: Stratum) -> Floats:
+def _compute_unit_scores(one: Stratum) -> Floats:
     """The score of each unit, a mean over runs and probes."""
     return np.asarray(one.predicted.mean(axis=(0, 1)))
 
 
-def _tied(one: Stratum, other: Stratum) -> np.ndarray:
+def _find_ties(one: Stratum, other: Stratum) -> np.ndarray:
     """The units that the two models answer alike, (units,) of truth values."""
     if one.measures == ("mean",):
-        return np.asarray(_means(one) == _means(other))
+        return np.asarray(_compute_unit_scores(one) == _compute_unit_scores(other))
     if one.predicted.shape != other.predicted.shape:
         return np.zeros(one.count, dtype=bool)
     return np.asarray((one.predicted == other.predicted).all(axis=(0, 1)))
 
 
-def _spread_part(runs: Sequence[float], inside: float) -> Part:
+def _estimate_spread_part(runs: Sequence[float], inside: float) -> Part:
     """The variance of single runs, without what it has of single units."""
     return Part(variance=max(variance(runs) - inside, 0.0), freedom=len(runs) - 1)
 
@@ -485,7 +498,7 @@ class MeanDifference(Compared):
         return self.spread
 
     @staticmethod
-    def over_suite(suite: Suite, found: Mapping[str, Difference]) -> MeanDifference | None:
+    def aggregate_suite(suite: Suite, found: Mapping[str, Difference]) -> MeanDifference | None:
         """The difference of the means over tested columns, each counted once; None without a tested column.
 
         Columns that the suite shows and does not average are left out, unless they are all that there is.
@@ -495,7 +508,7 @@ class MeanDifference(Compared):
         are not where one training gave a model for all tasks, so the spread of runs is taken from the means
         of the runs.
         """
-        columns = _averaged_columns(suite)
+        columns = _select_mean_columns(suite)
         tested = {name: tasks for name, tasks in columns.items() if tasks and all(t in found for t in tasks)}
         if not tested:
             return None
@@ -504,11 +517,11 @@ class MeanDifference(Compared):
             for task in tasks:
                 shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
         ones = {task: found[task] for task in shares}
-        mine, theirs, spread = _runs(shares, ones)
+        mine, theirs, spread = _compute_run_means(shares, ones)
         return MeanDifference(
             mine=mine,
             theirs=theirs,
-            examples=_of_mean(shares, ones),
+            examples=_estimate_mean_part(shares, ones),
             spread=spread,
             columns=tuple(tested),
             wanted=len(columns),
@@ -516,7 +529,7 @@ class MeanDifference(Compared):
         )
 
 
-def _averaged_columns(suite: Suite) -> dict[str, list[str]]:
+def _select_mean_columns(suite: Suite) -> dict[str, list[str]]:
     """The columns in a suite's mean, each with the names of its tasks, or its own where it shows a part."""
     parts = suite.parts
     apart = {column.name for column in suite.columns if column.shown_only}
@@ -524,29 +537,29 @@ def _averaged_columns(suite: Suite) -> dict[str, list[str]]:
     return {name: tasks for name, tasks in columns.items() if name not in apart} or columns
 
 
-def _runs(
+def _compute_run_means(
     shares: Mapping[str, float], ones: Mapping[str, Difference]
 ) -> tuple[tuple[float, ...], tuple[float, ...], Part | None]:
     """The mean of each run of both sides, and the variance from their spread."""
     counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
     if len(counts) > 1:
         parts = [(one.seeds, shares[task]) for task, one in ones.items()]
-        seeds = Part.sum([part.scaled(share) for part, share in parts if part is not None])
-        return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), seeds
+        seeds = Part.sum([part.take_share(share) for part, share in parts if part is not None])
+        return (_compute_run_mean(shares, ones, "mine"),), (_compute_run_mean(shares, ones, "theirs"),), seeds
     if not counts:
-        return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), None
+        return (_compute_run_mean(shares, ones, "mine"),), (_compute_run_mean(shares, ones, "theirs"),), None
     many, others, paired = next(iter(counts))
-    mine = tuple(_run(shares, ones, "mine", run) for run in range(many))
-    theirs = tuple(_run(shares, ones, "theirs", run) for run in range(others))
+    mine = tuple(_compute_run_mean(shares, ones, "mine", run) for run in range(many))
+    theirs = tuple(_compute_run_mean(shares, ones, "theirs", run) for run in range(others))
     squares = [(share**2, ones[task].noise_in_units) for task, share in shares.items()]
     inside = (
         sum(square * own for square, (own, _) in squares),
         sum(square * own for square, (_, own) in squares),
     )
-    return mine, theirs, Part.of_runs(mine, theirs, paired=paired, inside=inside)
+    return mine, theirs, Part.estimate_run_part(mine, theirs, paired=paired, inside=inside)
 
 
-def _run(
+def _compute_run_mean(
     shares: Mapping[str, float],
     ones: Mapping[str, Difference],
     side: Literal["mine", "theirs"],
@@ -560,13 +573,16 @@ def _run(
     return total
 
 
-def _of_mean(shares: Mapping[str, float], ones: Mapping[str, Difference]) -> Part:
+def _estimate_mean_part(shares: Mapping[str, float], ones: Mapping[str, Difference]) -> Part:
     """The uncertainty of a mean from the units of its tasks; units of several tasks count once."""
     influences: dict[tuple[str, int], Floats] = {}
     others = []
     for task, share in shares.items():
-        one = ones[task]
-        for key, found in one.influences.items():
-            influences[key] = influences.get(key, 0.0) + share * found
-        others += [part.scaled(share) for part in (one.rest if one.influences else (one.examples,))]
-    return Part.sum([*_unit_parts(influences), *others])
+        difference = ones[task]
+        for key, influence in difference.influences.items():
+            influences[key] = influences.get(key, 0.0) + share * influence
+        others += [
+            part.take_share(share)
+            for part in (difference.rest if difference.influences else (difference.examples,))
+        ]
+    return Part.sum([*_compute_unit_parts(influences), *others])

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from harness.core import files
 from harness.core.documents import DocumentFolder, DocumentKind
 from harness.core.errors import RecordError
-from harness.results.scores import delta_text
+from harness.results.scores import format_delta
 
 SCHEMA = 2
 """The version of a check's JSON; a newer version is refused."""
@@ -70,17 +70,17 @@ class KnownErrors:
     means: Mapping[str, float] = field(default_factory=dict)
 
 
-def _second(check: dict[str, Any]) -> dict[str, Any]:
+def _migrate_equivalence(check: dict[str, Any]) -> dict[str, Any]:
     """A check of schema 1, which asked for equivalence, as one of schema 2."""
 
-    def changed(one: dict[str, Any]) -> dict[str, Any]:
+    def migrate_line(one: dict[str, Any]) -> dict[str, Any]:
         kept = {n: v for n, v in one.items() if n not in ("p_regressed", "p_improved", "max_drop")}
         if one.get("verdict") == "equivalent":
             kept["verdict"] = "same" if one.get("low") == one.get("high") == 0 else "passed"
         return kept | {"p": one.get("p_regressed") if one.get("verdict") == "regressed" else None}
 
     overall = "passed" if check.get("overall") == "equivalent" else check.get("overall")
-    lines = {name: [changed(one) for one in check.get(name, ())] for name in ("tasks", "means")}
+    lines = {name: [migrate_line(one) for one in check.get(name, ())] for name in ("tasks", "means")}
     return {**check, **lines, "overall": overall}
 
 
@@ -138,8 +138,8 @@ class _Line:
     def delta_text(self) -> str:
         """The difference with its interval, e.g. "−1.50 [−2.20, −0.80]"."""
         if self.delta is None or self.low is None or self.high is None:
-            return delta_text(self.delta)
-        return f"{delta_text(self.delta)} [{delta_text(self.low)}, {delta_text(self.high)}]"
+            return format_delta(self.delta)
+        return f"{format_delta(self.delta)} [{format_delta(self.low)}, {format_delta(self.high)}]"
 
     @property
     def margin_text(self) -> str:
@@ -266,17 +266,17 @@ class Check:
         """
         for former in check_files(results, self.id):
             with contextlib.suppress(RecordError, ValueError):
-                there = CHECKS.kind.read(former)
-                if replace(there, when=self.when, seconds=self.seconds).to_json() == self.to_json():
+                saved_check = CHECKS.kind.read_document_file(former)
+                if replace(saved_check, when=self.when, seconds=self.seconds).to_json() == self.to_json():
                     return former
         stamp = self.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
-        path = CHECKS.path(results, f"{stamp}-{self.id}")
+        path = CHECKS.locate_document(results, f"{stamp}-{self.id}")
         files.replace(path, (json.dumps(self.to_json(), indent=1) + "\n").encode())
         return path
 
 
 CHECKS = DocumentFolder(
-    kind=DocumentKind(name="check", type=Check, schema=SCHEMA, migrations={1: _second}),
+    kind=DocumentKind(name="check", type=Check, schema=SCHEMA, migrations={1: _migrate_equivalence}),
     folder="checks",
     then="`harness serve` shows all.",
 )
@@ -291,7 +291,7 @@ FIRST, LEAST = 5, 3
 """Earlier checks whose errors count: the first ones, so that margins settle; and the fewest that tell one."""
 
 
-def known_errors(
+def collect_standard_errors(
     results: Path, baseline: Sequence[str], keys: Mapping[str, Sequence[str]], candidate: Sequence[str]
 ) -> KnownErrors:
     """The largest errors of the first checks that other candidates passed against the same records.
@@ -309,7 +309,9 @@ def known_errors(
     others = {tuple(candidate)}
     for path in sorted((results / CHECKS.folder).glob("*.json")):
         with contextlib.suppress(OSError, RecordError):
-            check = CHECKS.kind.read(path) if baseline[0].encode() in path.read_bytes() else None
+            check = (
+                CHECKS.kind.read_document_file(path) if baseline[0].encode() in path.read_bytes() else None
+            )
             if check is None or check.overall != "passed" or check.candidate.artifacts in others:
                 continue
             others.add(check.candidate.artifacts)

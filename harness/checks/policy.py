@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.core.errors import UsageError, unknown
+from harness.core.errors import UsageError, explain_unknown
 
 AUTO: Literal["auto"] = "auto"
 """In place of a number: the smallest margin within which an equal model is in 97.5 % of checks."""
@@ -97,13 +97,13 @@ class Policy(BaseModel):
 
     def margin_of(self, task: str) -> Margin:
         """The margin of a task, in points, or "auto"."""
-        own = self.tasks[task].margin if task in self.tasks else None
-        return self.margin if own is None else own
+        margin = self.tasks[task].margin if task in self.tasks else None
+        return self.margin if margin is None else margin
 
     def forbids(self, task: str) -> bool:
         """Whether the task must not regress."""
-        own = self.tasks[task].must_not_regress if task in self.tasks else None
-        return any(fnmatchcase(task, one) for one in self.must_not_regress) if own is None else own
+        rule = self.tasks[task].must_not_regress if task in self.tasks else None
+        return any(fnmatchcase(task, one) for one in self.must_not_regress) if rule is None else rule
 
     def to_json(self) -> dict[str, Any]:
         """Every setting as plain values."""
@@ -114,10 +114,12 @@ class Policy(BaseModel):
         lines = []
         for name, field in Policy.model_fields.items():
             if name != "tasks":
-                lines += [f"# {field.description}", f"{name} = {_toml(getattr(self, name))}"]
-        for task, own in self.tasks.items():
-            lines += ["", f"[tasks.{_toml(task)}]"]
-            lines += [f"{name} = {_toml(value)}" for name, value in own if value is not None]
+                lines += [f"# {field.description}", f"{name} = {_format_toml_value(getattr(self, name))}"]
+        for task, settings in self.tasks.items():
+            lines += ["", f"[tasks.{_format_toml_value(task)}]"]
+            lines += [
+                f"{name} = {_format_toml_value(value)}" for name, value in settings if value is not None
+            ]
         return "\n".join(lines)
 
     @staticmethod
@@ -154,22 +156,24 @@ class Policy(BaseModel):
         try:
             return Policy.model_validate(raw)
         except ValidationError as error:
-            raise _usage_error(error, f"the policy {path}") from error
+            raise _explain_policy_error(error, f"the policy {path}") from error
 
 
 DEFAULT = Policy()
 
 
-def _usage_error(error: ValidationError, where: str) -> UsageError:
+def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
     """The first fault of a policy, with what to type."""
     first = error.errors()[0]
     place = [str(part) for part in first["loc"]]
     name, of_task = place[0], len(place) > 2 and place[0] == "tasks"
     if first["type"] == "extra_forbidden":
-        known = [*(_TaskPolicy if of_task else Policy).model_fields]
+        valid_names = [*(_TaskPolicy if of_task else Policy).model_fields]
         if place[-1] in _FORMER:
             return UsageError(f"In {where} {place[-1]} was removed.", hint=f"Instead: {_FORMER[place[-1]]}.")
-        return unknown(f"setting of {where}", place[-1], known, then="docs/check.md explains each.")
+        return explain_unknown(
+            f"setting of {where}", place[-1], valid_names, then="docs/check.md explains each."
+        )
     if name == "tasks" and not of_task:
         return UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')
     if first["input"] == "measured":
@@ -182,11 +186,11 @@ def _usage_error(error: ValidationError, where: str) -> UsageError:
     return UsageError(f"In {where} {setting} is {first['input']!r}: {message}.")
 
 
-def _toml(value: Any) -> str:
+def _format_toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(_format_toml_value, value))}]"
     return repr(value)

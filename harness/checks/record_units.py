@@ -19,8 +19,8 @@ from harness.checks.units import NOTHING, Stratum, Texts, Units
 from harness.core import files
 from harness.core.errors import StoreError
 from harness.core.identity import digest
-from harness.results.metrics import METRICS, Floats, v_measure, without_each
-from harness.results.scores import raw_metrics
+from harness.results.metrics import METRICS, Floats, compute_v_measure, compute_v_measure_losses
+from harness.results.scores import collect_raw_metrics
 from harness.storage.record import Record
 from harness.storage.store import Store
 
@@ -31,80 +31,80 @@ class _NotTestableError(Exception):
     """An error for a score that cannot be computed again from units; the message is the reason."""
 
 
-def _example_metric(kind: str, metric: str) -> str:
+def _resolve_example_metric(kind: str, metric: str) -> str:
     """The metric that examples give: of pairs that of one similarity, not the best of all."""
     return "similarity_ap" if (kind, metric) == ("PairClassification", "max_ap") else metric
 
 
-def _units_by_type(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
+def _build_strata(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
     """The units from whose rows a metric is computed again: their name, and strata with shares that sum to 1.
 
     Any other type and metric is the mean over single queries, if the rows have it.
     """
     match kind, metric:
         case "STS", "cosine_spearman" | "cosine_pearson":
-            gold, predicted = _numbers(rows)
-            return "pairs", [_stratum(metric.removeprefix("cosine_"), gold, predicted, rows.digest)]
+            gold, predicted = _extract_numbers(rows)
+            return "pairs", [_build_stratum(metric.removeprefix("cosine_"), gold, predicted, rows.digest)]
         case "PairClassification", "max_ap":
-            gold, predicted = _numbers(rows)
-            return "pairs", [_stratum("average_precision", gold, predicted, rows.digest)]
+            gold, predicted = _extract_numbers(rows)
+            return "pairs", [_build_stratum("average_precision", gold, predicted, rows.digest)]
         case "Summarization", "cosine_spearman":
-            return "texts", [_summaries(rows)]
+            return "texts", [_build_summary_stratum(rows)]
         case "Clustering", "v_measure":
-            unit, found = _clusterings(rows)
-            return unit, [found]
+            unit, stratum = _build_clustering_stratum(rows)
+            return unit, [stratum]
         case "BitextMining", "f1":
-            gold, predicted = _codes(rows)
-            return "sentences", [_stratum("weighted_f1", gold, predicted, rows.digest)]
+            gold, predicted = _encode_labels(rows)
+            return "sentences", [_build_stratum("weighted_f1", gold, predicted, rows.digest)]
         case (("Classification" | "MultilabelClassification"), "accuracy"):
-            return "texts", _probes(rows, "mean")
+            return "texts", _build_probe_strata(rows, "mean")
         case "Classification", "f1":
-            return "texts", _probes(rows, "macro_f1")
-    return "queries", [_queries(rows, metric)]
+            return "texts", _build_probe_strata(rows, "macro_f1")
+    return "queries", [_build_query_stratum(rows, metric)]
 
 
-def _stratum(measure: str, gold: Floats, predicted: Floats, examples: str) -> Stratum:
+def _build_stratum(measure: str, gold: Floats, predicted: Floats, examples: str) -> Stratum:
     return Stratum(measures=(measure,), gold=gold, predicted=predicted[None, None, :], examples=examples)
 
 
 def _mean_stratum(values: Sequence[float] | Floats, examples: str) -> Stratum:
-    return _stratum("mean", NOTHING, np.asarray(values, dtype=np.float64), examples)
+    return _build_stratum("mean", NOTHING, np.asarray(values, dtype=np.float64), examples)
 
 
-def _numbers(rows: _ExampleRows) -> tuple[Floats, Floats]:
+def _extract_numbers(rows: _ExampleRows) -> tuple[Floats, Floats]:
     return rows.gold.astype(np.float64), rows.prediction.astype(np.float64)
 
 
-def _codes(rows: _ExampleRows) -> tuple[Floats, Floats]:
+def _encode_labels(rows: _ExampleRows) -> tuple[Floats, Floats]:
     """Labels as numbers, equal for gold and prediction and in every file."""
     names, places = np.unique(np.concatenate([rows.gold, rows.prediction]).astype(str), return_inverse=True)
-    codes = np.array([_code(name) for name in names.tolist()])[places]
+    codes = np.array([_hash_label(name) for name in names.tolist()])[places]
     return codes[: len(rows.gold)], codes[len(rows.gold) :]
 
 
-def _code(label: str) -> float:
+def _hash_label(label: str) -> float:
     """A whole number that stands for a label, small enough to be exact as a float."""
     return float(int(_digest([label])[:13], 16))
 
 
-def _queries(rows: _ExampleRows, metric: str) -> Stratum:
+def _build_query_stratum(rows: _ExampleRows, metric: str) -> Stratum:
     if not np.isfinite(rows.metric).all():
         raise _NotTestableError(f"the per-example file has no {metric} of single queries")
     if not metric.startswith(SUBQUERIES):
         return _mean_stratum(rows.metric, rows.digest)
-    whole = np.array([name.rpartition("_")[0] for name in rows.ids.tolist()])
-    names, first = np.unique(whole, return_index=True)
+    query_ids = np.array([name.rpartition("_")[0] for name in rows.ids.tolist()])
+    names, first = np.unique(query_ids, return_index=True)
     return _mean_stratum(rows.metric[first], _digest(names.tolist()))
 
 
-def _summaries(rows: _ExampleRows) -> Stratum:
+def _build_summary_stratum(rows: _ExampleRows) -> Stratum:
     """Each text's correlation over its summaries."""
     texts = np.array([name.rpartition("/")[0] for name in rows.ids.tolist()])
     names, of_text = np.unique(texts, return_inverse=True)
-    gold, predicted = _numbers(rows)
+    gold, predicted = _extract_numbers(rows)
     chosen = [np.flatnonzero(of_text == one) for one in range(len(names))]
-    found = [METRICS["spearman"](gold[at], predicted[at], np.ones((1, len(at))))[0] for at in chosen]
-    return _mean_stratum(found, _digest(names.tolist()))
+    correlations = [METRICS["spearman"](gold[at], predicted[at], np.ones((1, len(at))))[0] for at in chosen]
+    return _mean_stratum(correlations, _digest(names.tolist()))
 
 
 REFIT = 1.2
@@ -114,7 +114,7 @@ REFIT = 1.2
 """
 
 
-def _clusterings(rows: _ExampleRows) -> tuple[str, Stratum]:
+def _build_clustering_stratum(rows: _ExampleRows) -> tuple[str, Stratum]:
     """Each draw's V-measure, and what each text adds to it where draws share texts.
 
     Draws of one corpus are no sample of corpora: texts are. A text's influence is what the V-measure loses
@@ -124,24 +124,26 @@ def _clusterings(rows: _ExampleRows) -> tuple[str, Stratum]:
         np.unique(values.astype(str), return_inverse=True)[1] for values in (rows.gold, rows.prediction)
     )
     texts, of_row = np.unique(rows.ids.astype(str), return_inverse=True)
-    found, names, influences, seen = [], [], np.zeros(len(texts)), 0
+    scores, names, influences, seen = [], [], np.zeros(len(texts)), 0
     for number in sorted(set(rows.replicate.tolist())):
-        at = np.flatnonzero(rows.replicate == number)
-        found.append(v_measure(gold[at], predicted[at]))
-        names.append(_digest(rows.ids[at].tolist()))
-        own = np.unique(of_row[at])
-        influences[own] += without_each(gold[at], predicted[at], of_row[at])
-        seen += len(own)
-    stratum = _mean_stratum(found, _digest(names))
+        positions = np.flatnonzero(rows.replicate == number)
+        scores.append(compute_v_measure(gold[positions], predicted[positions]))
+        names.append(_digest(rows.ids[positions].tolist()))
+        draw_texts = np.unique(of_row[positions])
+        influences[draw_texts] += compute_v_measure_losses(
+            gold[positions], predicted[positions], of_row[positions]
+        )
+        seen += len(draw_texts)
+    stratum = _mean_stratum(scores, _digest(names))
     if seen == len(texts):
         return "draws", stratum
-    of_texts = (influences - influences.mean()) * np.sqrt(REFIT) / len(found)
+    of_texts = (influences - influences.mean()) * np.sqrt(REFIT) / len(scores)
     return "texts", replace(stratum, texts=texts, influences=of_texts[None])
 
 
-def _probes(rows: _ExampleRows, measure: str) -> list[Stratum]:
+def _build_probe_strata(rows: _ExampleRows, measure: str) -> list[Stratum]:
     """The texts with all their probes; with cross-validation folds, a stratum for each fold."""
-    gold, predicted = _codes(rows) if measure == "macro_f1" else (rows.metric, rows.metric)
+    gold, predicted = _encode_labels(rows) if measure == "macro_f1" else (rows.metric, rows.metric)
     places = [np.flatnonzero(rows.replicate == one) for one in sorted(set(rows.replicate.tolist()))]
     if len({tuple(rows.ids[at].tolist()) for at in places}) > 1:
         share = 1 / len(places)
@@ -176,18 +178,18 @@ class _ExampleRows:
     gold: NDArray[Any]
     metric: NDArray[np.float64]
 
-    def parts(self) -> Iterator[tuple[tuple[str, str], _ExampleRows]]:
+    def iter_subsets(self) -> Iterator[tuple[tuple[str, str], _ExampleRows]]:
         """The rows of each split and subset, in the order of their example ids."""
         for name in dict.fromkeys(zip(self.split.tolist(), self.subset.tolist(), strict=True)):
             chosen = np.flatnonzero((self.split == name[0]) & (self.subset == name[1]))
-            yield name, self.at(chosen[np.argsort(self.ids[chosen].astype(str), kind="stable")])
+            yield name, self.take_rows(chosen[np.argsort(self.ids[chosen].astype(str), kind="stable")])
 
-    def replicates(self) -> list[_ExampleRows]:
+    def split_replicates(self) -> list[_ExampleRows]:
         """The rows of each probe, fold, draw or seed."""
-        found = dict.fromkeys(self.replicate.tolist())
-        return [self.at(np.flatnonzero(self.replicate == one)) for one in sorted(found)]
+        numbers = dict.fromkeys(self.replicate.tolist())
+        return [self.take_rows(np.flatnonzero(self.replicate == one)) for one in sorted(numbers)]
 
-    def at(self, places: NDArray[np.intp]) -> _ExampleRows:
+    def take_rows(self, places: NDArray[np.intp]) -> _ExampleRows:
         """The rows at some positions."""
         return _ExampleRows(**{column.name: getattr(self, column.name)[places] for column in fields(self)})
 
@@ -257,7 +259,7 @@ class ScoredRecord:
     problem: str = ""
 
     @staticmethod
-    def read(
+    def load_record(
         store: Store, artifact: str, task: str, key: str, *, parts: Parts, cache: Path
     ) -> ScoredRecord | None:
         """The scored record under `key`, None without a finished record.
@@ -273,23 +275,23 @@ class ScoredRecord:
         Raises:
             RecordError: The record is of a newer schema, or cannot be read.
         """
-        path = store.path(artifact, task, key)
-        stamps = [_stamp(path), _stamp(path.with_suffix(".examples.parquet"))]
+        path = store.locate_record(artifact, task, key)
+        stamps = [_read_file_stamp(path), _read_file_stamp(path.with_suffix(".examples.parquet"))]
         if not stamps[0]:
             return None
         name = digest({"version": VERSION, "key": key, "stamps": stamps, "parts": list(parts)})
         kept = cache / "units" / f"{name[:40]}.npz"
         with contextlib.suppress(OSError, ValueError):
-            return _unpacked(files.without_sha256(kept))
+            return _unpack_scored_record(files.unpack_hashed_file(kept))
         record = store.get(artifact, task, key)
         if record is None or record.status != "done":
             return None
-        found = _with_units(record, store.examples(record, artifact), parts)
+        scored_record = _build_scored_record(record, store.find_examples_file(record, artifact), parts)
         try:
-            files.replace(kept, files.with_sha256(kept.name, _packed(found)))
+            files.replace(kept, files.pack_hashed_file(kept.name, _pack_scored_record(scored_record)))
         except StoreError:
-            return found  # the cache only saves time
-        return found
+            return scored_record  # the cache only saves time
+        return scored_record
 
     @staticmethod
     def find(
@@ -298,14 +300,14 @@ class ScoredRecord:
         """The scored record from the first of some stores that has its units, else from the last with it."""
         last = None
         for store in stores:
-            found = ScoredRecord.read(store, artifact, task, key, parts=parts, cache=cache)
-            if found is not None and found.units is not None:
-                return found
-            last = last or found
+            scored_record = ScoredRecord.load_record(store, artifact, task, key, parts=parts, cache=cache)
+            if scored_record is not None and scored_record.units is not None:
+                return scored_record
+            last = last or scored_record
         return last
 
 
-def _stamp(path: Path) -> list[int]:
+def _read_file_stamp(path: Path) -> list[int]:
     """Size, time and inode of a file, [] without a file."""
     try:
         stat = path.stat()
@@ -314,9 +316,9 @@ def _stamp(path: Path) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
 
 
-def _with_units(record: Record, examples: Path | None, parts: Parts) -> ScoredRecord:
+def _build_scored_record(record: Record, examples: Path | None, parts: Parts) -> ScoredRecord:
     ran = {n: record.provenance.get(n) for n in ("packages", "device", "dtype_as_run", "attention")}
-    found = ScoredRecord(
+    scored_record = ScoredRecord(
         key=record.key,
         task=record.task.model_dump(),
         model=record.model.model_dump(),
@@ -326,21 +328,21 @@ def _with_units(record: Record, examples: Path | None, parts: Parts) -> ScoredRe
     )
     if examples is None:
         gone, never = "its per-example file is gone or damaged", "no per-example results were kept"
-        return replace(found, problem=gone if record.examples else never)
+        return replace(scored_record, problem=gone if record.examples else never)
     try:
-        return replace(found, units=_units_of(record, examples, parts))
+        return replace(scored_record, units=_read_units(record, examples, parts))
     except _NotTestableError as error:
-        return replace(found, problem=str(error))
+        return replace(scored_record, problem=str(error))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's among them
         reason = f"{type(error).__name__}: {error}"
-        return replace(found, problem=f"its per-example file cannot be read ({reason})")
+        return replace(scored_record, problem=f"its per-example file cannot be read ({reason})")
 
 
 _ARRAYS = ("gold", "predicted", "texts", "influences")
 """The fields of a stratum that are arrays of their own in the cached form."""
 
 
-def _packed(found: ScoredRecord) -> bytes:
+def _pack_scored_record(found: ScoredRecord) -> bytes:
     about = asdict(found)
     strata = about["units"]["strata"] if found.units else ()
     arrays: dict[str, Any] = {f"{n}{at}": one.pop(n) for at, one in enumerate(strata) for n in _ARRAYS}
@@ -349,7 +351,7 @@ def _packed(found: ScoredRecord) -> bytes:
     return sink.getvalue()
 
 
-def _unpacked(content: bytes) -> ScoredRecord:
+def _unpack_scored_record(content: bytes) -> ScoredRecord:
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         if plain := about.pop("units", None):
@@ -371,50 +373,52 @@ Parts = Sequence[tuple[str, str]]
 """The (split, metric) pairs whose mean is a trained task's number."""
 
 
-def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
+def _read_units(record: Record, path: Path, parts: Parts = ()) -> Units:
     """The units of a finished record."""
     rows = _read_examples(path)
     if "recipe" in record.identity:
-        return _of_trained(record, rows, parts or tuple(raw_metrics(record)))
+        return _build_trained_units(record, rows, parts or tuple(collect_raw_metrics(record)))
     about = record.task
-    found = [(cell, *_units_by_type(about.type, about.metric, part)) for cell, part in rows.parts()]
-    if not found:
+    cell_strata = [
+        (cell, *_build_strata(about.type, about.metric, part)) for cell, part in rows.iter_subsets()
+    ]
+    if not cell_strata:
         raise _NotTestableError("the per-example file is empty")
-    made = Units(
-        metric=_example_metric(record.task.type, record.task.metric),
-        unit=found[0][1],
+    record_units = Units(
+        metric=_resolve_example_metric(record.task.type, record.task.metric),
+        unit=cell_strata[0][1],
         strata=tuple(
-            replace(one, share=one.share / len(found), split=split, subset=subset)
-            for (split, subset), _, strata in found
+            replace(one, share=one.share / len(cell_strata), split=split, subset=subset)
+            for (split, subset), _, strata in cell_strata
             for one in strata
         ),
         outputs=rows.outputs,
     )
-    _require_recorded_score(made, record)
-    return made
+    _require_recorded_score(record_units, record)
+    return record_units
 
 
-def _of_trained(record: Record, rows: _ExampleRows, parts: Parts) -> Units:
-    made = Units(
+def _build_trained_units(record: Record, rows: _ExampleRows, parts: Parts) -> Units:
+    record_units = Units(
         metric=", ".join(dict.fromkeys(metric for _, metric in parts)),
         unit=units.TRAINED,
-        strata=tuple(_strata_of_trained(rows, parts)),
+        strata=tuple(_iter_trained_strata(rows, parts)),
         outputs=rows.outputs,
     )
-    found = raw_metrics(record)
-    if not all(part in found for part in parts):
+    metrics = collect_raw_metrics(record)
+    if not all(part in metrics for part in parts):
         raise _NotTestableError("its record lacks a metric that its number is made of")
-    _require_same(made, float(np.mean([found[part] for part in parts])))
-    return made
+    _require_same(record_units, float(np.mean([metrics[part] for part in parts])))
+    return record_units
 
 
-def _strata_of_trained(rows: _ExampleRows, parts: Parts) -> Iterator[Stratum]:
+def _iter_trained_strata(rows: _ExampleRows, parts: Parts) -> Iterator[Stratum]:
     """The strata of a trained task: the rows of each development set, with a run for each seed."""
-    sets = {split: part for (split, _), part in rows.parts()}
+    sets = {split: part for (split, _), part in rows.iter_subsets()}
     for split in dict.fromkeys(split for split, _ in parts):
         if split not in sets:
             raise _NotTestableError(f"the per-example file has no {split}")
-        runs = sets[split].replicates()
+        runs = sets[split].split_replicates()
         if len({run.digest for run in runs}) > 1:
             raise _NotTestableError(f"its seeds were scored on different examples of {split}")
         metrics = tuple(metric for at, metric in parts if at == split)
@@ -432,12 +436,14 @@ def _strata_of_trained(rows: _ExampleRows, parts: Parts) -> Iterator[Stratum]:
 
 def _require_recorded_score(made: Units, record: Record) -> None:
     recorded = [subset.get(made.metric) for subsets in record.scores.values() for subset in subsets.values()]
-    known = [float(one) for one in recorded if one is not None]
-    _require_same(made, float(np.mean(known)) if len(known) == len(recorded) else record.main_score)
+    values = [float(one) for one in recorded if one is not None]
+    _require_same(made, float(np.mean(values)) if len(values) == len(recorded) else record.main_score)
 
 
 def _require_same(made: Units, expected: float | None) -> None:
-    score = float(made.scores().mean())
+    score = float(made.score_runs().mean())
     if expected is None or not abs(score - expected) <= NEAR:
-        told = "nothing" if expected is None else f"{100 * expected:.3f}"
-        raise _NotTestableError(f"its examples give {made.metric} {100 * score:.3f}, its record has {told}")
+        expected_text = "nothing" if expected is None else f"{100 * expected:.3f}"
+        raise _NotTestableError(
+            f"its examples give {made.metric} {100 * score:.3f}, its record has {expected_text}"
+        )

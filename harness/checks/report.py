@@ -28,7 +28,7 @@ from rich.text import Text
 
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
 from harness.core.terminal import print_table
-from harness.results.scores import delta_text, score_text
+from harness.results.scores import format_delta, score_text
 
 
 class _Form(NamedTuple):
@@ -65,38 +65,42 @@ SOURCES: Mapping[MarginSource, str] = {
 """The source of a margin, in words."""
 
 
-def advice(check: Check, *, results: Path | None = None) -> str:
+def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
     """What to do after a check: sentences, and commands to type on lines of their own.
 
     Args:
         check: The check.
         results: The results folder, where it is not the default one.
     """
-    fallen = [one for one in _ordered(check.tasks) if one.verdict == "regressed" or one.collapsed]
+    fallen = [one for one in _sort_outcomes(check.tasks) if one.verdict == "regressed" or one.collapsed]
     lost = [one for one in fallen if one.must_not_regress]
     if check.overall == "regressed":
-        return "\n".join(_after_regression(check, lost, results))
+        return "\n".join(_explain_regression(check, lost, results))
     if check.overall == "inconclusive":
-        return "\n".join(_to_decide(check))
+        return "\n".join(_explain_missing_evidence(check))
     if lost:
-        command = _command(check, lost[0].task, results)
+        command = _build_compare_command(check, lost[0].task, results)
         return f"Nothing regressed for sure, but look at {lost[0].task}:\n{command}"
     if fallen:
-        return f"Accept the candidate: the policy lets {_names([one.task for one in fallen])} regress."
+        return f"Accept the candidate: the policy lets {_join_names([one.task for one in fallen])} regress."
     return "Accept the candidate; nothing to do."
 
 
-def _after_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
+def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
     """The task to look at first, or the largest losses, with the command that shows them."""
     red = [one for one in lost if one.verdict == "regressed"] or lost
-    losses = [one for one in sorted(check.tasks, key=_delta) if _delta(one) < 0 and one.low is not None][:3]
-    most = ", ".join(f"{one.task} {delta_text(one.delta)}" for one in losses)
-    whole = f"No task regressed by itself{'; most was lost on ' * bool(most)}{most}:"
-    yield "Reject the candidate. " + (f"Look at {red[0].task} first:" if red else whole)
-    yield _command(check, red[0].task if red else "", results)
+    losses = [
+        one
+        for one in sorted(check.tasks, key=_get_task_delta)
+        if _get_task_delta(one) < 0 and one.low is not None
+    ][:3]
+    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses)
+    summary = f"No task regressed by itself{'; most was lost on ' * bool(most)}{most}:"
+    yield "Reject the candidate. " + (f"Look at {red[0].task} first:" if red else summary)
+    yield _build_compare_command(check, red[0].task if red else "", results)
 
 
-def _command(check: Check, task: str, results: Path | None) -> str:
+def _build_compare_command(check: Check, task: str, results: Path | None) -> str:
     """The command that compares both models; of a baseline in a file, whose records it lacks, the candidate.
 
     Models are named by their keys, since several may have one name.
@@ -108,7 +112,7 @@ def _command(check: Check, task: str, results: Path | None) -> str:
     return shlex.join([*words, *(["--results", str(results)] if results is not None else [])])
 
 
-def _to_decide(check: Check) -> Iterator[str]:
+def _explain_missing_evidence(check: Check) -> Iterator[str]:
     """What would decide an inconclusive check, by its causes."""
     if check.exit_code:
         yield "Do not accept the candidate yet."
@@ -126,43 +130,45 @@ def _to_decide(check: Check) -> Iterator[str]:
             points = math.ceil(-1000 * mean.low + 1e-6) / 10
             settle = f"{mean.to_settle}; or, " if mean.to_settle else ""
             owner = f"if the owner of the policy accepts a loss of {points:.1f} points"
-            setting = f"{_setting(check, mean)}={points:.1f} in it (--policy)"
+            setting = f"{_choose_margin_setting(check, mean)}={points:.1f} in it (--policy)"
             yield f"To decide {mean.suite}: {settle}{owner}, {setting}."
 
 
-def _setting(check: Check, mean: MeanOutcome) -> str:
+def _choose_margin_setting(check: Check, mean: MeanOutcome) -> str:
     """The setting of a mean's margin: that of tasks where the suite has only one."""
     return "margin" if sum(mean.suite in task.suites for task in check.tasks) == 1 else "mean_margin"
 
 
-def _reasons(check: Check) -> list[str]:
+def _collect_verdict_reasons(check: Check) -> list[str]:
     """Why the verdict is as it is: tasks that collapsed, then the check's sentences on others."""
     collapsed = {}
-    for task in (one for one in _ordered(check.tasks) if one.collapsed):
-        verdict, bounds = _verdict_text(task), task.delta_text.partition(" ")[2]
+    for task in (one for one in _sort_outcomes(check.tasks) if one.collapsed):
+        verdict, bounds = _format_verdict(task), task.delta_text.partition(" ")[2]
         note = "" if verdict == "regressed" else f": {verdict}"
-        fell = f"fell by {-100 * _delta(task):.1f} points {bounds}{note}"
+        fell = f"fell by {-100 * _get_task_delta(task):.1f} points {bounds}{note}"
         collapsed[task.task] = f"collapsed: {task.task} {fell}"
     return [*collapsed.values(), *(one for one in check.because if one.partition(" ")[0] not in collapsed)]
 
 
-def _suspects(check: Check, *, every: bool = False) -> list[str]:
+def _describe_suspects(check: Check, *, every: bool = False) -> list[str]:
     """The tasks that are lower, by the false-discovery rate, and not red: none or one sentence."""
-    tasks = [one for one in sorted(check.tasks, key=_delta) if one.suspect and not one.collapsed]
-    named = _names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
+    tasks = [one for one in sorted(check.tasks, key=_get_task_delta) if one.suspect and not one.collapsed]
+    named = _join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
     return [f"Look at these: {named} (lower, not by enough to fail)."] if tasks else []
 
 
-def _delta(task: TaskOutcome) -> float:
+def _get_task_delta(task: TaskOutcome) -> float:
     return task.delta or 0.0
 
 
-def _ordered(tasks: Iterable[TaskOutcome]) -> list[TaskOutcome]:
+def _sort_outcomes(tasks: Iterable[TaskOutcome]) -> list[TaskOutcome]:
     """The tasks that collapsed, then the others by verdict; the largest difference first."""
-    return sorted(tasks, key=lambda one: (not one.collapsed, VERDICTS.index(one.verdict), -abs(_delta(one))))
+    return sorted(
+        tasks, key=lambda one: (not one.collapsed, VERDICTS.index(one.verdict), -abs(_get_task_delta(one)))
+    )
 
 
-def _names(names: Sequence[str], *, every: bool = False, between: str = ", ") -> str:
+def _join_names(names: Sequence[str], *, every: bool = False, between: str = ", ") -> str:
     shown = names if every else names[:SHOWN]
     return between.join(shown) + (f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else "")
 
@@ -175,26 +181,29 @@ NUMBERS = ("n", "seeds", "baseline", "candidate", "difference", "p", "margin")
 """The columns of a table in their order, and those of numbers."""
 
 
-def _facts(line: TaskOutcome | MeanOutcome) -> dict[str, str]:
+def _format_outcome_cells(line: TaskOutcome | MeanOutcome) -> dict[str, str]:
     """What reports say of a task or a mean, by column; the number of runs where it is not 1."""
     why = [f"to settle: {line.to_settle}" if line.to_settle else ""]
     if isinstance(line, MeanOutcome):
-        there = f"{line.there} of " * (line.there != line.wanted)
+        tested_text = f"{line.there} of " * (line.there != line.wanted)
         many = line.wanted != 1
-        own = {"task": f"{'mean of ' * many}{line.suite}", "n": f"{there}{line.wanted} column{'s' * many}"}
+        values = {
+            "task": f"{'mean of ' * many}{line.suite}",
+            "n": f"{tested_text}{line.wanted} column{'s' * many}",
+        }
     else:
-        own = {"task": line.task, "metric": line.metric}
-        own["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
+        values = {"task": line.task, "metric": line.metric}
+        values["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
         runs = " / ".join(map(str, dict.fromkeys(line.runs)))  # "3 / 5" where candidate and baseline differ
-        own["seeds"] = runs if runs != "1" else ""
+        values["seeds"] = runs if runs != "1" else ""
         why = ["collapsed" if line.collapsed else "", line.reason, *why]
     numbers = {"baseline": score_text(line.baseline), "candidate": score_text(line.candidate)}
     numbers |= {"difference": line.delta_text, "p": line.p_text, "margin": line.margin_text}
-    own |= numbers | {"verdict": _verdict_text(line), "why": "; ".join(filter(None, why))}
-    return {name: own.get(name, "") for name in COLUMNS}
+    values |= numbers | {"verdict": _format_verdict(line), "why": "; ".join(filter(None, why))}
+    return {name: values.get(name, "") for name in COLUMNS}
 
 
-def _verdict_text(line: TaskOutcome | MeanOutcome) -> str:
+def _format_verdict(line: TaskOutcome | MeanOutcome) -> str:
     """The verdict, with a note where the policy allows the regression."""
     allowed = isinstance(line, TaskOutcome) and line.verdict == "regressed" and not line.must_not_regress
     return "regressed (allowed)" if allowed else line.verdict
@@ -206,7 +215,7 @@ def _mean_texts(check: Check) -> Iterator[str]:
         if mean.delta is not None and mean.verdict != "same":
             seen = f"this suite can see a loss of {100 * (mean.detectable or 0.0):.2f} points; "
             source = SOURCES[mean.margin_source].format(changed=100 * check.policy.get("changed", 0.0))
-            least = check.policy.get(f"least_{_setting(check, mean)}", 0.0)
+            least = check.policy.get(f"least_{_choose_margin_setting(check, mean)}", 0.0)
             if mean.margin_source != "policy" and math.isclose(100 * mean.margin, least):
                 source = "the least that the policy sets"
             yield (
@@ -214,11 +223,11 @@ def _mean_texts(check: Check) -> Iterator[str]:
                 f"a loss of {mean.margin_text} is allowed, {source}"
             )
         if mean.predicted:
-            sides = (_predicted_text(mean.predicted, side) for side in ("baseline", "candidate"))
+            sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
 
 
-def _predicted_text(predicted: Mapping[str, Any], side: str) -> str:
+def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:
     """The predicted mean of one side, e.g. "51.5 ± 0.6"; bounds of unequal width are written out."""
     value, low, high = (predicted.get(side + part) for part in ("", "_low", "_high"))
     if value is None or low is None or high is None:
@@ -228,7 +237,7 @@ def _predicted_text(predicted: Mapping[str, Any], side: str) -> str:
     return f"{100 * value:.1f} {bounds}"
 
 
-def _bounds_text(check: Check) -> str:
+def _explain_bounds(check: Check) -> str:
     """The sentence that explains the two ends of an interval, and p."""
     sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
     return (
@@ -238,21 +247,21 @@ def _bounds_text(check: Check) -> str:
     )
 
 
-def _counts_text(check: Check) -> str:
+def _format_verdict_counts(check: Check) -> str:
     """The number of tasks by verdict, e.g. "2 tasks: 1 regressed, 1 passed"; means stand in the table."""
     counts = ", ".join(f"{len(check.of(one)):,} {one}" for one in VERDICTS if check.of(one))
     return f"{len(check.tasks):,} task{'s' * (len(check.tasks) != 1)}" + (f": {counts}" if counts else "")
 
 
-def _baseline_text(check: Check) -> str:
+def _format_baseline(check: Check) -> str:
     """The baseline's model and the name of the baseline."""
     party = check.baseline
     return f"{party.name} (baseline {party.baseline})" if party.baseline else party.name
 
 
-def _sides_text(check: Check) -> str:
+def _format_sides(check: Check) -> str:
     """Candidate, baseline and suites: "A against B on suite"."""
-    return f"{check.candidate.name} against {_baseline_text(check)} on {', '.join(check.suites)}"
+    return f"{check.candidate.name} against {_format_baseline(check)} on {', '.join(check.suites)}"
 
 
 def _exit_text(check: Check) -> str:
@@ -281,25 +290,25 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
         every: Also show tasks that passed, and name all tasks that are only listed.
         results: The results folder, where it is not the default one, for the commands to type.
     """
-    reasons = _reasons(check)
+    reasons = _collect_verdict_reasons(check)
     left = 0 if every else max(len(reasons) - SHOWN, 0)
     reasons = [*reasons[: len(reasons) - left], f"and {left:,} more"] if left else reasons
-    todo = [*advice(check, results=results).split("\n"), *_suspects(check, every=every)]
+    todo = [*describe_next_steps(check, results=results).split("\n"), *_describe_suspects(check, every=every)]
     style = FORMS[check.overall].style
-    _say(console, f"{check.overall.upper()}: {_sides_text(check)}", f"bold {style}")
+    _say(console, f"{check.overall.upper()}: {_format_sides(check)}", f"bold {style}")
     for label, texts, weight in (("Why:", reasons, ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
-    tasks = [one for one in _ordered(check.tasks) if one.verdict not in LISTED]
+    tasks = [one for one in _sort_outcomes(check.tasks) if one.verdict not in LISTED]
     shown = tasks if every else [one for one in tasks if one.verdict not in COUNTED][:ROWS]
     _print_table(check, shown, console)
     for text in _mean_texts(check):
         _say(console, text)
     hidden = len(tasks) - len(shown) - sum(mean.wanted == 1 for mean in check.means)
-    _say(console, _counts_text(check) + " (--all shows every one)" * (hidden > 0))
+    _say(console, _format_verdict_counts(check) + " (--all shows every one)" * (hidden > 0))
     for verdict in LISTED:
         for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
-            names = _names([one.task for one in check.of(verdict) if one.reason == reason], every=every)
+            names = _join_names([one.task for one in check.of(verdict) if one.reason == reason], every=every)
             _say(console, f"{verdict}: {names}: {reason or 'no reason was recorded'}", FORMS[verdict].style)
     for warning in check.warnings:
         _say(console, f"warning: {warning}", "yellow")
@@ -316,41 +325,43 @@ def _say(console: Console, text: str, style: str = "", *, label: str = "") -> No
 
 def _print_table(check: Check, tasks: Sequence[TaskOutcome], console: Console) -> None:
     """Print the means and some tasks, with the sentence that explains their numbers."""
-    whole = {mean.suite for mean in check.means if mean.wanted == 1}
-    alone = {suite: one for one in check.tasks for suite in whole.intersection(one.suites)}
+    single_suites = {mean.suite for mean in check.means if mean.wanted == 1}
+    alone = {suite: one for one in check.tasks for suite in single_suites.intersection(one.suites)}
     rows: list[TaskOutcome | MeanOutcome] = [
         replace(alone[mean.suite], verdict=mean.verdict)
         if mean.suite in alone and mean.delta is not None
         else mean
         for mean in check.means
     ]
-    rows += [one for one in tasks if not whole.intersection(one.suites)]
-    columns = _columns([_facts(row) for row in rows], console.width) if rows else []
+    rows += [one for one in tasks if not single_suites.intersection(one.suites)]
+    columns = (
+        _select_table_columns([_format_outcome_cells(row) for row in rows], console.width) if rows else []
+    )
     table = Table(title=Text("candidate − baseline [low, high], scores × 100"))
     for name in columns:
         table.add_column(Text(name), justify="right" if name in NUMBERS else "left")
     for row in rows:
         styles = {"verdict": FORMS[row.verdict].style, "why": "dim"}
-        cells = (Text(_facts(row)[name], style=styles.get(name, "")) for name in columns)
+        cells = (Text(_format_outcome_cells(row)[name], style=styles.get(name, "")) for name in columns)
         table.add_row(*cells, style="bold" if isinstance(row, MeanOutcome) else "")
     if rows:
         print_table(table, console)
     if any(row.p is not None for row in rows):
-        _say(console, _bounds_text(check), "dim")
+        _say(console, _explain_bounds(check), "dim")
 
 
-def _columns(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
+def _select_table_columns(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
     """The columns that fit into a width beside whole names; none is empty."""
 
-    def needed(name: str) -> int:
+    def measure_column(name: str) -> int:
         longest = max(len(row[name]) for row in rows)
         return 3 + max(len(name), longest if name in (*NEEDED, *NUMBERS) else min(longest, LONG))
 
-    chosen, room = [*NEEDED], width - 1 - sum(map(needed, NEEDED))
+    chosen, room = [*NEEDED], width - 1 - sum(map(measure_column, NEEDED))
     for names in FURTHER:
-        wanted = sum(map(needed, names))
-        if wanted <= room and any(row[name] for name in names for row in rows):
-            chosen, room = [*chosen, *names], room - wanted
+        extra_width = sum(map(measure_column, names))
+        if extra_width <= room and any(row[name] for name in names for row in rows):
+            chosen, room = [*chosen, *names], room - extra_width
     return [name for name in COLUMNS if name in chosen]
 
 
@@ -361,7 +372,7 @@ FORBIDDEN = "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """Characters that XML 1.0 cannot hold, even escaped."""
 
 
-def junit(check: Check) -> str:
+def render_junit(check: Check) -> str:
     """The check as a JUnit file (UTF-8).
 
     A testsuite for each suite holds a testcase for each task and one for the mean; the testsuite `check`
@@ -375,10 +386,10 @@ def junit(check: Check) -> str:
     for line in lines:
         homes = line.suites if isinstance(line, TaskOutcome) else (line.suite,)
         home = next((name for name in homes if name in suites), OVERALL)
-        suites[home].append(_line_case(line, home))
-    suites[OVERALL].append(_overall_case(check))
+        suites[home].append(_build_line_case(line, home))
+    suites[OVERALL].append(_build_overall_case(check))
     root = Element("testsuites")
-    root.extend(_testsuite(check, n, *one) for n, one in enumerate(suites.items()))
+    root.extend(_build_testsuite(check, n, *one) for n, one in enumerate(suites.items()))
     for element in root.iter():
         element.text = re.sub(FORBIDDEN, "", element.text or "")
         element.attrib.update({name: re.sub(FORBIDDEN, "", text) for name, text in element.items()})
@@ -386,28 +397,34 @@ def junit(check: Check) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _line_case(line: TaskOutcome | MeanOutcome, suite: str) -> Element:
+def _build_line_case(line: TaskOutcome | MeanOutcome, suite: str) -> Element:
     """The testcase of a task or a mean; an allowed regression is skipped, not failed."""
-    facts = _facts(line)
+    facts = _format_outcome_cells(line)
     element = FORMS[line.verdict].element if facts["verdict"] == line.verdict else "skipped"
     numbers = f"{facts['difference']} points, p {facts['p']}, margin {facts['margin']}"
     why = "; ".join(filter(None, (numbers if line.low is not None else "", facts["why"])))
     details = [f"{name}: {text}" for name, text in facts.items() if text]
-    return _testcase(suite, facts["task"], element, line.verdict, f"{facts['verdict']}: {why}", details)
+    return _build_testcase(suite, facts["task"], element, line.verdict, f"{facts['verdict']}: {why}", details)
 
 
-def _overall_case(check: Check) -> Element:
+def _build_overall_case(check: Check) -> Element:
     """The testcase of the overall verdict, which fails if the exit code is not 0."""
-    reasons, verdict = _reasons(check), check.overall
+    reasons, verdict = _collect_verdict_reasons(check), check.overall
     element = "failure" if check.exit_code else FORMS[verdict].element
     message = " ".join((f"{verdict}:", *reasons))
-    details = [*reasons, advice(check), *_mean_texts(check), _counts_text(check), _exit_text(check)]
-    case = _testcase(OVERALL, "overall verdict", element, verdict, message, details)
+    details = [
+        *reasons,
+        describe_next_steps(check),
+        *_mean_texts(check),
+        _format_verdict_counts(check),
+        _exit_text(check),
+    ]
+    case = _build_testcase(OVERALL, "overall verdict", element, verdict, message, details)
     case.set("time", f"{check.seconds:.3f}")
     return case
 
 
-def _testcase(
+def _build_testcase(
     suite: str, name: str, element: str, verdict: str, message: str, details: Sequence[str]
 ) -> Element:
     """A testcase that holds its result, or nothing if it passed."""
@@ -418,7 +435,7 @@ def _testcase(
     return case
 
 
-def _testsuite(check: Check, number: int, name: str, cases: Sequence[Element]) -> Element:
+def _build_testsuite(check: Check, number: int, name: str, cases: Sequence[Element]) -> Element:
     moment = datetime.fromisoformat(check.when)
     moment = moment.astimezone(UTC) if moment.tzinfo else moment
     kinds = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
@@ -427,7 +444,7 @@ def _testsuite(check: Check, number: int, name: str, cases: Sequence[Element]) -
     about |= {"time": f"{sum(float(case.get('time', 0)) for case in cases):.3f}", "hostname": "localhost"}
     suite = Element("testsuite", about, timestamp=moment.strftime("%Y-%m-%dT%H:%M:%S"))
     properties = SubElement(suite, "properties")
-    for key, value in _properties(check).items():
+    for key, value in _collect_junit_properties(check).items():
         text = value if isinstance(value, str) else json.dumps(value)
         SubElement(properties, "property", name=key, value=text)
     suite.extend(cases)
@@ -436,13 +453,17 @@ def _testsuite(check: Check, number: int, name: str, cases: Sequence[Element]) -
     return suite
 
 
-def _properties(check: Check) -> dict[str, Any]:
-    made: dict[str, Any] = {"check": check.id}
-    for side, name in (("candidate", check.candidate.name), ("baseline", _baseline_text(check))):
+def _collect_junit_properties(check: Check) -> dict[str, Any]:
+    properties: dict[str, Any] = {"check": check.id}
+    for side, name in (("candidate", check.candidate.name), ("baseline", _format_baseline(check))):
         party = check.candidate if side == "candidate" else check.baseline
-        made |= {side: name, f"{side}.source": party.source, f"{side}.artifacts": " ".join(party.artifacts)}
-    made |= {"recipe": check.recipe} if check.recipe else {}
-    return made | {f"policy.{key}": value for key, value in check.policy.items()}
+        properties |= {
+            side: name,
+            f"{side}.source": party.source,
+            f"{side}.artifacts": " ".join(party.artifacts),
+        }
+    properties |= {"recipe": check.recipe} if check.recipe else {}
+    return properties | {f"policy.{key}": value for key, value in check.policy.items()}
 
 
 ROOM, ASIDE, SENTENCES = 60_000, 200, 12
@@ -450,50 +471,58 @@ ROOM, ASIDE, SENTENCES = 60_000, 200, 12
 and the line that counts omitted rows, and most sentences in a list."""
 
 
-def markdown(check: Check) -> str:
+def render_markdown(check: Check) -> str:
     """The check as Markdown: verdict, why, what to do, and the lines that matter; the rest is folded away.
 
     Names are shown as they are; nothing in them is Markdown or HTML. The text has fewer than 65,536
     characters; rows that do not fit are counted. Its hidden first line identifies the comment, and stays
     while the candidate changes.
     """
-    parts = ["\n\n".join(part for part in _head(check) if part)]
-    sections = [section for section in _sections(check) if section[2]]
-    needs = [len(_fitted(*section, room=sys.maxsize)) + ASIDE for section in sections]
+    parts = ["\n\n".join(part for part in _iter_markdown_head(check) if part)]
+    sections = [section for section in _iter_markdown_sections(check) if section[2]]
+    needs = [len(_fit_markdown_table(*section, room=sys.maxsize)) + ASIDE for section in sections]
     for number, section in enumerate(sections):
         left = ROOM - sum(len(part) + 2 for part in parts)
         later = needs[number + 1 :]
-        parts.append(_fitted(*section, room=max(left // 2 if later else left, left - sum(later))))
+        parts.append(_fit_markdown_table(*section, room=max(left // 2 if later else left, left - sum(later))))
     return "\n\n".join(parts) + "\n"
 
 
-def _head(check: Check) -> Iterator[str]:
+def _iter_markdown_head(check: Check) -> Iterator[str]:
     name = check.baseline.baseline or check.baseline.name
-    yield f"<!-- harness-check:{_hidden('-'.join((name, *check.suites)))} -->"
-    yield f"## {FORMS[check.overall].sign} {check.overall}: {_escaped(_sides_text(check))}"
-    yield _sentences(_reasons(check))
-    yield _sentences([f"Next: {advice(check)}"], most=1000)
-    yield _sentences(_suspects(check), most=3000)
-    yield _sentences([*_mean_texts(check)])
-    yield f"{_counts_text(check)}. {_exit_text(check).capitalize()}."
+    yield f"<!-- harness-check:{_clean_comment_name('-'.join((name, *check.suites)))} -->"
+    yield f"## {FORMS[check.overall].sign} {check.overall}: {_escape_markdown(_format_sides(check))}"
+    yield _render_sentences(_collect_verdict_reasons(check))
+    yield _render_sentences([f"Next: {describe_next_steps(check)}"], most=1000)
+    yield _render_sentences(_describe_suspects(check), most=3000)
+    yield _render_sentences([*_mean_texts(check)])
+    yield f"{_format_verdict_counts(check)}. {_exit_text(check).capitalize()}."
 
 
-def _sections(check: Check) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+def _iter_markdown_sections(check: Check) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
     """Title, columns and rows of each table, most important first; the unfolded table has no title."""
-    tasks = [one for one in _ordered(check.tasks) if one.verdict not in LISTED]
+    tasks = [one for one in _sort_outcomes(check.tasks) if one.verdict not in LISTED]
     matter = [one for one in tasks if one.verdict not in COUNTED]
-    yield "", COLUMNS, [*map(_row, check.means), *map(_row, matter)]
+    yield "", COLUMNS, [*map(_format_markdown_row, check.means), *map(_format_markdown_row, matter)]
     for verdict in LISTED:
-        reasons = [(_escaped(one.task), _escaped(one.reason)) for one in check.of(verdict)]
+        reasons = [(_escape_markdown(one.task), _escape_markdown(one.reason)) for one in check.of(verdict)]
         yield f"{verdict}: {len(reasons):,}", ("task", "why"), reasons
-    yield f"warnings: {len(check.warnings)}", ("warning",), [(_escaped(text),) for text in check.warnings]
-    counted = [_row(one) for one in tasks if one.verdict in COUNTED]
+    yield (
+        f"warnings: {len(check.warnings)}",
+        ("warning",),
+        [(_escape_markdown(text),) for text in check.warnings],
+    )
+    counted = [_format_markdown_row(one) for one in tasks if one.verdict in COUNTED]
     yield f"passed or the same: {len(counted):,}", COLUMNS, counted
-    policy = [(_escaped(str(key)), _escaped(str(value))) for key, value in check.policy.items()]
+    policy = [
+        (_escape_markdown(str(key)), _escape_markdown(str(value))) for key, value in check.policy.items()
+    ]
     yield "policy", ("setting", "value"), policy
 
 
-def _fitted(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, room: int) -> str:
+def _fit_markdown_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, room: int
+) -> str:
     """A table of as many rows as fit, with a line that counts the others."""
     sides = ["---:" if name in NUMBERS else "---" for name in columns]
     head, *lines = (f"| {' | '.join(cells)} |" for cells in (columns, sides, *rows))
@@ -506,15 +535,18 @@ def _fitted(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *
     return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if title else body
 
 
-def _row(line: TaskOutcome | MeanOutcome) -> Sequence[str]:
+def _format_markdown_row(line: TaskOutcome | MeanOutcome) -> Sequence[str]:
     """The cells of a task or a mean; names and sentences are escaped."""
     names = ("task", "metric", "n", "why")
-    cells = {c: _escaped(text) if c in names else html.escape(text) for c, text in _facts(line).items()}
+    cells = {
+        c: _escape_markdown(text) if c in names else html.escape(text)
+        for c, text in _format_outcome_cells(line).items()
+    }
     return [*(cells | {"verdict": f"{FORMS[line.verdict].sign} {cells['verdict']}"}).values()]
 
 
-def _sentences(texts: Sequence[str], *, most: int = 300) -> str:
-    shown = [_escaped(text, most=most) for text in texts[:SENTENCES]]
+def _render_sentences(texts: Sequence[str], *, most: int = 300) -> str:
+    shown = [_escape_markdown(text, most=most) for text in texts[:SENTENCES]]
     more = [f"and {len(texts) - SENTENCES:,} more"] if len(texts) > SENTENCES else []
     return shown[0] if len(texts) == 1 else "\n".join(f"- {text}" for text in (*shown, *more))
 
@@ -532,20 +564,20 @@ SPECIAL = (
 )
 
 
-def _escaped(text: str, *, most: int = 300) -> str:
+def _escape_markdown(text: str, *, most: int = 300) -> str:
     r"""A name or sentence as one line that GitHub shows as it was written.
 
     The line holds no HTML, link, mention, reference, picture or formula, and ends no cell of a table.
 
-    >>> print(_escaped("a|b <i> `c` @me #7"))
+    >>> print(_escape_markdown("a|b <i> `c` @me #7"))
     a\|b &lt;i&gt; \`c\` @&#8203;me \#&#8203;7
     """
     line = re.sub(CONTROL, " ", text).strip()
     line = line if len(line) <= most else f"{line[: most - 1]}…"
-    return re.sub(SPECIAL, _harmless, line)
+    return re.sub(SPECIAL, _escape_match, line)
 
 
-def _harmless(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     sign = found[0]
     if found["html"]:
         return html.escape(sign)
@@ -554,6 +586,6 @@ def _harmless(found: re.Match[str]) -> str:
     return f"{sign}{GAP}" if found["split"] else f"\\{sign}{GAP if found['reference'] else ''}"
 
 
-def _hidden(text: str) -> str:
+def _clean_comment_name(text: str) -> str:
     """A name fit for an HTML comment: letters, digits, dots, underscores, plus signs, single hyphens."""
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-") or "check"

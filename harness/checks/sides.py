@@ -20,7 +20,7 @@ from harness.plan.plan import PlannedScore, plan_scores
 from harness.plan.request import PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import Identity
-from harness.results.scores import Mean, shown_only
+from harness.results.scores import Mean, list_exclusions
 from harness.storage.store import Store
 
 SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", "Clustering"})
@@ -43,12 +43,12 @@ class CheckSide:
     scored: Mapping[str, tuple[ScoredRecord, ...]]
     missing: Mapping[str, int]
 
-    def by_model(self, task: str) -> list[list[ScoredRecord]]:
+    def group_records(self, task: str) -> list[list[ScoredRecord]]:
         """The records of a task, grouped by model."""
-        found: dict[str, list[ScoredRecord]] = {}
-        for one in self.scored[task]:
-            found.setdefault(str(one.model.get("artifact")), []).append(one)
-        return list(found.values())
+        groups: dict[str, list[ScoredRecord]] = {}
+        for record in self.scored[task]:
+            groups.setdefault(str(record.model.get("artifact")), []).append(record)
+        return list(groups.values())
 
     @property
     def artifacts(self) -> tuple[str, ...]:
@@ -71,26 +71,30 @@ class CheckSide:
         """Whether no record is missing."""
         return not any(self.missing.values())
 
-    def part(self, task: str, cells: Collection[tuple[str, str]]) -> CheckSide:
+    def select_subsets(self, task: str, cells: Collection[tuple[str, str]]) -> CheckSide:
         """The same with the scores of some (split, subset) of a task in place of the task's."""
         return replace(
-            self, scored={**self.scored, task: tuple(_part_of(one, cells) for one in self.scored[task])}
+            self,
+            scored={
+                **self.scored,
+                task: tuple(_select_record_subsets(one, cells) for one in self.scored[task]),
+            },
         )
 
-    def of_averages(self, suites: Sequence[Suite]) -> CheckSide:
+    def select_averages(self, suites: Sequence[Suite]) -> CheckSide:
         """The same, of each task only the splits and subsets that its suite averages."""
-        found = self
+        side = self
         for suite in suites:
-            apart, cells = shown_only(suite), dict[str, list[tuple[str, str]]]()
+            apart, cells = list_exclusions(suite), dict[str, list[tuple[str, str]]]()
             for name, part in suite.parts.items():
                 cells.setdefault(part.name, []).extend([] if name in apart else part.cells)
             for task in suite.tasks:
                 averaged = dict.fromkeys(cells.get(task.name, ()))
                 if averaged and {*averaged} != {*task.cells}:
-                    found = found.part(task.name, averaged)
-        return found
+                    side = side.select_subsets(task.name, averaged)
+        return side
 
-    def units(self, task: str, *, repeated: bool) -> Units:
+    def join_task_units(self, task: str, *, repeated: bool) -> Units:
         """The units of a task; of a repeated baseline models are the runs, and seeds count as probes.
 
         Raises:
@@ -98,11 +102,11 @@ class CheckSide:
         """
         models = [
             Units.join_runs([one.units for one in ones if one.units is not None])
-            for ones in self.by_model(task)
+            for ones in self.group_records(task)
         ]
-        return Units.join_runs([units.as_probes() for units in models]) if repeated else models[0]
+        return Units.join_runs([units.pool_runs() for units in models]) if repeated else models[0]
 
-    def of_equal_models(
+    def estimate_null_differences(
         self, suites: Sequence[Suite], changed: float, trainings: int
     ) -> dict[str, Difference]:
         """What the differences of an equal model would be, by task and by column that shows a part of one.
@@ -110,24 +114,31 @@ class CheckSide:
         `changed` is the share of answers that it changes, `trainings` the number of its models where this
         side has several. Tasks without units are left out.
         """
-        averages, parts = self.of_averages(suites), dict[str, tuple[CheckSide, str]]()
+        averages, parts = self.select_averages(suites), dict[str, tuple[CheckSide, str]]()
         for suite in suites:
             parts |= {task.name: (averages, task.name) for task in suite.tasks}
         for suite in suites:
-            parts |= {name: (self.part(one.name, one.cells), one.name) for name, one in suite.parts.items()}
-        found = {}
+            parts |= {
+                name: (self.select_subsets(one.name, one.cells), one.name)
+                for name, one in suite.parts.items()
+            }
+        differences = {}
         for name, (side, task) in parts.items():
             scored = side.scored[task]
             if scored and all(one.units is not None for one in scored):
                 with contextlib.suppress(ValueError):
-                    repeated = len(side.by_model(task)) > 1
-                    units = side.units(task, repeated=repeated)
+                    repeated = len(side.group_records(task)) > 1
+                    units = side.join_task_units(task, repeated=repeated)
                     runs = trainings if repeated else 0
-                    found[name] = Difference.of_equal_models(units, changed=changed, trainings=runs)
-        return found
+                    differences[name] = Difference.estimate_null_difference(
+                        units, changed=changed, trainings=runs
+                    )
+        return differences
 
     @staticmethod
-    def read(runs: Sequence[BaselineModel], found: ResolvedRequest | PreparedRun, results: Path) -> CheckSide:
+    def read_side(
+        runs: Sequence[BaselineModel], found: ResolvedRequest | PreparedRun, results: Path
+    ) -> CheckSide:
         """The records of one side.
 
         Args:
@@ -146,20 +157,20 @@ class CheckSide:
             by_task |= _score_parts(suite, found.recipe)
         for task, parts in by_task.items():
             wanted_ones = [(run, key) for run in runs for key in run.keys.get(task, ())]
-            there = [
-                ScoredRecord.read(store, run.folder, task, key, parts=parts, cache=found.cache)
+            records = [
+                ScoredRecord.load_record(store, run.folder, task, key, parts=parts, cache=found.cache)
                 for run, key in wanted_ones
             ]
-            scored[task] = tuple(one for one in there if one is not None)
-            missing[task] = there.count(None) + (not wanted_ones)
+            scored[task] = tuple(one for one in records if one is not None)
+            missing[task] = records.count(None) + (not wanted_ones)
         return CheckSide(runs=tuple(runs), home=results, scored=scored, missing=missing)
 
 
-def _part_of(one: ScoredRecord, cells: Collection[tuple[str, str]]) -> ScoredRecord:
-    units = None if one.units is None else one.units.part(cells)
+def _select_record_subsets(one: ScoredRecord, cells: Collection[tuple[str, str]]) -> ScoredRecord:
+    units = None if one.units is None else one.units.select_subsets(cells)
     if units is None:
         return replace(one, units=None, problem=one.problem or "its examples do not name splits")
-    return replace(one, units=units, score=float(units.scores().mean()))
+    return replace(one, units=units, score=float(units.score_runs().mean()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +190,7 @@ class CheckRequest:
     identities: Mapping[str, tuple[Identity, ...]]
 
     @staticmethod
-    def of(request: Request, model: str, seeds: int) -> CheckRequest:
+    def plan_requests(request: Request, model: str, seeds: int) -> CheckRequest:
         """The requests for a model, and the keys of all its scores.
 
         Tasks that a recipe trains for have their seeds within one record, and a recipe that makes a model
@@ -190,15 +201,15 @@ class CheckRequest:
             UsageError: A name or a setting cannot be used.
         """
         first = replace(request, models=(model,))
-        kinds = [catalog.recipe_kind(name) for name in first.recipe]
+        kinds = [catalog.find_recipe_kind(name) for name in first.recipe]
         if seeds > 1 and "task" in kinds:
             first = replace(first, recipe_settings={**first.recipe_settings, "fresh_seeds": seeds})
         if "model" in kinds:
             first = replace(first, seeds=seeds)
-        found = ResolvedRequest.of(first)
-        _refuse_second_training(found)
-        requests, scores = [first], _scores(found)
-        again = () if found.stages else _seeded(found.suites)
+        resolved_request = ResolvedRequest.resolve_request(first)
+        _refuse_second_training(resolved_request)
+        requests, scores = [first], _plan_request_scores(resolved_request)
+        again = () if resolved_request.stages else _find_seed_columns(resolved_request.suites)
         for seed in range(1, seeds) if again else ():
             more = replace(
                 first,
@@ -208,12 +219,18 @@ class CheckRequest:
                 recipe_settings={},
             )
             requests.append(more)
-            scores += _scores(ResolvedRequest.of(more))
+            scores += _plan_request_scores(ResolvedRequest.resolve_request(more))
         identities: dict[str, tuple[Identity, ...]] = {}
-        for one in scores:
-            identities[one.task.name] = (*identities.get(one.task.name, ()), one.identity)
+        for planned_score in scores:
+            identities[planned_score.task.name] = (
+                *identities.get(planned_score.task.name, ()),
+                planned_score.identity,
+            )
         return CheckRequest(
-            requests=tuple(requests), opened=found, runs=_models(scores), identities=identities
+            requests=tuple(requests),
+            opened=resolved_request,
+            runs=_build_baseline_models(scores),
+            identities=identities,
         )
 
 
@@ -230,12 +247,12 @@ def _refuse_second_training(opened: ResolvedRequest) -> None:
             )
 
 
-def _models(scores: Sequence[PlannedScore]) -> tuple[BaselineModel, ...]:
+def _build_baseline_models(scores: Sequence[PlannedScore]) -> tuple[BaselineModel, ...]:
     """The models of some scores with the keys of these, in the form of a baseline; trained ones first."""
     keys: dict[Artifact, dict[str, tuple[str, ...]]] = {}
-    for one in sorted(scores, key=lambda one: one.subject.training is None):
-        own = keys.setdefault(one.subject.artifact, {})
-        own[one.task.name] = (*own.get(one.task.name, ()), one.key)
+    for score in sorted(scores, key=lambda one: one.subject.training is None):
+        task_keys = keys.setdefault(score.subject.artifact, {})
+        task_keys[score.task.name] = (*task_keys.get(score.task.name, ()), score.key)
     return tuple(
         BaselineModel(
             model=artifact.name,
@@ -249,13 +266,13 @@ def _models(scores: Sequence[PlannedScore]) -> tuple[BaselineModel, ...]:
     )
 
 
-def _seeded(suites: Sequence[Suite]) -> tuple[str, ...]:
+def _find_seed_columns(suites: Sequence[Suite]) -> tuple[str, ...]:
     """The columns whose score depends on the seed."""
     columns = [column for suite in suites for column in suite.columns]
     return tuple(c.name for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks))
 
 
-def _scores(found: ResolvedRequest) -> list[PlannedScore]:
+def _plan_request_scores(found: ResolvedRequest) -> list[PlannedScore]:
     """The planned score of each task for the models of a request."""
     planned = plan_scores(
         found.subjects,
@@ -298,42 +315,46 @@ class Comparison:
     baseline: CheckSide
     failures: Mapping[tuple[str, str], str]
 
-    def differences(self, tasks: Sequence[Task]) -> dict[str, Difference | str]:
+    def compute_differences(self, tasks: Sequence[Task]) -> dict[str, Difference | str]:
         """The difference between the sides on each task, or the reason why it cannot be tested."""
         return {
-            task.name: _difference(self, task.name) for task in tasks if not self.missing_reason(task.name)
+            task.name: _compare_task(self, task.name)
+            for task in tasks
+            if not self.explain_missing_score(task.name)
         }
 
-    def part(self, task: str, cells: Collection[tuple[str, str]]) -> Comparison:
+    def select_subsets(self, task: str, cells: Collection[tuple[str, str]]) -> Comparison:
         """The same with the scores of some (split, subset) of a task in place of the task's."""
         return replace(
-            self, candidate=self.candidate.part(task, cells), baseline=self.baseline.part(task, cells)
+            self,
+            candidate=self.candidate.select_subsets(task, cells),
+            baseline=self.baseline.select_subsets(task, cells),
         )
 
-    def of_averages(self, suites: Sequence[Suite]) -> Comparison:
+    def select_averages(self, suites: Sequence[Suite]) -> Comparison:
         """The same, of each task only the splits and subsets that its suite averages."""
-        sides = self.candidate.of_averages(suites), self.baseline.of_averages(suites)
+        sides = self.candidate.select_averages(suites), self.baseline.select_averages(suites)
         return replace(self, candidate=sides[0], baseline=sides[1])
 
-    def part_differences(self, suite: Suite) -> dict[str, Difference]:
+    def compute_part_differences(self, suite: Suite) -> dict[str, Difference]:
         """The differences that can be tested of columns that show a part of a task, by column."""
-        found = {}
+        differences = {}
         for name, part in suite.parts.items():
-            if not self.missing_reason(part.name):
-                one = _difference(self.part(part.name, part.cells), part.name)
-                if isinstance(one, Difference):
-                    found[name] = one
-        return found
+            if not self.explain_missing_score(part.name):
+                difference = _compare_task(self.select_subsets(part.name, part.cells), part.name)
+                if isinstance(difference, Difference):
+                    differences[name] = difference
+        return differences
 
-    def missing_reason(self, task: str) -> str:
+    def explain_missing_score(self, task: str) -> str:
         """The reason why a task lacks a score on one of the sides; empty if both scores are there."""
-        for name, one in (("candidate", self.candidate), ("baseline", self.baseline)):
-            if one.missing[task] or any(scored.score is None for scored in one.scored[task]):
-                return f"the {name} has no score: {_why(self, one, task)}"
+        for name, side in (("candidate", self.candidate), ("baseline", self.baseline)):
+            if side.missing[task] or any(scored.score is None for scored in side.scored[task]):
+                return f"the {name} has no score: {_explain_missing_record(self, side, task)}"
         return ""
 
 
-def _why(sides: Comparison, one: CheckSide, task: str) -> str:
+def _explain_missing_record(sides: Comparison, one: CheckSide, task: str) -> str:
     """The reason why a side lacks a record, with advice."""
     reasons = [
         sides.failures[run.artifact, task] for run in one.runs if (run.artifact, task) in sides.failures
@@ -341,20 +362,20 @@ def _why(sides: Comparison, one: CheckSide, task: str) -> str:
     if reasons:
         return reasons[0].rstrip(".")
     gone = [key[:12] for run in one.runs for key in run.keys.get(task, ())]
-    known = {scored.key[:12] for scored in one.scored[task]}
-    keys = ", ".join(key for key in gone if key not in known)
+    present_keys = {scored.key[:12] for scored in one.scored[task]}
+    keys = ", ".join(key for key in gone if key not in present_keys)
     if not gone:
         return "it was set without this task (harness baseline set NAME --replace measures it)"
     return f"its record {keys} is not in {one.home / 'records'}" if keys else "a part of it is missing"
 
 
-def _difference(sides: Comparison, task: str) -> Difference | str:
+def _compare_task(sides: Comparison, task: str) -> Difference | str:
     mine, theirs = sides.candidate.scored[task], sides.baseline.scored[task]
     records = {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}
     outputs, others = ([one.units.outputs if one.units else "" for one in ones] for ones in (mine, theirs))
-    alike = [_own_score(one) for one in mine] == [_own_score(one) for one in theirs]
+    alike = [_compute_record_score(one) for one in mine] == [_compute_record_score(one) for one in theirs]
     if records or (all(outputs) and outputs == others and alike):
-        scores = tuple(_own_score(one) for one in mine)
+        scores = tuple(_compute_record_score(one) for one in mine)
         units = mine[0].units
         return Difference(
             mine=scores,
@@ -367,33 +388,33 @@ def _difference(sides: Comparison, task: str) -> Difference | str:
         problem = next((one.problem for one in ones if one.units is None), "")
         if problem:
             return f"the {name}: {problem}"
-    return _tested_difference(sides, task)
+    return _compute_task_difference(sides, task)
 
 
-def _own_score(one: ScoredRecord) -> float:
+def _compute_record_score(one: ScoredRecord) -> float:
     """The score from a record's units, which follow the recipe's convention, else the main score."""
-    return float(one.score or 0) if one.units is None else float(one.units.scores().mean())
+    return float(one.score or 0) if one.units is None else float(one.units.score_runs().mean())
 
 
-def _tested_difference(sides: Comparison, task: str) -> Difference | str:
+def _compute_task_difference(sides: Comparison, task: str) -> Difference | str:
     both = sides.candidate, sides.baseline
-    repeated = any(len(side.by_model(task)) > 1 for side in both)
+    repeated = any(len(side.group_records(task)) > 1 for side in both)
     try:
-        one, other = (side.units(task, repeated=repeated) for side in both)
+        candidate_units, other = (side.join_task_units(task, repeated=repeated) for side in both)
     except ValueError as error:
         return str(error)
-    if not one.same_examples(other):
+    if not candidate_units.has_same_examples(other):
         return "the two sides were measured on different examples"
-    if min(stratum.count for stratum in one.strata) < 2:
-        return f"there is a single one of its {one.unit}"
+    if min(stratum.count for stratum in candidate_units.strata) < 2:
+        return f"there is a single one of its {candidate_units.unit}"
     seeds = [len(side.scored[task]) for side in (sides.candidate, sides.baseline)]
     paired = not repeated and seeds[0] == seeds[1] > 1
-    return Difference.between(one, other, paired=paired)
+    return Difference.compare_units(candidate_units, other, paired=paired)
 
 
 def mean_score(ones: Sequence[ScoredRecord]) -> float | None:
     """The mean of main scores; None unless all are there."""
-    return Mean.of("records", [one.score for one in ones]).whole
+    return Mean.compute_mean("records", [one.score for one in ones]).whole
 
 
 CarryOut = Callable[[Request], Mapping[str, str]]

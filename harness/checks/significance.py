@@ -5,31 +5,33 @@ from __future__ import annotations
 from harness.checks.difference import FLAT, Compared, Difference
 
 
-def around(one: Compared, alpha: float) -> tuple[float, float]:
+def compute_confidence_interval(one: Compared, alpha: float) -> tuple[float, float]:
     """The bounds of a difference, each one-sided at alpha."""
-    return one.delta + one.total.reach(alpha), one.delta + one.total.reach(1 - alpha)
+    return one.delta + one.total.compute_bound_offset(alpha), one.delta + one.total.compute_bound_offset(
+        1 - alpha
+    )
 
 
-def p_above(one: Compared, bound: float) -> float:
+def compute_bound_p(one: Compared, bound: float) -> float:
     """The p-value of "the true difference is not above a bound", by the lower end of `around`."""
     if one.total.variance <= FLAT:
         return float(one.delta <= bound)
     return one.total.share_below(bound - one.delta)
 
 
-def p_loss(one: Compared) -> float:
+def compute_loss_p(one: Compared) -> float:
     """The p-value of "not lower than the baseline", by the upper end of `around`."""
     if one.total.variance <= FLAT:
         return float(one.delta >= 0.0)
     return 1 - one.total.share_below(-one.delta)
 
 
-def p_gain(one: Compared) -> float:
+def compute_gain_p(one: Compared) -> float:
     """The p-value of "not higher than the baseline"."""
-    return p_above(one, 0.0)
+    return compute_bound_p(one, 0.0)
 
 
-def paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
+def compute_paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
     """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
-    p = 1.0 if one.same else min(1.0, 2 * min(p_gain(one), p_loss(one)))
-    return (p, *around(one, alpha / 2))
+    p = 1.0 if one.same else min(1.0, 2 * min(compute_gain_p(one), compute_loss_p(one)))
+    return (p, *compute_confidence_interval(one, alpha / 2))

@@ -49,15 +49,15 @@ class Stratum:
         """The weights (1, units) of the score itself."""
         return np.ones((1, self.predicted.shape[2]))
 
-    def scores(self, weights: Floats) -> Floats:
+    def score_runs(self, weights: Floats) -> Floats:
         """The score of each run in each resample, (runs, resamples), from weights (resamples, units)."""
-        return np.stack([self._of_run(run, weights) for run in self.predicted])
+        return np.stack([self._score_run(run, weights) for run in self.predicted])
 
-    def _of_run(self, probes: Floats, weights: Floats) -> Floats:
+    def _score_run(self, probes: Floats, weights: Floats) -> Floats:
         if self.measures == ("mean",):
             return MEASURES["mean"](self.gold, probes.mean(axis=0), weights)
-        found = [MEASURES[name](self.gold, one, weights) for name in self.measures for one in probes]
-        return np.asarray(np.mean(found, axis=0))
+        values = [MEASURES[name](self.gold, one, weights) for name in self.measures for one in probes]
+        return np.asarray(np.mean(values, axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,18 +86,18 @@ class Units:
         """The number of runs (seeds)."""
         return len(self.strata[0].predicted)
 
-    def scores(self) -> Floats:
+    def score_runs(self) -> Floats:
         """The score of each run, (runs,)."""
-        found = [one.share * one.scores(one.weights)[:, 0] for one in self.strata]
-        return np.asarray(np.sum(found, axis=0))
+        terms = [one.share * one.score_runs(one.weights)[:, 0] for one in self.strata]
+        return np.asarray(np.sum(terms, axis=0))
 
-    def part(self, cells: Collection[tuple[str, str]]) -> Units | None:
+    def select_subsets(self, cells: Collection[tuple[str, str]]) -> Units | None:
         """The units of some (split, subset) alone; None unless there are some of each."""
         strata = [one for one in self.strata if (one.split, one.subset) in cells]
         if {(one.split, one.subset) for one in strata} != {*cells}:
             return None
-        whole = sum(one.share for one in strata)
-        return replace(self, strata=tuple(replace(one, share=one.share / whole) for one in strata))
+        total = sum(one.share for one in strata)
+        return replace(self, strata=tuple(replace(one, share=one.share / total) for one in strata))
 
     @staticmethod
     def join_runs(parts: Sequence[Units]) -> Units:
@@ -108,16 +108,16 @@ class Units:
         """
         groups: dict[tuple[object, ...], list[Units]] = {}
         for part in parts:
-            groups.setdefault(_shape(part), []).append(part)
-        found = [_combined(group, axis=0) for group in groups.values()]
-        if len(found) == 1:
-            return found[0]
-        drawn = all(one.unit == DRAWS or len(one.strata[0].texts) for one in found)
-        if not drawn or len({one.runs for one in found}) > 1:
+            groups.setdefault(_build_shape_key(part), []).append(part)
+        unit_sets = [_merge_units(group, axis=0) for group in groups.values()]
+        if len(unit_sets) == 1:
+            return unit_sets[0]
+        drawn = all(one.unit == DRAWS or len(one.strata[0].texts) for one in unit_sets)
+        if not drawn or len({one.runs for one in unit_sets}) > 1:
             raise ValueError("the runs were measured on different units")
-        return _combined(found, axis=2)
+        return _merge_units(unit_sets, axis=2)
 
-    def as_probes(self) -> Units:
+    def pool_runs(self) -> Units:
         """The units as a single run, with the probes of all runs as its probes."""
         strata = [
             replace(
@@ -129,9 +129,9 @@ class Units:
         ]
         return replace(self, strata=tuple(strata))
 
-    def same_examples(self, second: Units) -> bool:
+    def has_same_examples(self, second: Units) -> bool:
         """Whether two models were measured on the same units."""
-        return _shape(self) == _shape(second)
+        return _build_shape_key(self) == _build_shape_key(second)
 
 
 DRAWS = "draws"
@@ -141,7 +141,7 @@ TRAINED = "examples"
 """The kind of units of tasks that a recipe trained for, whose runs are trainings."""
 
 
-def _combined(parts: Sequence[Units], *, axis: int) -> Units:
+def _merge_units(parts: Sequence[Units], *, axis: int) -> Units:
     """Parts side by side (axis 0, runs of the same units) or end to end (axis 2, units of their own)."""
     if len(parts) == 1:
         return parts[0]
@@ -153,7 +153,7 @@ def _combined(parts: Sequence[Units], *, axis: int) -> Units:
         if len(texts) and axis == 0:
             influences = np.concatenate([one.influences for one in same])
         elif len(texts):
-            texts, influences = _of_all_texts(same)
+            texts, influences = _merge_text_influences(same)
         strata.append(
             replace(
                 same[0], examples="+".join(names), predicted=predicted, texts=texts, influences=influences
@@ -162,18 +162,18 @@ def _combined(parts: Sequence[Units], *, axis: int) -> Units:
     return replace(parts[0], strata=tuple(strata))
 
 
-def _of_all_texts(parts: Sequence[Stratum]) -> tuple[NDArray[np.str_], Floats]:
+def _merge_text_influences(parts: Sequence[Stratum]) -> tuple[NDArray[np.str_], Floats]:
     """The texts of draws end to end, and what each adds to the mean over all draws."""
     texts, places = np.unique(np.concatenate([one.texts for one in parts]), return_inverse=True)
     draws = [one.predicted.shape[2] for one in parts]
-    found = np.zeros((len(parts[0].predicted), len(texts)))
+    influences = np.zeros((len(parts[0].predicted), len(texts)))
     ends = np.cumsum([len(one.texts) for one in parts])[:-1]
-    for one, own, at in zip(parts, draws, np.split(places, ends), strict=True):
-        found[:, at] += one.influences * own / sum(draws)
-    return texts, found
+    for stratum, draw_count, positions in zip(parts, draws, np.split(places, ends), strict=True):
+        influences[:, positions] += stratum.influences * draw_count / sum(draws)
+    return texts, influences
 
 
-def _shape(units: Units) -> tuple[object, ...]:
+def _build_shape_key(units: Units) -> tuple[object, ...]:
     return tuple(
         (one.measures, one.examples, round(one.share, 12), one.count, one.gold.tobytes())
         for one in units.strata

@@ -12,8 +12,8 @@ import click
 from harness.commands import options
 from harness.core import paths
 from harness.core.errors import UsageError
-from harness.core.terminal import console
-from harness.data.locate import human_size
+from harness.core.terminal import create_console
+from harness.data.locate import format_size
 from harness.results.audit import AREAS, Audit, Fault, audit
 
 
@@ -39,27 +39,27 @@ def command(results: Path | None, cache: Path | None, repair: bool, strict: bool
     """
     if results is not None and not results.is_dir():
         raise UsageError(f"There is no folder {results}.", hint="See --results.")
-    with _progress(quiet=as_json) as progress:
-        found = audit(
-            paths.results_folder(results),
-            paths.cache_folder(cache),
+    with _show_audit_progress(quiet=as_json) as progress:
+        outcome = audit(
+            paths.resolve_results_folder(results),
+            paths.resolve_cache_folder(cache),
             repair=repair,
             strict=strict,
             progress=progress,
         )
     if as_json:
-        click.echo(json.dumps({"schema": 1, **found.to_json()}, indent=1, ensure_ascii=False))
+        click.echo(json.dumps({"schema": 1, **outcome.to_json()}, indent=1, ensure_ascii=False))
     else:
-        for line in _lines(found, repair=repair):
+        for line in _describe_audit(outcome, repair=repair):
             click.echo(line)
-    return 0 if found.clean else 1
+    return 0 if outcome.clean else 1
 
 
-def _lines(found: Audit, *, repair: bool) -> Iterator[str]:
+def _describe_audit(found: Audit, *, repair: bool) -> Iterator[str]:
     yield f"{found.results} and {found.cache}"
     for area, title in AREAS.items():
         if found.files[area]:
-            yield f"  {title}: {found.files[area]:,}, {human_size(found.bytes[area])}"
+            yield f"  {title}: {found.files[area]:,}, {format_size(found.bytes[area])}"
     if found.without_digest:
         yield f"  of {found.without_digest:,} records of older versions only the key could be checked"
     for fault in found.faults:
@@ -83,11 +83,11 @@ def _repair_text(fault: Fault, *, repair: bool) -> str:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def _show_audit_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A bar of bytes on a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    screen = console(stderr=True)
+    screen = create_console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),

@@ -12,15 +12,15 @@ from harness.checks.baselines import BASELINES, Baseline, export_baseline
 from harness.checks.policy import DEFAULT
 from harness.commands import options
 from harness.core import paths
-from harness.core.arguments import options_of
+from harness.core.arguments import collect_options
 from harness.core.encoding import Settings
 from harness.core.errors import HarnessError
-from harness.core.terminal import console, print_table
+from harness.core.terminal import create_console, print_table
 from harness.core.types import SuiteOptions
 from harness.plan.prompts import read_prompts
 from harness.plan.request import Request
 
-KEPT = ("recipe", "changes", "train_data", *options_of(SuiteOptions), *options_of(Settings))
+KEPT = ("recipe", "changes", "train_data", *collect_options(SuiteOptions), *collect_options(Settings))
 """The options that a baseline records, so that a candidate is evaluated in the same way."""
 
 
@@ -37,13 +37,13 @@ def command() -> None:
     help="Catalog name, org/name[@revision], or a folder. Further ones are repeats of the first: "
     "models of the same training with other seeds, from which its noise is measured.",
 )
-@options.named("suites")
+@options.add_options("suites")
 @options.project
 @options.make_option(Request, "seeds", help="Number of random seeds of trainings, probes and samples.")
 @click.option("--replace", "again", is_flag=True, help="Put it in place of the baseline of this name.")
 @options.evaluation
 @options.as_json
-def _set(
+def _set_baseline(
     name: str,
     models: tuple[str, ...],
     suites: tuple[str, ...],
@@ -60,12 +60,12 @@ def _set(
     kept = {option: given[option] for option in KEPT}
     kept["prompts"] = [f"{side}={text}" for side, text in prompts.items()]
     kept |= {option: list(given[option]) for option in ("recipe", "changes", "train_data")}
-    request = Request.of_options(models, options.with_project(suites, project), given)
-    with request.network():
-        made = set_baseline(
+    request = Request.parse_options(models, options.insert_project(suites, project), given)
+    with request.limit_network():
+        baseline = set_baseline(
             name, request, seeds=seeds, options=kept, again=again, carry_out=run_with_progress
         )
-    return _print(made, as_json)
+    return _print_baseline(baseline, as_json)
 
 
 @command.command("list")
@@ -73,21 +73,21 @@ def _set(
 @options.as_json
 def _list(results: Path | None, as_json: bool) -> int:
     """List the baselines that are set."""
-    home = paths.results_folder(results)
-    found, broken = [], []
-    for name in BASELINES.names(home):
+    home = paths.resolve_results_folder(results)
+    baselines, broken = [], []
+    for name in BASELINES.list_names(home):
         try:
-            found.append(BASELINES.read(home, name))
+            baselines.append(BASELINES.find_document(home, name))
         except HarnessError as error:
             broken.append(error.message)
     for message in broken:
         click.echo(f"Warning: {message}", err=True)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "baselines": [one.to_json() for one in found]}, indent=1))
-    elif not found:
+        click.echo(json.dumps({"schema": 1, "baselines": [one.to_json() for one in baselines]}, indent=1))
+    elif not baselines:
         click.echo("No baseline is set. `harness baseline set NAME --model MODEL --suite SUITE` sets one.")
     else:
-        _table(found)
+        _print_baselines(baselines)
     return 0
 
 
@@ -95,9 +95,9 @@ def _list(results: Path | None, as_json: bool) -> int:
 @click.argument("name")
 @options.results
 @options.as_json
-def _show(name: str, results: Path | None, as_json: bool) -> int:
+def _show_baseline(name: str, results: Path | None, as_json: bool) -> int:
     """Show a baseline: its models, how they were evaluated, and the keys of its records."""
-    return _print(BASELINES.read(paths.results_folder(results), name), as_json)
+    return _print_baseline(BASELINES.find_document(paths.resolve_results_folder(results), name), as_json)
 
 
 @command.command("export")
@@ -110,28 +110,35 @@ def _export(name: str, file: Path | None, results: Path | None, as_json: bool) -
 
     `harness check --baseline FILE` takes it. Without FILE it is NAME.zip.
     """
-    made = export_baseline(paths.results_folder(results), name, file or Path(f"{name}.zip"))
-    facts = {"file": str(made.path), "records": made.records, "bytes": made.size, "sha256": made.sha256}
+    archive = export_baseline(paths.resolve_results_folder(results), name, file or Path(f"{name}.zip"))
+    facts = {
+        "file": str(archive.path),
+        "records": archive.records,
+        "bytes": archive.size,
+        "sha256": archive.sha256,
+    }
     if as_json:
         click.echo(json.dumps({"schema": 1, "baseline": name, **facts}, indent=1))
     else:
         click.echo(
-            f"{made.path}: {made.records} records, {made.size / 1e6:.1f} MB, SHA-256 {made.sha256[:12]}"
+            f"{archive.path}: {archive.records} records, {archive.size / 1e6:.1f} MB, SHA-256 {archive.sha256[:12]}"
         )
-        click.echo(f"Next: harness check --candidate MODEL --baseline {made.path}")
+        click.echo(f"Next: harness check --candidate MODEL --baseline {archive.path}")
     return 0
 
 
-def _table(found: list[Baseline]) -> None:
+def _print_baselines(found: list[Baseline]) -> None:
     from rich.table import Table
 
     table = Table()
     for column in ("baseline", "model", "suites", "runs", "seeds", "tasks", "set"):
         table.add_column(column)
-    for one in found:
-        counts = (str(len(one.runs)), str(one.seeds), str(len(one.runs[0].keys)))
-        table.add_row(one.name, one.runs[0].model, ", ".join(one.suites), *counts, one.when[:16])
-    print_table(table, console())
+    for baseline in found:
+        counts = (str(len(baseline.runs)), str(baseline.seeds), str(len(baseline.runs[0].keys)))
+        table.add_row(
+            baseline.name, baseline.runs[0].model, ", ".join(baseline.suites), *counts, baseline.when[:16]
+        )
+    print_table(table, create_console())
 
 
 def _print_power(one: Baseline) -> None:
@@ -158,10 +165,10 @@ def _print_power(one: Baseline) -> None:
     for task, line in one.power.tasks.items():
         seen = "–" if line.detectable is None else f"{100 * line.detectable:.2f}"
         table.add_row(task, seen, f"{100 * line.margin:.2f}")
-    print_table(table, console())
+    print_table(table, create_console())
 
 
-def _print(one: Baseline, as_json: bool) -> int:
+def _print_baseline(one: Baseline, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(one.to_json(), indent=1, ensure_ascii=False))
         return 0

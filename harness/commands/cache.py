@@ -13,8 +13,8 @@ import click
 from harness.commands import options
 from harness.core import paths
 from harness.core.errors import UsageError
-from harness.data.locate import human_size
-from harness.search.plaid import index_artifact
+from harness.data.locate import format_size
+from harness.search.plaid import read_index_artifact
 
 PARTS = {
     "vectors": "embeddings",
@@ -35,18 +35,18 @@ def command() -> None:
 @command.command("size")
 @options.cache
 @options.as_json
-def _size(cache: Path | None, as_json: bool) -> int:
+def _print_cache_size(cache: Path | None, as_json: bool) -> int:
     """Print where the cache is and how much lies in it."""
-    root = paths.cache_folder(cache)
-    parts = {name: _bytes(root / name) for name in PARTS}
+    root = paths.resolve_cache_folder(cache)
+    parts = {name: _count_folder_bytes(root / name) for name in PARTS}
     if as_json:
         click.echo(
             json.dumps({"schema": 1, "folder": str(root), "bytes": parts, "total": sum(parts.values())})
         )
         return 0
-    click.echo(f"{root}: {human_size(sum(parts.values()))}")
+    click.echo(f"{root}: {format_size(sum(parts.values()))}")
     for name, amount in parts.items():
-        click.echo(f"  {PARTS[name]}: {human_size(amount)}")
+        click.echo(f"  {PARTS[name]}: {format_size(amount)}")
     return 0
 
 
@@ -74,19 +74,23 @@ def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run:
             f"{artifact!r} is not six or more digits of a model's key.",
             hint="`harness list records` shows keys, and a run prints them.",
         )
-    root = paths.cache_folder(cache)
-    chosen = [f for f in _entries(root, vectors_only=bool(artifact)) if _matches(f, older_than, artifact)]
-    freed = sum(_bytes(folder) for folder in chosen)
+    root = paths.resolve_cache_folder(cache)
+    chosen = [
+        f
+        for f in _list_cache_folders(root, vectors_only=bool(artifact))
+        if _is_prunable(f, older_than, artifact)
+    ]
+    freed = sum(_count_folder_bytes(folder) for folder in chosen)
     for folder in () if dry_run else chosen:
         shutil.rmtree(folder)
     if as_json:
         click.echo(json.dumps({"schema": 1, "removed": not dry_run, "folders": len(chosen), "bytes": freed}))
     else:
-        click.echo(f"{'Would remove' if dry_run else 'Removed'} {len(chosen)} folders, {human_size(freed)}.")
+        click.echo(f"{'Would remove' if dry_run else 'Removed'} {len(chosen)} folders, {format_size(freed)}.")
     return 0
 
 
-def _entries(root: Path, *, vectors_only: bool) -> list[Path]:
+def _list_cache_folders(root: Path, *, vectors_only: bool) -> list[Path]:
     spaces = [*sorted((root / "vectors").glob("*/*")), *sorted((root / "plaid").glob("*"))]
     source = [root / "source"] if (root / "source").is_dir() else []
     others = [
@@ -95,21 +99,21 @@ def _entries(root: Path, *, vectors_only: bool) -> list[Path]:
     return spaces if vectors_only else [*spaces, *others, *source]
 
 
-def _matches(folder: Path, older_than: float | None, artifact: str) -> bool:
+def _is_prunable(folder: Path, older_than: float | None, artifact: str) -> bool:
     if older_than is not None:
         newest = max((f.stat().st_mtime for f in folder.rglob("*")), default=folder.stat().st_mtime)
         if time.time() - newest < older_than * 86_400:
             return False
-    return not artifact or _artifact(folder).startswith(artifact)
+    return not artifact or _read_artifact_key(folder).startswith(artifact)
 
 
-def _artifact(folder: Path) -> str:
+def _read_artifact_key(folder: Path) -> str:
     """The key of the model whose vectors are in a folder, or in an index; empty where it does not say."""
     try:
         return str(json.loads((folder / "space.json").read_text())["artifact"])
     except (OSError, ValueError, LookupError, TypeError):
-        return index_artifact(folder)
+        return read_index_artifact(folder)
 
 
-def _bytes(folder: Path) -> int:
+def _count_folder_bytes(folder: Path) -> int:
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())

@@ -15,11 +15,11 @@ from harness.checks import policy as policies
 from harness.checks.baselines import Reference
 from harness.checks.outcome import Check, check_files
 from harness.checks.policy import Policy
-from harness.checks.report import junit, markdown, print_check
+from harness.checks.report import print_check, render_junit, render_markdown
 from harness.commands import options
 from harness.core import files, paths
 from harness.core.errors import StoreError, UsageError
-from harness.core.terminal import console
+from harness.core.terminal import create_console
 from harness.plan.request import Request
 
 
@@ -121,20 +121,20 @@ def command(
     policy = policy.model_copy(update={"allow_differences": (*policy.allow_differences, *allowed)})
     if explain:
         return _explain(policy, as_json)
-    reports = {json_file: _as_json, junit: _as_junit, markdown: _as_markdown}
+    reports = {json_file: _format_check_json, junit: _render_junit, markdown: _render_markdown}
     _clear([path for path in reports if path is not None])
-    suites = options.with_project(suites, project)
-    made = _check(context, candidates, baseline, suites, seeds, policy, given)
+    suites = options.insert_project(suites, project)
+    result = _check(context, candidates, baseline, suites, seeds, policy, given)
     for path, text in reports.items():
         if path is not None:
-            files.replace(path, text(made).encode())
+            files.replace(path, text(result).encode())
     if summary is not False:
-        _append_summary(made, wanted=bool(summary))
+        _append_summary(result, wanted=bool(summary))
     if as_json:
-        click.echo(_as_json(made))
+        click.echo(_format_check_json(result))
     else:
-        _print(made, given["results"], every=every)
-    return made.exit_code
+        _print_check_report(result, given["results"], every=every)
+    return result.exit_code
 
 
 def _check(
@@ -161,17 +161,17 @@ def _check(
             hint="Type harness check --candidate MODEL --baseline NAME (`harness baseline list`).",
         )
     reference = Reference.resolve(baseline, given["results"])
-    known = reference.baseline
-    if known is not None:
-        given = _filled(context, given, known.options)
-        suites, seeds = suites or known.suites, seeds or known.seeds
+    stored_baseline = reference.baseline
+    if stored_baseline is not None:
+        given = _fill_options(context, given, stored_baseline.options)
+        suites, seeds = suites or stored_baseline.suites, seeds or stored_baseline.seeds
     if not suites:
         raise UsageError(
             f"Which suite? {baseline} is no baseline that was set, so none is known.",
             hint="Type --suite, e.g. --suite nanobeir (`harness list suites`; `harness baseline list`).",
         )
-    request = Request.of_options((), suites, given)
-    with request.network():
+    request = Request.parse_options((), suites, given)
+    with request.limit_network():
         return run_check(
             candidate,
             reference,
@@ -183,7 +183,9 @@ def _check(
         )
 
 
-def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+def _fill_options(
+    context: click.Context, given: Mapping[str, Any], known: Mapping[str, Any]
+) -> dict[str, Any]:
     """The typed options, with the baseline's in place of those that were not typed."""
     default = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
     left = {name for name in given if context.get_parameter_source(name) in default}
@@ -201,7 +203,7 @@ def _clear(paths: Sequence[Path]) -> None:
     """Remove the reports of an earlier check, so that none of them is taken for this check's."""
     for path in paths:
         try:
-            files.writable(path.absolute().parent)
+            files.require_writable(path.absolute().parent)
             path.unlink(missing_ok=True)
         except (StoreError, OSError) as error:
             raise UsageError(
@@ -216,25 +218,25 @@ def _append_summary(made: Check, *, wanted: bool) -> None:
         return
     try:
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(_as_markdown(made))
+            file.write(_render_markdown(made))
     except OSError as error:
         why = error.strerror if path else "GITHUB_STEP_SUMMARY is not set"
         click.echo(f"warning: The step summary was not written: {why}.", err=True)
 
 
-def _print(made: Check, results: Path | None, *, every: bool) -> None:
-    print_check(made, console(), every=every, results=results)
-    kept = check_files(paths.results_folder(results), made.id)
+def _print_check_report(made: Check, results: Path | None, *, every: bool) -> None:
+    print_check(made, create_console(), every=every, results=results)
+    kept = check_files(paths.resolve_results_folder(results), made.id)
     click.echo(f"the whole check: {kept[0]}")
 
 
-def _as_json(made: Check) -> str:
+def _format_check_json(made: Check) -> str:
     return json.dumps(made.to_json(), indent=1, ensure_ascii=False)
 
 
-def _as_junit(made: Check) -> str:
-    return junit(made)
+def _render_junit(made: Check) -> str:
+    return render_junit(made)
 
 
-def _as_markdown(made: Check) -> str:
-    return markdown(made)
+def _render_markdown(made: Check) -> str:
+    return render_markdown(made)

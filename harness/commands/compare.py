@@ -16,16 +16,16 @@ from rich.table import Table
 
 from harness.checks.difference import Difference
 from harness.checks.record_units import ScoredRecord
-from harness.checks.significance import paired_test
+from harness.checks.significance import compute_paired_test
 from harness.commands import options
 from harness.core import paths
-from harness.core.errors import unknown
-from harness.core.terminal import console, print_table
-from harness.driver.progress import most_common
-from harness.driver.report.suite import CHOSE, lineage_lines, record_chose, selection_json
+from harness.core.errors import explain_unknown
+from harness.core.terminal import create_console, print_table
+from harness.driver.progress import find_most_common
+from harness.driver.report.suite import CHOSE, format_lineage_lines, is_selection_score, serialize_selection
 from harness.results.differences import Comparable
-from harness.results.results import MeasuredSuite, all_stores, record_text
-from harness.results.scores import MAIN_SCORE, delta_text, score_text
+from harness.results.results import MeasuredSuite, describe_record, open_stores
+from harness.results.scores import MAIN_SCORE, format_delta, score_text
 from harness.storage.record import Record
 
 REASONS = {
@@ -69,56 +69,56 @@ def command(
     vectors, is compared with each of its scores. Retrieval tasks are tested over their queries. A task
     of several splits is a row for each.
     """
-    sides = [MeasuredSuite.of(model, results) for model in (first, second)]
-    pairing = _pair_sides(sides, tasks, across_data=across_data)
-    found = {
-        "deltas": [row for x, y in pairing.pairs for row in _deltas(x, y, sides, results)],
-        "differences": _differences(
+    sides = [MeasuredSuite.load_records(model, results) for model in (first, second)]
+    pairing = _match_sides(sides, tasks, across_data=across_data)
+    comparison = {
+        "deltas": [row for x, y in pairing.pairs for row in _iter_delta_rows(x, y, sides, results)],
+        "differences": _count_differences(
             [
                 (
-                    _comparable(x).fields(x.provenance, measurements=measurements),
-                    _comparable(y).fields(y.provenance, measurements=measurements),
+                    _build_comparable(x).flatten_fields(x.provenance, measurements=measurements),
+                    _build_comparable(y).flatten_fields(y.provenance, measurements=measurements),
                 )
                 for x, y in pairing.pairs
             ]
         ),
-        "not_compared": [_alone(one) for one in pairing.alone],
+        "not_compared": [_describe_unpaired(one) for one in pairing.alone],
     }
     if as_json:
         names = {
-            of: {**one.newest.records[0].model.model_dump(), **selection_json(one.lineage)}
+            of: {**one.newest.records[0].model.model_dump(), **serialize_selection(one.lineage)}
             for of, one in zip(_SIDES, sides, strict=True)
         }
-        click.echo(json.dumps({"schema": 1, **names, **found}, indent=1))
+        click.echo(json.dumps({"schema": 1, **names, **comparison}, indent=1))
     else:
         a, b = (one.records[0].model.name for one in sides)
-        _print(a, b, found, len(pairing.pairs))
-        for name, one in zip((a, b), sides, strict=True):
-            for line in lineage_lines(one.lineage):
-                console().print(f"{name}: {line}", highlight=False, soft_wrap=True)
+        _print_comparison(a, b, comparison, len(pairing.pairs))
+        for name, side in zip((a, b), sides, strict=True):
+            for line in format_lineage_lines(side.lineage):
+                create_console().print(f"{name}: {line}", highlight=False, soft_wrap=True)
     return 0
 
 
-def _of(records: Sequence[Any], tasks: Sequence[str]) -> list[Any]:
+def _select_task_records(records: Sequence[Any], tasks: Sequence[str]) -> list[Any]:
     mine = [r for r in records if not tasks or r.task.name in tasks]
     if not mine:
         names = {r.task.name for r in records}
-        raise unknown("recorded task", tasks[0], names, then="`harness show MODEL` lists them.")
+        raise explain_unknown("recorded task", tasks[0], names, then="`harness show MODEL` lists them.")
     return mine
 
 
-def _differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def _count_differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Fields with other values in at least one pair, with the values and the number of such pairs."""
-    found: dict[tuple[str, str, str], int] = {}
+    counts: dict[tuple[str, str, str], int] = {}
     for a, b in pairs:
         for field in sorted({*a, *b}):
             x, y = a.get(field), b.get(field)
             if x != y:
                 key = (field, json.dumps(x), json.dumps(y))
-                found[key] = found.get(key, 0) + 1
+                counts[key] = counts.get(key, 0) + 1
     return [
         {"field": field, "first": json.loads(x), "second": json.loads(y), "tasks": count}
-        for (field, x, y), count in found.items()
+        for (field, x, y), count in counts.items()
     ]
 
 
@@ -129,7 +129,7 @@ MANY = 20
 """The most splits and subsets of a retrieval task that are a row each."""
 
 
-def _parts(record: Record) -> list[_Cells]:
+def _list_record_parts(record: Record) -> list[_Cells]:
     """The parts of a task that are a row each; an empty part is the whole.
 
     Splits are never one row, as a suite averages one of them at most. Subsets of a retrieval task are rows
@@ -148,13 +148,13 @@ def _parts(record: Record) -> list[_Cells]:
     return [(), *(single if len(single) > 1 else [])]
 
 
-def _deltas(
+def _iter_delta_rows(
     x: Record, y: Record, sides: Sequence[MeasuredSuite], results: Path | None
 ) -> Iterator[dict[str, Any]]:
     """The rows of a pair: each with its scores, their difference, its test, and the sides that it chose."""
-    units = (_queries(x, results), _queries(y, results)) if x.retrieves else None
-    for cells in _parts(x):
-        first, second = (_score(one, cells) for one in (x, y))
+    units = (_find_query_scores(x, results), _find_query_scores(y, results)) if x.retrieves else None
+    for cells in _list_record_parts(x):
+        first, second = (_compute_part_score(one, cells) for one in (x, y))
         splits, subsets = (
             (list(dict.fromkeys(names)) for names in zip(*cells, strict=True)) if cells else ([], [])
         )
@@ -166,23 +166,23 @@ def _deltas(
             "first": first,
             "second": second,
             "delta": second - first if first is not None and second is not None else None,
-            "first_settings": record_text(x),
-            "second_settings": record_text(y),
+            "first_settings": describe_record(x),
+            "second_settings": describe_record(y),
             "selected": [
                 of
                 for of, one, record in zip(_SIDES, sides, (x, y), strict=True)
-                if record_chose(record, one.lineage, splits, subsets)
+                if is_selection_score(record, one.lineage, splits, subsets)
             ],
             **(_test(*units, cells) if units is not None else {"test": None, "untested": ""}),
         }
 
 
-def _score(record: Record, cells: _Cells) -> float | None:
+def _compute_part_score(record: Record, cells: _Cells) -> float | None:
     """The score of a record, or of a part of it: a mean over subsets."""
     if not cells:
         return record.main_score
-    found = [record.scores.get(split, {}).get(subset, {}).get(MAIN_SCORE) for split, subset in cells]
-    return None if None in found else fmean(map(float, found))  # type: ignore[arg-type]
+    scores = [record.scores.get(split, {}).get(subset, {}).get(MAIN_SCORE) for split, subset in cells]
+    return None if None in scores else fmean(map(float, scores))  # type: ignore[arg-type]
 
 
 def _test(one: ScoredRecord | None, other: ScoredRecord | None, cells: _Cells) -> dict[str, Any]:
@@ -192,33 +192,33 @@ def _test(one: ScoredRecord | None, other: ScoredRecord | None, cells: _Cells) -
     if one.units is None or other.units is None:
         gone = one if one.units is None else other
         return {"test": None, "untested": f"{gone.model['name']}: {gone.problem}"}
-    first, second = (units.part(cells) if cells else units for units in (one.units, other.units))
-    if first is None or second is None or not first.same_examples(second):
+    first, second = (units.select_subsets(cells) if cells else units for units in (one.units, other.units))
+    if first is None or second is None or not first.has_same_examples(second):
         return {"test": None, "untested": "the two were measured on different queries"}
-    found = Difference.between(second, first, paired=True)
-    p, low, high = paired_test(found)
+    difference = Difference.compare_units(second, first, paired=True)
+    p, low, high = compute_paired_test(difference)
     return {"test": {"queries": first.count, "p": p, "low": low, "high": high}, "untested": ""}
 
 
-def _queries(record: Record, results: Path | None) -> ScoredRecord | None:
+def _find_query_scores(record: Record, results: Path | None) -> ScoredRecord | None:
     """A record with the scores of its queries."""
     return ScoredRecord.find(
-        all_stores(results),
+        open_stores(results),
         f"model-{record.model.artifact[:12]}",
         record.task.name,
         record.key,
         parts=(),
-        cache=paths.cache_folder(),
+        cache=paths.resolve_cache_folder(),
     )
 
 
-def _alone(one: Any) -> dict[str, Any]:
-    settings = record_text(one.record)
+def _describe_unpaired(one: Any) -> dict[str, Any]:
+    settings = describe_record(one.record)
     return {"task": one.record.task.name, "of": one.of, "settings": settings, "reason": one.reason}
 
 
-def _print(first: str, second: str, found: dict[str, Any], pairs: int) -> None:
-    out = console()
+def _print_comparison(first: str, second: str, found: dict[str, Any], pairs: int) -> None:
+    out = create_console()
     if not found["deltas"]:
         out.print("There is no score that both have, on the same data and splits.")
     else:
@@ -233,27 +233,27 @@ def _print(first: str, second: str, found: dict[str, Any], pairs: int) -> None:
     for (of, reason), text in REASONS.items():
         tasks = [one["task"] for one in found["not_compared"] if (one["of"], one["reason"]) == (of, reason)]
         if tasks:
-            told = f"{text.format(**names)}: {', '.join(dict.fromkeys(tasks))}"
-            out.print(told, highlight=False, soft_wrap=True)
+            sentence = f"{text.format(**names)}: {', '.join(dict.fromkeys(tasks))}"
+            out.print(sentence, highlight=False, soft_wrap=True)
 
 
 def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    common = most_common([_row_settings(row) for row in rows])
+    common = find_most_common([_format_row_settings(row) for row in rows])
     table = Table(title=f"{second} − {first}, scores × 100\n{common}")
     table.add_column("task")
     table.add_column("metric")
     for name in (first, second, "delta", "95 %", "p"):
         table.add_column(name, justify="right")
-    others = any(_row_settings(row) != common for row in rows)
+    others = any(_format_row_settings(row) != common for row in rows)
     if others:
         table.add_column("other settings", style="dim")
     table.add_column("", style="dim")
     for row in rows:
-        scores = (score_text(row["first"]), score_text(row["second"]), delta_text(row["delta"]))
-        tested, settings = _test_texts(row["test"]), _row_settings(row)
+        scores = (score_text(row["first"]), score_text(row["second"]), format_delta(row["delta"]))
+        tested, settings = _test_texts(row["test"]), _format_row_settings(row)
         names = {"first": first, "second": second}
         table.add_row(
-            _row_name(row),
+            _format_row_name(row),
             row["metric"],
             *scores,
             *tested,
@@ -263,7 +263,7 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
     print_table(table, out)
 
 
-def _row_name(row: Mapping[str, Any]) -> str:
+def _format_row_name(row: Mapping[str, Any]) -> str:
     """The task, with the split and the subset of a row that is a part of it."""
     part = ", ".join(name for name in (row["split"], row["subset"]) if name not in (None, "default"))
     return f"{row['task']} ({part})" if part else str(row["task"])
@@ -274,10 +274,10 @@ def _test_texts(test: Mapping[str, Any] | None) -> tuple[str, str]:
     if test is None:
         return "", ""
     p = "< 0.001" if test["p"] < 0.001 else f"{test['p']:.3f}"
-    return f"{delta_text(test['low'])} … {delta_text(test['high'])}", p
+    return f"{format_delta(test['low'])} … {format_delta(test['high'])}", p
 
 
-def _row_settings(row: Mapping[str, Any]) -> str:
+def _format_row_settings(row: Mapping[str, Any]) -> str:
     first, second = row["first_settings"], row["second_settings"]
     return str(first) if first == second else f"{first} | {second}"
 
@@ -290,12 +290,12 @@ def _print_differences(out: Console, rows: list[dict[str, Any]], tasks: int) -> 
     for name in ("field", "first", "second", "tasks"):
         table.add_column(name)
     for row in rows:
-        values = (_short(row["first"]), _short(row["second"]))
+        values = (_cut_hashes(row["first"]), _cut_hashes(row["second"]))
         table.add_row(row["field"], *values, f"{row['tasks']} of {tasks}")
     print_table(table, out)
 
 
-def _short(value: Any) -> str:
+def _cut_hashes(value: Any) -> str:
     """A value for a table, with hashes cut."""
     return re.sub(r"\b[0-9a-f]{16,}\b", lambda found: found[0][:12], str(value))
 
@@ -325,9 +325,9 @@ class _Pairing:
     alone: tuple[_Unpaired, ...]
 
 
-def _pair_sides(sides: Sequence[MeasuredSuite], tasks: Sequence[str], *, across_data: bool) -> _Pairing:
+def _match_sides(sides: Sequence[MeasuredSuite], tasks: Sequence[str], *, across_data: bool) -> _Pairing:
     """The pairs of records of two models' present weights; those of former weights are alone."""
-    mine = [_of(one.records, tasks) for one in sides]
+    mine = [_select_task_records(one.records, tasks) for one in sides]
     a, b = ([r for r in rows if not one.is_former(r)] for one, rows in zip(sides, mine, strict=True))
     former = [
         _Unpaired(record=record, of=of, reason="weights")
@@ -335,11 +335,11 @@ def _pair_sides(sides: Sequence[MeasuredSuite], tasks: Sequence[str], *, across_
         for record in rows
         if one.is_former(record)
     ]
-    found = _pair_records(a, b, across_data=across_data)
-    return replace(found, alone=(*found.alone, *former))
+    pairing = _match_records(a, b, across_data=across_data)
+    return replace(pairing, alone=(*pairing.alone, *former))
 
 
-def _pair_records(
+def _match_records(
     first: Sequence[Record], second: Sequence[Record], *, across_data: bool = False
 ) -> _Pairing:
     """The pairs of records with the same task, splits, subsets, data and settings.
@@ -350,10 +350,15 @@ def _pair_records(
     need not be the same.
     """
     pairs: list[tuple[Record, Record]] = []
-    for group in dict.fromkeys(_group(r, across_data) for r in first):
-        mine = [r for r in first if _group(r, across_data) == group]
-        theirs = [r for r in second if _group(r, across_data) == group]
-        alike = [(x, y) for x in mine for y in theirs if _comparable(x).same_settings(_comparable(y))]
+    for group in dict.fromkeys(_build_group_key(r, across_data) for r in first):
+        mine = [r for r in first if _build_group_key(r, across_data) == group]
+        theirs = [r for r in second if _build_group_key(r, across_data) == group]
+        alike = [
+            (x, y)
+            for x in mine
+            for y in theirs
+            if _build_comparable(x).has_same_settings(_build_comparable(y))
+        ]
         rest = [r for r in mine if r not in [x for x, _ in alike]]
         others = [r for r in theirs if r not in [y for _, y in alike]]
         pairs += alike
@@ -362,27 +367,31 @@ def _pair_records(
     paired = [record for both in pairs for record in both]
     left = [(r, "first", second) for r in first if r not in paired]
     left += [(r, "second", first) for r in second if r not in paired]
-    alone = tuple(_Unpaired(record=r, of=of, reason=_reason(r, others)) for r, of, others in left)  # type: ignore[arg-type]
+    alone = tuple(_Unpaired(record=r, of=of, reason=_find_mismatch(r, others)) for r, of, others in left)  # type: ignore[arg-type]
     return _Pairing(pairs=tuple(pairs), alone=alone)
 
 
-def _reason(record: Record, others: Sequence[Record]) -> Reason:
+def _find_mismatch(record: Record, others: Sequence[Record]) -> Reason:
     same = [r for r in others if r.task.name == record.task.name]
     if not same:
         return "task"
-    same = [r for r in same if _comparable(r).shape == _comparable(record).shape]
+    same = [r for r in same if _build_comparable(r).shape == _build_comparable(record).shape]
     if not same:
         return "splits"
-    same = [r for r in same if _comparable(r).quantity == _comparable(record).quantity]
+    same = [r for r in same if _build_comparable(r).quantity == _build_comparable(record).quantity]
     if not same:
         return "number"
-    return "settings" if any(_comparable(r).data == _comparable(record).data for r in same) else "data"
+    return (
+        "settings"
+        if any(_build_comparable(r).data == _build_comparable(record).data for r in same)
+        else "data"
+    )
 
 
-def _group(record: Record, across_data: bool) -> tuple[Any, ...]:
-    one = _comparable(record)
-    return (record.task.name, *one.shape, one.quantity, () if across_data else one.data)
+def _build_group_key(record: Record, across_data: bool) -> tuple[Any, ...]:
+    comparable = _build_comparable(record)
+    return (record.task.name, *comparable.shape, comparable.quantity, () if across_data else comparable.data)
 
 
-def _comparable(record: Record) -> Comparable:
+def _build_comparable(record: Record) -> Comparable:
     return Comparable(identity=record.identity)

@@ -13,17 +13,17 @@ import click
 from harness.commands import data_score, options
 from harness.core import paths
 from harness.core.arguments import split_names
-from harness.core.errors import DataError, UsageError, shortened
-from harness.core.terminal import console, print_table
+from harness.core.errors import DataError, UsageError, shorten_names
+from harness.core.terminal import create_console, print_table
 from harness.core.types import DataTable, SuiteOptions, Task
-from harness.data.folder import Need, data_sets_in
-from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
+from harness.data.folder import Need, list_data_sets
+from harness.data.locate import DataSettings, Unavailable, fetch_remote_size, format_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
 from harness.data.schema import Finding
 from harness.data.training.loading import TrainingSize
-from harness.data.training.sets import TrainingData, own_training
-from harness.plan.catalog import open_recipe, open_suites, recipe_chain
-from harness.plan.catalog import suites as catalog_suites
+from harness.data.training.sets import TrainingData, locate_user_training
+from harness.plan.catalog import load_suite_entries as catalog_suites
+from harness.plan.catalog import open_recipe, open_suites, resolve_recipe_chain
 from harness.plan.request import Request
 
 SCHEMA = 1
@@ -41,11 +41,11 @@ _recipes = click.option(
 )
 
 
-def _selection(function: Function) -> Function:
+def _add_selection_options(function: Function) -> Function:
     """Add the options that select data sets and the form of the output."""
     text = "Suite, or suite:argument. Repeat for several."
     suite = options.make_option(Request, "suites", required=False, help=text)
-    return suite(options.named("languages", "subsets", "data")(options.as_json(function)))
+    return suite(options.add_options("languages", "subsets", "data")(options.as_json(function)))
 
 
 @click.group()
@@ -61,7 +61,7 @@ command.add_command(data_score.command)
 
 
 @command.command("list")
-@_selection
+@_add_selection_options
 @_recipes
 @options.cache
 @options.offline
@@ -79,20 +79,23 @@ def _list_data(
 
     Without --suite and --recipe, lists what lies in the data root.
     """
-    root = paths.data_root(data)
-    settings = DataSettings(root=root, offline=offline, cache=paths.cache_folder(cache))
-    rows = [Status.of(need, settings) for need in _wanted(suites, recipes, languages, subsets, root)]
-    sizes = {} if offline else _remote_sizes([row.need for row in rows if row.size is None])
+    root = paths.resolve_data_root(data)
+    settings = DataSettings(root=root, offline=offline, cache=paths.resolve_cache_folder(cache))
+    rows = [
+        Status.resolve_status(need, settings)
+        for need in _select_needs(suites, recipes, languages, subsets, root)
+    ]
+    sizes = {} if offline else _fetch_remote_sizes([row.need for row in rows if row.size is None])
     if not rows and not as_json:
         click.echo("No data set of the hub is needed." if suites or recipes else f"Nothing lies in {root}.")
         return None
     if as_json:
-        return _print_json([_status_json(row, sizes) for row in rows])
-    return _print_table(HEADER, [_status_row(row, sizes) for row in rows])
+        return _print_json([_serialize_status(row, sizes) for row in rows])
+    return _print_table(HEADER, [_format_status_row(row, sizes) for row in rows])
 
 
 @command.command("pull")
-@_selection
+@_add_selection_options
 @_recipes
 def _pull_data(
     suites: tuple[str, ...],
@@ -112,8 +115,10 @@ def _pull_data(
             "Which data?",
             hint="Name suites or recipes: harness data pull --suite SUITE --recipe RECIPE --data DIR",
         )
-    root = paths.data_root(data)
-    rows = _pull_all(_wanted(suites, recipes, languages, subsets, root), _required(root), quiet=as_json)
+    root = paths.resolve_data_root(data)
+    rows = _pull_all(
+        _select_needs(suites, recipes, languages, subsets, root), _require_data_root(root), quiet=as_json
+    )
     if as_json:
         _print_json(rows)
     absent = sum(row["state"] not in ("pulled", "kept") for row in rows)
@@ -123,7 +128,7 @@ def _pull_data(
 
 
 @command.command("verify")
-@_selection
+@_add_selection_options
 @_recipes
 def _verify_data(
     suites: tuple[str, ...],
@@ -137,24 +142,26 @@ def _verify_data(
 
     Without --suite and --recipe, checks all that lies there. Ends with 1 if anything is missing or wrong.
     """
-    root = _required(paths.data_root(data))
-    checked = [(need, verify(need, root)) for need in _wanted(suites, recipes, languages, subsets, root)]
+    root = _require_data_root(paths.resolve_data_root(data))
+    checked = [
+        (need, verify(need, root)) for need in _select_needs(suites, recipes, languages, subsets, root)
+    ]
     if as_json:
-        _print_json([_verified_json(need, problems) for need, problems in checked])
+        _print_json([_serialize_verification(need, problems) for need, problems in checked])
     else:
         for need, problems in checked:
             _print_verified(need, problems)
     wrong = any(problem.wrong for _, problems in checked for problem in problems)
     if wrong:
-        wanted = "--recipe RECIPE" if recipes and not suites else "--suite SUITE"
-        click.echo(f"To mend: harness data pull {wanted} --data {root}", err=True)
+        option = "--recipe RECIPE" if recipes and not suites else "--suite SUITE"
+        click.echo(f"To mend: harness data pull {option} --data {root}", err=True)
     _exit(1 if wrong else 0)
 
 
 @command.command("check")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@_selection
-@options.named("splits")
+@_add_selection_options
+@options.add_options("splits")
 @options.cache
 @options.offline
 @click.option(
@@ -164,7 +171,7 @@ def _verify_data(
     help="Training data of your own: a file, a folder in BEIR's layout, ORG/NAME:CONFIG, or code:FOLDER "
     "(docs/training-data.md).",
 )
-def _check_data(
+def _check_data_folder(
     folder: Path | None,
     suites: tuple[str, ...],
     languages: str,
@@ -183,34 +190,40 @@ def _check_data(
     files of your own whole. Ends with 1 if anything is missing. With --train-data all rows are read.
     """
     if train_data is not None:
-        settings = DataSettings(root=paths.data_root(data), offline=offline, cache=paths.cache_folder(cache))
+        settings = DataSettings(
+            root=paths.resolve_data_root(data), offline=offline, cache=paths.resolve_cache_folder(cache)
+        )
         _check_training(train_data, settings, as_json=as_json)
         return
-    own = folder is not None and _holds_own_data(folder)
-    root = paths.data_root(None if own else folder or data)
-    settings = DataSettings(root=_existing(root), offline=True, cache=paths.cache_folder(cache))
-    if own and not suites:
+    has_own_data = folder is not None and _has_own_data(folder)
+    root = paths.resolve_data_root(None if has_own_data else folder or data)
+    settings = DataSettings(
+        root=_require_root_folder(root), offline=True, cache=paths.resolve_cache_folder(cache)
+    )
+    if has_own_data and not suites:
         suites = (f"local:{folder}",)
     if suites:
-        narrowed = replace(_narrowed(languages, subsets), splits=split_names(splits), cache=settings.cache)
+        narrowed = replace(
+            _build_suite_options(languages, subsets), splits=split_names(splits), cache=settings.cache
+        )
         tasks = [task for suite in open_suites(suites, narrowed) for task in suite.tasks]
-        found = [Finding.of(task, settings) for task in dict.fromkeys(tasks)]
+        findings = [Finding.check_task_data(task, settings) for task in dict.fromkeys(tasks)]
     else:
-        found = _findings_in(root, settings)
+        findings = _collect_root_findings(root, settings)
     if as_json:
-        _print_json([_finding_json(one) for one in found])
+        _print_json([_serialize_finding(one) for one in findings])
     else:
-        for one in found:
-            _print_finding(one)
-        lost = sum(one.state != "ok" for one in found)
-        click.echo(f"{len(found) - lost} of {len(found)} tasks can be run.")
-    _exit(1 if any(one.state != "ok" for one in found) else 0)
+        for finding in findings:
+            _print_finding(finding)
+        lost = sum(one.state != "ok" for one in findings)
+        click.echo(f"{len(findings) - lost} of {len(findings)} tasks can be run.")
+    _exit(1 if any(one.state != "ok" for one in findings) else 0)
 
 
 def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None:
     """Print the form and the size of training data."""
-    located = own_training(text, settings)
-    size = TrainingSize.of(located, settings.cache)
+    located = locate_user_training(text, settings)
+    size = TrainingSize.measure_training(located, settings.cache)
     if as_json:
         click.echo(
             json.dumps(
@@ -247,16 +260,16 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
         click.echo("  --recipe unified-contrastive takes it")
 
 
-def _holds_own_data(folder: Path) -> bool:
+def _has_own_data(folder: Path) -> bool:
     return any(
         (folder / name).exists() for name in ("harness.toml", "corpus.jsonl", "queries.jsonl", "qrels")
     )
 
 
-def _findings_in(root: Path | None, settings: DataSettings) -> list[Finding]:
+def _collect_root_findings(root: Path | None, settings: DataSettings) -> list[Finding]:
     """The findings on every task that reads a data set in the root, each with the subsets that are there."""
-    there = {need.path for need in _wanted((), (), "", "", root)}
-    if not there:
+    present_paths = {need.path for need in _select_needs((), (), "", "", root)}
+    if not present_paths:
         raise UsageError(
             f"{root} holds no data set, and no data of your own.",
             hint="A data set lies in DIR/ORG/NAME (docs/data-root.md); of your own are a harness.toml, or "
@@ -266,63 +279,63 @@ def _findings_in(root: Path | None, settings: DataSettings) -> list[Finding]:
     names += [suite.name for suite in catalog_suites().values() if suite.alone and not suite.argument]
     options = SuiteOptions(cache=settings.cache)
     opened = (task for name in names for task in open_suites([name], options)[0].tasks)
-    tasks = {task.name: task for task in opened if task.data.path in there}
+    tasks = {task.name: task for task in opened if task.data.path in present_paths}
     if not tasks:
         raise UsageError(
-            f"No task of a suite reads what lies in {root}: {shortened(sorted(there))}.",
+            f"No task of a suite reads what lies in {root}: {shorten_names(sorted(present_paths))}.",
             hint="DIR is the folder above ORG/NAME; `harness data list --suite SUITE` names data sets.",
         )
-    return [_with_present_subsets(task, settings) for task in tasks.values()]
+    return [_check_present_subsets(task, settings) for task in tasks.values()]
 
 
-def _with_present_subsets(task: Task, settings: DataSettings) -> Finding:
+def _check_present_subsets(task: Task, settings: DataSettings) -> Finding:
     """The finding on the subsets of a task that can be read, if any, else on all of them."""
-    whole = Finding.of(task, settings)
-    if whole.state == "ok" or len(task.subsets) == 1:
-        return whole
-    each = [Finding.of(replace(task, subsets=(subset,)), settings) for subset in task.subsets]
+    finding = Finding.check_task_data(task, settings)
+    if finding.state == "ok" or len(task.subsets) == 1:
+        return finding
+    each = [Finding.check_task_data(replace(task, subsets=(subset,)), settings) for subset in task.subsets]
     present = tuple(one.task.subsets[0] for one in each if one.state == "ok")
-    return Finding.of(replace(task, subsets=present), settings) if present else whole
+    return Finding.check_task_data(replace(task, subsets=present), settings) if present else finding
 
 
-def _wanted(
+def _select_needs(
     suites: Sequence[str], recipes: Sequence[str], languages: str, subsets: str, root: Path | None
 ) -> tuple[Need, ...]:
     if suites or recipes:
-        opened = open_suites(suites, _narrowed(languages, subsets)) if suites else []
+        opened = open_suites(suites, _build_suite_options(languages, subsets)) if suites else []
         tasks = [task for suite in opened for task in suite.tasks]
-        return needs(tasks, {name: _training_data(name) for name in recipes})
+        return needs(tasks, {name: _collect_training_data(name) for name in recipes})
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
-    _existing(root)
-    return data_sets_in(root)
+    _require_root_folder(root)
+    return list_data_sets(root)
 
 
-def _training_data(recipe: str) -> tuple[TrainingData, ...]:
+def _collect_training_data(recipe: str) -> tuple[TrainingData, ...]:
     """The data sets that a recipe trains on and selects by."""
-    found: list[TrainingData] = []
-    for stage in recipe_chain(recipe).split("+"):
+    data_sets: list[TrainingData] = []
+    for stage in resolve_recipe_chain(recipe).split("+"):
         opened: Any = open_recipe(stage)
         if not hasattr(opened, "all_data"):
             raise UsageError(
                 f"The recipe {stage!r} trains on the data of the tasks that it is scored on.",
                 hint="Name their suite: --suite SUITE.",
             )
-        found += opened.all_data
-    return tuple(found)
+        data_sets += opened.all_data
+    return tuple(data_sets)
 
 
-def _existing(root: Path | None) -> Path | None:
+def _require_root_folder(root: Path | None) -> Path | None:
     if root is not None and not root.is_dir():
         raise UsageError(f"The data root {root} is not a folder.", hint="`harness data pull` makes one.")
     return root
 
 
-def _narrowed(languages: str, subsets: str) -> SuiteOptions:
+def _build_suite_options(languages: str, subsets: str) -> SuiteOptions:
     return SuiteOptions(languages=split_names(languages), subsets=split_names(subsets))
 
 
-def _required(root: Path | None) -> Path:
+def _require_data_root(root: Path | None) -> Path:
     if root is None:
         raise UsageError("Which folder?", hint="Name the data root: --data DIR, or set HARNESS_DATA.")
     return root
@@ -346,7 +359,7 @@ def _pull_all(wanted: Sequence[Need], root: Path, *, quiet: bool) -> list[dict[s
 
 def _print_verified(need: Need, problems: Sequence[Problem]) -> None:
     colours = {"wrong": "red", "unverified": "yellow", "verified": "green"}
-    verdict = _verdict_text(problems)
+    verdict = _describe_verdict(problems)
     click.echo(
         f"{click.style(f'{verdict:<10}', fg=colours[verdict])} {need.path} {need.revision[:12]}".rstrip()
     )
@@ -371,7 +384,7 @@ def _needs(one: Finding) -> Iterator[str]:
     for table in one.tables:
         alike.setdefault((table.splits, table.texts, table.values), []).append(table)
     for tables in alike.values():
-        configs = shortened([" or ".join(table.config) or "default" for table in tables], most=3)
+        configs = shorten_names([" or ".join(table.config) or "default" for table in tables], most=3)
         columns = ", ".join(" or ".join(names) for names in (*tables[0].texts, *tables[0].values))
         splits = " or the only split" if tables[0].lone_split else ""
         read = f"{', '.join(tables[0].splits) or 'any split'}{splits}"
@@ -382,7 +395,7 @@ def _needs(one: Finding) -> Iterator[str]:
         yield f"has {one.size.texts:,} texts, {one.size.characters:,} characters"
 
 
-def _finding_json(one: Finding) -> dict[str, Any]:
+def _serialize_finding(one: Finding) -> dict[str, Any]:
     """A finding as plain values."""
     return {
         "task": one.task.name,
@@ -410,7 +423,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: drawn on a terminal, plain columns of full width anywhere else."""
     from rich.table import Table
 
-    out = console()
+    out = create_console()
     if not out.is_terminal:
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         for row in (header, *rows):
@@ -433,7 +446,7 @@ HEADER = ("data set", "revision", "tasks", "size", "where", "state")
 PLACES = {"root": "data root", "hub-cache": "hub cache", "hub": "hub"}
 
 
-def _status_row(row: Status, sizes: Mapping[Need, int]) -> tuple[str, ...]:
+def _format_status_row(row: Status, sizes: Mapping[Need, int]) -> tuple[str, ...]:
     """The cells under `HEADER`; `sizes` are the known sizes of data that is not here."""
     need = row.need
     tasks = ", ".join(need.tasks[:3]) + (f" +{len(need.tasks) - 3}" if len(need.tasks) > 3 else "")
@@ -442,13 +455,13 @@ def _status_row(row: Status, sizes: Mapping[Need, int]) -> tuple[str, ...]:
         need.path,
         need.revision[:12] or "–",
         tasks or "–",
-        human_size(_size(row, sizes)),
+        format_size(_find_data_size(row, sizes)),
         where,
         row.state,
     )
 
 
-def _status_json(row: Status, sizes: Mapping[Need, int]) -> dict[str, Any]:
+def _serialize_status(row: Status, sizes: Mapping[Need, int]) -> dict[str, Any]:
     """The state of a data set as plain values."""
     return {
         "path": row.need.path,
@@ -456,30 +469,35 @@ def _status_json(row: Status, sizes: Mapping[Need, int]) -> dict[str, Any]:
         "content": row.data.content if row.data and row.data.content else None,
         "tasks": list(row.need.tasks),
         "subsets": list(row.need.subsets),
-        "bytes": _size(row, sizes),
+        "bytes": _find_data_size(row, sizes),
         "where": row.where,
         "state": row.state,
     }
 
 
-def _verified_json(need: Need, problems: Sequence[Problem]) -> dict[str, Any]:
+def _serialize_verification(need: Need, problems: Sequence[Problem]) -> dict[str, Any]:
     """The result of a verification as plain values."""
-    told = [{"kind": p.kind, "file": p.file, "message": p.message} for p in problems]
-    return {"path": need.path, "revision": need.revision, "state": _verdict_text(problems), "problems": told}
+    problem_rows = [{"kind": p.kind, "file": p.file, "message": p.message} for p in problems]
+    return {
+        "path": need.path,
+        "revision": need.revision,
+        "state": _describe_verdict(problems),
+        "problems": problem_rows,
+    }
 
 
-def _verdict_text(problems: Sequence[Problem]) -> Literal["wrong", "unverified", "verified"]:
+def _describe_verdict(problems: Sequence[Problem]) -> Literal["wrong", "unverified", "verified"]:
     """The verdict on a data set; "unverified" if none of its problems is an error."""
     if any(p.wrong for p in problems):
         return "wrong"
     return "unverified" if problems else "verified"
 
 
-def _size(row: Status, sizes: Mapping[Need, int]) -> int | None:
+def _find_data_size(row: Status, sizes: Mapping[Need, int]) -> int | None:
     return row.size if row.size is not None else sizes.get(row.need)
 
 
-def _remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
+def _fetch_remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
     """The sizes by the hub; after the first sign that it cannot be reached no more are requested."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -488,7 +506,7 @@ def _remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
     def ask(need: Need) -> int | None:
         nonlocal reachable
         try:
-            return remote_size(need, timeout=5) if reachable else None
+            return fetch_remote_size(need, timeout=5) if reachable else None
         except Unavailable:
             reachable = False
         except DataError:
@@ -496,5 +514,5 @@ def _remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
         return None
 
     with ThreadPoolExecutor(max_workers=8) as pool:
-        asked = zip(wanted, pool.map(ask, wanted), strict=True)
-        return {need: size for need, size in asked if size is not None}
+        answers = zip(wanted, pool.map(ask, wanted), strict=True)
+        return {need: size for need, size in answers if size is not None}

@@ -14,13 +14,13 @@ from harness.commands import options
 from harness.core import files, paths
 from harness.core.arguments import split_names
 from harness.core.encoding import Settings
-from harness.core.terminal import console
+from harness.core.terminal import create_console
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
 from harness.data.scored_data import ScoredData
 from harness.driver import progress
 from harness.jobs.context import WorkerLimits
-from harness.plan.devices import one_device
+from harness.plan.devices import choose_device
 from harness.plan.models import ModelOptions
 from harness.plan.prompts import read_prompts
 from harness.tools.teacher_scores import Scale, ScoringPlan, ScoringRequest, make_scored_data
@@ -82,10 +82,10 @@ SCHEMA = 1
     default="none",
     help="How scores are written: as the teacher gives them, or from 0 to 1 for each query (default: none).",
 )
-@options.named("max_length", "query_length", "dtype", "vectors", "similarity", "prompts", "prompt_file")
-@options.named("seed", "cache", "data", "offline")
+@options.add_options("max_length", "query_length", "dtype", "vectors", "similarity", "prompts", "prompt_file")
+@options.add_options("seed", "cache", "data", "offline")
 @options.device
-@options.named("threads", "batch_tokens", "trust_remote_code", "allow_extra")
+@options.add_options("threads", "batch_tokens", "trust_remote_code", "allow_extra")
 @click.option("--dry-run", is_flag=True, help="Print what would be scored; load no model.")
 @options.as_json
 def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: Any) -> int:
@@ -94,8 +94,8 @@ def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: An
     The folder is in PyLate's form, with the configurations train, queries and documents. The same
     command again finds it there; one that was interrupted goes on with the vectors in the cache.
     """
-    output, cache = paths.expanded(output), paths.cache_folder(given["cache"])
-    data = DataSettings(root=paths.data_root(given["data"]), offline=given["offline"], cache=cache)
+    output, cache = paths.resolve_home_path(output), paths.resolve_cache_folder(given["cache"])
+    data = DataSettings(root=paths.resolve_data_root(given["data"]), offline=given["offline"], cache=cache)
     models = ModelOptions(
         offline=given["offline"],
         trust_remote_code=given["trust_remote_code"],
@@ -103,38 +103,40 @@ def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: An
         allow_extra=split_names(given["allow_extra"]),
     )
     with forbid_network() if given["offline"] else contextlib.nullcontext():
-        plan = ScoringPlan.of(_request(given), data, models)
-        made = plan.there(output)
+        plan = ScoringPlan.build_scoring_plan(_build_scoring_request(given), data, models)
+        scored_data = plan.find_scored_data(output)
         if dry_run:
-            return _show(plan, output, made, as_json=as_json)
-        if made is None:
-            files.writable(output.absolute().parent)
-            made = _made(plan, output, one_device(device), cache, given)
+            return _print_scoring_plan(plan, output, scored_data, as_json=as_json)
+        if scored_data is None:
+            files.require_writable(output.absolute().parent)
+            scored_data = _run_scoring_plan(plan, output, choose_device(device), cache, given)
     if as_json:
-        click.echo(json.dumps(_made_json(made, plan), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(_serialize_scored_data(scored_data, plan), indent=1, ensure_ascii=False))
     else:
-        _print_made(made, plan.request.documents)
+        _print_made(scored_data, plan.request.documents)
     return 0
 
 
-def _request(given: dict[str, Any]) -> ScoringRequest:
+def _build_scoring_request(given: dict[str, Any]) -> ScoringRequest:
     how = ("max_length", "query_length", "dtype", "vectors", "similarity", "seed")
     settings = {name: given[name] for name in how}
     prompts = read_prompts(given["prompts"], given["prompt_file"])
-    asked = ("teacher", "candidates", "train_data", "corpus", "documents", "queries", "scale")
+    field_names = ("teacher", "candidates", "train_data", "corpus", "documents", "queries", "scale")
     return ScoringRequest(
-        settings=Settings(prompts=prompts, **settings), **{name: given[name] for name in asked}
+        settings=Settings(prompts=prompts, **settings), **{name: given[name] for name in field_names}
     )
 
 
-def _made(plan: ScoringPlan, output: Path, device: str, cache: Path, given: dict[str, Any]) -> ScoredData:
+def _run_scoring_plan(
+    plan: ScoringPlan, output: Path, device: str, cache: Path, given: dict[str, Any]
+) -> ScoredData:
     limits = WorkerLimits(threads=given["threads"], batch_tokens=given["batch_tokens"])
-    with progress.follow_events(console(stderr=True)) as listen:
+    with progress.follow_events(create_console(stderr=True)) as listen:
         return make_scored_data(plan, output, device=device, cache=cache, limits=limits, listen=listen)
 
 
 def _print_made(made: ScoredData, documents: int) -> None:
-    out, counts = console(), made.facts["counts"]
+    out, counts = create_console(), made.facts["counts"]
     for note in made.facts["notes"]:
         out.print(note, style="yellow", highlight=False, soft_wrap=True)
     low, high = made.facts["range"]
@@ -144,19 +146,19 @@ def _print_made(made: ScoredData, documents: int) -> None:
         f"  {counts['queries']:,} queries, {counts['documents']:,} documents, {counts['scores']:,} scores "
         f"of {made.facts['teacher']['name']}, from {low:.4g} to {high:.4g}",
     )
-    for line in (*lines, *_next_command(made, documents)):
+    for line in (*lines, *_format_next_command(made, documents)):
         out.print(line, highlight=False, soft_wrap=True)
 
 
-def _next_command(made: ScoredData, documents: int) -> Sequence[str]:
+def _format_next_command(made: ScoredData, documents: int) -> Sequence[str]:
     """The training on the data, where each query has as many documents as were asked for."""
     if made.facts["counts"]["scores"] != documents * made.facts["counts"]["queries"]:
         return ()
-    asked = f"--train-data {made.folder} --set documents={documents}"
-    return (f"  harness train --model BACKBONE --recipe colbert {asked}",)
+    arguments = f"--train-data {made.folder} --set documents={documents}"
+    return (f"  harness train --model BACKBONE --recipe colbert {arguments}",)
 
 
-def _made_json(made: ScoredData, plan: ScoringPlan) -> dict[str, Any]:
+def _serialize_scored_data(made: ScoredData, plan: ScoringPlan) -> dict[str, Any]:
     facts = ("teacher", "candidates", "data", "counts", "range", "constant", "left_out", "notes")
     return {
         "schema": SCHEMA,
@@ -168,9 +170,9 @@ def _made_json(made: ScoredData, plan: ScoringPlan) -> dict[str, Any]:
     }
 
 
-def _show(plan: ScoringPlan, output: Path, made: ScoredData | None, *, as_json: bool) -> int:
+def _print_scoring_plan(plan: ScoringPlan, output: Path, made: ScoredData | None, *, as_json: bool) -> int:
     """Print what would be done."""
-    there = plan.collection
+    collection = plan.collection
     facts = {
         "schema": SCHEMA,
         "folder": str(output),
@@ -178,23 +180,23 @@ def _show(plan: ScoringPlan, output: Path, made: ScoredData | None, *, as_json: 
         "state": "to do" if made is None else "there",
         "teacher": plan.teacher.artifact.name,
         "candidates": plan.candidates.artifact.name,
-        "data": there.name,
+        "data": collection.name,
         "queries": len(plan.queries),
-        "corpus": len(there.documents),
+        "corpus": len(collection.documents),
         "asked": plan.request.documents,
         "scores": plan.pairs,
-        "texts": len(plan.queries) + min(len(there.documents), plan.pairs),
-        "notes": list(there.notes),
+        "texts": len(plan.queries) + min(len(collection.documents), plan.pairs),
+        "notes": list(collection.notes),
     }
     if as_json:
         click.echo(json.dumps(facts, indent=1, ensure_ascii=False))
         return 0
-    for line in _lines(facts):
+    for line in _describe_scoring_plan(facts):
         click.echo(line)
     return 0
 
 
-def _lines(facts: dict[str, Any]) -> Sequence[str]:
+def _describe_scoring_plan(facts: dict[str, Any]) -> Sequence[str]:
     return (
         f"{facts['folder']}: {facts['state']}, key {facts['key'][:12]}; nothing was run",
         f"  {facts['data']}: {facts['queries']:,} queries, {facts['corpus']:,} documents to choose from",

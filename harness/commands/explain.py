@@ -15,15 +15,15 @@ from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
-from harness.core.arguments import checked_fields, split_names
+from harness.core.arguments import check_fields, split_names
 from harness.core.encoding import Encoding, OwnTexts, Settings, TextToken, TextTokens
 from harness.core.errors import UsageError
-from harness.core.terminal import console, print_table
+from harness.core.terminal import create_console, print_table
 from harness.core.types import SIDES, Role
 from harness.data.offline import forbid_network
 from harness.jobs.context import JobContext, WorkerLimits
-from harness.plan.devices import one_device
-from harness.plan.models import ModelOptions, subject
+from harness.plan.devices import choose_device
+from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
 from harness.plan.prompts import read_prompts, require_sides
 from harness.storage.vectors import TokenVectors
@@ -42,9 +42,11 @@ SCHEMA = 1
 @click.option("--query", required=True, metavar="TEXT", help="The query, or @FILE with its text.")
 @click.option("--document", required=True, metavar="TEXT", help="The document, or @FILE with its text.")
 @click.option("--matrix", is_flag=True, help="Show the similarity of each two tokens as well.")
-@options.named("max_length", "query_length", "dtype", "vectors", "prompts", "prompt_file", "cache", "offline")
+@options.add_options(
+    "max_length", "query_length", "dtype", "vectors", "prompts", "prompt_file", "cache", "offline"
+)
 @options.device
-@options.named("threads", "trust_remote_code", "allow_extra")
+@options.add_options("threads", "trust_remote_code", "allow_extra")
 @options.as_json
 def command(
     model: str, query: str, document: str, matrix: bool, device: str, as_json: bool, **given: Any
@@ -53,23 +55,29 @@ def command(
 
     The sum of the similarities is the MaxSim, the score that `harness run` ranks documents by.
     """
-    texts = _text("query", query), _text("document", document)
+    texts = _read_text_option("query", query), _read_text_option("document", document)
     with forbid_network() if given["offline"] else contextlib.nullcontext():
-        one = subject(model, _settings(given), _options(given))
-        encoding = _require_token_vectors(one)
-        found = _explain(one, encoding, *texts, _context(device, given))
+        configured_model = resolve_model(model, _build_text_settings(given), _build_model_options(given))
+        encoding = _require_token_vectors(configured_model)
+        explanation = _explain(configured_model, encoding, *texts, _build_job_context(device, given))
     if as_json:
-        click.echo(json.dumps(_to_json(one, found, matrix=matrix), indent=1, ensure_ascii=False))
+        click.echo(
+            json.dumps(
+                _serialize_explanation(configured_model, explanation, matrix=matrix),
+                indent=1,
+                ensure_ascii=False,
+            )
+        )
     else:
-        _print(one, found, matrix=matrix)
+        _print_explanation(configured_model, explanation, matrix=matrix)
     return 0
 
 
-def _text(side: str, given: str) -> str:
+def _read_text_option(side: str, given: str) -> str:
     """A text, or that of the file behind an @."""
     if not given.startswith("@"):
         return given
-    path = paths.expanded(given[1:])
+    path = paths.resolve_home_path(given[1:])
     try:
         return path.read_text(encoding="utf-8").rstrip()
     except (OSError, ValueError) as error:
@@ -80,60 +88,62 @@ def _text(side: str, given: str) -> str:
         ) from error
 
 
-def _settings(given: dict[str, Any]) -> Settings:
+def _build_text_settings(given: dict[str, Any]) -> Settings:
     how = ("max_length", "query_length", "dtype", "vectors")
     prompts = read_prompts(given["prompts"], given["prompt_file"])
     require_sides(prompts)
     settings = Settings(prompts=prompts, **{name: given[name] for name in how})
-    return checked_fields(settings, Settings, "settings")
+    return check_fields(settings, Settings, "settings")
 
 
-def _options(given: dict[str, Any]) -> ModelOptions:
+def _build_model_options(given: dict[str, Any]) -> ModelOptions:
     return ModelOptions(
         offline=given["offline"],
         trust_remote_code=given["trust_remote_code"],
-        cache=paths.cache_folder(given["cache"]),
+        cache=paths.resolve_cache_folder(given["cache"]),
         allow_extra=split_names(given["allow_extra"]),
     )
 
 
-def _context(device: str, given: dict[str, Any]) -> JobContext:
+def _build_job_context(device: str, given: dict[str, Any]) -> JobContext:
     limits = WorkerLimits(threads=given["threads"])
-    cache = paths.cache_folder(given["cache"])
-    return JobContext(device=one_device(device), cache=cache, emit=lambda _event: None, limits=limits)
+    cache = paths.resolve_cache_folder(given["cache"])
+    return JobContext(device=choose_device(device), cache=cache, emit=lambda _event: None, limits=limits)
 
 
-def _to_json(one: ConfiguredModel, found: _Explanation, *, matrix: bool) -> dict[str, Any]:
+def _serialize_explanation(one: ConfiguredModel, found: _Explanation, *, matrix: bool) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "model": {"name": one.artifact.name, "artifact": one.artifact.key},
         "total": found.total,
-        "query": _side_json(found.query),
-        "document": _side_json(found.document),
+        "query": _serialize_side(found.query),
+        "document": _serialize_side(found.document),
         "matches": [asdict(match) for match in found.matches],
         **({"matrix": found.matrix} if matrix else {}),
         "notes": list(found.notes),
     }
 
 
-def _side_json(side: TextTokens) -> dict[str, Any]:
+def _serialize_side(side: TextTokens) -> dict[str, Any]:
     return {"tokens": [asdict(token) for token in side.tokens], "whole": side.whole, "cut": side.cut}
 
 
-def _print(one: ConfiguredModel, found: _Explanation, *, matrix: bool) -> None:
-    out = console()
+def _print_explanation(one: ConfiguredModel, found: _Explanation, *, matrix: bool) -> None:
+    out = create_console()
     if found.matches:
-        print_table(_matches_table(found), out)
+        print_table(_build_matches_table(found), out)
     if matrix and found.matches:
-        print_table(_matrix_table(found), out)
+        print_table(_build_matrix_table(found), out)
     if found.total is not None:
-        told = f"MaxSim of {one.artifact.name}: {found.total:.5f}, the sum over {len(found.matches)} tokens"
-        out.print(told, highlight=False, soft_wrap=True)
+        summary = (
+            f"MaxSim of {one.artifact.name}: {found.total:.5f}, the sum over {len(found.matches)} tokens"
+        )
+        out.print(summary, highlight=False, soft_wrap=True)
     for note in found.notes:
         out.print(f"{note[:1].upper()}{note[1:]}.", style="yellow", highlight=False, soft_wrap=True)
 
 
-def _matches_table(found: _Explanation) -> Table:
+def _build_matches_table(found: _Explanation) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -142,28 +152,33 @@ def _matches_table(found: _Explanation) -> Table:
         table.add_column(name)
     table.add_column("similarity", justify="right")
     for match in found.matches:
-        asked, there = found.query.tokens[match.query], found.document.tokens[match.document]
-        span = "" if there.start is None else f"{there.start}–{there.end}"
-        cells = (asked.token, _kind(asked), there.token, span or _kind(there))
+        query_token, document_token = found.query.tokens[match.query], found.document.tokens[match.document]
+        span = "" if document_token.start is None else f"{document_token.start}–{document_token.end}"
+        cells = (
+            query_token.token,
+            _describe_token_kind(query_token),
+            document_token.token,
+            span or _describe_token_kind(document_token),
+        )
         table.add_row(*map(Text, cells), f"{match.similarity:.4f}")
     return table
 
 
-def _matrix_table(found: _Explanation) -> Table:
+def _build_matrix_table(found: _Explanation) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title="the similarity of each token of the query (rows) and of the document (columns)")
     table.add_column("")
     places = [at for at, token in enumerate(found.document.tokens) if not token.skipped]
-    for at in places:
-        table.add_column(Text(found.document.tokens[at].token), justify="right")
+    for place in places:
+        table.add_column(Text(found.document.tokens[place].token), justify="right")
     for token, row in zip(found.query.tokens, found.matrix, strict=True):
         table.add_row(Text(token.token), *(f"{row[at]:.2f}" for at in places))
     return table
 
 
-def _kind(token: TextToken) -> str:
+def _describe_token_kind(token: TextToken) -> str:
     return "" if token.kind == "text" else token.kind
 
 
@@ -231,61 +246,65 @@ def _explain(
         UsageError: A text is blank.
         ModelError: The model does not load.
     """
-    from harness.search.search import maxsim
+    from harness.search.search import compute_maxsim
 
     for side, text in zip(SIDES, (query, document), strict=True):
         if not text.strip():
             raise UsageError(f"The {side} has no text.", hint="Is a variable of the shell unset?")
-    asked, ours = _encoded(one, encoding, query, "query", context)
-    there, theirs = _encoded(one, encoding, document, "document", context)
-    found = not all(token.skipped for token in there.tokens)
+    query_tokens, ours = _encode_text_tokens(one, encoding, query, "query", context)
+    document_tokens, theirs = _encode_text_tokens(one, encoding, document, "document", context)
+    has_vectors = not all(token.skipped for token in document_tokens.tokens)
     products = ours.vectors.astype("float32") @ theirs.vectors.astype("float32").T
     return _Explanation(
-        query=asked,
-        document=there,
-        matches=_matches(products, asked, there) if found else (),
-        total=float(maxsim(ours, theirs, device=context.device)[0, 0]) if found else None,
-        matrix=_matrix(products, there),
-        notes=tuple(_notes(asked, there)),
+        query=query_tokens,
+        document=document_tokens,
+        matches=_match_tokens(products, query_tokens, document_tokens) if has_vectors else (),
+        total=float(compute_maxsim(ours, theirs, device=context.device)[0, 0]) if has_vectors else None,
+        matrix=_build_similarity_matrix(products, document_tokens),
+        notes=tuple(_iter_token_notes(query_tokens, document_tokens)),
     )
 
 
-def _encoded(
+def _encode_text_tokens(
     one: ConfiguredModel, encoding: Encoding, text: str, role: Role, context: JobContext
 ) -> tuple[TextTokens, TokenVectors]:
     """The tokens of a text, and the vectors of those that have one, which a run may have left."""
-    encoder: Any = context.engine(one.artifact, encoding)
-    asked = (one.artifact, encoding, _TEXTS, role)
-    context.encode_missing(*asked, [text], hold=True)
-    tokens: TextTokens = encoder.tokens(text, prompt=encoding.prompt(_TEXTS, role), role=role)
-    return tokens, context.space(*asked).get_tokens([text])
+    encoder: Any = context.get_encoder(one.artifact, encoding)
+    space_key = (one.artifact, encoding, _TEXTS, role)
+    context.encode_missing(*space_key, [text], hold=True)
+    tokens: TextTokens = encoder.describe_tokens(
+        text, prompt=encoding.resolve_prompt(_TEXTS, role), role=role
+    )
+    return tokens, context.open_space(*space_key).get_tokens([text])
 
 
-def _places(tokens: TextTokens) -> list[int]:
+def _list_vector_places(tokens: TextTokens) -> list[int]:
     """The places of the tokens that have a vector."""
     return [at for at, token in enumerate(tokens.tokens) if not token.skipped]
 
 
-def _matches(
+def _match_tokens(
     products: NDArray[np.float32], query: TextTokens, document: TextTokens
 ) -> tuple[_TokenMatch, ...]:
-    columns = _places(document)
+    columns = _list_vector_places(document)
     best = products.argmax(axis=1)
     return tuple(
         _TokenMatch(query=at, document=columns[column], similarity=float(products[row, column]))
-        for row, (at, column) in enumerate(zip(_places(query), best.tolist(), strict=True))
+        for row, (at, column) in enumerate(zip(_list_vector_places(query), best.tolist(), strict=True))
     )
 
 
-def _matrix(products: NDArray[np.float32], document: TextTokens) -> tuple[tuple[float | None, ...], ...]:
-    columns = {at: column for column, at in enumerate(_places(document))}
+def _build_similarity_matrix(
+    products: NDArray[np.float32], document: TextTokens
+) -> tuple[tuple[float | None, ...], ...]:
+    columns = {at: column for column, at in enumerate(_list_vector_places(document))}
     return tuple(
         tuple(row[columns[at]] if at in columns else None for at in range(len(document.tokens)))
         for row in products.tolist()
     )
 
 
-def _notes(query: TextTokens, document: TextTokens) -> Iterator[str]:
+def _iter_token_notes(query: TextTokens, document: TextTokens) -> Iterator[str]:
     for side, tokens in (("query", query), ("document", document)):
         if tokens.cut:
             yield f"the {side} has {tokens.whole:,} tokens; the last {tokens.cut:,} are cut off"

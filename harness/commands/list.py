@@ -13,7 +13,7 @@ from rich.table import Table
 from harness.commands import options
 from harness.core import paths
 from harness.core.registry import Registry
-from harness.core.terminal import console, print_table
+from harness.core.terminal import create_console, print_table
 from harness.encoder import backbones
 from harness.plan import catalog
 from harness.results.scores import score_text
@@ -41,18 +41,18 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
     """List models, backbone families, recipes, suites, mteb's benchmarks and tasks, or what was measured."""
     match what:
         case "records":
-            rows = _records(results)
+            rows = _list_record_rows(results)
         case "models":
-            rows = _models()
+            rows = _list_model_rows()
         case "backbones":
-            rows = _backbones()
+            rows = _list_backbone_rows()
         case "recipes":
-            rows = _recipes()
+            rows = _list_recipe_rows()
         case "suites":
-            rows = _suites()
+            rows = _list_suite_rows()
         case _:
-            rows = _offers(what.removesuffix("s"))
-    for error in REGISTRIES[what].broken() if what in REGISTRIES else ():
+            rows = _list_offer_rows(what.removesuffix("s"))
+    for error in REGISTRIES[what].collect_failures() if what in REGISTRIES else ():
         click.echo(f"Warning: {error}", err=True)
     named = ("name", "model", "task")
     rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
@@ -61,17 +61,19 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
     elif not rows:
         click.echo(f"No {what}" + (f" match {part!r}." if part else " yet: `harness run` makes them."))
     else:
-        _print(what, rows)
+        _print_rows(what, rows)
     return 0
 
 
-def _models() -> list[dict[str, Any]]:
-    found = [{"name": b.name, "summary": b.summary} for b in backbones.named_models().values()]
-    return [*found, {"name": bm25.NAME, "summary": bm25.SUMMARY}]
+def _list_model_rows() -> list[dict[str, Any]]:
+    rows = [{"name": b.name, "summary": b.summary} for b in backbones.list_catalog_models().values()]
+    return [*rows, {"name": bm25.NAME, "summary": bm25.SUMMARY}]
 
 
-def _backbones() -> list[dict[str, Any]]:
-    found = [(entry, entry.family) for entry in backbones.entries().values() if entry.family is not None]
+def _list_backbone_rows() -> list[dict[str, Any]]:
+    families = [
+        (entry, entry.family) for entry in backbones.list_backbones().values() if entry.family is not None
+    ]
     return [
         {
             "name": entry.name,
@@ -80,14 +82,14 @@ def _backbones() -> list[dict[str, Any]]:
             "runs_through": "transformers" if family.shape is None else "the harness",
             "sizes": tuple(family.sizes),
         }
-        for entry, family in found
+        for entry, family in families
     ]
 
 
-def _recipes() -> list[dict[str, Any]]:
+def _list_recipe_rows() -> list[dict[str, Any]]:
     return [
         row
-        for entry in catalog.recipes().values()
+        for entry in catalog.load_recipe_entries().values()
         for row in (
             {"name": entry.name, "summary": entry.summary},
             *({"name": f"{entry.name}:{name}", "summary": says} for name, says in entry.variants.items()),
@@ -95,21 +97,23 @@ def _recipes() -> list[dict[str, Any]]:
     ]
 
 
-def _suites() -> list[dict[str, Any]]:
+def _list_suite_rows() -> list[dict[str, Any]]:
     rows = []
-    for entry in catalog.suites().values():
+    for entry in catalog.load_suite_entries().values():
         argument = f":<{entry.argument}>" if entry.argument else ""
         name = f"{entry.name}[{argument}]" if argument and entry.alone else f"{entry.name}{argument}"
         rows.append({"name": name, "summary": entry.summary})
     return rows
 
 
-def _offers(kind: str) -> list[dict[str, Any]]:
-    offers = [(e.name, o) for e in catalog.suites().values() for o in e.offers() if o.kind == kind]
+def _list_offer_rows(kind: str) -> list[dict[str, Any]]:
+    offers = [
+        (e.name, o) for e in catalog.load_suite_entries().values() for o in e.offers() if o.kind == kind
+    ]
     return [{"name": offer.name, "suite": f"{suite}:{offer.name}", **offer.facts} for suite, offer in offers]
 
 
-def _records(results: Path | None) -> list[dict[str, Any]]:
+def _list_record_rows(results: Path | None) -> list[dict[str, Any]]:
     return [
         {
             "model": r.model.name,
@@ -119,11 +123,11 @@ def _records(results: Path | None) -> list[dict[str, Any]]:
             "main_score": r.main_score,
             "key": r.key,
         }
-        for r in Store(paths.results_folder(results)).records()
+        for r in Store(paths.resolve_results_folder(results)).iter_records()
     ]
 
 
-def _print(what: str, rows: list[dict[str, Any]]) -> None:
+def _print_rows(what: str, rows: list[dict[str, Any]]) -> None:
     counted = what if len(rows) != 1 else what.removesuffix("s")
     unit = ", scores × 100" if what == "records" else ""
     table = Table(title=f"{len(rows)} {counted}{unit}")
@@ -133,11 +137,11 @@ def _print(what: str, rows: list[dict[str, Any]]) -> None:
             name.replace("_", " "), justify="right" if name in ("main_score", "subsets", "tasks") else "left"
         )
     for row in rows:
-        table.add_row(*(_cell(name, row[name]) for name in shown))
-    print_table(table, console())
+        table.add_row(*(_format_list_cell(name, row[name]) for name in shown))
+    print_table(table, create_console())
 
 
-def _cell(name: str, value: Any) -> str:
+def _format_list_cell(name: str, value: Any) -> str:
     if name == "artifact":
         return str(value)[:12]
     if name == "main_score":

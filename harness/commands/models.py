@@ -16,14 +16,14 @@ import click
 
 from harness.commands import options
 from harness.core import files, paths
-from harness.core.errors import UsageError, shortened, unknown
-from harness.core.terminal import console, print_table
-from harness.data.locate import human_size
-from harness.driver.report.suite import lineage_lines
+from harness.core.errors import UsageError, explain_unknown, shorten_names
+from harness.core.terminal import create_console, print_table
+from harness.data.locate import format_size
+from harness.driver.report.suite import format_lineage_lines
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import OWN, all_modules, backbone_folder
-from harness.results.cost.duration import duration_text
+from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules
+from harness.results.cost.duration import format_duration
 from harness.training.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.training.training import LOG, read_log
 
@@ -46,7 +46,10 @@ def command() -> None:
 @options.as_json
 def _list(results: Path | None, cache: Path | None, as_json: bool) -> int:
     """List the trained models of the results folder, and the trainings that are not at their end."""
-    rows = [_row(model) for model in _models(ModelStore(paths.results_folder(results)), cache)]
+    rows = [
+        _build_model_row(model)
+        for model in _list_stored_models(ModelStore(paths.resolve_results_folder(results)), cache)
+    ]
     if as_json:
         click.echo(json.dumps({"schema": 1, "models": rows}, indent=1, ensure_ascii=False))
     elif not rows:
@@ -61,20 +64,20 @@ def _list(results: Path | None, cache: Path | None, as_json: bool) -> int:
 @options.results
 @options.cache
 @options.as_json
-def _show(model: str, results: Path | None, cache: Path | None, as_json: bool) -> int:
+def _show_model(model: str, results: Path | None, cache: Path | None, as_json: bool) -> int:
     """Show MODEL, a name or six or more digits of a key: what it was made of, and how its training went."""
-    found = _named(model, ModelStore(paths.results_folder(results)), cache)
-    log = read_log(_log(found))
+    stored_model = _find_stored_model(model, ModelStore(paths.resolve_results_folder(results)), cache)
+    log = read_log(_log(stored_model))
     if as_json:
-        document = found.document if isinstance(found, StoredModel) else None
+        document = stored_model.document if isinstance(stored_model, StoredModel) else None
         about = None if document is None else document.model_dump(mode="json", by_alias=True)
-        content = {"schema": 1, **_row(found), "document": about, "log": log}
+        content = {"schema": 1, **_build_model_row(stored_model), "document": about, "log": log}
         click.echo(json.dumps(content, indent=1, ensure_ascii=False))
         return 0
-    for line in [*_facts(found), *_curve(log)]:
+    for line in [*_describe_model(stored_model), *_describe_loss_curve(log)]:
         click.echo(line)
-    if isinstance(found, StoredModel) and not found.problem:
-        click.echo(f"To evaluate it: harness run --model {found.folder} --suite SUITE")
+    if isinstance(stored_model, StoredModel) and not stored_model.problem:
+        click.echo(f"To evaluate it: harness run --model {stored_model.folder} --suite SUITE")
     return 0
 
 
@@ -88,14 +91,14 @@ def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> 
 
     Its records stay. Asks for the model's name or key unless --yes is given.
     """
-    store = ModelStore(paths.results_folder(results))
-    found = _named(model, store, cache)
-    size = human_size(_bytes(found.folder))
-    if not yes and not _agreed(found, size):
+    store = ModelStore(paths.resolve_results_folder(results))
+    stored_model = _find_stored_model(model, store, cache)
+    size = format_size(_count_model_bytes(stored_model.folder))
+    if not yes and not _ask_removal(stored_model, size):
         click.echo("That is another name: nothing is removed.", err=True)
         return 1
-    store.remove(found.key)
-    click.echo(f"Removed {found.name} ({found.key[:12]}), {size}.")
+    store.remove(stored_model.key)
+    click.echo(f"Removed {stored_model.name} ({stored_model.key[:12]}), {size}.")
     return 0
 
 
@@ -109,44 +112,52 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
 
     FOLDER is new or empty. sentence-transformers loads what lies there then.
     """
-    found = _named(model, ModelStore(paths.results_folder(results)), cache)
-    if isinstance(found, UnfinishedModel):
-        raise UsageError(f"The training of {found.name} has not finished.", hint="Type its command again.")
-    if found.problem:
-        raise UsageError(f"{found.folder} is damaged: {found.problem}.", hint="Train the model again.")
+    stored_model = _find_stored_model(model, ModelStore(paths.resolve_results_folder(results)), cache)
+    if isinstance(stored_model, UnfinishedModel):
+        raise UsageError(
+            f"The training of {stored_model.name} has not finished.", hint="Type its command again."
+        )
+    if stored_model.problem:
+        raise UsageError(
+            f"{stored_model.folder} is damaged: {stored_model.problem}.", hint="Train the model again."
+        )
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise UsageError(f"{folder} is there already.", hint="Name a folder that is new or empty.")
-    _copy(found.folder, folder)
-    click.echo(f"{folder}: {found.name} ({found.key[:12]}), {human_size(_bytes(folder))}. {_loading(folder)}")
+    _copy(stored_model.folder, folder)
+    click.echo(
+        f"{folder}: {stored_model.name} ({stored_model.key[:12]}), {format_size(_count_model_bytes(folder))}. {_describe_loading(folder)}"
+    )
     return 0
 
 
-def _models(store: ModelStore, cache: Path | None) -> list[_Model]:
-    return [*store.finished(paths.cache_folder(cache)), *store.unfinished()]
+def _list_stored_models(store: ModelStore, cache: Path | None) -> list[_Model]:
+    return [*store.list_stored_models(paths.resolve_cache_folder(cache)), *store.list_unfinished_models()]
 
 
-def _named(text: str, store: ModelStore, cache: Path | None) -> _Model:
+def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Model:
     """The model with a name, or with a key that begins so.
 
     Raises:
         UsageError: There is none, or several.
     """
-    models = _models(store, cache)
-    found = [one for one in models if text in (one.name, one.folder.name)]
-    if not found and _KEY.fullmatch(text):
-        found = [one for one in models if one.key.startswith(text) or text.startswith(one.key)]
-    if not found:
+    models = _list_stored_models(store, cache)
+    matches = [one for one in models if text in (one.name, one.folder.name)]
+    if not matches and _KEY.fullmatch(text):
+        matches = [one for one in models if one.key.startswith(text) or text.startswith(one.key)]
+    if not matches:
         names = {one.name for one in models}
-        raise unknown("trained model", text, names, then="`harness models list` shows them, with their keys.")
-    if len(found) > 1:
-        keys = [f"{one.key[:12]} ({_recipe(one)}, seed {_seed(one)})" for one in found]
-        raise UsageError(
-            f"{len(found)} trained models are called {text}.", hint=f"Give the key: {shortened(keys)}."
+        raise explain_unknown(
+            "trained model", text, names, then="`harness models list` shows them, with their keys."
         )
-    return found[0]
+    if len(matches) > 1:
+        keys = [f"{one.key[:12]} ({_format_model_recipe(one)}, seed {_seed(one)})" for one in matches]
+        raise UsageError(
+            f"{len(matches)} trained models are called {text}.", hint=f"Give the key: {shorten_names(keys)}."
+        )
+    return matches[0]
 
 
-def _recipe(model: _Model) -> str:
+def _format_model_recipe(model: _Model) -> str:
     if isinstance(model, UnfinishedModel):
         return model.recipe
     return "" if model.document is None else model.document.lineage.text
@@ -158,23 +169,23 @@ def _seed(model: _Model) -> int | None:
     return None if model.document is None else model.document.lineage.seed
 
 
-def _state(model: _Model) -> str:
+def _describe_model_state(model: _Model) -> str:
     if isinstance(model, UnfinishedModel):
         state = "diverged" if model.diverged else "unfinished"
         return f"{state}, step {model.done}" + (f" of {model.steps}" if model.steps else "")
     return "damaged" if model.problem else "whole"
 
 
-def _row(model: _Model) -> dict[str, Any]:
-    written = max((path.stat().st_mtime for path in _files(model.folder)), default=0.0)
+def _build_model_row(model: _Model) -> dict[str, Any]:
+    written = max((path.stat().st_mtime for path in _list_model_files(model.folder)), default=0.0)
     return {
         "name": model.name,
-        "recipe": _recipe(model),
+        "recipe": _format_model_recipe(model),
         "seed": _seed(model),
         "key": model.key,
-        "bytes": _bytes(model.folder),
+        "bytes": _count_model_bytes(model.folder),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(written)),
-        "state": _state(model).partition(",")[0],
+        "state": _describe_model_state(model).partition(",")[0],
         "step": model.done if isinstance(model, UnfinishedModel) else None,
         "steps": model.steps if isinstance(model, UnfinishedModel) else None,
         "problem": model.problem if isinstance(model, StoredModel) else "",
@@ -193,41 +204,45 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
         state = row["state"]
         if row["step"] is not None:
             state += f", step {row['step']}" + (f" of {row['steps']}" if row["steps"] else "")
-        size, written = human_size(row["bytes"]), row["written"][:16].replace("T", " ")
+        size, written = format_size(row["bytes"]), row["written"][:16].replace("T", " ")
         table.add_row(row["name"], row["recipe"], seed, row["key"][:12], size, written, state)
-    print_table(table, console())
+    print_table(table, create_console())
 
 
-def _facts(model: _Model) -> list[str]:
-    row = _row(model)
+def _describe_model(model: _Model) -> list[str]:
+    row = _build_model_row(model)
     problem = f": {row['problem']}" if row["problem"] else ""
     lines = [
-        f"{model.name} ({model.key[:12]}), {human_size(row['bytes'])}, {_state(model)}{problem}",
+        f"{model.name} ({model.key[:12]}), {format_size(row['bytes'])}, {_describe_model_state(model)}{problem}",
         f"  folder: {model.folder}",
     ]
     if isinstance(model, UnfinishedModel) or model.document is None:
-        return [*lines, f"  recipe: {_recipe(model)}, seed {_seed(model)}"] if _recipe(model) else lines
+        return (
+            [*lines, f"  recipe: {_format_model_recipe(model)}, seed {_seed(model)}"]
+            if _format_model_recipe(model)
+            else lines
+        )
     lineage = model.document.lineage
     facts = {
         "recipe": f"{lineage.text}, seed {lineage.seed}",
         "source": lineage.source,
-        "settings": _pairs(lineage.settings),
+        "settings": _format_fact_pairs(lineage.settings),
         "made of": ", ".join(f"{one.text} ({one.artifact[:12]})" for one in lineage.parents),
-        "data": "; ".join(map(_pairs, lineage.data)),
+        "data": "; ".join(map(_format_fact_pairs, lineage.data)),
         "selected on": ", ".join(lineage.all_selected_on),
-        "training": _training_text(model.document.training),
+        "training": _format_training(model.document.training),
     }
     assumed = [f"  assumed: {sentence}" for sentence in lineage.assumed]
-    swept = [f"  {line}" for line in lineage_lines(lineage)] if lineage.sweep else []
+    swept = [f"  {line}" for line in format_lineage_lines(lineage)] if lineage.sweep else []
     return [*lines, *(f"  {name}: {text}" for name, text in facts.items() if text), *swept, *assumed]
 
 
-def _training_text(facts: Mapping[str, Any]) -> str:
+def _format_training(facts: Mapping[str, Any]) -> str:
     """The circumstances of a training in a line; `--json` has all of them."""
     device, rows = facts["device"]["name"], facts.get("micro_batch")
     return ", ".join(
         [
-            f"{facts['steps']:,} steps in {duration_text(facts['seconds'])}",
+            f"{facts['steps']:,} steps in {format_duration(facts['seconds'])}",
             f"{facts['tokens']:,} tokens",
             f"on {', '.join(facts['devices'])} ({device})",
             *([f"{rows} rows in a pass"] if rows else []),
@@ -236,41 +251,41 @@ def _training_text(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _pairs(content: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_value_text(value)}" for name, value in content.items())
+def _format_fact_pairs(content: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_format_fact_value(value)}" for name, value in content.items())
 
 
-def _value_text(value: Any) -> str:
+def _format_fact_value(value: Any) -> str:
     if isinstance(value, list):
         return f"({', '.join(map(str, value))})"
     return "none" if value in (None, "") else str(value)
 
 
-def _curve(log: Sequence[dict[str, Any]]) -> list[str]:
+def _describe_loss_curve(log: Sequence[dict[str, Any]]) -> list[str]:
     """The loss at both ends of a log, and its last lines."""
     losses = [(line["step"], line["loss"]) for line in log if isinstance(line.get("loss"), int | float)]
     if not losses:
         return []
     (first, begin), (last, end) = losses[0], losses[-1]
-    lines = [f"  {_pairs(line)}" for line in map(_rounded, log[-_SHOWN:])]
+    lines = [f"  {_format_fact_pairs(line)}" for line in map(_round_log_line, log[-_SHOWN:])]
     return [
         f"Loss: {begin:.4f} at step {first}, {end:.4f} at step {last}. The last lines of its log:",
         *lines,
     ]
 
 
-def _rounded(line: Mapping[str, Any]) -> dict[str, Any]:
+def _round_log_line(line: Mapping[str, Any]) -> dict[str, Any]:
     """A line of a log as it is shown; `--json` has every digit."""
     texts = {name: f"{value:.4g}" for name, value in line.items() if isinstance(value, float)}
     memory = line.get("memory")
-    return {**line, **texts, **({"memory": human_size(memory)} if memory is not None else {})}
+    return {**line, **texts, **({"memory": format_size(memory)} if memory is not None else {})}
 
 
 def _log(model: _Model) -> Path:
     return model.folder / (LOG if isinstance(model, UnfinishedModel) else f"{TRAINING}/{LOG}")
 
 
-def _agreed(model: _Model, size: str) -> bool:
+def _ask_removal(model: _Model, size: str) -> bool:
     """Whether the user types the model's name, or six or more digits of its key."""
     try:
         typed = click.prompt(f"To remove {model.name} ({model.key[:12]}, {size}), type its name or key")
@@ -279,19 +294,21 @@ def _agreed(model: _Model, size: str) -> bool:
     return typed == model.name or (bool(_KEY.fullmatch(typed)) and model.key.startswith(typed))
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_model_files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in _files(folder))
+def _count_model_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in _list_model_files(folder))
 
 
 def _copy(model: Path, folder: Path) -> None:
     """Copy a model without the circumstances of its training; the folder appears when it is whole."""
-    staged = folder.with_name(f".{folder.name}.{files.host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    staged = folder.with_name(
+        f".{folder.name}.{files.get_host_name()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    )
     try:
-        for path in _files(model):
+        for path in _list_model_files(model):
             place = staged / path.relative_to(model)
             if not place.is_relative_to(staged / TRAINING):
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -303,10 +320,12 @@ def _copy(model: Path, folder: Path) -> None:
         shutil.rmtree(staged, ignore_errors=True)
 
 
-def _loading(folder: Path) -> str:
+def _describe_loading(folder: Path) -> str:
     """What loads an exported model."""
-    kinds = {kind for kind, _ in all_modules(folder)}
-    own = read_object(backbone_folder(folder) / "config.json").get("model_type") == MODEL_TYPE
-    if own or kinds & set(OWN):
+    kinds = {kind for kind, _ in list_modules(folder)}
+    is_harness_model = (
+        read_object(find_backbone_folder(folder) / "config.json").get("model_type") == MODEL_TYPE
+    )
+    if is_harness_model or kinds & set(OWN):
         return "sentence-transformers loads it where encoder-harness is installed."
     return "sentence-transformers loads it."

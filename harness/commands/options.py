@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from harness.core.arguments import Argument, options_of
+from harness.core.arguments import Argument, collect_options
 from harness.core.errors import UsageError
 from harness.plan.request import Request
 
@@ -30,8 +30,8 @@ class _Number(click.ParamType[Any]):
         """The checked number."""
         for kind in (int, float):
             with contextlib.suppress(TypeError, ValueError):
-                return self._argument.check(kind(value))
-        return self._argument.check(value)
+                return self._argument.validate_value(kind(value))
+        return self._argument.validate_value(value)
 
 
 class _Choice(click.Choice[str]):
@@ -43,7 +43,7 @@ class _Choice(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The checked value."""
-        checked: str = self._argument.check(value)
+        checked: str = self._argument.validate_value(value)
         return checked
 
 
@@ -55,23 +55,23 @@ def make_option(kind: type, name: str, **changed: Any) -> Callable[[F], F]:
         name: The name of the field.
         changed: Arguments of `click.option` that a command has otherwise.
     """
-    argument = options_of(kind)[name]
-    own, dashed = argument.option, name.replace("_", "-")
-    made: dict[str, Any] = {"help": own.help, "metavar": own.metavar, "envvar": own.envvar}
-    spelled = own.typed or f"--{dashed}"
+    argument = collect_options(kind)[name]
+    option, dashed = argument.option, name.replace("_", "-")
+    attributes: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "envvar": option.envvar}
+    spelled = option.typed or f"--{dashed}"
     if argument.kind is bool and argument.optional:
-        spelled, made["default"] = f"--{dashed}/--no-{dashed}", None
+        spelled, attributes["default"] = f"--{dashed}/--no-{dashed}", None
     elif argument.kind is bool:
-        made["is_flag"] = True
+        attributes["is_flag"] = True
     elif argument.repeated:
-        made |= {"multiple": True, "required": argument.default is MISSING}
+        attributes |= {"multiple": True, "required": argument.default is MISSING}
     else:
-        made["default"] = own.unset if argument.default == () else argument.default
-        made["type"] = _option_type(argument)
-    return click.option(spelled, argument.parameter, **made | changed)
+        attributes["default"] = option.unset if argument.default == () else argument.default
+        attributes["type"] = _resolve_option_type(argument)
+    return click.option(spelled, argument.parameter, **attributes | changed)
 
 
-def _option_type(argument: Argument) -> click.ParamType[Any] | None:
+def _resolve_option_type(argument: Argument) -> click.ParamType[Any] | None:
     """The type of the option of one value; None for a text."""
     if argument.choices:
         return _Choice(argument)
@@ -88,7 +88,7 @@ def _keep_budget(context: click.Context, _option: click.Parameter, flops: float 
     context.meta[_BUDGET] = flops
 
 
-def _with_budget(
+def _add_budget(
     context: click.Context, _option: click.Parameter, changes: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The changed settings with the budget among them.
@@ -104,10 +104,12 @@ def _with_budget(
     return (*changes, f"budget={flops!r}")
 
 
-_FIELDS = {name: argument for name, argument in options_of(Request).items() if argument.option.typed != ""}
+_FIELDS = {
+    name: argument for name, argument in collect_options(Request).items() if argument.option.typed != ""
+}
 _OPTIONS: dict[str, Callable[[Any], Any]] = {
     **{name: make_option(Request, name) for name in _FIELDS},
-    "recipe_settings": make_option(Request, "recipe_settings", callback=_with_budget),
+    "recipe_settings": make_option(Request, "recipe_settings", callback=_add_budget),
     "flops": click.option(
         "--budget",
         "flops",
@@ -133,33 +135,33 @@ _NEXT = {"recipe_settings": "flops", "train_data": "tasks", "prompts": "prompt_f
 """The option that stands behind another one in the help, where its field does not."""
 
 
-def named(*names: str) -> Callable[[F], F]:
+def add_options(*names: str) -> Callable[[F], F]:
     """Give a command options of a request by the names of their fields, in this order."""
 
-    def with_options(command: F) -> F:
+    def extend_command(command: F) -> F:
         for name in reversed(names):
             command = _OPTIONS[name](command)
         return command
 
-    return with_options
+    return extend_command
 
 
-def _evaluation_names() -> list[str]:
+def _list_evaluation_options() -> list[str]:
     """The names of the options that every command that evaluates has, in the order of the help."""
     common = [name for name, argument in _FIELDS.items() if not argument.option.alone]
     return list(dict.fromkeys(n for name in common for n in (name, _NEXT.get(name, name))))
 
 
-evaluation = named(*_evaluation_names())
+evaluation = add_options(*_list_evaluation_options())
 """Gives a command every option of an evaluation, in the order of `harness run`."""
 
-training = named(
+training = add_options(
     *("recipe", "recipe_settings", "flops", "train_data", "seed"),
     *("results", "cache", "data", "remote", "offline", "devices", "executor", "threads", "allow_extra"),
 )
 """Gives a command every option of a training that an evaluation has as well."""
 
-results, cache, data, offline = (named(name) for name in ("results", "cache", "data", "offline"))
+results, cache, data, offline = (add_options(name) for name in ("results", "cache", "data", "offline"))
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines (docs/json.md).")
 project = click.option(
     "--name",
@@ -173,7 +175,7 @@ device = click.option(
 )
 
 
-def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
+def insert_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
     """The suites with the name of a project in the one that is `code:FOLDER`.
 
     Raises:
@@ -183,10 +185,10 @@ def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
         return suites
     if not name.strip():
         raise UsageError("--name is empty.", hint="Name the project, or leave it out.")
-    own = [suite for suite in suites if suite.startswith("code:")]
-    if any("=" in suite and not os.path.isdir(suite.removeprefix("code:")) for suite in own):
-        raise UsageError(f"--name and {own[0]} both name a project.", hint="Leave one of them out.")
-    count = len(own)
+    code_suites = [suite for suite in suites if suite.startswith("code:")]
+    if any("=" in suite and not os.path.isdir(suite.removeprefix("code:")) for suite in code_suites):
+        raise UsageError(f"--name and {code_suites[0]} both name a project.", hint="Leave one of them out.")
+    count = len(code_suites)
     if count != 1:
         raise UsageError(
             f"--name is for one suite code:FOLDER; there are {count}.",

@@ -14,8 +14,8 @@ from rich.table import Table
 from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import split_names
-from harness.core.errors import HarnessError, RecordError, UsageError, unknown
-from harness.core.terminal import console, print_table
+from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown
+from harness.core.terminal import create_console, print_table
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy
@@ -75,9 +75,9 @@ def _fit(
 
     if tasks and minutes is not None:
         raise UsageError("--tasks are taken whatever they cost.", hint="Leave out --minutes, or --tasks.")
-    folder = paths.results_folder(results)
-    asked = SuiteOptions(cache=paths.cache_folder(cache), results=folder)
-    typed, suite = _open_target(target, asked)
+    folder = paths.resolve_results_folder(results)
+    suite_options = SuiteOptions(cache=paths.resolve_cache_folder(cache), results=folder)
+    typed, suite = _open_target(target, suite_options)
     wish = fit.ProxyRequest(
         suite=typed,
         minutes=5.0 if minutes is None else minutes,
@@ -87,14 +87,14 @@ def _fit(
     )
     if name:
         PROXIES.check_name(name)
-    with _progress(quiet=as_json) as tell:
-        found = fit.fit_proxy(_open_import(source, folder), suite, wish, tell)
-    path = PROXIES.write(folder, found.name, found.to_json())
+    with _show_fit_progress(quiet=as_json) as tell:
+        proxy = fit.fit_proxy(_open_import(source, folder), suite, wish, tell)
+    path = PROXIES.write_document(folder, proxy.name, proxy.to_json())
     if as_json:
-        click.echo(json.dumps(_document(found, path), indent=1))
+        click.echo(json.dumps(_serialize_proxy(proxy, path), indent=1))
     else:
-        _print(found)
-        click.echo(f"Next: harness run --model MODEL --suite proxy:{found.name}")
+        _print_proxy(proxy)
+        click.echo(f"Next: harness run --model MODEL --suite proxy:{proxy.name}")
     return 0
 
 
@@ -103,22 +103,24 @@ def _fit(
 @options.as_json
 def _list_proxies(results: Path | None, as_json: bool) -> int:
     """List the proxies of the results folder."""
-    found: list[Proxy] = []
+    proxies: list[Proxy] = []
     broken: list[HarnessError] = []
-    folder = paths.results_folder(results)
-    for name in PROXIES.names(folder):
+    folder = paths.resolve_results_folder(results)
+    for name in PROXIES.list_names(folder):
         try:
-            found.append(PROXIES.read(folder, name))
+            proxies.append(PROXIES.find_document(folder, name))
         except (RecordError, UsageError) as error:
             broken.append(error)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "proxies": [_row(proxy) for proxy in found]}, indent=1))
-    elif found:
-        _print_list(found)
+        click.echo(
+            json.dumps({"schema": 1, "proxies": [_build_proxy_row(proxy) for proxy in proxies]}, indent=1)
+        )
+    elif proxies:
+        _print_list(proxies)
     else:
         click.echo("No proxies yet: `harness proxy fit` makes them.")
-    for one in broken:
-        click.echo(f"Warning: {one}", err=True)
+    for problem in broken:
+        click.echo(f"Warning: {problem}", err=True)
     return 0
 
 
@@ -126,22 +128,22 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
 @click.argument("name")
 @options.results
 @options.as_json
-def _show(name: str, results: Path | None, as_json: bool) -> int:
+def _show_proxy(name: str, results: Path | None, as_json: bool) -> int:
     """Show a proxy, by its name or its JSON file: tasks, formula, error and cost."""
-    path = Proxy.find(name, paths.results_folder(results))
-    found = PROXIES.kind.read(path)
+    path = Proxy.find(name, paths.resolve_results_folder(results))
+    proxy = PROXIES.kind.read_document_file(path)
     if as_json:
-        click.echo(json.dumps(_document(found, path), indent=1))
+        click.echo(json.dumps(_serialize_proxy(proxy, path), indent=1))
     else:
-        _print(found)
+        _print_proxy(proxy)
     return 0
 
 
-def _document(proxy: Proxy, path: Path) -> dict[str, object]:
+def _serialize_proxy(proxy: Proxy, path: Path) -> dict[str, object]:
     return {"schema": 1, "path": str(path), "proxy": proxy.model_dump(mode="json", by_alias=True)}
 
 
-def _row(proxy: Proxy) -> dict[str, object]:
+def _build_proxy_row(proxy: Proxy) -> dict[str, object]:
     return {
         "name": proxy.name,
         "target": proxy.target.title,
@@ -153,18 +155,18 @@ def _row(proxy: Proxy) -> dict[str, object]:
     }
 
 
-def _print(proxy: Proxy) -> None:
-    print_table(_table(proxy), console())
-    for line in _lines(proxy):
-        console().print(line, highlight=False, soft_wrap=True)
+def _print_proxy(proxy: Proxy) -> None:
+    print_table(_build_weights_table(proxy), create_console())
+    for line in _describe_proxy(proxy):
+        create_console().print(line, highlight=False, soft_wrap=True)
 
 
 def _print_list(found: list[Proxy]) -> None:
-    print_table(_listing(found), console())
+    print_table(_build_proxies_table(found), create_console())
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def _show_fit_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on standard error, hidden where that is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -176,21 +178,21 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: shown.update(bar, completed=done, total=total)
 
 
-def _table(proxy: Proxy) -> Table:
+def _build_weights_table(proxy: Proxy) -> Table:
     """The tasks of a proxy with their weights."""
     from rich.table import Table
 
-    found = Table(title=f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}")
-    found.add_column("task")
+    table = Table(title=f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}")
+    table.add_column("task")
     for name in ("weight", "minutes", "seen from", "to"):
-        found.add_column(name, justify="right")
+        table.add_column(name, justify="right")
     for task in proxy.tasks:
         seen = (f"{100 * task.low:.1f}", f"{100 * task.high:.1f}")
-        found.add_row(task.task, f"{task.coefficient:+.4f}", _minutes(task.minutes), *seen)
-    return found
+        table.add_row(task.task, f"{task.coefficient:+.4f}", _format_minutes(task.minutes), *seen)
+    return table
 
 
-def _lines(proxy: Proxy) -> list[str]:
+def _describe_proxy(proxy: Proxy) -> list[str]:
     """Lines on the intercept, the error, the cost and the fitted models."""
     error, cost, fitted = proxy.error, proxy.cost, proxy.fitted
     whom = cost.reference or "a model of median speed" + (f", as {cost.nearest}" if cost.nearest else "")
@@ -202,13 +204,13 @@ def _lines(proxy: Proxy) -> list[str]:
         f"Kendall {_rank(error.kendall)}, Spearman {_rank(error.spearman)}",
         f"(the error it was chosen by, which errs on the low side: RMSE {100 * error.plain_rmse:.2f}; "
         f"of the models' mean alone: {100 * error.deviation:.2f})",
-        f"{_minutes(cost.minutes)} of {_minutes(cost.whole)} minutes of the whole benchmark, on {whom}",
+        f"{_format_minutes(cost.minutes)} of {_format_minutes(cost.whole)} minutes of the whole benchmark, on {whom}",
         f"fitted on {fitted.models} complete models of {fitted.families} families of {proxy.imported.source} "
         f"({proxy.imported.when[:10]}), {fitted.other_data} of them with a score on another data revision",
     ]
 
 
-def _listing(found: Sequence[Proxy]) -> Table:
+def _build_proxies_table(found: Sequence[Proxy]) -> Table:
     """A table with a proxy in each row."""
     from rich.table import Table
 
@@ -217,13 +219,17 @@ def _listing(found: Sequence[Proxy]) -> Table:
     rows.add_column("target")
     for name in ("tasks", "minutes", "± (95 %)"):
         rows.add_column(name, justify="right")
-    for one in found:
-        facts = (str(len(one.tasks)), _minutes(one.cost.minutes), f"{100 * one.error.half_width:.2f}")
-        rows.add_row(one.name, one.target.title, *facts)
+    for proxy in found:
+        facts = (
+            str(len(proxy.tasks)),
+            _format_minutes(proxy.cost.minutes),
+            f"{100 * proxy.error.half_width:.2f}",
+        )
+        rows.add_row(proxy.name, proxy.target.title, *facts)
     return rows
 
 
-def _minutes(value: float | None) -> str:
+def _format_minutes(value: float | None) -> str:
     return "?" if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}"
 
 
@@ -233,7 +239,7 @@ def _rank(value: float | None) -> str:
 
 def _open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
     """The spelling of a benchmark for --suite, and its suite."""
-    typed = text if text.partition(":")[0] in catalog.suites() else _offered(text)
+    typed = text if text.partition(":")[0] in catalog.load_suite_entries() else _resolve_offer(text)
     suite = catalog.open_suite(typed, options)
     learnt = any(task.output == "label" for task in suite.tasks)
     if len(suite.tasks) < 2 or learnt or suite.predictor is not None:
@@ -244,26 +250,26 @@ def _open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
     return typed, suite
 
 
-def _offered(name: str) -> str:
-    entries = catalog.suites().values()
+def _resolve_offer(name: str) -> str:
+    entries = catalog.load_suite_entries().values()
     offers = {o.name: f"{e.name}:{o.name}" for e in entries for o in e.offers() if o.kind == "benchmark"}
     if name not in offers:
-        known = [*offers, *(entry.name for entry in entries if entry.alone)]
-        raise unknown("benchmark", name, known, then="`harness list benchmarks` shows all.")
+        names = [*offers, *(entry.name for entry in entries if entry.alone)]
+        raise explain_unknown("benchmark", name, names, then="`harness list benchmarks` shows all.")
     return offers[name]
 
 
 def _open_import(name: str, results: Path) -> Imported:
     """The import of a source, or the only import where no source is named."""
-    found = {one.source: one for one in Store(results).imported()}
-    if not found:
+    imports = {one.source: one for one in Store(results).read_imports()}
+    if not imports:
         raise UsageError(
             f"Nothing was imported into {results}.", hint="Type harness import mteb-results PATH first."
         )
-    if name and name not in found:
-        raise unknown("import", name, found, then="`harness import` makes one.")
-    if not name and len(found) > 1:
+    if name and name not in imports:
+        raise explain_unknown("import", name, imports, then="`harness import` makes one.")
+    if not name and len(imports) > 1:
         raise UsageError(
-            f"There are {len(found)} imports.", hint=f"Type --from with one of {', '.join(found)}."
+            f"There are {len(imports)} imports.", hint=f"Type --from with one of {', '.join(imports)}."
         )
-    return found[name] if name else next(iter(found.values()))
+    return imports[name] if name else next(iter(imports.values()))

@@ -36,10 +36,10 @@ def _pull(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -
 
     The URL is one as of --remote, which is also its default.
     """
-    shared = _shared(url, results)
-    names = shared.difference().fetch
+    shared = _open_shared_records(url, results)
+    names = shared.compare_records().fetch
     count = len(names) if dry_run else shared.fetch(names)
-    _print(shared, count, "Fetched", "Would fetch", dry_run=dry_run, as_json=as_json)
+    _print_copy_count(shared, count, "Fetched", "Would fetch", dry_run=dry_run, as_json=as_json)
     return 0 if count == len(names) else 1
 
 
@@ -53,17 +53,17 @@ def _push(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -
 
     The URL is one as of --remote, which is also its default.
     """
-    shared = _shared(url, results)
-    files = shared.difference().send
+    shared = _open_shared_records(url, results)
+    files = shared.compare_records().send
     count = len(files)
     if not dry_run:
         shared.remote.require_usable()
-        count = sum(found is not None for found in shared.remote.each(shared.send, files))
-    _print(shared, count, "Sent", "Would send", dry_run=dry_run, as_json=as_json)
+        count = sum(found is not None for found in shared.remote.map_concurrently(shared.send, files))
+    _print_copy_count(shared, count, "Sent", "Would send", dry_run=dry_run, as_json=as_json)
     return 0 if count == len(files) else 1
 
 
-def _shared(url: str | None, results: Path | None) -> SharedRecords:
+def _open_shared_records(url: str | None, results: Path | None) -> SharedRecords:
     """The records of the storage and of the results folder.
 
     Raises:
@@ -72,10 +72,10 @@ def _shared(url: str | None, results: Path | None) -> SharedRecords:
     if not url:
         raise UsageError("No storage is named.", hint="Type its URL, e.g. s3://BUCKET/FOLDER.")
     remote = Remote(url)
-    return SharedRecords(remote, Store(paths.results_folder(results)))
+    return SharedRecords(remote, Store(paths.resolve_results_folder(results)))
 
 
-def _print(
+def _print_copy_count(
     shared: SharedRecords, count: int, done: str, planned: str, *, dry_run: bool, as_json: bool
 ) -> None:
     if as_json:

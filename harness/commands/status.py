@@ -15,10 +15,10 @@ from rich.text import Text
 
 from harness.commands import options
 from harness.core import paths
-from harness.core.terminal import console, print_table
+from harness.core.terminal import create_console, print_table
 from harness.driver.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
-from harness.executors.run_log import nodes_text
-from harness.results.cost.duration import duration_text
+from harness.executors.run_log import format_node_counts
+from harness.results.cost.duration import format_duration
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
@@ -81,45 +81,45 @@ def command(results: Path | None, everything: bool, every: float | None, as_json
     It reads the logs that runs write there, and may be typed on any machine that sees the folder. Ends
     with 0, whatever became of the runs.
     """
-    folder = paths.results_folder(results)
+    folder = paths.resolve_results_folder(results)
     if every is None:
-        _show(folder, everything, as_json=as_json)
+        _show_runs(folder, everything, as_json=as_json)
         return 0
     try:
         while True:
-            _show(folder, everything, as_json=as_json, redraw=True)
+            _show_runs(folder, everything, as_json=as_json, redraw=True)
             time.sleep(every)
     except KeyboardInterrupt:
         return 0
 
 
-def _show(folder: Path, everything: bool, *, as_json: bool, redraw: bool = False) -> None:
+def _show_runs(folder: Path, everything: bool, *, as_json: bool, redraw: bool = False) -> None:
     """Print the chosen runs once; on a terminal in place of what was there."""
     chosen = read_runs(folder / "runs", over=None if everything else 1)
     if not everything:
-        chosen = [run for number, run in enumerate(chosen) if not _goes_on(run, chosen[:number])]
+        chosen = [run for number, run in enumerate(chosen) if not _has_continuation(run, chosen[:number])]
     chosen.sort(key=lambda run: run.state != "running")
     if as_json:
         document = {"schema": SCHEMA, "results": str(folder), "runs": [run.to_json() for run in chosen]}
         click.echo(json.dumps(document, indent=None if redraw else 1, ensure_ascii=False))
         return
-    out = console()
+    out = create_console()
     if not (redraw and out.is_terminal):
-        _print(chosen, folder, out, everything)
+        _print_runs(chosen, folder, out, everything)
         return
     with out.capture() as shown:
-        _print(chosen, folder, out, everything)
-    lines = _fitting(shown.get().splitlines(), out.size.width, out.size.height - 1)
+        _print_runs(chosen, folder, out, everything)
+    lines = _cut_screen_lines(shown.get().splitlines(), out.size.width, out.size.height - 1)
     sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
     sys.stdout.flush()
 
 
-def _goes_on(run: RunStatus, newer: Sequence[RunStatus]) -> bool:
+def _has_continuation(run: RunStatus, newer: Sequence[RunStatus]) -> bool:
     """Whether a run that did not come to its end was begun again by the same command."""
     return run.state in ("dead", "stopped") and any(one.command == run.command for one in newer)
 
 
-def _fitting(lines: Sequence[str], width: int, height: int) -> Iterator[str]:
+def _cut_screen_lines(lines: Sequence[str], width: int, height: int) -> Iterator[str]:
     """The first lines that fit on a terminal, which wraps long ones; colours take no room."""
     for line in lines:
         height -= max(1, -(-len(_COLOUR.sub("", line)) // width))
@@ -128,11 +128,11 @@ def _fitting(lines: Sequence[str], width: int, height: int) -> Iterator[str]:
         yield line
 
 
-def _print(runs: Sequence[RunStatus], folder: Path, out: Console, everything: bool) -> None:
+def _print_runs(runs: Sequence[RunStatus], folder: Path, out: Console, everything: bool) -> None:
     if not any(run.state == "running" for run in runs):
-        there = "" if folder.is_dir() else ", which is not there"
+        remark = "" if folder.is_dir() else ", which is not there"
         last = "; the last one:" if len(runs) == 1 else "; the last ones:" if runs else "."
-        out.print(f"No run is under way in {folder}{there}{last}", highlight=False, soft_wrap=True)
+        out.print(f"No run is under way in {folder}{remark}{last}", highlight=False, soft_wrap=True)
     if not runs:
         out.print("Start one: harness run --model MODEL --suite SUITE", highlight=False, soft_wrap=True)
     for number, run in enumerate(runs):
@@ -145,29 +145,34 @@ def _print_run(run: RunStatus, out: Console, rows: int) -> None:
     """The state of a run: what it needs from a person first, then what goes on, then its cost."""
     from rich.text import Text
 
-    for line in (*_headlines(run), *_trouble_lines(run)):
+    for line in (*_iter_headlines(run), *_iter_trouble_lines(run)):
         out.print(line, soft_wrap=True)
-    for title, lines in (("nodes", [*_node_lines(run, rows)]), ("waiting", [*map(_wait_text, run.waits)])):
+    for title, lines in (
+        ("nodes", [*_iter_node_lines(run, rows)]),
+        ("waiting", [*map(_wait_text, run.waits)]),
+    ):
         for number, line in enumerate(lines):
             out.print(
                 Text.assemble(
                     "  ", ("" if number else title, "bold"), *" " * (number and len(title)), "  ", line
                 )
             )
-    out.print(Text.assemble("  ", ("cost", "bold"), f"     {_cost_text(run.cost)}"))
-    out.print(Text.assemble("  ", ("driver", "bold"), f"   {_driver_text(run)}"))
+    out.print(Text.assemble("  ", ("cost", "bold"), f"     {_format_run_cost(run.cost)}"))
+    out.print(Text.assemble("  ", ("driver", "bold"), f"   {_describe_driver(run)}"))
     _print_running(run, out, rows)
 
 
-def _headlines(run: RunStatus) -> Iterator[Text]:
+def _iter_headlines(run: RunStatus) -> Iterator[Text]:
     """How the run is and the time that is left, its command, and how many of its jobs are done."""
     from rich.text import Text
 
     state = "RUNNING for" if run.state == "running" else f"{run.state.upper()} after"
     broken = run.state in ("dead", "stopped")
-    told = f", {_left_text(run)}" if run.state == "running" else _over_text(run)
-    told = _broken_text(run) if broken else told
-    yield Text.assemble((f"{state} {_rough(run.seconds)}", STYLES[run.state]), (told, "bold"))
+    detail = f", {_format_time_left(run)}" if run.state == "running" else _format_run_age(run)
+    detail = _describe_break(run) if broken else detail
+    yield Text.assemble(
+        (f"{state} {_format_rough_duration(run.seconds)}", STYLES[run.state]), (detail, "bold")
+    )
     if run.reason:
         yield Text(f"  {run.reason}", style="bold red")
     if run.command:
@@ -183,50 +188,50 @@ def _headlines(run: RunStatus) -> Iterator[Text]:
     yield text
 
 
-def _left_text(run: RunStatus) -> str:
+def _format_time_left(run: RunStatus) -> str:
     if run.left is None:
         return "time left unknown"
-    low, high = _rough(run.left.low), _rough(run.left.high)
-    return f"about {_rough(run.left.seconds)} left (80 %: {low} to {high})"
+    low, high = _format_rough_duration(run.left.low), _format_rough_duration(run.left.high)
+    return f"about {_format_rough_duration(run.left.seconds)} left (80 %: {low} to {high})"
 
 
-def _broken_text(run: RunStatus) -> str:
+def _describe_break(run: RunStatus) -> str:
     """Since when the driver is silent or has stopped, and how to go on."""
-    ago = "" if run.age is None else f" {_rough(run.age)} ago"
+    ago = "" if run.age is None else f" {_format_rough_duration(run.age)} ago"
     what = f": its driver died{ago}" if run.state == "dead" else f",{ago}"
     return f"{what}. What was finished is kept; to go on type"
 
 
-def _over_text(run: RunStatus) -> str:
-    return "" if run.age is None else f", {_rough(run.age)} ago"
+def _format_run_age(run: RunStatus) -> str:
+    return "" if run.age is None else f", {_format_rough_duration(run.age)} ago"
 
 
-def _rough(seconds: float) -> str:
+def _format_rough_duration(seconds: float) -> str:
     """A duration in words, to the minute.
 
-    >>> _rough(7.4), _rough(192), _rough(7300)
+    >>> _format_rough_duration(7.4), _format_rough_duration(192), _format_rough_duration(7300)
     ('7 s', '3 min', '2 h 2 min')
     """
     return (
-        duration_text(seconds if seconds < 60 else 60 * round(seconds / 60))
+        format_duration(seconds if seconds < 60 else 60 * round(seconds / 60))
         .removesuffix(" 0 s")
         .removesuffix(" 0 min")
     )
 
 
-def _driver_text(run: RunStatus) -> str:
+def _describe_driver(run: RunStatus) -> str:
     executor = f"; {run.executor}" if run.executor else ""
     return f"process {run.pid} on {run.host} since {run.started[:16].replace('T', ' ')} UTC{executor}"
 
 
-def _trouble_lines(run: RunStatus) -> Iterator[Text]:
+def _iter_trouble_lines(run: RunStatus) -> Iterator[Text]:
     """Each cause of failures and of lost work, with the jobs that it hit."""
     from rich.text import Text
 
     for trouble in run.troubles:
         style = "bold red" if trouble.how == "failed" else "bold yellow"
         count = len(trouble.labels)
-        names = list(dict.fromkeys(_short(label, run) for label in trouble.labels))
+        names = list(dict.fromkeys(_shorten_label(label, run) for label in trouble.labels))
         more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
         title = TROUBLES[trouble.how] + (f", {count:,} jobs" if count > 1 else "")
         yield Text.assemble("  ", (title, style), f"  {'; '.join(names[:NAMES])}{more}")
@@ -235,20 +240,20 @@ def _trouble_lines(run: RunStatus) -> Iterator[Text]:
             yield Text(f"    {trouble.hint}", style="dim")
 
 
-def _short(label: str, run: RunStatus) -> str:
+def _shorten_label(label: str, run: RunStatus) -> str:
     """A job's name without the model in brackets, where the run has only one."""
     labels = [job.label for job in run.running] + [one for found in run.troubles for one in found.labels]
     models = {found[0] for found in map(_MODEL.search, labels) if found is not None}
     return _MODEL.sub("", label) if len(models) == 1 else label
 
 
-def _node_lines(run: RunStatus, rows: int) -> Iterator[Text]:
+def _iter_node_lines(run: RunStatus, rows: int) -> Iterator[Text]:
     """The nodes of a cluster: those that are lost first, of the others how many workers are busy."""
     from rich.text import Text
 
     if run.state != "running" or not run.nodes:
         return
-    yield Text(nodes_text(run.nodes))
+    yield Text(format_node_counts(run.nodes))
     order = ("lost", "alive", "asked for")
     nodes = sorted((node for node in run.nodes if node.name), key=lambda node: order.index(node.state))
     for node in nodes[:rows]:
@@ -269,15 +274,15 @@ def _wait_text(wait: Wait) -> Text:
     behind = {
         "worker": "a free worker",
         "elsewhere": "another process, which has claimed the work",
-        "jobs": _counts_text(wait.behind) + (f" ({wait.label})" if wait.label else ""),
+        "jobs": _format_job_counts(wait.behind) + (f" ({wait.label})" if wait.label else ""),
     }[wait.reason]
-    return Text(f"{_counts_text(wait.counts)} for {behind}")
+    return Text(f"{_format_job_counts(wait.counts)} for {behind}")
 
 
-def _counts_text(counts: Mapping[str, int]) -> str:
+def _format_job_counts(counts: Mapping[str, int]) -> str:
     """Numbers of jobs by kind.
 
-    >>> _counts_text({"score": 1, "encode": 12})
+    >>> _format_job_counts({"score": 1, "encode": 12})
     '12 encodings, 1 score'
     """
     return ", ".join(
@@ -298,13 +303,18 @@ def _print_running(run: RunStatus, out: Console, rows: int) -> None:
     for job in run.running[:rows]:
         where = " ".join(filter(None, (job.node, ",".join(job.devices))))
         kind = "" if job.kind == "finetune" else f"{KINDS[job.kind][0]} "
-        table.add_row(f"{kind}{_short(job.label, run)}", where, _rough(job.seconds), _far(job))
+        table.add_row(
+            f"{kind}{_shorten_label(job.label, run)}",
+            where,
+            _format_rough_duration(job.seconds),
+            _format_job_progress(job),
+        )
     print_table(table, out)
     if len(run.running) > rows:
         out.print(f"  and {len(run.running) - rows} more (--all)", style="dim", highlight=False)
 
 
-def _far(job: JobUnderWay) -> str:
+def _format_job_progress(job: JobUnderWay) -> str:
     """How far a job is: the share of its steps or texts, and its present step."""
     if not job.total:
         return job.step
@@ -312,10 +322,10 @@ def _far(job: JobUnderWay) -> str:
     return share if job.unit == "steps" else f"{job.step}, {share}"
 
 
-def _cost_text(cost: Cost) -> str:
+def _format_run_cost(cost: Cost) -> str:
     """Hours of devices and of CPU workers, with those of lost work."""
     parts = [
-        f"{_hours(spent)} {unit}" + (f", {_hours(lost)} more lost" if lost else "")
+        f"{_format_hours(spent)} {unit}" + (f", {_format_hours(lost)} more lost" if lost else "")
         for spent, lost, unit in (
             (cost.device_hours, cost.lost_device_hours, "device-hours"),
             (cost.cpu_hours, cost.lost_cpu_hours, "hours of CPU workers"),
@@ -325,10 +335,10 @@ def _cost_text(cost: Cost) -> str:
     return "; ".join(parts) or "nothing yet"
 
 
-def _hours(hours: float) -> str:
+def _format_hours(hours: float) -> str:
     """Hours with as many digits as matter.
 
-    >>> _hours(0.012), _hours(3.14), _hours(1234.5)
+    >>> _format_hours(0.012), _format_hours(3.14), _format_hours(1234.5)
     ('0.01', '3.1', '1,234')
     """
     return f"{hours:.2f}" if hours < 1 else f"{hours:.1f}" if hours < 100 else f"{hours:,.0f}"

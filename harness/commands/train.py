@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.commands import options
-from harness.core.terminal import console
+from harness.core.terminal import create_console
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
 from harness.driver.evaluation import TrainedModel
@@ -17,9 +17,9 @@ from harness.plan.request import PreparedRun, Request
 
 
 @click.command("train")
-@options.named("models")
+@options.add_options("models")
 @options.training
-@options.named("seeds", "checkpoint_minutes", "sweep", "select")
+@options.add_options("seeds", "checkpoint_minutes", "sweep", "select")
 @click.option("--dry-run", is_flag=True, help="Print what would be trained and its cost; train nothing.")
 @options.as_json
 def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> int:
@@ -28,22 +28,26 @@ def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any)
     A training that was interrupted goes on where it stopped. `harness run` with the same options
     evaluates the models; so does `harness run --model FOLDER`.
     """
-    request = Request.of_options(models, (), given)
-    with request.network():
+    request = Request.parse_options(models, (), given)
+    with request.limit_network():
         prepared = evaluation.prepare(request, training=True)
         if dry_run:
-            return _show(prepared, as_json)
-        made = progress.carry_out_training(prepared, console(stderr=True))
+            return _print_training_plan(prepared, as_json)
+        trained_models = progress.follow_training(prepared, create_console(stderr=True))
     if as_json:
-        click.echo(json.dumps({"schema": 1, "models": [_made_json(one) for one in made]}, indent=1))
+        click.echo(
+            json.dumps(
+                {"schema": 1, "models": [_serialize_trained_model(one) for one in trained_models]}, indent=1
+            )
+        )
     else:
-        for one in made:
-            _print_made(one)
-    return 0 if all(one.failure is None for one in made) else 1
+        for trained_model in trained_models:
+            _print_made(trained_model)
+    return 0 if all(one.failure is None for one in trained_models) else 1
 
 
 def _print_made(one: TrainedModel) -> None:
-    out, model = console(), one.model
+    out, model = create_console(), one.model
     assert model.lineage is not None
     name = f"{model.artifact.name}, seed {model.lineage.seed}"
     if one.failure is not None:
@@ -57,7 +61,7 @@ def _print_made(one: TrainedModel) -> None:
     out.print(then, highlight=False, soft_wrap=True, style="dim")
 
 
-def _made_json(one: TrainedModel) -> dict[str, Any]:
+def _serialize_trained_model(one: TrainedModel) -> dict[str, Any]:
     assert one.model.lineage is not None
     failure = one.failure
     return {
@@ -70,13 +74,13 @@ def _made_json(one: TrainedModel) -> dict[str, Any]:
     }
 
 
-def _show(prepared: PreparedRun, as_json: bool) -> int:
-    cost = PlanCost.of(prepared)
+def _print_training_plan(prepared: PreparedRun, as_json: bool) -> int:
+    cost = PlanCost.estimate_plan(prepared)
     if as_json:
-        told = {name: value for name, value in cost.to_json().items() if name not in ("plan", "disk")}
-        click.echo(json.dumps(told, indent=1))
+        facts = {name: value for name, value in cost.to_json().items() if name not in ("plan", "disk")}
+        click.echo(json.dumps(facts, indent=1))
     else:
         print_trainings(cost.trainings)
         if cost.time.seconds and not cost.unknown:
-            console().print(f"About {cost.time.text} with start and checks.", highlight=False)
+            create_console().print(f"About {cost.time.text} with start and checks.", highlight=False)
     return 0

@@ -14,14 +14,14 @@ from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
-from harness.core.errors import HarnessError, UsageError, unknown
-from harness.core.terminal import console, print_table
+from harness.core.errors import HarnessError, UsageError, explain_unknown
+from harness.core.terminal import create_console, print_table
 from harness.driver import progress
 from harness.driver.report.run import Report
 from harness.plan.request import PreparedRun, Request
-from harness.results.scores import delta_text, score_text
+from harness.results.scores import format_delta, score_text
 from harness.watch.source import Checkpoint, open_source
-from harness.watch.state import WATCHES, ChangePoint, Look, Watch, WatchEntry, usual_name
+from harness.watch.state import WATCHES, ChangePoint, Look, Watch, WatchEntry, choose_watch_name
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 STATES = ("done", "partial", "failed", "waiting")
@@ -70,24 +70,26 @@ def command(source: str | None, listing: bool, show: bool, as_json: bool, **give
 def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
     minutes = given.pop("budget_minutes")
     budget = None if minutes is None else 60 * minutes
-    own = {name: given.pop(name) for name in ("name", "every", "settle", "once", "until")}
+    schedule = {name: given.pop(name) for name in ("name", "every", "settle", "once", "until")}
     suite, task = given.pop("suite"), given.pop("task")
-    request = Request.of_options((), (suite,), given, budget=budget)
+    request = Request.parse_options((), (suite,), given, budget=budget)
     _require_task(task, request)
-    wanted = WatchOptions(source=source, request=request, **own)
-    listener = _JsonListener() if as_json else _TextListener(task, once=wanted.once)
+    watch_options = WatchOptions(source=source, request=request, **schedule)
+    listener = _JsonListener() if as_json else _TextListener(task, once=watch_options.once)
     callbacks = ("scan", "checkpoint", "error", "carry_out")
-    watch = follow(wanted, WatchListeners(**{name: getattr(listener, name) for name in callbacks}))
-    listener.end(watch)
+    watch = follow(watch_options, WatchListeners(**{name: getattr(listener, name) for name in callbacks}))
+    listener.print_watch(watch)
     return 1 if any(one.state == "failed" for one in watch.checkpoints) else 0
 
 
 def _require_task(name: str, request: Request) -> None:
     """Refuse a curve of a task that the suite does not have."""
     if name:
-        known = {task.name for suite in request.open_suites() for task in suite.tasks}
-        if name not in known:
-            raise unknown("task of this watch", name, known, then="Give one of them with --task.")
+        task_names = {task.name for suite in request.open_suites() for task in suite.tasks}
+        if name not in task_names:
+            raise explain_unknown(
+                "task of this watch", name, task_names, then="Give one of them with --task."
+            )
 
 
 class _TextListener:
@@ -95,7 +97,7 @@ class _TextListener:
 
     def __init__(self, task: str, *, once: bool) -> None:
         self._task, self._once = task, once
-        self._err, self._out = console(stderr=True), console()
+        self._err, self._out = create_console(stderr=True), create_console()
         self._skipped: frozenset[str] = frozenset()
         self._drawn: Watch | None = None
 
@@ -108,9 +110,9 @@ class _TextListener:
 
     def checkpoint(self, done: EvaluatedCheckpoint, watch: Watch) -> None:
         """Print a line on the checkpoint, and the curve anew."""
-        self._out.print(_checkpoint_text(done), highlight=False, soft_wrap=True)
+        self._out.print(_format_checkpoint(done), highlight=False, soft_wrap=True)
         if not self._once:
-            self.end(watch)
+            self.print_watch(watch)
 
     def error(self, error: HarnessError) -> None:
         """Print why a scan failed."""
@@ -118,9 +120,9 @@ class _TextListener:
 
     def carry_out(self, prepared: PreparedRun) -> Report:
         """Run an evaluation with a progress bar."""
-        return progress.carry_out(prepared, self._err)
+        return progress.follow_run(prepared, self._err)
 
-    def end(self, watch: Watch) -> None:
+    def print_watch(self, watch: Watch) -> None:
         """Print the curve and the table, unless they were just printed."""
         if watch == self._drawn:
             return
@@ -139,67 +141,69 @@ class _JsonListener:
         ]
         ready = [one.checkpoint.step for one in (*found.new, *found.unfinished)]
         skipped = [{"name": one.name, "reason": one.reason} for one in found.skipped]
-        _line("look", ready=ready, known=list(found.known), waiting=waiting, skipped=skipped)
+        _print_event("look", ready=ready, known=list(found.known), waiting=waiting, skipped=skipped)
 
     def checkpoint(self, done: EvaluatedCheckpoint, _watch: Watch) -> None:
         """Print the outcome of a checkpoint."""
         entry = done.entry.model_dump(mode="json")
-        _line("checkpoint", how=_how(done), scored=done.new, known=done.known, checkpoint=entry)
+        _print_event(
+            "checkpoint", how=_describe_evaluation(done), scored=done.new, known=done.known, checkpoint=entry
+        )
 
     def error(self, error: HarnessError) -> None:
         """Print why a scan failed."""
-        _line("trouble", message=error.message, hint=error.hint)
+        _print_event("trouble", message=error.message, hint=error.hint)
 
     def carry_out(self, prepared: PreparedRun) -> Report:
         """Run an evaluation with its progress on standard error."""
-        return progress.carry_out(prepared, console(stderr=True))
+        return progress.follow_run(prepared, create_console(stderr=True))
 
-    def end(self, watch: Watch) -> None:
+    def print_watch(self, watch: Watch) -> None:
         """Print the watch as it lies in the results folder."""
-        _line("end", watch=watch.model_dump(mode="json", by_alias=True))
+        _print_event("end", watch=watch.model_dump(mode="json", by_alias=True))
 
 
-def _line(event: str, **facts: Any) -> None:
+def _print_event(event: str, **facts: Any) -> None:
     click.echo(json.dumps({"schema": SCHEMA, "event": event, **facts}, ensure_ascii=False))
 
 
 def _show_watches(name: str | None, listing: bool, as_json: bool, given: dict[str, Any]) -> int:
     """Show one watch, or all of them; nothing is evaluated."""
-    results = paths.results_folder(given["results"])
+    results = paths.resolve_results_folder(given["results"])
     if not listing:
         if name is None:
             raise UsageError("Which watch?", hint="Type harness watch NAME --show, or harness watch --list.")
-        watch = WATCHES.read(results, _named(results, name))
+        watch = WATCHES.find_document(results, _resolve_watch_name(results, name))
         if as_json:
-            found = {"schema": SCHEMA, "watch": watch.model_dump(mode="json", by_alias=True)}
-            click.echo(json.dumps(found, indent=1, ensure_ascii=False))
+            document = {"schema": SCHEMA, "watch": watch.model_dump(mode="json", by_alias=True)}
+            click.echo(json.dumps(document, indent=1, ensure_ascii=False))
         else:
-            _print_watch(watch, console(), task=given["task"])
+            _print_watch(watch, create_console(), task=given["task"])
         return 0
-    watches = [WATCHES.read(results, one) for one in WATCHES.names(results)]
+    watches = [WATCHES.find_document(results, one) for one in WATCHES.list_names(results)]
     if as_json:
-        rows = {"schema": SCHEMA, "watches": [_listed(one) for one in watches]}
+        rows = {"schema": SCHEMA, "watches": [_build_watch_row(one) for one in watches]}
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
     else:
-        _print_list(watches, results, console())
+        _print_list(watches, results, create_console())
     return 0
 
 
-def _named(results: Path, text: str) -> str:
+def _resolve_watch_name(results: Path, text: str) -> str:
     """The name of a watch, by its name or its source."""
-    if text in WATCHES.names(results):
+    if text in WATCHES.list_names(results):
         return text
     with contextlib.suppress(UsageError):
-        return usual_name(open_source(text))
+        return choose_watch_name(open_source(text))
     return text
 
 
-def _how(done: EvaluatedCheckpoint) -> str:
+def _describe_evaluation(done: EvaluatedCheckpoint) -> str:
     """Whether a checkpoint was evaluated now, its scores were known, or nothing was scored."""
     return "evaluated" if done.new else "known already" if done.known else "nothing scored"
 
 
-def _checkpoint_text(done: EvaluatedCheckpoint) -> str:
+def _format_checkpoint(done: EvaluatedCheckpoint) -> str:
     """A line on an evaluated checkpoint."""
     entry = done.entry
     mean = f"mean {score_text(entry.mean)}" if entry.mean is not None else entry.state
@@ -207,7 +211,7 @@ def _checkpoint_text(done: EvaluatedCheckpoint) -> str:
     same = f"; the same weights as step {entry.same_as}" if entry.same_as is not None else ""
     reason = f": {entry.reason}" if entry.reason else ""
     tested = f"; {_look_text(entry.look)}" if entry.look is not None and not same else ""
-    return f"step {entry.step} ({entry.name}): {_how(done)} ({tasks}), {mean}{reason}{same}{tested}"
+    return f"step {entry.step} ({entry.name}): {_describe_evaluation(done)} ({tasks}), {mean}{reason}{same}{tested}"
 
 
 def _look_text(look: Look) -> str:
@@ -215,7 +219,7 @@ def _look_text(look: Look) -> str:
     if look.verdict == "same":
         return f"the same outputs as step {look.reference}"
     part = f", over {look.columns} of {look.wanted} columns" if look.columns < look.wanted else ""
-    interval = f"{delta_text(look.delta)} [{delta_text(look.low)}, {delta_text(look.high)}]"
+    interval = f"{format_delta(look.delta)} [{format_delta(look.low)}, {format_delta(look.high)}]"
     p = "< 0.000001" if look.p < 1e-6 else f"= {look.p:.2g}"
     verdict = look.verdict.upper() if look.verdict == "lower" else look.verdict
     return f"{verdict} than step {look.reference}: {interval}, p {p} (level {look.level:.2g}){part}"
@@ -223,41 +227,41 @@ def _look_text(look: Look) -> str:
 
 def _scan_lines(found: Scan, *, skipped: bool) -> list[str]:
     """Lines on waiting checkpoints and, with `skipped`, on skipped entries."""
-    lines = [f"waiting for {_called(one.checkpoint)}: {one.reason}" for one in found.waiting]
+    lines = [f"waiting for {_format_checkpoint_name(one.checkpoint)}: {one.reason}" for one in found.waiting]
     if skipped:
         lines += [f"skipped {one.name}: {one.reason}" for one in found.skipped]
     return lines
 
 
-def _change_text(change: ChangePoint) -> str:
+def _format_change_point(change: ChangePoint) -> str:
     """A drop with its step, its size and its probability by chance."""
     size = f"{100 * change.size:.2f} points"
     if change.kind == "shift":
-        return f"from step {change.step} on the level is {size} lower ({_chance(change.p, 'curves')})"
+        return f"from step {change.step} on the level is {size} lower ({_format_chance(change.p, 'curves')})"
     to = f" (to step {change.last})" if change.last != change.step else ""
-    chance = _chance(change.p, "checkpoints")
+    chance = _format_chance(change.p, "checkpoints")
     return f"step {change.step}{to} is {size} below what those before it lead to expect ({chance})"
 
 
 def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
     """Print the curve, the table and the flagged drops."""
-    points = _points(watch, task)
-    wanted = max((one.wanted for one in watch.checkpoints), default=0)
-    what = task or f"mean of {wanted} task{'s' * (wanted != 1)}"
+    points = _collect_curve_points(watch, task)
+    task_count = max((one.wanted for one in watch.checkpoints), default=0)
+    what = task or f"mean of {task_count} task{'s' * (task_count != 1)}"
     console.print(
         f"{watch.name}: {what} of {watch.suite}, scores × 100", style="bold", highlight=False, soft_wrap=True
     )
     if points:
         scores = [score for _, score in points]
         console.print(
-            f"{score_text(min(scores))} {_sparkline(scores)} {score_text(max(scores))}", highlight=False
+            f"{score_text(min(scores))} {_draw_sparkline(scores)} {score_text(max(scores))}", highlight=False
         )
-    print_table(_table(watch, dict(points), task), console)
-    for one in watch.lower:
-        text = f"step {one.step} is {_look_text(one.look)}" if one.look is not None else ""
+    print_table(_build_watch_table(watch, dict(points), task), console)
+    for entry in watch.lower:
+        text = f"step {entry.step} is {_look_text(entry.look)}" if entry.look is not None else ""
         console.print(text, style="red", highlight=False, soft_wrap=True)
     for change in watch.change_points:
-        console.print(_change_text(change), style="red", highlight=False, soft_wrap=True)
+        console.print(_format_change_point(change), style="red", highlight=False, soft_wrap=True)
     off = [one for one in watch.checkpoints if one.mean is not None and one not in watch.curve]
     if off:
         console.print(
@@ -265,7 +269,7 @@ def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
         )
 
 
-def _listed(watch: Watch) -> dict[str, Any]:
+def _build_watch_row(watch: Watch) -> dict[str, Any]:
     """A watch as a row of the list."""
     states: list[str] = [one.state for one in watch.checkpoints]
     last = max(watch.curve, key=lambda one: one.step, default=None)
@@ -293,32 +297,36 @@ def _print_list(watches: Sequence[Watch], results: Path, console: Console) -> No
     for name in names:
         table.add_column(name)
     for watch in watches:
-        row = _listed(watch)
+        row = _build_watch_row(watch)
         states = [f"{row[state]} {state}" for state in STATES if row[state]]
         last = "–" if row["last_step"] is None else str(row["last_step"])
         lower, drops = (", ".join(map(str, row[name])) for name in ("lower", "drops"))
         curve = [one.mean for one in watch.curve if one.mean is not None]
         about = (row["name"], row["source"], row["suite"], ", ".join(states) or "none")
-        table.add_row(*about, last, score_text(row["last_mean"]), lower, drops, _sparkline(curve))
+        table.add_row(*about, last, score_text(row["last_mean"]), lower, drops, _draw_sparkline(curve))
     print_table(table, console)
 
 
-def _points(watch: Watch, task: str) -> list[tuple[int, float]]:
+def _collect_curve_points(watch: Watch, task: str) -> list[tuple[int, float]]:
     if not task:
         return [(one.step, one.mean) for one in watch.curve if one.mean is not None]
-    known = {name for one in watch.checkpoints for name in one.scores}
-    if watch.checkpoints and task not in known:
-        raise unknown("task of this watch", task, known, then=f"`harness list tasks --match {task}`.")
-    latest = max((one for one in watch.checkpoints if task in one.scores), key=_when, default=None)
+    task_names = {name for one in watch.checkpoints for name in one.scores}
+    if watch.checkpoints and task not in task_names:
+        raise explain_unknown(
+            "task of this watch", task, task_names, then=f"`harness list tasks --match {task}`."
+        )
+    latest = max(
+        (one for one in watch.checkpoints if task in one.scores), key=_get_evaluation_time, default=None
+    )
     alike = [one for one in watch.checkpoints if latest and one.treatment == latest.treatment]
     return [(one.step, one.scores[task]) for one in alike if task in one.scores]
 
 
-def _when(entry: WatchEntry) -> str:
+def _get_evaluation_time(entry: WatchEntry) -> str:
     return entry.evaluated
 
 
-def _table(watch: Watch, points: dict[int, float], task: str) -> Table:
+def _build_watch_table(watch: Watch, points: dict[int, float], task: str) -> Table:
     from rich.table import Table
 
     table = Table()
@@ -328,60 +336,62 @@ def _table(watch: Watch, points: dict[int, float], task: str) -> Table:
     table.add_column("against a checkpoint before")
     table.add_column("")
     before: float | None = None
-    for one in watch.checkpoints:
-        score = points.get(one.step)
-        delta = "" if score is None or before is None else delta_text(score - before)
-        tasks = f"{one.there}/{one.wanted}" if one.wanted else ""
-        tested = _tested_text(one) if not task else ""
-        table.add_row(f"{one.step:,}", score_text(score), delta, tasks, tested, _flag(watch, one, task))
+    for entry in watch.checkpoints:
+        score = points.get(entry.step)
+        delta = "" if score is None or before is None else format_delta(score - before)
+        tasks = f"{entry.there}/{entry.wanted}" if entry.wanted else ""
+        tested = _format_checkpoint_test(entry) if not task else ""
+        table.add_row(
+            f"{entry.step:,}", score_text(score), delta, tasks, tested, _describe_flags(watch, entry, task)
+        )
         before = before if score is None else score
     return table
 
 
-def _tested_text(one: WatchEntry) -> str:
+def _format_checkpoint_test(one: WatchEntry) -> str:
     """The difference from the earlier checkpoint that it is compared with, for the table."""
     look = one.look
     if look is None:
         return f"not tested: {one.untested}" if one.untested else ""
     if look.verdict == "same":
         return f"{look.reference:,}: same"
-    interval = f"{delta_text(look.delta)} [{delta_text(look.low)}, {delta_text(look.high)}]"
+    interval = f"{format_delta(look.delta)} [{format_delta(look.low)}, {format_delta(look.high)}]"
     return f"{look.reference:,}: {interval}{' LOWER' if look.verdict == 'lower' else ''}"
 
 
-def _flag(watch: Watch, one: WatchEntry, task: str) -> str:
+def _describe_flags(watch: Watch, one: WatchEntry, task: str) -> str:
     """The remarks on a checkpoint in the table."""
-    found = [f"{one.state}: {one.reason}"] if one.state != "done" else []
+    remarks = [f"{one.state}: {one.reason}"] if one.state != "done" else []
     for change in watch.change_points if not task else ():
         if change.step == one.step:
-            found.append(f"{change.kind} of {100 * change.size:.2f} ({_chance(change.p)})")
+            remarks.append(f"{change.kind} of {100 * change.size:.2f} ({_format_chance(change.p)})")
         elif change.step < one.step <= change.last:
-            found.append("still low")
-    found += [f"the same weights as step {one.same_as}"] if one.same_as is not None else []
-    return "; ".join(found)
+            remarks.append("still low")
+    remarks += [f"the same weights as step {one.same_as}"] if one.same_as is not None else []
+    return "; ".join(remarks)
 
 
-def _chance(p: float, of: str = "") -> str:
+def _format_chance(p: float, of: str = "") -> str:
     """The probability of a drop by chance, in words.
 
-    >>> _chance(0.0004, "curves"), _chance(0.0)
+    >>> _format_chance(0.0004, "curves"), _format_chance(0.0)
     ('by chance in 1 of 2,500 curves', 'by chance in less than 1 of 1,000,000')
     """
     share = f"1 of {1 / p:,.0f}" if p > 1e-6 else "less than 1 of 1,000,000"
     return f"by chance in {share}{f' {of}' if of else ''}"
 
 
-def _called(one: Checkpoint) -> str:
+def _format_checkpoint_name(one: Checkpoint) -> str:
     return f"step {one.step} ({one.name})"
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def _sparkline(values: Sequence[float]) -> str:
+def _draw_sparkline(values: Sequence[float]) -> str:
     """Values as a row of bars, one each, from the lowest value to the highest.
 
-    >>> _sparkline([1, 5, 3]), _sparkline([0.2, 0.2]), _sparkline([])
+    >>> _draw_sparkline([1, 5, 3]), _draw_sparkline([0.2, 0.2]), _draw_sparkline([])
     ('▁█▅', '▄▄', '')
     """
     if not values or min(values) == max(values):

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 from annotated_types import Interval, MinLen, Predicate
 
-from harness.core.errors import UsageError, nearest
+from harness.core.errors import UsageError, find_similar_names
 
 Part = TypeVar("Part")
 
@@ -153,7 +153,7 @@ class Argument:
     option: Option
 
     @staticmethod
-    def of(name: str, annotation: Any, default: Any = MISSING) -> Argument:
+    def parse_annotation(name: str, annotation: Any, default: Any = MISSING) -> Argument:
         """The argument of an annotation."""
         kind, words, optional = annotation, list[Any](), False
         while (origin := get_origin(kind)) in (Annotated, Union, types.UnionType):
@@ -188,7 +188,7 @@ class Argument:
         must = f"one of {', '.join(self.choices)}" if self.choices else self.must
         return f"{must}, or left out" if self.optional else must
 
-    def check(self, value: Any) -> Any:
+    def validate_value(self, value: Any) -> Any:
         """The value in its form.
 
         Raises:
@@ -199,7 +199,7 @@ class Argument:
         try:
             return self._adapter.validate_python(value, strict=True)
         except ValidationError as error:
-            raise self._refusal(value, error.errors()[0]["loc"]) from error
+            raise self._explain_refusal(value, error.errors()[0]["loc"]) from error
 
     @functools.cached_property
     def _adapter(self) -> Any:
@@ -207,11 +207,11 @@ class Argument:
 
         return TypeAdapter(self.annotation)
 
-    def _refusal(self, value: Any, place: tuple[Any, ...]) -> UsageError:
+    def _explain_refusal(self, value: Any, place: tuple[Any, ...]) -> UsageError:
         """The error for a value, or for an entry of a mapping."""
         name = self.name
         if self.choices:
-            close = nearest(str(value), self.choices)
+            close = find_similar_names(str(value), self.choices)
             near = f"Did you mean {' or '.join(close)}? " if close else ""
             hint = f"{near}There is: {', '.join(self.choices)}."
             return UsageError(f"No {name} is called {value!r}.", hint=hint)
@@ -223,41 +223,45 @@ class Argument:
 
 
 @functools.cache
-def _arguments_of(kind: Any) -> Mapping[str, Argument]:
+def _collect_arguments(kind: Any) -> Mapping[str, Argument]:
     """The fields of a dataclass that users give; its own dataclasses are not among them."""
     hints = get_type_hints(kind, include_extras=True)
-    found: dict[str, Argument] = {}
+    arguments: dict[str, Argument] = {}
     for field in fields(kind):
         if not is_dataclass(hints[field.name]):
             default = field.default if field.default_factory is MISSING else field.default_factory()
-            found[field.name] = Argument.of(field.name, hints[field.name], default)
-    return found
+            arguments[field.name] = Argument.parse_annotation(field.name, hints[field.name], default)
+    return arguments
 
 
-def options_of(kind: Any) -> Mapping[str, Argument]:
+def collect_options(kind: Any) -> Mapping[str, Argument]:
     """The fields of a dataclass that have words, those of its own dataclasses in their place."""
-    hints, own = get_type_hints(kind), _arguments_of(kind)
-    found: dict[str, Argument] = {}
+    hints, own_arguments = get_type_hints(kind), _collect_arguments(kind)
+    options: dict[str, Argument] = {}
     for field in fields(kind):
-        several = {field.name: own[field.name]} if field.name in own else options_of(hints[field.name])
-        found |= {name: argument for name, argument in several.items() if argument.option.help}
-    return found
+        several = (
+            {field.name: own_arguments[field.name]}
+            if field.name in own_arguments
+            else collect_options(hints[field.name])
+        )
+        options |= {name: argument for name, argument in several.items() if argument.option.help}
+    return options
 
 
-def checked(name: str, value: Any, annotation: Any) -> Any:
+def check_value(name: str, value: Any, annotation: Any) -> Any:
     """A value in the form of an annotation.
 
     Raises:
         UsageError: It has another form; the message has the nearest match, or says what it must be.
 
     Example:
-        >>> checked("tasks", "RTE, MRPC", Names), checked("seeds", 3, Seeds)
+        >>> check_value("tasks", "RTE, MRPC", Names), check_value("seeds", 3, Seeds)
         (('RTE', 'MRPC'), 3)
     """
-    return Argument.of(name, annotation).check(value)
+    return Argument.parse_annotation(name, annotation).validate_value(value)
 
 
-def checked_fields(part: Part, kind: type[Part], name: str) -> Part:
+def check_fields(part: Part, kind: type[Part], name: str) -> Part:
     """A dataclass of values, each in its form; its own dataclasses are left as they are.
 
     Raises:
@@ -265,10 +269,12 @@ def checked_fields(part: Part, kind: type[Part], name: str) -> Part:
     """
     if not isinstance(part, kind):
         raise UsageError(f"{name} is {part!r}, and must be a harness.{kind.__name__}.")
-    given, declared = cast(Any, part), cast(Any, kind)
-    values = {a.name: a.check(getattr(given, a.name)) for a in _arguments_of(declared).values()}
-    made: Part = replace(given, **values)
-    return made
+    source, declared = cast(Any, part), cast(Any, kind)
+    values = {
+        a.name: a.validate_value(getattr(source, a.name)) for a in _collect_arguments(declared).values()
+    }
+    checked_part: Part = replace(source, **values)
+    return checked_part
 
 
 def split_settings(text: str, *, of: str) -> dict[str, str]:
@@ -308,7 +314,7 @@ SET = "--set {}=VALUE; `harness list recipes` shows the recipes"
 """How a setting of a recipe is typed."""
 
 
-def with_settings(
+def replace_settings(
     settings: Part, given: Mapping[str, Any], *, of: str, fixed: Collection[str] = (), example: str = SET
 ) -> Part:
     """A dataclass of settings with changed values, each in the form that the dataclass declares.
@@ -330,37 +336,38 @@ def with_settings(
         ... class Example:
         ...     rate: float = 0.1
         ...     betas: tuple[float, float] = (0.9, 0.999)
-        >>> with_settings(Example(), {"rate": "3e-5", "betas": "0.9,0.98"}, of="example")
+        >>> replace_settings(Example(), {"rate": "3e-5", "betas": "0.9,0.98"}, of="example")
         Example(rate=3e-05, betas=(0.9, 0.98))
     """
     declared: Any = settings
-    known = [field.name for field in fields(declared) if field.name not in fixed]
+    setting_names = [field.name for field in fields(declared) if field.name not in fixed]
     for name in given:
-        if name not in known:
-            close = nearest(name, known)
+        if name not in setting_names:
+            close = find_similar_names(name, setting_names)
             near = f"Did you mean {' or '.join(close)}? " if close else ""
-            has = ", ".join(f"{key}={_setting_text(getattr(declared, key))}" for key in known)
+            has = ", ".join(f"{key}={_format_setting(getattr(declared, key))}" for key in setting_names)
             raise UsageError(f"{of} has no setting {name!r}.", hint=f"{near}It has: {has}.")
     types = get_type_hints(type(settings), include_extras=True)
     changed: Part = replace(
-        declared, **{name: _setting(types[name], name, value, of, example) for name, value in given.items()}
+        declared,
+        **{name: _parse_setting(types[name], name, value, of, example) for name, value in given.items()},
     )
     return changed
 
 
-def _setting(kind: Any, name: str, value: Any, of: str, example: str) -> Any:
+def _parse_setting(kind: Any, name: str, value: Any, of: str, example: str) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
-    given = value
+    raw_value = value
     if isinstance(value, str):
         if value.lower() in ("none", "") and type(None) in get_args(kind):
             return None
         if get_origin(kind) is tuple:
-            given = split_names(value)
+            raw_value = split_names(value)
         elif get_origin(kind) is Literal:
-            given = next((choice for choice in get_args(kind) if str(choice) == value), value)
+            raw_value = next((choice for choice in get_args(kind) if str(choice) == value), value)
     try:
-        return TypeAdapter(kind).validate_python(given)
+        return TypeAdapter(kind).validate_python(raw_value)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise UsageError(
@@ -369,7 +376,7 @@ def _setting(kind: Any, name: str, value: Any, of: str, example: str) -> Any:
         ) from error
 
 
-def _setting_text(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return "none" if value in (None, "") else str(value)

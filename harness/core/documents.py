@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from harness.core import files
-from harness.core.errors import NewerSchemaError, RecordError, UsageError, unknown
+from harness.core.errors import NewerSchemaError, RecordError, UsageError, explain_unknown
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 """A function from a document of one schema number to a document of the next."""
@@ -33,14 +33,14 @@ class DocumentPart(BaseModel):
 Document = TypeVar("Document")
 
 
-def with_digest(content: Mapping[str, Any]) -> str:
+def append_digest(content: Mapping[str, Any]) -> str:
     """JSON content as indented text with a final newline, whose last field is a digest of all others."""
-    text = _text(content)
-    return f"{text[: -len(_END)]}{_ending(_sha256(text))}"
+    text = _format_content(content)
+    return f"{text[: -len(_END)]}{_format_digest_ending(_hash_content_text(text))}"
 
 
-def without_digest(text: str | bytes) -> dict[str, Any]:
-    """The content of a text that `with_digest` made, whatever its spaces now.
+def verify_digest(text: str | bytes) -> dict[str, Any]:
+    """The content of a text that `append_digest` made, whatever its spaces now.
 
     Raises:
         ValueError: It is no JSON, has no digest, or its content has changed.
@@ -48,19 +48,19 @@ def without_digest(text: str | bytes) -> dict[str, Any]:
     document = json.loads(text)
     if not isinstance(document, dict):
         raise ValueError("it is no JSON object")
-    return _checked(document, text)
+    return _verify_content(document, text)
 
 
-def _checked(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
+def _verify_content(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
     """The content of a document with a digest, of which `text` is the JSON."""
     text = text.decode() if isinstance(text, bytes) else text
     if "digest" not in document:
         raise ValueError("it has no digest")
     content = {name: value for name, value in document.items() if name != "digest"}
     written = document["digest"]
-    ending = _ending(written)
-    as_written = text.endswith(ending) and _sha256(text.removesuffix(ending) + _END) == written
-    if not as_written and _sha256(_text(content)) != written:
+    ending = _format_digest_ending(written)
+    as_written = text.endswith(ending) and _hash_content_text(text.removesuffix(ending) + _END) == written
+    if not as_written and _hash_content_text(_format_content(content)) != written:
         raise ValueError("its content is not what its digest says")
     return content
 
@@ -68,15 +68,15 @@ def _checked(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
 _END = "\n}\n"
 
 
-def _ending(sha256: object) -> str:
+def _format_digest_ending(sha256: object) -> str:
     return f',\n "digest": "{sha256}"{_END}'
 
 
-def _text(content: Mapping[str, Any]) -> str:
+def _format_content(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def _sha256(text: str) -> str:
+def _hash_content_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -115,10 +115,10 @@ class DocumentKind(Generic[Document]):
         """
         raw = json.loads(text)
         if isinstance(raw, dict) and self._has_digest(raw):
-            raw = _checked(raw, text)
+            raw = _verify_content(raw, text)
         if not isinstance(raw, dict) or not isinstance(raw.get("schema"), int):
             raise RecordError(f"{where} is not a {self.name}: it has no schema number.", hint=self.hint)
-        raw = self._migrated(raw, where)
+        raw = self._migrate_document(raw, where)
         if not issubclass(self.type, BaseModel):
             del raw["schema"]
         try:
@@ -131,7 +131,7 @@ class DocumentKind(Generic[Document]):
                 hint=self.hint,
             ) from error
 
-    def read(self, path: Path) -> Document:
+    def read_document_file(self, path: Path) -> Document:
         """The document in a file.
 
         Raises:
@@ -155,7 +155,7 @@ class DocumentKind(Generic[Document]):
             return False
         return "digest" in raw or (isinstance(version, int) and version >= self.digest_since)
 
-    def _migrated(self, raw: dict[str, Any], where: object) -> dict[str, Any]:
+    def _migrate_document(self, raw: dict[str, Any], where: object) -> dict[str, Any]:
         version = int(raw["schema"])
         if version > self.schema:
             raise NewerSchemaError(
@@ -202,32 +202,32 @@ class DocumentFolder(Generic[Document]):
         if not re.fullmatch(self.pattern, name):
             raise UsageError(f"{name!r} cannot be the name of a {self.kind.name}.", hint=self.hint)
 
-    def path(self, results: Path, name: str) -> Path:
+    def locate_document(self, results: Path, name: str) -> Path:
         """The file of the document with a name, whether it is there or not."""
         return results / self.folder / f"{name}.json"
 
-    def names(self, results: Path) -> list[str]:
+    def list_names(self, results: Path) -> list[str]:
         """The names there are, sorted."""
         return sorted(path.stem for path in (results / self.folder).glob("*.json"))
 
-    def read(self, results: Path, name: str) -> Document:
+    def find_document(self, results: Path, name: str) -> Document:
         """The document of a name.
 
         Raises:
             UsageError: There is none.
             RecordError: It cannot be read, or is of a newer schema.
         """
-        known = self.names(results)
-        if name not in known:
-            raise unknown(self.kind.name, name, known, then=self.then)
-        return self.kind.read(self.path(results, name))
+        names = self.list_names(results)
+        if name not in names:
+            raise explain_unknown(self.kind.name, name, names, then=self.then)
+        return self.kind.read_document_file(self.locate_document(results, name))
 
-    def write(self, results: Path, name: str, text: str) -> Path:
+    def write_document(self, results: Path, name: str, text: str) -> Path:
         """Write a document whole, in place of the former one of its name; gives its file.
 
         Raises:
             StoreError: The folder cannot be written.
         """
-        path = self.path(results, name)
+        path = self.locate_document(results, name)
         files.replace(path, text.encode())
         return path

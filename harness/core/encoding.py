@@ -261,7 +261,7 @@ class Encoding:
             return self
         return replace(self, context=ContextDraw(size=self.context.size))
 
-    def on(self, task: Task) -> Encoding:
+    def adapt_encoding(self, task: Task) -> Encoding:
         """The encoding of the texts of a task, and their search.
 
         Its queries may be longer than the model's own length, and a large task is searched by an index.
@@ -271,33 +271,35 @@ class Encoding:
             return self
         if late.by_task and length > late.query_length:
             late = replace(late, query_length=length)
-        own = replace(self, late_interaction=late, max_length=max(late.query_length, late.document_length))
-        return replace(own, index=Plaid()) if own._is_indexed(task.size) else own
+        encoding = replace(
+            self, late_interaction=late, max_length=max(late.query_length, late.document_length)
+        )
+        return replace(encoding, index=Plaid()) if encoding._is_indexed(task.size) else encoding
 
     def _is_indexed(self, size: Size) -> bool:
         """Whether a task of this size is searched by the usual index, which none has asked for."""
         late = self.late_interaction
         if self.index is not None or self.exact or late is None or late.dimension % 8:
             return False
-        known = size.texts is not None and self.similarity == "maxsim"
-        return known and self.token_pairs(size) > MOST_PAIRS
+        is_countable = size.texts is not None and self.similarity == "maxsim"
+        return is_countable and self.count_token_pairs(size) > MOST_PAIRS
 
-    def token_pairs(self, size: Size) -> float:
+    def count_token_pairs(self, size: Size) -> float:
         """The pairs of tokens that an exact search of a task compares, at most."""
         assert self.late_interaction is not None
         queries = size.examples or USUAL_QUERIES
         return float(queries * self.late_interaction.query_length * size.most_tokens(self.max_length))
 
-    def prompt(self, task: TextTask, role: Role) -> str:
+    def resolve_prompt(self, task: TextTask, role: Role) -> str:
         """The text put before each input of `task` on side `role`, empty if none.
 
         Tried in mteb's order: task and role, task, type and role, type, role, then the model's default.
         """
-        return Encoding.prompt_among(task, role, dict(self.prompts), self.default_prompt)
+        return Encoding.select_prompt(task, role, dict(self.prompts), self.default_prompt)
 
     @staticmethod
-    def prompt_among(task: TextTask, role: Role, named: Mapping[str, str], default: str | None) -> str:
-        """The prompt in `named` that is put before inputs of `task` (see `Encoding.prompt`)."""
+    def select_prompt(task: TextTask, role: Role, named: Mapping[str, str], default: str | None) -> str:
+        """The prompt in `named` that is put before inputs of `task` (see `Encoding.resolve_prompt`)."""
         sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
         names = sided if role else [task.name, task.type]
         return next((named[n] for n in (*names, default) if n is not None and n in named), "")

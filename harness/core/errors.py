@@ -66,10 +66,10 @@ class StoreError(HarnessError):
     """The results folder or the cache cannot be written."""
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
+def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
     """Up to three known names that look like `name`, best first.
 
-    >>> nearest("nanobier", ["beir", "nanobeir", "mteb"])
+    >>> find_similar_names("nanobier", ["beir", "nanobeir", "mteb"])
     ['nanobeir']
     """
     from difflib import get_close_matches
@@ -79,10 +79,10 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return [by_lower[hit] for hit in hits]
 
 
-def unknown(what: str, name: str, known: Iterable[str], *, then: str) -> UsageError:
+def explain_unknown(what: str, name: str, known: Iterable[str], *, then: str) -> UsageError:
     """The error for an unknown name: the nearest names, or all names, and then the advice `then`."""
     names = sorted(known)
-    close = nearest(name, names)
+    close = find_similar_names(name, names)
     if close:
         hint = f"Did you mean {' or '.join(close)}?"
     else:
@@ -99,10 +99,10 @@ NAMES_SHOWN = 6
 """The number of names that a line shows."""
 
 
-def shortened(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
+def shorten_names(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
     """A list of names, cut where it is long.
 
-    >>> shortened(["a", "b", "c"], most=2)
+    >>> shorten_names(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""

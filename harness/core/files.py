@@ -29,7 +29,7 @@ def write_once(path: Path, content: bytes) -> bool:
     The name appears after the complete content is on disk; of two processes with one name exactly one
     succeeds.
     """
-    temporary = _stage(path, content)
+    temporary = _write_temporary(path, content)
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -52,7 +52,7 @@ def replace(path: Path, content: bytes, *, mode: int = 0o666, last: bool = True)
 
     Of several files of a folder only the `last` need have the folder's names on disk.
     """
-    temporary = _stage(path, content, mode)
+    temporary = _write_temporary(path, content, mode)
     try:
         temporary.replace(path)
     except OSError as error:
@@ -72,12 +72,12 @@ def move(path: Path, to: Path) -> None:
 
 def sweep(folder: Path) -> int:
     """Remove temporary files and folders of killed processes on this machine; returns their number."""
-    return _remove(leftovers(folder))
+    return _remove(find_leftovers(folder))
 
 
 def sweep_beside(path: Path) -> None:
     """Remove what killed processes on this machine have left beside a file or folder that they made."""
-    _remove(_of_the_dead(path.parent.glob(f".{path.name}.*.tmp")))
+    _remove(_select_orphans(path.parent.glob(f".{path.name}.*.tmp")))
 
 
 def _remove(paths: Sequence[Path]) -> int:
@@ -89,20 +89,22 @@ def _remove(paths: Sequence[Path]) -> int:
     return len(paths)
 
 
-def leftovers(folder: Path) -> list[Path]:
+def find_leftovers(folder: Path) -> list[Path]:
     """The temporary files and folders of killed processes on this machine, sorted."""
-    return _of_the_dead(folder.rglob(".*.tmp"))
+    return _select_orphans(folder.rglob(".*.tmp"))
 
 
-def _of_the_dead(paths: Iterable[Path]) -> list[Path]:
+def _select_orphans(paths: Iterable[Path]) -> list[Path]:
     """Those of some temporary files whose process was one of this machine and has ended, sorted."""
     matches = ((path, _TEMPORARY.match(path.name)) for path in paths)
     return sorted(
-        path for path, match in matches if match and match["host"] == host() and not _alive(int(match["pid"]))
+        path
+        for path, match in matches
+        if match and match["host"] == get_host_name() and not _is_process_alive(int(match["pid"]))
     )
 
 
-def _alive(pid: int) -> bool:
+def _is_process_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -112,7 +114,7 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def host() -> str:
+def get_host_name() -> str:
     """This machine's name in names of temporary files; that of a container, too, which may share its name."""
     import socket
 
@@ -122,7 +124,7 @@ def host() -> str:
     return re.sub(r"[^A-Za-z0-9]", "_", socket.gethostname())
 
 
-def writable(folder: Path) -> None:
+def require_writable(folder: Path) -> None:
     """Make `folder` if need be and check that files can be written there.
 
     Raises:
@@ -132,30 +134,30 @@ def writable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise write_error(folder, error) from error
-    _stage(folder / "probe", b"x").unlink()
+    _write_temporary(folder / "probe", b"x").unlink()
 
 
-def temporary_folder(folder: Path) -> Path:
+def create_temporary_folder(folder: Path) -> Path:
     """A new empty folder beside `folder`, to be renamed to it; one of a killed process is swept.
 
     Raises:
         StoreError: It cannot be made.
     """
-    made = temporary_path(folder)
+    temporary = generate_temporary_path(folder)
     try:
-        made.mkdir(parents=True)
+        temporary.mkdir(parents=True)
     except OSError as error:
         raise write_error(folder, error) from error
-    return made
+    return temporary
 
 
-def temporary_path(path: Path) -> Path:
+def generate_temporary_path(path: Path) -> Path:
     """A new name beside `path` for what is to be renamed to it; that of a killed process is swept."""
-    return path.parent / f".{path.name}.{host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    return path.parent / f".{path.name}.{get_host_name()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
-def _stage(path: Path, content: bytes, mode: int = 0o666) -> Path:
-    temporary = temporary_path(path)
+def _write_temporary(path: Path, content: bytes, mode: int = 0o666) -> Path:
+    temporary = generate_temporary_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(mode, exist_ok=False)
@@ -226,7 +228,7 @@ _read_so_far: dict[Path, _Read] = {}
 _reading = threading.Lock()
 
 
-def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
+def hash_file(path: Path, cache_dir: Path | None = None) -> str:
     """The SHA-256 of a file's bytes, 64 hex digits.
 
     With `cache_dir` the hash is cached there under the file's real path, size, times and inode. Unreadable
@@ -236,25 +238,25 @@ def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
         OSError: The file cannot be read.
     """
 
-    def read() -> str:
+    def compute_file_hash() -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    return _hash([path], lambda: _stat_key(path), read, cache_dir)
+    return _hash([path], lambda: _build_stat_key(path), compute_file_hash, cache_dir)
 
 
-def sha256_joined(paths: Sequence[Path], read: Callable[[], str], cache_dir: Path | None = None) -> str:
+def hash_files(paths: Sequence[Path], read: Callable[[], str], cache_dir: Path | None = None) -> str:
     """The SHA-256 that `read` makes of several files, cached as that of one file is.
 
     Raises:
         OSError: A file cannot be read.
     """
 
-    def key() -> _Key:
-        stats = json.dumps([_stat_key(path) for path in paths])
+    def build_files_key() -> _Key:
+        stats = json.dumps([_build_stat_key(path) for path in paths])
         return ("joined", hashlib.sha256(stats.encode()).hexdigest())
 
-    return _hash(paths, key, read, cache_dir)
+    return _hash(paths, build_files_key, read, cache_dir)
 
 
 def _hash(
@@ -262,13 +264,13 @@ def _hash(
 ) -> str:
     key = stamp()
     cache = cache_dir / CACHE_FILE if cache_dir else None
-    if cache and (known := _lookup(cache, key)):
-        return known
-    found = read()
-    newest = max(max(_stat_key(path)[2:4]) for path in paths)
+    if cache and (cached_hash := _lookup(cache, key)):
+        return cached_hash
+    file_hash = read()
+    newest = max(max(_build_stat_key(path)[2:4]) for path in paths)
     if cache and stamp() == key and time.time_ns() - newest > SETTLED_NS:
-        _remember(cache, key, found)
-    return found
+        _append_hash(cache, key, file_hash)
+    return file_hash
 
 
 def has_sha256(path: Path, start: str, cache_dir: Path | None = None) -> bool:
@@ -277,18 +279,18 @@ def has_sha256(path: Path, start: str, cache_dir: Path | None = None) -> bool:
     Raises:
         OSError: The file cannot be read.
     """
-    known = cache_dir is not None and sha256_file(path, cache_dir).startswith(start)
-    return known or sha256_file(path).startswith(start)
+    cache_matches = cache_dir is not None and hash_file(path, cache_dir).startswith(start)
+    return cache_matches or hash_file(path).startswith(start)
 
 
-def with_sha256(name: str, content: bytes) -> bytes:
-    """The content of a file `name` of a cache, behind the hash of both (see `without_sha256`)."""
+def pack_hashed_file(name: str, content: bytes) -> bytes:
+    """The content of a file `name` of a cache, behind the hash of both (see `unpack_hashed_file`)."""
     named = name.encode() + b"\n" + content
     return hashlib.sha256(named).hexdigest().encode() + b"\n" + named
 
 
-def without_sha256(path: Path) -> bytes:
-    """The content of a file made by `with_sha256`.
+def unpack_hashed_file(path: Path) -> bytes:
+    """The content of a file made by `pack_hashed_file`.
 
     Raises:
         OSError: The file cannot be read.
@@ -301,7 +303,7 @@ def without_sha256(path: Path) -> bytes:
     return content
 
 
-def _stat_key(path: Path) -> tuple[str, int, int, int, int]:
+def _build_stat_key(path: Path) -> tuple[str, int, int, int, int]:
     real = path.resolve()
     stat = real.stat()
     return (str(real), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
@@ -329,9 +331,9 @@ def _read_on(cache: Path, read: _Read) -> None:
             added = file.read()
     except OSError:
         return
-    whole = added[: added.rfind(b"\n") + 1]
-    read.size += len(whole)
-    for line in whole.decode("utf-8", errors="replace").splitlines():
+    complete_lines = added[: added.rfind(b"\n") + 1]
+    read.size += len(complete_lines)
+    for line in complete_lines.decode("utf-8", errors="replace").splitlines():
         try:
             *stored, sha = json.loads(line)
         except (ValueError, TypeError):
@@ -340,7 +342,7 @@ def _read_on(cache: Path, read: _Read) -> None:
             read.known[tuple(stored)] = sha
 
 
-def _remember(cache: Path, key: _Key, sha: str) -> None:
+def _append_hash(cache: Path, key: _Key, sha: str) -> None:
     # A single append is atomic even with several writers; the leading line feed ends a half-written line.
     line = f"\n{json.dumps([*key, sha])}\n".encode()
     try:

@@ -27,23 +27,23 @@ class Whole:
     """
 
 
-def canonical(value: Any) -> str:
+def serialize_canonical(value: Any) -> str:
     """Canonical JSON: sorted keys, no spaces, UTF-8, no NaN; dataclasses become objects.
 
-    >>> canonical({"b": 1, "a": (2.0, None)})
+    >>> serialize_canonical({"b": 1, "a": (2.0, None)})
     '{"a":[2.0,null],"b":1}'
     """
     return json.dumps(
-        _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        _serialize_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
 
 
 def digest(value: Any) -> str:
     """The key of a value: the SHA-256 of its canonical JSON, 64 hex digits."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
+    return hashlib.sha256(serialize_canonical(value).encode()).hexdigest()
 
 
-def evaluation_identity(
+def build_evaluation_identity(
     artifact: Artifact, task: Task, encoding: Encoding | Ranking, *, seed: int
 ) -> dict[str, Any]:
     """Everything that a score depends on; its digest is the EvaluationKey.
@@ -51,36 +51,37 @@ def evaluation_identity(
     Only the prompts that are applied count, and a length of queries or an index that are the task's own.
     """
     prompts = {
-        role: encoding.prompt(task, role) if isinstance(encoding, Encoding) else "" for role in task.roles
+        role: encoding.resolve_prompt(task, role) if isinstance(encoding, Encoding) else ""
+        for role in task.roles
     }
     return {
-        **task_identity(artifact, task),
-        "encoding": encoding_identity(encoding),
+        **build_task_identity(artifact, task),
+        "encoding": build_encoding_identity(encoding),
         "prompts": prompts,
         "seed": seed,
-        **_of_task(encoding, task),
+        **_collect_task_settings(encoding, task),
     }
 
 
-def _of_task(encoding: Encoding | Ranking, task: Task) -> dict[str, Any]:
+def _collect_task_settings(encoding: Encoding | Ranking, task: Task) -> dict[str, Any]:
     """The settings of an encoding on a task that are not the model's: a length of queries, an index."""
     if not isinstance(encoding, Encoding) or encoding.late_interaction is None:
         return {}
-    own = encoding.on(task)
-    assert own.late_interaction is not None
-    length = own.late_interaction.query_length
+    task_encoding = encoding.adapt_encoding(task)
+    assert task_encoding.late_interaction is not None
+    length = task_encoding.late_interaction.query_length
     return {
         **({"query_length": length} if length != encoding.late_interaction.query_length else {}),
-        **({"index": _plain(own.index)} if own.index != encoding.index else {}),
+        **({"index": _serialize_plain(task_encoding.index)} if task_encoding.index != encoding.index else {}),
     }
 
 
-def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
+def build_task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
     """The identity's fields that every score has: model, task, data and scoring code."""
     return {
         "artifact": artifact.key,
         "task": task.name,
-        "data": data_identity(task.data),
+        "data": build_data_identity(task.data),
         "splits": sorted(task.splits),
         "subsets": sorted(task.subsets),
         "scoring": task.source.scoring,
@@ -88,36 +89,36 @@ def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
     }
 
 
-def data_identity(data: Data) -> dict[str, Any]:
+def build_data_identity(data: Data) -> dict[str, Any]:
     """The data in an identity: path, and revision or content."""
-    found: dict[str, Any] = _plain(data)
-    return found
+    identity: dict[str, Any] = _serialize_plain(data)
+    return identity
 
 
-def encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
+def build_encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
     """An encoding without its prompts and choice of a search, which depend on the task.
 
     Of a ranking every setting.
     """
     if isinstance(encoding, Encoding):
         encoding = replace(encoding, prompts=(), default_prompt=None, exact=False)
-    how: dict[str, Any] = _plain(encoding)
+    how: dict[str, Any] = _serialize_plain(encoding)
     return how
 
 
-def _plain(value: Any) -> Any:
+def _serialize_plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            f.name: _plain(getattr(value, f.name))
+            f.name: _serialize_plain(getattr(value, f.name))
             for f in fields(value)
-            if _is_written(value, f) or not _at_default(f, getattr(value, f.name))
+            if _is_written(value, f) or not _has_default_value(f, getattr(value, f.name))
         }
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _serialize_plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_serialize_plain(v) for v in value]
     if isinstance(value, set | frozenset):
-        return sorted(_plain(v) for v in value)
+        return sorted(_serialize_plain(v) for v in value)
     if isinstance(value, Path):
         raise TypeError("a path is where something lies, not what it is: hash its content")
     if value is None or isinstance(value, bool | int | float | str):
@@ -126,11 +127,13 @@ def _plain(value: Any) -> Any:
 
 
 def _is_written(value: Any, field: Field[Any]) -> bool:
-    whole = isinstance(value, Whole | Ranking | Plaid | ContextDraw) and not field.metadata.get("later")
-    return field.name in ALWAYS or whole
+    has_every_field = isinstance(value, Whole | Ranking | Plaid | ContextDraw) and not field.metadata.get(
+        "later"
+    )
+    return field.name in ALWAYS or has_every_field
 
 
-def _at_default(f: Field[Any], value: Any) -> bool:
+def _has_default_value(f: Field[Any], value: Any) -> bool:
     if f.default is not MISSING:
         return bool(value == f.default)
     return f.default_factory is not MISSING and bool(value == f.default_factory())

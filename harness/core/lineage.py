@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from harness.core.documents import DocumentKind, DocumentPart, with_digest
-from harness.core.errors import RecordError, shortened
+from harness.core.documents import DocumentKind, DocumentPart, append_digest
+from harness.core.errors import RecordError, shorten_names
 from harness.core.identity import digest
 from harness.core.types import Artifact
 
@@ -33,12 +33,12 @@ class _SelectionPart(DocumentPart):
     subsets: tuple[str, ...] = ()
 
     @staticmethod
-    def of(name: str, identity: Mapping[str, Any]) -> _SelectionPart:
+    def parse_identity(name: str, identity: Mapping[str, Any]) -> _SelectionPart:
         """The selection by a task of this identity."""
         fields = {field: identity[field] for field in ("task", "splits", "subsets") if field in identity}
         return _SelectionPart.model_validate({"task": name, **fields, "name": name})
 
-    def shares(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> bool:
+    def has_overlap(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> bool:
         """Whether some split and subset of a task is among those that chose; none given are all."""
         pairs = ((self.splits, splits), (self.subsets, subsets))
         return self.task == task and all(not a or not b or not set(a).isdisjoint(b) for a, b in pairs)
@@ -67,21 +67,24 @@ class ParentPart(DocumentPart):
             planned: What it is made of, where it need not be there yet.
         """
         document = read_document(artifact.folder) if artifact.trained and planned is None else None
-        made = planned if document is None else document.lineage
+        lineage = planned if document is None else document.lineage
         return ParentPart(
             name=artifact.name,
             artifact=artifact.key,
             revision=artifact.revision,
-            own_data=made.all_own_data if made else "",
-            selected_on=made.all_selected_on if made else (),
-            selections=made.all_selections if made else (),
+            own_data=lineage.all_own_data if lineage else "",
+            selected_on=lineage.all_selected_on if lineage else (),
+            selections=lineage.all_selections if lineage else (),
         )
 
     @property
     def all_selections(self) -> tuple[_SelectionPart, ...]:
         """Everything whose scores chose it or one of its own parents."""
         named = {one.name for one in self.selections}
-        return (*self.selections, *_whole([task for task in self.selected_on if task not in named]))
+        return (
+            *self.selections,
+            *_select_whole_tasks([task for task in self.selected_on if task not in named]),
+        )
 
     @property
     def text(self) -> str:
@@ -123,7 +126,7 @@ class SweepPart(DocumentPart):
     @property
     def selections(self) -> tuple[_SelectionPart, ...]:
         """The tasks, or parts of them, whose scores chose."""
-        return tuple(_SelectionPart.of(name, identity) for name, identity in self.tasks.items())
+        return tuple(_SelectionPart.parse_identity(name, identity) for name, identity in self.tasks.items())
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -193,7 +196,7 @@ class Lineage(DocumentPart):
     def beside_own_data(self) -> str:
         """What data of the recipe the model was trained on beside the user's own, in words."""
         names = [part["name"] for part in self.settings.get("mix", ()) if part["name"]]
-        return f"and of the recipe's data on {shortened(names)}" if names else "not on the recipe's data"
+        return f"and of the recipe's data on {shorten_names(names)}" if names else "not on the recipe's data"
 
     @property
     def all_selected_on(self) -> tuple[str, ...]:
@@ -208,11 +211,13 @@ class Lineage(DocumentPart):
     @property
     def selections(self) -> dict[str, tuple[_SelectionPart, ...]]:
         """What the scores of tasks chose, in words, with those tasks: a checkpoint, a setting, a parent."""
-        found = {"checkpoint": _whole(self.selected_on)}
+        tasks_by_choice = {"checkpoint": _select_whole_tasks(self.selected_on)}
         if self.sweep is not None:
-            found[f"{self.sweep.setting} among {len(self.sweep.values)} values"] = self.sweep.selections
-        found |= {f"{parent.name}, the parent": parent.all_selections for parent in self.parents}
-        return {what: selections for what, selections in found.items() if selections}
+            tasks_by_choice[f"{self.sweep.setting} among {len(self.sweep.values)} values"] = (
+                self.sweep.selections
+            )
+        tasks_by_choice |= {f"{parent.name}, the parent": parent.all_selections for parent in self.parents}
+        return {what: selections for what, selections in tasks_by_choice.items() if selections}
 
     @property
     def choices(self) -> dict[str, tuple[str, ...]]:
@@ -221,8 +226,8 @@ class Lineage(DocumentPart):
 
     def chosen_by(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> list[str]:
         """What the score on some splits and subsets of a task chose, in words."""
-        found = self.selections.items()
-        return [what for what, by in found if any(one.shares(task, splits, subsets) for one in by)]
+        selections = self.selections.items()
+        return [what for what, by in selections if any(one.has_overlap(task, splits, subsets) for one in by)]
 
     @property
     def choices_text(self) -> str:
@@ -239,11 +244,11 @@ class Lineage(DocumentPart):
         """The recipe with its variant, the changed settings and own data, in a few words."""
         changed = [f"{key}={value}" for key, value in self.changed.items()]
         swept = [self.sweep.text] if self.sweep is not None else []
-        own = [f"trained on {self.own_data}"] if self.own_data else []
-        return ", ".join([self.name, *changed, *swept, *own])
+        own_data = [f"trained on {self.own_data}"] if self.own_data else []
+        return ", ".join([self.name, *changed, *swept, *own_data])
 
 
-def _whole(tasks: Sequence[str]) -> tuple[_SelectionPart, ...]:
+def _select_whole_tasks(tasks: Sequence[str]) -> tuple[_SelectionPart, ...]:
     """The selections by whole tasks of these names."""
     return tuple(_SelectionPart(name=task, task=task) for task in tasks)
 
@@ -266,7 +271,7 @@ class ModelDocument(DocumentPart):
 
     def to_json(self) -> str:
         """The document as indented JSON, its last field the digest of all others."""
-        return with_digest(self.model_dump(mode="json", by_alias=True))
+        return append_digest(self.model_dump(mode="json", by_alias=True))
 
 
 DOCUMENTS = DocumentKind(
@@ -285,7 +290,7 @@ def read_document(folder: Path) -> ModelDocument | None:
     Whether the folder's content is still that of the document is for the caller to compare.
     """
     try:
-        found = DOCUMENTS.parse((folder / FILE).read_text(encoding="utf-8"), where=folder / FILE)
-        return found if found.key == found.lineage.key else None
+        document = DOCUMENTS.parse((folder / FILE).read_text(encoding="utf-8"), where=folder / FILE)
+        return document if document.key == document.lineage.key else None
     except (OSError, ValueError, RecursionError, RecordError):
         return None

@@ -8,33 +8,33 @@ from pathlib import Path
 from harness.core.errors import UsageError
 
 
-def cache_folder(chosen: str | Path | None = None) -> Path:
+def resolve_cache_folder(chosen: str | Path | None = None) -> Path:
     """The cache: --cache, else HARNESS_CACHE, else the user's cache folder."""
     place = chosen or os.environ.get("HARNESS_CACHE")
     if place:
-        return expanded(place)
+        return resolve_home_path(place)
     from platformdirs import user_cache_path
 
     return user_cache_path("encoder-harness", appauthor=False)
 
 
-def results_folder(chosen: str | Path | None = None) -> Path:
+def resolve_results_folder(chosen: str | Path | None = None) -> Path:
     """The results folder: --results, else HARNESS_RESULTS, else `results` in the current folder."""
-    return expanded(chosen or os.environ.get("HARNESS_RESULTS") or "results")
+    return resolve_home_path(chosen or os.environ.get("HARNESS_RESULTS") or "results")
 
 
-def data_root(chosen: str | Path | None = None) -> Path | None:
+def resolve_data_root(chosen: str | Path | None = None) -> Path | None:
     """The data root: --data, else HARNESS_DATA, else none."""
     place = chosen or os.environ.get("HARNESS_DATA")
-    return expanded(place) if place else None
+    return resolve_home_path(place) if place else None
 
 
-def remote_url(chosen: str | None = None) -> str | None:
+def resolve_remote_url(chosen: str | None = None) -> str | None:
     """The URL of shared object storage: --remote, else HARNESS_REMOTE, else none."""
     return chosen or os.environ.get("HARNESS_REMOTE") or None
 
 
-def expanded(text: str | Path) -> Path:
+def resolve_home_path(text: str | Path) -> Path:
     """A path with `~` replaced by the home folder.
 
     Raises:
@@ -46,13 +46,13 @@ def expanded(text: str | Path) -> Path:
         raise UsageError(f"{text}: {error}") from error
 
 
-def reference_folder() -> Path | None:
+def find_reference_folder() -> Path | None:
     """The reference records of a checkout, None without a checkout."""
     folder = Path(__file__).parents[2] / "results" / "reference"
     return folder if folder.is_dir() else None
 
 
-def reported_folder() -> Path | None:
+def find_reported_folder() -> Path | None:
     """The papers' tables of a checkout, None without a checkout."""
     folder = Path(__file__).parents[2] / "results" / "reported"
     return folder if folder.is_dir() else None

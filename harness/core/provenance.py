@@ -23,54 +23,59 @@ _DRIVER = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+(?:\.\d+)+)")
 
 
 @cache
-def cpu_model() -> str:
+def read_cpu_model() -> str:
     """The processor's model, in its maker's words."""
-    for line in _lines(Path("/proc/cpuinfo")):
+    for line in _read_system_lines(Path("/proc/cpuinfo")):
         name, _, value = line.partition(":")
         if name.strip() == "model name" and value.strip():
             return value.strip()
     return platform.processor() or platform.machine() or "unknown"
 
 
-def cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+def count_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
     """The cores that this process may use: its affinity, or fewer where a container limits its time."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([allowed, *(int(limit) for limit in _limits(groups, own))]))
+    return max(1, min([allowed, *(int(limit) for limit in _iter_cpu_limits(groups, own))]))
 
 
 @cache
-def nvidia_driver() -> str | None:
+def read_nvidia_driver() -> str | None:
     """The version of NVIDIA's driver, None if there is none."""
-    for line in _lines(Path("/proc/driver/nvidia/version")):
+    for line in _read_system_lines(Path("/proc/driver/nvidia/version")):
         if match := _DRIVER.search(line):
             return match[1]
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+        output = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return next(iter(told.split()), None)
+    return next(iter(output.split()), None)
 
 
-def _limits(groups: Path, own: Path) -> Iterator[float]:
+def _iter_cpu_limits(groups: Path, own: Path) -> Iterator[float]:
     """The processor time, in cores, that each control group around this process may use."""
-    for line in _lines(own):
+    for line in _read_system_lines(own):
         _, controllers, place = line.split(":", 2)
         if not controllers:
-            yield from _limits_in(groups, place, "cpu.max")
+            yield from _iter_group_limits(groups, place, "cpu.max")
         elif "cpu" in controllers.split(","):
-            yield from _limits_in(groups / "cpu", place, "cpu.cfs_quota_us", "cpu.cfs_period_us")
+            yield from _iter_group_limits(groups / "cpu", place, "cpu.cfs_quota_us", "cpu.cfs_period_us")
 
 
-def _limits_in(tree: Path, place: str, *names: str) -> Iterator[float]:
+def _iter_group_limits(tree: Path, place: str, *names: str) -> Iterator[float]:
     inside = PurePosixPath(place.lstrip("/"))
     for group in (inside, *inside.parents):
-        words = [word for name in names for line in _lines(tree / group / name) for word in line.split()]
+        words = [
+            word
+            for name in names
+            for line in _read_system_lines(tree / group / name)
+            for word in line.split()
+        ]
         if len(words) == 2 and words[0] not in ("max", "-1") and float(words[1]) > 0:
             yield float(words[0]) / float(words[1])
 
 
-def _lines(path: Path) -> list[str]:
+def _read_system_lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -144,7 +149,7 @@ def _collect(
 ) -> _Provenance:
     import psutil
 
-    code = checkout()
+    code = find_checkout()
     begun = started or datetime.fromtimestamp(psutil.Process().create_time(), tz=UTC)
     return _Provenance(
         harness=__version__,
@@ -152,26 +157,26 @@ def _collect(
         dirty=code.dirty if code else None,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        packages=_package_versions(),
-        device=_device(device),
-        cpu=cpu_model(),
-        cores=cores(),
-        threads=threads or _threads(),
-        started=_iso(begun),
-        written=_iso(datetime.now(tz=UTC)),
+        packages=_list_package_versions(),
+        device=_describe_device(device),
+        cpu=read_cpu_model(),
+        cores=count_cores(),
+        threads=threads or _count_threads(),
+        started=_format_utc(begun),
+        written=_format_utc(datetime.now(tz=UTC)),
     )
 
 
-def snapshot(
+def collect_provenance(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> dict[str, Any]:
     """The provenance as the dictionary that a record holds (fields: `_Provenance`)."""
     return asdict(_collect(device=device, threads=threads, started=started))
 
 
-def peak_memory() -> dict[str, int]:
+def measure_peak_memory() -> dict[str, int]:
     """The peak memory in bytes: `host` of this process, and `device` on its GPUs once CUDA is in use."""
-    peak = {"host": _peak_resident()}
+    peak = {"host": _read_peak_resident()}
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         devices = range(torch.cuda.device_count())
@@ -179,7 +184,7 @@ def peak_memory() -> dict[str, int]:
     return peak
 
 
-def version(package: str) -> str | None:
+def find_package_version(package: str) -> str | None:
     """The installed version of a package, None without one; the package is not imported."""
     from importlib import metadata
 
@@ -190,21 +195,21 @@ def version(package: str) -> str | None:
 
 
 @cache
-def _package_versions() -> dict[str, str]:
-    versions = {name: version(name) for name in PACKAGES}
+def _list_package_versions() -> dict[str, str]:
+    versions = {name: find_package_version(name) for name in PACKAGES}
     return {name: found for name, found in versions.items() if found}
 
 
-def _device(device: str) -> _DeviceFacts:
+def _describe_device(device: str) -> _DeviceFacts:
     kind = device.partition(":")[0]
     torch = sys.modules.get("torch")
     if kind != "cuda" or torch is None or not torch.cuda.is_available():
-        return _DeviceFacts(kind=kind, name=cpu_model() if kind == "cpu" else platform.machine())
-    return _gpu(device)
+        return _DeviceFacts(kind=kind, name=read_cpu_model() if kind == "cpu" else platform.machine())
+    return _describe_gpu(device)
 
 
 @cache
-def _gpu(device: str) -> _DeviceFacts:
+def _describe_gpu(device: str) -> _DeviceFacts:
     torch = sys.modules["torch"]
     facts = torch.cuda.get_device_properties(device)
     return _DeviceFacts(
@@ -212,20 +217,20 @@ def _gpu(device: str) -> _DeviceFacts:
         name=facts.name,
         memory_bytes=facts.total_memory,
         capability=f"{facts.major}.{facts.minor}",
-        driver=nvidia_driver(),
+        driver=read_nvidia_driver(),
         cuda=torch.version.cuda or torch.version.hip,
     )
 
 
-def _threads() -> int:
+def _count_threads() -> int:
     torch = sys.modules.get("torch")
     if torch is not None:
         return int(torch.get_num_threads())
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return int(asked) if asked.isdigit() and int(asked) else cores()
+    omp_threads = os.environ.get("OMP_NUM_THREADS", "")
+    return int(omp_threads) if omp_threads.isdigit() and int(omp_threads) else count_cores()
 
 
-def _peak_resident() -> int:
+def _read_peak_resident() -> int:
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
@@ -234,7 +239,7 @@ def _peak_resident() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _iso(moment: datetime) -> str:
+def _format_utc(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
@@ -247,21 +252,21 @@ class _Checkout:
 
 
 @cache
-def checkout(folder: Path = Path(__file__).parent) -> _Checkout | None:
+def find_checkout(folder: Path = Path(__file__).parent) -> _Checkout | None:
     """The checkout that `folder` is part of, None without one; git must know a file in `folder`.
 
     So an installation inside another checkout, such as a virtual environment, is not part of it.
     """
-    if not _git(folder, "ls-files", "."):
+    if not _run_git(folder, "ls-files", "."):
         return None
-    commit = _git(folder, "rev-parse", "--verify", "HEAD")
-    changes = _git(folder, "status", "--porcelain")
+    commit = _run_git(folder, "rev-parse", "--verify", "HEAD")
+    changes = _run_git(folder, "status", "--porcelain")
     if not commit or changes is None:
         return None
     return _Checkout(commit=commit, dirty=bool(changes))
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def _run_git(folder: Path, *arguments: str) -> str | None:
     """The output of git, None if it fails or is missing."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
@@ -272,9 +277,9 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 @cache
-def cpu_flags() -> frozenset[str]:
+def read_cpu_flags() -> frozenset[str]:
     """The processor's features in the kernel's words (`avx512_bf16`); empty if unknown."""
-    for line in _lines(Path("/proc/cpuinfo")):
+    for line in _read_system_lines(Path("/proc/cpuinfo")):
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):
             return frozenset(value.split())

@@ -40,61 +40,63 @@ class Registry(Generic[Entry]):
     attribute: str
     group: str
 
-    def ours(self) -> Iterator[Entry]:
+    def iter_entries(self) -> Iterator[Entry]:
         """The entries of the folder that load, sorted by file; each is imported only when its turn comes."""
-        for file in _files(self.package):
+        for file in _list_entry_files(self.package):
             with contextlib.suppress(UsageError):
-                yield self._opened(file)
+                yield self._open_file_entry(file)
 
-    def named(self, name: str) -> Entry | None:
+    def find_entry(self, name: str) -> Entry | None:
         """The entry in the file of that name (`mteb_v1.py` for "mteb-v1"), or None; loads no plugin.
 
         Raises:
             UsageError: The file does not load.
         """
         file = name.replace("-", "_")
-        entry = self._opened(file) if file in _files(self.package) else None
+        entry = self._open_file_entry(file) if file in _list_entry_files(self.package) else None
         return entry if entry is not None and entry.name == name else None
 
-    def all(self) -> dict[str, Entry]:
+    def load_entries(self) -> dict[str, Entry]:
         """Every entry that loads by name, those of the folder first."""
         return self._scan()[0]
 
-    def broken(self) -> list[UsageError]:
+    def collect_failures(self) -> list[UsageError]:
         """An error for each file and plugin that does not load, or has no entry with a name of its own."""
         return self._scan()[1]
 
-    def with_broken(self, error: UsageError) -> UsageError:
+    def add_failures(self, error: UsageError) -> UsageError:
         """The error for an unknown name, with what does not load, where the name may be."""
-        lines = [error.hint or "", *(one.message for one in self.broken())]
+        lines = [error.hint or "", *(one.message for one in self.collect_failures())]
         return type(error)(error.message, hint="\n".join(filter(None, lines)) or None)
 
     def _scan(self) -> tuple[dict[str, Entry], list[UsageError]]:
         from importlib.metadata import entry_points
 
-        opens = {file: functools.partial(self._opened, file) for file in _files(self.package)}
+        opens = {
+            file: functools.partial(self._open_file_entry, file) for file in _list_entry_files(self.package)
+        }
         for point in entry_points(group=self.group):
-            opens[point.value] = functools.partial(self._loaded, point)
-        found: dict[str, Entry] = {}
+            opens[point.value] = functools.partial(self._load_plugin_entry, point)
+        entries: dict[str, Entry] = {}
         broken = []
         for place, get in opens.items():
             try:
                 entry = get()
-                if entry.name in found:
+                if entry.name in entries:
                     taken = f"{entry.name!r} to {self.group}, a name that is already taken"
                     raise UsageError(f"{place} adds {taken}.")
-                found[entry.name] = entry
+                entries[entry.name] = entry
             except UsageError as error:
                 broken.append(error)
-        return found, broken
+        return entries, broken
 
-    def _opened(self, file: str) -> Entry:
-        return self._checked(open_entry(f"{self.package}.{file}", self.attribute), file)
+    def _open_file_entry(self, file: str) -> Entry:
+        return self._require_entry_kind(open_entry(f"{self.package}.{file}", self.attribute), file)
 
-    def _loaded(self, point: EntryPoint) -> Entry:
-        return self._checked(open_entry(point.module, point.attr), point.value)
+    def _load_plugin_entry(self, point: EntryPoint) -> Entry:
+        return self._require_entry_kind(open_entry(point.module, point.attr), point.value)
 
-    def _checked(self, entry: Any, place: str) -> Entry:
+    def _require_entry_kind(self, entry: Any, place: str) -> Entry:
         if not isinstance(entry, self.kind):
             raise UsageError(f"{place} is no {self.kind.__name__} of {self.group}.")
         return entry
@@ -109,12 +111,12 @@ def open_entry(module: str, attribute: str) -> Any:
     try:
         return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
     except Exception as error:
-        told = error.msg if isinstance(error, SyntaxError) else str(error)
-        reason = f"{type(error).__name__}: {told}".replace("\n", " ")
-        raise UsageError(f"{_place(module, error)} does not load: {reason}") from error
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
+        reason = f"{type(error).__name__}: {message}".replace("\n", " ")
+        raise UsageError(f"{_locate_failure(module, error)} does not load: {reason}") from error
 
 
-def _place(module: str, error: Exception) -> str:
+def _locate_failure(module: str, error: Exception) -> str:
     """The file of a module with the line where its import failed."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno},"
@@ -128,7 +130,7 @@ def _place(module: str, error: Exception) -> str:
 
 
 @functools.cache
-def _files(package: str) -> tuple[str, ...]:
+def _list_entry_files(package: str) -> tuple[str, ...]:
     """The names of a folder's files with an entry, sorted."""
     home = importlib.import_module(package)
     return tuple(sorted(m.name for m in pkgutil.iter_modules(home.__path__) if not m.name.startswith("_")))

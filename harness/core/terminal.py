@@ -22,7 +22,7 @@ NARROW = 6
 """The width of a folded column, at least."""
 
 
-def console(*, stderr: bool = False) -> Console:
+def create_console(*, stderr: bool = False) -> Console:
     """A console as wide as the terminal, or 200 columns for programs and files; brackets are no markup."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream is not None and stream.isatty() else WIDE  # None where it was closed
@@ -46,8 +46,8 @@ def print_table(table: Table, console: Console) -> None:
         longest[n] if column.justify == "right" else min(widths[n], NARROW)
         for n, column in enumerate(columns)
     ]
-    room, own = console.width - 3 * len(columns) - 1, console.width
-    for first in (min(longest[0], int(FIRST * own)), least[0]):
+    room, total_width = console.width - 3 * len(columns) - 1, console.width
+    for first in (min(longest[0], int(FIRST * total_width)), least[0]):
         while sum(widths) > room:
             wide = [n for n, width in enumerate(widths) if width > max(least[n], 0 if n else first)]
             if not wide:
@@ -55,6 +55,8 @@ def print_table(table: Table, console: Console) -> None:
             widths[max(wide, key=widths.__getitem__)] -= 1
     for column, width in zip(columns, widths, strict=True):
         column.width, column.overflow = width, "fold"
-    console.width = max(own, own - room + sum(widths))  # what cannot be made narrower the terminal wraps
+    console.width = max(
+        total_width, total_width - room + sum(widths)
+    )  # what cannot be made narrower the terminal wraps
     console.print(table, crop=False)
-    console.width = own
+    console.width = total_width

@@ -38,11 +38,11 @@ class Convention:
     says: str
     parts: Mapping[str, tuple[tuple[str, str], ...]]
 
-    def number(self, task: str, raw: Raw) -> float | None:
+    def compute_task_number(self, task: str, raw: Raw) -> float | None:
         """A task's number; None unless every one of its parts is there."""
-        found = [raw.get(part) for part in self.parts[task]]
-        known = [value for value in found if value is not None]
-        return sum(known) / len(known) if len(known) == len(found) else None
+        values = [raw.get(part) for part in self.parts[task]]
+        present_values = [value for value in values if value is not None]
+        return sum(present_values) / len(present_values) if len(present_values) == len(values) else None
 
 
 Output = Literal["vector", "multivector", "ranking", "label", "mlm"]
@@ -118,13 +118,13 @@ class Artifact:
     @property
     def slug(self) -> str:
         """The readable folder name of this artifact's records: its name and the key's start."""
-        return artifact_slug(self.name, self.key)
+        return build_artifact_slug(self.name, self.key)
 
 
-def artifact_slug(name: str, key: str) -> str:
+def build_artifact_slug(name: str, key: str) -> str:
     """The readable folder name of an artifact.
 
-    >>> artifact_slug("org/a model", "0123456789abcdef")
+    >>> build_artifact_slug("org/a model", "0123456789abcdef")
     'org-a-model-0123456789ab'
     """
     safe = "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
@@ -262,11 +262,11 @@ class TaskSource(Protocol):
 class TableSource(Protocol):
     """A source that knows the tables of the hub data set that its tasks read."""
 
-    def tables(self, task: Task) -> tuple[DataTable, ...]:
+    def list_data_tables(self, task: Task) -> tuple[DataTable, ...]:
         """The tables that `task` reads; none where its own code decides."""
         ...
 
-    def size(self, task: Task) -> Size:
+    def estimate_size(self, task: Task) -> Size:
         """The size of the texts to encode in the splits and subsets of `task`; empty where it is unknown."""
         ...
 
@@ -345,16 +345,16 @@ class Task:
         return tuple((split, subset) for split in self.splits for subset in self.subsets)
 
 
-def _union(one: Task, other: Task) -> Task:
+def _merge_tasks(one: Task, other: Task) -> Task:
     """A task with the splits and subsets of both, which are the same task of different columns."""
-    whole = replace(
+    task = replace(
         one,
         splits=tuple(dict.fromkeys((*one.splits, *other.splits))),
         subsets=tuple(dict.fromkeys((*one.subsets, *other.subsets))),
         size=Size(),
     )
-    source = whole.source
-    return replace(whole, size=source.size(whole)) if isinstance(source, TableSource) else whole
+    source = task.source
+    return replace(task, size=source.estimate_size(task)) if isinstance(source, TableSource) else task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -438,17 +438,17 @@ class Suite:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """Every task once, in the order of the columns, with the splits and subsets of all its columns."""
-        found: dict[str, Task] = {}
+        tasks_by_name: dict[str, Task] = {}
         for task in (task for column in self.columns for task in column.tasks):
-            before = found.get(task.name, task)
-            found[task.name] = before if before == task else _union(before, task)
-        return tuple(found.values())
+            before = tasks_by_name.get(task.name, task)
+            tasks_by_name[task.name] = before if before == task else _merge_tasks(before, task)
+        return tuple(tasks_by_name.values())
 
     @property
     def parts(self) -> Mapping[str, Task]:
         """The columns that show some splits or subsets of a task, which other columns have more of."""
-        whole = {task.name: task for task in self.tasks}
-        return {c.name: t for c in self.columns for t in c.tasks if t.cells != whole[t.name].cells}
+        whole_tasks = {task.name: task for task in self.tasks}
+        return {c.name: t for c in self.columns for t in c.tasks if t.cells != whole_tasks[t.name].cells}
 
     def with_documents(self, documents: DocumentText) -> Suite:
         """The suite whose retrieval tasks put a document's text together in this way."""

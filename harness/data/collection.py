@@ -13,12 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import canonical
+from harness.core.identity import serialize_canonical
 from harness.data.locate import DataSettings
-from harness.data.tables import BATCH, FileRow, absolute_path, read_qrels, readable, stream_rows
+from harness.data.tables import (
+    BATCH,
+    FileRow,
+    explain_file_error,
+    iter_file_rows,
+    read_qrels,
+    resolve_user_path,
+)
 from harness.data.training.loading import load_training
-from harness.data.training.own_rows import CORPUS, QUERIES, document_text, judgement_file
-from harness.data.training.sets import LocatedTraining, judged_folder, own_training
+from harness.data.training.own_rows import CORPUS, QUERIES, find_judgement_file, join_document_text
+from harness.data.training.sets import LocatedTraining, find_judged_folder, locate_user_training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +51,7 @@ class Collection:
     notes: tuple[str, ...] = ()
 
     @staticmethod
-    def read(train_data: str, corpus: str, settings: DataSettings) -> Collection:
+    def read_pairs(train_data: str, corpus: str, settings: DataSettings) -> Collection:
         """The collection of training pairs.
 
         Args:
@@ -57,28 +64,28 @@ class Collection:
             UsageError: There is no such data, or it has no positives.
             DataError: A row cannot be read; the message names file and row.
         """
-        located = own_training(train_data, settings)
+        located = locate_user_training(train_data, settings)
         if located.data.score:
             raise UsageError(
                 f"{located.name} has pairs with scores: which of its texts answer a query is not known.",
                 hint="Give pairs of a query and its answer, perhaps with negatives (docs/training-data.md).",
             )
-        judged = judged_folder(train_data)
+        judged = find_judged_folder(train_data)
         if judged is not None and corpus:
             raise UsageError(f"{located.name} has a corpus of its own.", hint="Leave out --corpus.")
-        made = _Builder()
+        builder = _Builder()
         if judged is not None:
-            made.add_judged(*judged)
+            builder.add_judged(*judged)
         else:
             if corpus:
-                made.add_corpus(_corpus_file(corpus))
-            made.add_rows(located, settings.cache)
-        return made.collection(located)
+                builder.add_corpus(_find_corpus_file(corpus))
+            builder.add_rows(located, settings.cache)
+        return builder.build_collection(located)
 
 
-def _corpus_file(text: str) -> Path:
-    path = absolute_path(text)
-    with readable(path):
+def _find_corpus_file(text: str) -> Path:
+    path = resolve_user_path(text)
+    with explain_file_error(path):
         file = path / CORPUS if path.is_dir() else path
         if not file.is_file():
             raise UsageError(
@@ -99,7 +106,7 @@ class _Builder:
         self._positives: dict[str, dict[str, None]] = {}
         self._copies = self._blank = 0
 
-    def collection(self, located: LocatedTraining) -> Collection:
+    def build_collection(self, located: LocatedTraining) -> Collection:
         positives = {query: tuple(found) for query, found in self._positives.items()}
         notes = (
             *([f"copies of other documents: {self._copies:,}, left out"] if self._copies else []),
@@ -111,37 +118,43 @@ class _Builder:
             documents=self._documents,
             positives=positives,
             pairs=located.data.identity,
-            content=_content(self._queries, self._documents, positives),
+            content=_hash_collection(self._queries, self._documents, positives),
             notes=notes,
         )
 
     def add_corpus(self, file: Path) -> Mapping[str, str]:
         """Add the documents of a file; gives for each of its ids the id under which its text is there."""
-        known: dict[str, str] = {}
-        with readable(file):
-            for row in stream_rows(file):
-                name = row.token("_id")
-                if name in known:
-                    raise row.error(f"the id {name!r} is there twice.")
-                text = _text(row)
-                known[name] = self._add_document(name, text) if text else ""
+        stored_ids: dict[str, str] = {}
+        with explain_file_error(file):
+            for row in iter_file_rows(file):
+                name = row.get_token_field("_id")
+                if name in stored_ids:
+                    raise row.build_row_error(f"the id {name!r} is there twice.")
+                text = _extract_document_text(row)
+                stored_ids[name] = self._add_document(name, text) if text else ""
                 self._blank += not text
         if not self._documents:
             raise DataError(f"{file}: there are no documents.")
-        self._copies = sum(bool(there) and there != name for name, there in known.items())
-        return known
+        self._copies = sum(bool(there) and there != name for name, there in stored_ids.items())
+        return stored_ids
 
     def add_judged(self, folder: Path, split: str) -> None:
         """Add the corpus of a folder in BEIR's layout, and the queries with a document judged above 0."""
-        known = self.add_corpus(folder / CORPUS)
-        judged = [row for row in read_qrels(judgement_file(folder, split)) if row.number("score") > 0]
-        wanted = {row.token("query-id") for row in judged}
-        with readable(folder):
-            texts = {name: row.text("text") for name, row in _queries(folder / QUERIES) if name in wanted}
+        stored_ids = self.add_corpus(folder / CORPUS)
+        judged = [
+            row for row in read_qrels(find_judgement_file(folder, split)) if row.get_number_field("score") > 0
+        ]
+        query_ids = {row.get_token_field("query-id") for row in judged}
+        with explain_file_error(folder):
+            texts = {
+                name: row.get_text_field("text")
+                for name, row in _iter_query_rows(folder / QUERIES)
+                if name in query_ids
+            }
         for row in judged:
-            name = row.token("query-id")
+            name = row.get_token_field("query-id")
             query = self._add_query(name, texts[name])
-            self._positives[query][known[row.token("corpus-id")]] = None
+            self._positives[query][stored_ids[row.get_token_field("corpus-id")]] = None
 
     def add_rows(self, located: LocatedTraining, cache: Path) -> None:
         """Add rows of an anchor, a positive and perhaps negatives."""
@@ -149,13 +162,13 @@ class _Builder:
         anchor, positive, *negatives = located.data.columns
         for batch in table.iter(BATCH):
             texts = (batch[name] for name in (anchor, positive, *negatives))
-            for asked, answer, *others in zip(*texts, strict=True):
-                query = self._add_query(f"q{len(self._queries)}", asked)
-                self._positives[query][self._add_document(self._fresh(), answer)] = None
+            for query_text, answer, *others in zip(*texts, strict=True):
+                query = self._add_query(f"q{len(self._queries)}", query_text)
+                self._positives[query][self._add_document(self._create_document_id(), answer)] = None
                 for other in others:
-                    self._add_document(self._fresh(), other)
+                    self._add_document(self._create_document_id(), other)
 
-    def _fresh(self) -> str:
+    def _create_document_id(self) -> str:
         """An id that no document has; those of a corpus may look like any."""
         number = len(self._documents)
         while (name := f"d{number}") in self._documents:
@@ -163,35 +176,35 @@ class _Builder:
         return name
 
     def _add_query(self, name: str, text: str) -> str:
-        known = self._query_ids.setdefault(text, name)
-        self._queries.setdefault(known, text)
-        self._positives.setdefault(known, {})
-        return known
+        query_id = self._query_ids.setdefault(text, name)
+        self._queries.setdefault(query_id, text)
+        self._positives.setdefault(query_id, {})
+        return query_id
 
     def _add_document(self, name: str, text: str) -> str:
-        known = self._document_ids.setdefault(text, name)
-        self._documents.setdefault(known, text)
-        return known
+        document_id = self._document_ids.setdefault(text, name)
+        self._documents.setdefault(document_id, text)
+        return document_id
 
 
-def _queries(file: Path) -> Iterator[tuple[str, FileRow]]:
-    for row in stream_rows(file):
-        yield row.token("_id"), row
+def _iter_query_rows(file: Path) -> Iterator[tuple[str, FileRow]]:
+    for row in iter_file_rows(file):
+        yield row.get_token_field("_id"), row
 
 
-def _text(row: FileRow) -> str:
+def _extract_document_text(row: FileRow) -> str:
     """Title and text of a document; empty for one without any."""
     fields = [row.fields.get(name) for name in ("title", "text")]
     blank = all(value is None or (isinstance(value, str) and not value.strip()) for value in fields)
-    return "" if blank and "text" in row.fields else document_text(row)
+    return "" if blank and "text" in row.fields else join_document_text(row)
 
 
-def _content(
+def _hash_collection(
     queries: Mapping[str, str], documents: Mapping[str, str], positives: Mapping[str, Sequence[str]]
 ) -> str:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for part in (queries, documents, positives):
         for name, value in part.items():
-            found.update(canonical([name, value]).encode("utf-8", "surrogatepass") + b"\n")
-        found.update(b"\n")
-    return f"sha256:{found.hexdigest()}"
+            hasher.update(serialize_canonical([name, value]).encode("utf-8", "surrogatepass") + b"\n")
+        hasher.update(b"\n")
+    return f"sha256:{hasher.hexdigest()}"

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DataError
-from harness.core.files import sha256_file
+from harness.core.files import hash_file
 from harness.core.identity import digest
 from harness.core.types import Data
-from harness.data.tables import one_line
+from harness.data.tables import format_error_line
 
 README = "README.md"
 
@@ -57,7 +57,7 @@ class Manifest:
         return json.dumps({"schema": SCHEMA, **fields}, indent=1, ensure_ascii=False) + "\n"
 
     @staticmethod
-    def read(folder: Path) -> Manifest | None:
+    def read_manifest(folder: Path) -> Manifest | None:
         """The manifest of a folder, None if no pull made it.
 
         Raises:
@@ -65,7 +65,7 @@ class Manifest:
         """
         path = folder / MANIFEST
         try:
-            return _manifest(json.loads(path.read_bytes()))
+            return _parse_manifest(json.loads(path.read_bytes()))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -75,17 +75,17 @@ class Manifest:
             ) from error
 
 
-def visible_files(folder: Path) -> dict[str, Path]:
+def list_visible_files(folder: Path) -> dict[str, Path]:
     """The files of a data set by their path inside `folder`, sorted, without hidden files; follows links.
 
     A folder that cannot be listed raises OSError, because without its files the data set would be another.
     """
-    found: dict[str, Path] = {}
+    visible_paths: dict[str, Path] = {}
     for here, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(".")]
         paths = [Path(here, name) for name in names if not name.startswith(".")]
-        found |= {path.relative_to(folder).as_posix(): path for path in paths}
-    return dict(sorted(found.items()))
+        visible_paths |= {path.relative_to(folder).as_posix(): path for path in paths}
+    return dict(sorted(visible_paths.items()))
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         header = _HEADER.match(path.read_text(encoding="utf-8")) if path.is_file() else None
     except (ValueError, OSError) as error:
-        raise DataError(f"{path}: the metadata cannot be read: {one_line(error)}.") from None
+        raise DataError(f"{path}: the metadata cannot be read: {format_error_line(error)}.") from None
     if header is None or "configs:" not in header[1]:
         return {}
     import yaml
@@ -111,7 +111,7 @@ def read_card(folder: Path) -> dict[str, Any]:
             f"{path}:{line}: the metadata between its lines --- is no YAML: {error.problem}."
         ) from None
     except yaml.YAMLError as error:
-        raise DataError(f"{path}: the metadata cannot be read: {one_line(error)}.") from None
+        raise DataError(f"{path}: the metadata cannot be read: {format_error_line(error)}.") from None
     return card if isinstance(card, dict) else {}
 
 
@@ -140,7 +140,9 @@ def read_configurations(folder: Path) -> dict[str, Configuration]:
             for options in read_card(folder).get("configs") or ()
         }
     except (ValueError, TypeError, AttributeError, LookupError) as error:
-        raise DataError(f"{folder / README}: its configurations cannot be read: {one_line(error)}.") from None
+        raise DataError(
+            f"{folder / README}: its configurations cannot be read: {format_error_line(error)}."
+        ) from None
 
 
 def _split_patterns(declared: Any) -> dict[str, list[str]]:
@@ -155,46 +157,48 @@ def _split_patterns(declared: Any) -> dict[str, list[str]]:
         pairs = [("train", declared)]
     else:
         pairs = [(entry["split"], entry["path"]) for entry in declared]
-    found = {str(split): [path] if isinstance(path, str) else [*map(str, path)] for split, path in pairs}
-    if len(found) < len(pairs):
+    patterns_by_split = {
+        str(split): [path] if isinstance(path, str) else [*map(str, path)] for split, path in pairs
+    }
+    if len(patterns_by_split) < len(pairs):
         raise ValueError(f"a split is there twice: {', '.join(str(split) for split, _ in pairs)}")
-    return found
+    return patterns_by_split
 
 
-def _manifest(raw: Any) -> Manifest:
+def _parse_manifest(raw: Any) -> Manifest:
     if raw.get("schema", SCHEMA) != SCHEMA or not all(isinstance(raw[n], str) for n in ("repo", "revision")):
         raise ValueError("no manifest of this version")
-    files = {name: _entry(**facts) for name, facts in raw["files"].items()}
+    files = {name: _parse_file_entry(**facts) for name, facts in raw["files"].items()}
     patterns = tuple(map(str, raw.get("patterns", ())))
     return Manifest(repo=raw["repo"], revision=raw["revision"], files=files, patterns=patterns)
 
 
-def _entry(*, size: int, sha256: str, **_: Any) -> FileEntry:
+def _parse_file_entry(*, size: int, sha256: str, **_: Any) -> FileEntry:
     if type(size) is not int or not re.fullmatch("[0-9a-f]{64}", sha256):
         raise ValueError("no file of a manifest")
     return FileEntry(size=size, sha256=sha256)
 
 
-def _content_of(hashes: Mapping[str, str]) -> str:
+def _compute_content_hash(hashes: Mapping[str, str]) -> str:
     """The content hash of a data set, over its sorted file names and their SHA-256."""
     return "sha256:" + digest(sorted(hashes.items()))
 
 
-def identify(data: Data, folder: Path, cache: Path) -> Data:
+def resolve_identity(data: Data, folder: Path, cache: Path) -> Data:
     """The identity of a folder's data: the revision that its manifest proves, else a content hash.
 
     The manifest proves a revision if it names this data set and lists exactly the folder's files, unchanged.
     """
-    hashes = {name: sha256_file(path, cache) for name, path in visible_files(folder).items()}
+    hashes = {name: hash_file(path, cache) for name, path in list_visible_files(folder).items()}
     try:
-        manifest = Manifest.read(folder)
+        manifest = Manifest.read_manifest(folder)
     except DataError:
         manifest = None
     if manifest and manifest.repo == data.path:
         listed = {name: entry.sha256 for name, entry in manifest.files.items()}
         if listed == hashes:
             return Data(path=data.path, revision=manifest.revision)
-    return Data(path=data.path, content=_content_of(hashes))
+    return Data(path=data.path, content=_compute_content_hash(hashes))
 
 
 def _raise(error: OSError) -> None:
@@ -222,20 +226,20 @@ class Need:
         return Data(path=self.path, revision=self.revision)
 
 
-def data_sets_in(root: Path) -> tuple[Need, ...]:
+def list_data_sets(root: Path) -> tuple[Need, ...]:
     """The data sets in a data root, sorted, at the revision of their manifest."""
-    folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _hidden(f, root)]
-    return tuple(_found(folder, root) for folder in folders if visible_files(folder))
+    folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _is_hidden(f, root)]
+    return tuple(_read_folder_need(folder, root) for folder in folders if list_visible_files(folder))
 
 
-def _found(folder: Path, root: Path) -> Need:
+def _read_folder_need(folder: Path, root: Path) -> Need:
     try:
-        manifest = Manifest.read(folder)
+        manifest = Manifest.read_manifest(folder)
     except DataError:
         manifest = None
     path = folder.relative_to(root).as_posix().partition("@")[0]
     return Need(path=path, revision=manifest.revision if manifest else "")
 
 
-def _hidden(folder: Path, root: Path) -> bool:
+def _is_hidden(folder: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in folder.relative_to(root).parts)

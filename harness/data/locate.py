@@ -18,7 +18,14 @@ from typing import Literal
 
 from harness.core.errors import DataError, HarnessError
 from harness.core.types import Data
-from harness.data.folder import README, Manifest, Need, identify, read_configurations, visible_files
+from harness.data.folder import (
+    README,
+    Manifest,
+    Need,
+    list_visible_files,
+    read_configurations,
+    resolve_identity,
+)
 
 _SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
 RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
@@ -28,7 +35,7 @@ _ODD = re.compile(r"\*\*|[\[\]{}:]|\.\.|^/")
 _NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
 
 
-def snapshot_folder(path: str, revision: str) -> Path | None:
+def find_snapshot(path: str, revision: str) -> Path | None:
     """The folder of a data set's revision in the hub's cache, None without one."""
     from huggingface_hub import constants
 
@@ -41,63 +48,65 @@ def snapshot_folder(path: str, revision: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def _gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
+def _list_snapshot_gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
     """The files that a snapshot lacks for `subsets` (all, if empty), by its file list, else by its README."""
-    present = {name for name, path in visible_files(folder).items() if path.exists()}
-    listed = _listed(data)
+    present = {name for name, path in list_visible_files(folder).items() if path.exists()}
+    listed = _list_cached_files(data)
     if listed is not None and listed <= present:
         return ()
     if not any(not name.endswith(_NOT_DATA) for name in present):
         return ("data file",)
-    declared = _wanted(_configs(folder), subsets)
-    undeclared = (p for patterns in declared.values() for p in patterns if not _matches(folder, p))
-    return (*undeclared, *missing_shards(present))
+    declared = _select_subset_configs(_read_config_patterns(folder), subsets)
+    undeclared = (p for patterns in declared.values() for p in patterns if not _has_matches(folder, p))
+    return (*undeclared, *find_missing_shards(present))
 
 
-def _absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
+def _list_absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
     """The subsets without a configuration that has files, if any of them has a configuration at all."""
-    configs = _configs(folder)
-    declared = {s: [patterns for c, patterns in configs.items() if _stands_for(c, s)] for s in subsets}
+    configs = _read_config_patterns(folder)
+    declared = {s: [patterns for c, patterns in configs.items() if _is_alias(c, s)] for s in subsets}
     if not any(declared.values()):
         return ()
     return tuple(s for s, found in declared.items() if not any(_has_files(folder, one) for one in found))
 
 
 def _has_files(folder: Path, patterns: Sequence[str]) -> bool:
-    return not patterns or any(_matches(folder, pattern) for pattern in patterns)
+    return not patterns or any(_has_matches(folder, pattern) for pattern in patterns)
 
 
-def patterns_of(need: Need, folder: Path) -> tuple[str, ...]:
+def select_file_patterns(need: Need, folder: Path) -> tuple[str, ...]:
     """The patterns of the files that a data set's users read, by its README; none for all files.
 
     Args:
         need: The data set.
         folder: A folder with its README.
     """
-    known, found = _configs(folder), [*need.files]
+    configs, all_patterns = _read_config_patterns(folder), [*need.files]
     if need.configs:
-        found += [pattern for config in _named(known, need.subsets) for pattern in known[config]]
+        all_patterns += [
+            pattern for config in _match_configs(configs, need.subsets) for pattern in configs[config]
+        ]
     for names in need.configs:
-        single = next(iter(known)) if len(known) == 1 else "default"
-        config = next((name for name in names or (single,) if name in known), None)
-        patterns = known[config] if config is not None else []
+        single = next(iter(configs)) if len(configs) == 1 else "default"
+        config = next((name for name in names or (single,) if name in configs), None)
+        patterns = configs[config] if config is not None else []
         if not patterns or any(_ODD.search(pattern) for pattern in patterns):
             return ()
-        found += patterns
-    return tuple(dict.fromkeys([README, *found])) if found else ()
+        all_patterns += patterns
+    return tuple(dict.fromkeys([README, *all_patterns])) if all_patterns else ()
 
 
-def declared_subsets(folder: Path) -> tuple[str, ...]:
+def list_readme_subsets(folder: Path) -> tuple[str, ...]:
     """The configurations in a data set's README."""
-    return tuple(_configs(folder))
+    return tuple(_read_config_patterns(folder))
 
 
-def _stands_for(config: str, subset: str) -> bool:
+def _is_alias(config: str, subset: str) -> bool:
     """Whether a configuration is a subset or a part of it (`fr`, `fr-corpus`, `corpus-fr`, not `fr-ca`)."""
     return any(config in (subset, f"{subset}-{part}", f"{part}-{subset}") for part in RETRIEVAL_PARTS)
 
 
-def _listed(data: Data) -> set[str] | None:
+def _list_cached_files(data: Data) -> set[str] | None:
     try:
         from huggingface_hub import get_cached_repo_tree
         from huggingface_hub.errors import CachedRepoTreeNotFoundError
@@ -110,7 +119,7 @@ def _listed(data: Data) -> set[str] | None:
     return {file.path for file in tree if not any(p.startswith(".") for p in file.path.split("/"))}
 
 
-def _configs(folder: Path) -> dict[str, list[str]]:
+def _read_config_patterns(folder: Path) -> dict[str, list[str]]:
     """The configurations in a README, in order: name → patterns of its data files; {} if it is damaged."""
     try:
         configs = read_configurations(folder)
@@ -119,30 +128,30 @@ def _configs(folder: Path) -> dict[str, list[str]]:
     return {name: [*chain.from_iterable(config.patterns.values())] for name, config in configs.items()}
 
 
-def _wanted(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:
+def _select_subset_configs(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:
     """The configurations for reading `subsets`, and the first, which tells the loader the format.
 
     The subset `default` includes the parts of a retrieval task.
     """
     first = next(iter(configs), "")
-    named = _named(configs, subsets)
+    named = _match_configs(configs, subsets)
     return {c: patterns for c, patterns in configs.items() if not named or c in {first, *named}}
 
 
-def _named(configs: Iterable[str], subsets: Sequence[str]) -> list[str]:
+def _match_configs(configs: Iterable[str], subsets: Sequence[str]) -> list[str]:
     """The configurations that stand for some subset, also those that a task reads where they are there."""
     parts = [*subsets, *(RETRIEVAL_PARTS if "default" in subsets else ())]
-    return [config for config in configs if any(_stands_for(config, subset) for subset in parts)]
+    return [config for config in configs if any(_is_alias(config, subset) for subset in parts)]
 
 
-def _matches(folder: Path, pattern: str) -> bool:
+def _has_matches(folder: Path, pattern: str) -> bool:
     try:
         return any(path.exists() for path in folder.glob(pattern))
     except (NotImplementedError, ValueError):  # not a pattern inside the folder
         return False
 
 
-def missing_shards(names: set[str]) -> Iterator[str]:
+def find_missing_shards(names: set[str]) -> Iterator[str]:
     """The missing shards, by the numbers in file names (`train-00000-of-00002`)."""
     held: dict[tuple[str, str], set[int]] = {}
     for match in filter(None, map(_SHARD.match, names)):
@@ -178,14 +187,14 @@ def _explain(error: Exception, need: Need, root: Path | None) -> DataError:
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         error = error.__cause__  # the cause of "not found here": the request to the hub failed
     return (
-        _from_hub(error, need)
-        or _from_network(error, need)
-        or _from_disk(error, need, root)
-        or _other(error, need)
+        _explain_hub_answer(error, need)
+        or _explain_network_error(error, need)
+        or _explain_disk_error(error, need, root)
+        or _explain_unknown_error(error, need)
     )
 
 
-def _from_hub(error: Exception, need: Need) -> DataError | None:
+def _explain_hub_answer(error: Exception, need: Need) -> DataError | None:
     from huggingface_hub import errors as hub
 
     match error:
@@ -205,11 +214,11 @@ def _from_hub(error: Exception, need: Need) -> DataError | None:
                 hint=f"If it is private, {_TOKEN}.",
             )
         case hub.HfHubHTTPError():
-            return _from_status(error.response.status_code, need)
+            return _explain_http_status(error.response.status_code, need)
     return None
 
 
-def _from_status(code: int, need: Need) -> DataError:
+def _explain_http_status(code: int, need: Need) -> DataError:
     if code in (401, 403):
         return DataError(
             f"The hub refuses access to {need.path} (HTTP {code}).", hint=f"To be let in, {_TOKEN}."
@@ -224,7 +233,7 @@ def _from_status(code: int, need: Need) -> DataError:
     )
 
 
-def _from_network(error: Exception, need: Need) -> DataError | None:
+def _explain_network_error(error: Exception, need: Need) -> DataError | None:
     import httpx
     from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
@@ -235,17 +244,17 @@ def _from_network(error: Exception, need: Need) -> DataError | None:
         )
     if isinstance(error, httpx.HTTPError | ConnectionError | TimeoutError | LocalEntryNotFoundError):
         return Unavailable(
-            f"No connection to the hub for {need.path}: {_first_line(error)}.",
+            f"No connection to the hub for {need.path}: {_extract_first_line(error)}.",
             hint="Run the same command on a connected machine; what was fetched so far is kept.",
         )
     return None
 
 
-def _from_disk(error: Exception, need: Need, root: Path | None) -> DataError | None:
+def _explain_disk_error(error: Exception, need: Need, root: Path | None) -> DataError | None:
     code = error.errno if isinstance(error, OSError) else None
     if code in _FULL or "No space left" in str(error):  # the hub's compiled part gives text only
         return Unavailable(
-            f"The disk is full: {need.path} cannot be written under {root} ({_first_line(error)}).",
+            f"The disk is full: {need.path} cannot be written under {root} ({_extract_first_line(error)}).",
             hint="Free some room and run the same command again: it goes on where it stopped.",
         )
     if isinstance(error, OSError) and code in _DENIED:
@@ -256,18 +265,18 @@ def _from_disk(error: Exception, need: Need, root: Path | None) -> DataError | N
     return None
 
 
-def _other(error: Exception, need: Need) -> DataError:
+def _explain_unknown_error(error: Exception, need: Need) -> DataError:
     return DataError(
-        f"Fetching {need.path} failed: {type(error).__name__}: {_first_line(error)}.",
+        f"Fetching {need.path} failed: {type(error).__name__}: {_extract_first_line(error)}.",
         hint="Run the same command again: it goes on where it stopped.",
     )
 
 
-def _first_line(error: Exception) -> str:
+def _extract_first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: float = 10.0) -> int:
+def fetch_remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: float = 10.0) -> int:
     """The bytes of a data set on the hub, without hidden files; of those that match patterns, if there are.
 
     Raises:
@@ -285,10 +294,10 @@ def _is_any_of(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns)
 
 
-def human_size(size: int | None) -> str:
+def format_size(size: int | None) -> str:
     """Bytes in a readable unit, "?" if unknown.
 
-    >>> human_size(None), human_size(999), human_size(1_250_000)
+    >>> format_size(None), format_size(999), format_size(1_250_000)
     ('?', '999 B', '1.2 MB')
     """
     if size is None:
@@ -347,12 +356,12 @@ def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = 
         return near
     from huggingface_hub import constants
 
-    held = snapshot_folder(data.path, data.revision)
-    lacking = _gaps(held, data, subsets) if held else ()
+    held = find_snapshot(data.path, data.revision)
+    lacking = _list_snapshot_gaps(held, data, subsets) if held else ()
     if held and not lacking:
         return Located(data=data, folder=held, origin="hub-cache")
     if settings.offline or (settings.root is not None and constants.HF_HUB_OFFLINE):
-        raise _missing(data, settings, lacking)
+        raise _explain_missing_data(data, settings, lacking)
     return Located(data=data, folder=None, origin="hub")
 
 
@@ -365,16 +374,16 @@ def locate_local(data: Data, settings: DataSettings, *, subsets: Sequence[str] =
     """
     if not data.path:
         return Located(data=data, folder=None, origin="built")
-    folder = root_folder(data.path, data.revision, settings.root)
+    folder = find_root_folder(data.path, data.revision, settings.root)
     if folder is None:
         return None
     _require(subsets, folder, data)
-    return Located(data=_identified(data, folder, settings.cache), folder=folder, origin="root")
+    return Located(data=_resolve_folder_identity(data, folder, settings.cache), folder=folder, origin="root")
 
 
 def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
     """Refuse a folder that declares some of the subsets and not the others."""
-    absent = _absent_subsets(folder, subsets)
+    absent = _list_absent_subsets(folder, subsets)
     if absent:
         some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
         raise DataMissing(
@@ -384,7 +393,7 @@ def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
         )
 
 
-def root_folder(path: str, revision: str, root: Path | None) -> Path | None:
+def find_root_folder(path: str, revision: str, root: Path | None) -> Path | None:
     """The folder of a data set in a data root, None if there is none with files.
 
     It is `<org>/<name>`, or `<org>/<name>@<revision>` (12 digits) where the first holds another revision. A
@@ -395,16 +404,20 @@ def root_folder(path: str, revision: str, root: Path | None) -> Path | None:
     """
     if root is None:
         return None
-    for folder in places(path, revision, root):
+    for folder in list_candidate_folders(path, revision, root):
         try:
-            if folder.is_dir() and visible_files(folder) and other_revision(folder, revision) is None:
+            if (
+                folder.is_dir()
+                and list_visible_files(folder)
+                and find_other_revision(folder, revision) is None
+            ):
                 return folder
         except OSError as error:
-            raise unreadable_error(folder, error) from error
+            raise explain_unreadable_folder(folder, error) from error
     return None
 
 
-def places(path: str, revision: str, root: Path) -> tuple[Path, ...]:
+def list_candidate_folders(path: str, revision: str, root: Path) -> tuple[Path, ...]:
     """The possible folders of a data set's revision in a data root, the usual folder first.
 
     Raises:
@@ -419,16 +432,16 @@ def places(path: str, revision: str, root: Path) -> tuple[Path, ...]:
     return (usual, usual.with_name(f"{usual.name}@{revision[:12]}")) if revision else (usual,)
 
 
-def other_revision(folder: Path, revision: str) -> str | None:
+def find_other_revision(folder: Path, revision: str) -> str | None:
     """The revision in a folder's manifest, if it is not the requested one."""
     try:
-        manifest = Manifest.read(folder)
+        manifest = Manifest.read_manifest(folder)
     except DataError:
         return None
     return manifest.revision if manifest and revision and manifest.revision != revision else None
 
 
-def unreadable_error(folder: Path, error: OSError) -> DataError:
+def explain_unreadable_folder(folder: Path, error: OSError) -> DataError:
     """The error for a data set's folder that cannot be read."""
     return DataError(
         f"Cannot read {error.filename or folder}: {error.strerror or error}.",
@@ -436,21 +449,25 @@ def unreadable_error(folder: Path, error: OSError) -> DataError:
     )
 
 
-def _identified(data: Data, folder: Path, cache: Path) -> Data:
+def _resolve_folder_identity(data: Data, folder: Path, cache: Path) -> Data:
     try:
-        return identify(data, folder, cache)
+        return resolve_identity(data, folder, cache)
     except OSError as error:
-        raise unreadable_error(folder, error) from error
+        raise explain_unreadable_folder(folder, error) from error
 
 
-def _held(data: Data, root: Path | None) -> str | None:
-    return other_revision(places(data.path, data.revision, root)[0], data.revision) if root else None
+def _find_root_revision(data: Data, root: Path | None) -> str | None:
+    return (
+        find_other_revision(list_candidate_folders(data.path, data.revision, root)[0], data.revision)
+        if root
+        else None
+    )
 
 
-def _missing(data: Data, settings: DataSettings, lacking: Sequence[str]) -> DataMissing:
+def _explain_missing_data(data: Data, settings: DataSettings, lacking: Sequence[str]) -> DataMissing:
     where = "the hub's cache" if settings.root is None else f"{settings.root} or the hub's cache"
     state = f"is not in {where}"
-    held = _held(data, settings.root)
+    held = _find_root_revision(data, settings.root)
     if held:
         state += f" (the data root has it at {held})"
     if lacking:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.errors import DataError, shortened
-from harness.core.files import sha256_file
+from harness.core.errors import DataError, shorten_names
+from harness.core.files import hash_file
 from harness.core.types import Data, TableSource, Task
-from harness.data.folder import MANIFEST, README, FileEntry, Manifest, Need, visible_files
+from harness.data.folder import MANIFEST, README, FileEntry, Manifest, Need, list_visible_files
 from harness.data.locate import (
     DataMissing,
     DataSettings,
@@ -21,14 +21,14 @@ from harness.data.locate import (
     Origin,
     Unavailable,
     explain_hub_error,
-    human_size,
+    explain_unreadable_folder,
+    fetch_remote_size,
+    find_other_revision,
+    find_root_folder,
+    format_size,
+    list_candidate_folders,
     locate_data,
-    other_revision,
-    patterns_of,
-    places,
-    remote_size,
-    root_folder,
-    unreadable_error,
+    select_file_patterns,
 )
 from harness.data.training.sets import TrainingData
 
@@ -51,7 +51,7 @@ class Status:
     data: Data | None = None
 
     @staticmethod
-    def of(need: Need, settings: DataSettings) -> Status:
+    def resolve_status(need: Need, settings: DataSettings) -> Status:
         """The state of a data set on this machine; the hub is not asked."""
         try:
             located = locate_data(need.data, settings, subsets=need.subsets)
@@ -61,10 +61,10 @@ class Status:
             return Status(need=need, state="remote", where=located.origin, data=located.data)
         return Status(
             need=need,
-            state=_state(need, located, located.folder),
+            state=_detect_state(need, located, located.folder),
             where=located.origin,
             folder=located.folder,
-            size=sum(path.stat().st_size for path in visible_files(located.folder).values()),
+            size=sum(path.stat().st_size for path in list_visible_files(located.folder).values()),
             data=located.data,
         )
 
@@ -73,17 +73,17 @@ def needs(
     tasks: Sequence[Task], recipes: Mapping[str, Sequence[TrainingData]] | None = None
 ) -> tuple[Need, ...]:
     """The hub data sets of `tasks` and of recipes by name, each revision once, in the order of occurrence."""
-    found = [_of_task(task) for task in tasks]
-    found += [_of_recipe(name, data) for name, sets in (recipes or {}).items() for data in sets]
+    data_needs = [_build_task_need(task) for task in tasks]
+    data_needs += [_build_recipe_need(name, data) for name, sets in (recipes or {}).items() for data in sets]
     grouped: dict[tuple[str, str], list[Need]] = {}
-    for need in found:
+    for need in data_needs:
         if need.path:
             grouped.setdefault((need.path, need.revision), []).append(need)
-    return tuple(map(_united, grouped.values()))
+    return tuple(map(_merge_needs, grouped.values()))
 
 
-def _of_task(task: Task) -> Need:
-    tables = task.source.tables(task) if isinstance(task.source, TableSource) else ()
+def _build_task_need(task: Task) -> Need:
+    tables = task.source.list_data_tables(task) if isinstance(task.source, TableSource) else ()
     return Need(
         path=task.data.path,
         revision=task.data.revision,
@@ -93,7 +93,7 @@ def _of_task(task: Task) -> Need:
     )
 
 
-def _of_recipe(name: str, data: TrainingData) -> Need:
+def _build_recipe_need(name: str, data: TrainingData) -> Need:
     return Need(
         path=data.path,
         revision=data.revision,
@@ -104,29 +104,29 @@ def _of_recipe(name: str, data: TrainingData) -> Need:
     )
 
 
-def _united(needs: Sequence[Need]) -> Need:
+def _merge_needs(needs: Sequence[Need]) -> Need:
     """The need of several users of a data set."""
-    whole = any(not (need.configs or need.files) for need in needs)
+    needs_all = any(not (need.configs or need.files) for need in needs)
 
-    def every(name: str) -> tuple[Any, ...]:
+    def collect_field(name: str) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(value for need in needs for value in getattr(need, name)))
 
     return replace(
         needs[0],
-        tasks=every("tasks"),
-        subsets=every("subsets"),
-        configs=() if whole else every("configs"),
-        files=() if whole else every("files"),
+        tasks=collect_field("tasks"),
+        subsets=collect_field("subsets"),
+        configs=() if needs_all else collect_field("configs"),
+        files=() if needs_all else collect_field("files"),
     )
 
 
-def _state(need: Need, located: Located, folder: Path) -> State:
+def _detect_state(need: Need, located: Located, folder: Path) -> State:
     if located.origin == "hub-cache":
         return "cached"
     if located.data == need.data:
         return "verified"
     try:
-        return "changed" if Manifest.read(folder) else "unverified"
+        return "changed" if Manifest.read_manifest(folder) else "unverified"
     except DataError:
         return "changed"
 
@@ -135,11 +135,11 @@ Progress = Callable[[str], None]
 """A callback with one line at each step of a pull."""
 
 
-def _quiet(_line: str) -> None:
+def _hide_progress(_line: str) -> None:
     """Print nothing."""
 
 
-def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pulled", "kept"]:
+def pull(need: Need, root: Path, *, progress: Progress = _hide_progress) -> Literal["pulled", "kept"]:
     """Fetch a data set at its pinned revision into `<root>/<org>/<name>/`, or `<name>@<revision>` if taken.
 
     Only the files of the configurations that are read are fetched, where its README names them; what an
@@ -151,7 +151,7 @@ def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pul
         DataError: The hub refuses or is out of reach, there is no room or no permission, or a foreign folder
             exists.
     """
-    with explain_hub_error(need, root), _locked(_place(need, root)) as target:
+    with explain_hub_error(need, root), _hold_pull_lock(_choose_target(need, root)) as target:
         if target.exists():
             wrong = [problem for problem in verify(need, root) if problem.kind != "extra"]
             if not wrong:
@@ -164,11 +164,11 @@ def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pul
     return "pulled"
 
 
-def _place(need: Need, root: Path) -> Path:
+def _choose_target(need: Need, root: Path) -> Path:
     """The usual folder, or the folder beside it if another revision is there."""
     root.expanduser().mkdir(parents=True, exist_ok=True)
-    usual, beside = places(need.path, need.revision, root)
-    return usual if other_revision(usual, need.revision) is None else beside
+    usual, beside = list_candidate_folders(need.path, need.revision, root)
+    return usual if find_other_revision(usual, need.revision) is None else beside
 
 
 def _download(need: Need, target: Path, progress: Progress) -> tuple[Path, tuple[str, ...]]:
@@ -176,7 +176,7 @@ def _download(need: Need, target: Path, progress: Progress) -> tuple[Path, tuple
     from huggingface_hub import snapshot_download
 
     partial = target.parent / f".{target.name}.{need.revision[:12]}.partial"
-    patterns = _patterns(need, partial)
+    patterns = _fetch_patterns(need, partial)
     if patterns:
         patterns = tuple(dict.fromkeys([*patterns, *_link_earlier(target, partial)]))
     _check_room(need, partial, patterns)
@@ -188,12 +188,12 @@ def _download(need: Need, target: Path, progress: Progress) -> tuple[Path, tuple
         local_dir=partial,
         allow_patterns=[*patterns] or None,
     )
-    if not visible_files(partial):
+    if not list_visible_files(partial):
         raise DataError(f"The data set {need.path} at revision {need.revision} holds no files.")
     return partial, patterns
 
 
-def _patterns(need: Need, partial: Path) -> tuple[str, ...]:
+def _fetch_patterns(need: Need, partial: Path) -> tuple[str, ...]:
     """The patterns of the files to fetch, by the README, which is fetched first; none for all."""
     from huggingface_hub import snapshot_download
 
@@ -202,20 +202,20 @@ def _patterns(need: Need, partial: Path) -> tuple[str, ...]:
     snapshot_download(
         need.path, repo_type="dataset", revision=need.revision, local_dir=partial, allow_patterns=[README]
     )
-    return patterns_of(need, partial)
+    return select_file_patterns(need, partial)
 
 
 def _link_earlier(target: Path, partial: Path) -> tuple[str, ...]:
     """Take over the sound files of an earlier pull of other parts; gives the patterns of that pull."""
     try:
-        manifest = Manifest.read(target)
+        manifest = Manifest.read_manifest(target)
     except DataError:
         return ()
     if manifest is None:
         return ()
     for name, entry in manifest.files.items():
         file, place = target / name, partial / name
-        if file.is_file() and not place.exists() and not [*_file(name, entry, file)]:
+        if file.is_file() and not place.exists() and not [*_verify_pulled_file(name, entry, file)]:
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(file, place)
@@ -227,7 +227,7 @@ def _link_earlier(target: Path, partial: Path) -> tuple[str, ...]:
 def _check_room(need: Need, partial: Path, patterns: Sequence[str]) -> None:
     """Refuse a pull that does not fit on the disk, unless the hub does not tell the size."""
     try:
-        size = remote_size(need, patterns=patterns)
+        size = fetch_remote_size(need, patterns=patterns)
     except Unavailable:
         raise
     except DataError:
@@ -236,15 +236,15 @@ def _check_room(need: Need, partial: Path, patterns: Sequence[str]) -> None:
     fetched = sum(f.stat().st_size for f in partial.rglob("*") if f.is_file())
     if size - fetched > free:
         raise DataError(
-            f"{need.path} has {human_size(size)}, and {partial.parent} has {human_size(free)} free.",
+            f"{need.path} has {format_size(size)}, and {partial.parent} has {format_size(free)} free.",
             hint="Free some room, or choose another folder with --data DIR.",
         )
 
 
 def _write_manifest(need: Need, folder: Path, patterns: tuple[str, ...]) -> None:
     entries = {
-        name: FileEntry(size=path.stat().st_size, sha256=sha256_file(path))
-        for name, path in visible_files(folder).items()
+        name: FileEntry(size=path.stat().st_size, sha256=hash_file(path))
+        for name, path in list_visible_files(folder).items()
     }
     manifest = Manifest(repo=need.path, revision=need.revision, files=entries, patterns=patterns)
     (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
@@ -262,7 +262,7 @@ def _put_in_place(partial: Path, target: Path) -> None:
 
 
 def _refuse_foreign(target: Path) -> None:
-    ours = (target / MANIFEST).exists() or not visible_files(target)
+    ours = (target / MANIFEST).exists() or not list_visible_files(target)
     if target.is_symlink() or not ours:
         raise DataError(
             f"{target} was not pulled by this program, so it is not replaced.",
@@ -271,7 +271,7 @@ def _refuse_foreign(target: Path) -> None:
 
 
 @contextmanager
-def _locked(target: Path) -> Iterator[Path]:
+def _hold_pull_lock(target: Path) -> Iterator[Path]:
     """Make a second pull of the same data set wait for this one."""
     from filelock import FileLock
 
@@ -307,11 +307,11 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
     Raises:
         DataError: The data root does not exist, or a file in it cannot be read.
     """
-    folder = root_folder(need.path, need.revision, root)
+    folder = find_root_folder(need.path, need.revision, root)
     if folder is None:
-        return (_absent(need, root),)
+        return (_build_absence_problem(need, root),)
     try:
-        manifest = Manifest.read(folder)
+        manifest = Manifest.read_manifest(folder)
     except DataError as error:
         return (Problem(kind="manifest", file=MANIFEST, message=error.message),)
     if manifest is None:
@@ -319,50 +319,54 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
             Problem(kind="unproven", message=f"{need.path} has no manifest: not pulled by this program."),
         )
     try:
-        parts = _absent_parts(need, manifest, folder)
-        return (*_revision(need, manifest), *parts, *_files(manifest, visible_files(folder)))
+        parts = _find_absent_parts(need, manifest, folder)
+        return (
+            *_check_manifest_revision(need, manifest),
+            *parts,
+            *_verify_pulled_files(manifest, list_visible_files(folder)),
+        )
     except OSError as error:
-        raise unreadable_error(folder, error) from error
+        raise explain_unreadable_folder(folder, error) from error
 
 
-def _absent(need: Need, root: Path) -> Problem:
-    held = other_revision(places(need.path, need.revision, root)[0], need.revision)
+def _build_absence_problem(need: Need, root: Path) -> Problem:
+    held = find_other_revision(list_candidate_folders(need.path, need.revision, root)[0], need.revision)
     if held:
         message = f"{need.path} is there at {held}, wanted is {need.revision}."
         return Problem(kind="revision", message=message)
     return Problem(kind="missing", message=f"{need.path} is not in {root}.")
 
 
-def _revision(need: Need, manifest: Manifest) -> Iterator[Problem]:
-    wanted = (need.path, need.revision or manifest.revision)
-    if (manifest.repo, manifest.revision) != wanted:
-        message = f"holds {manifest.repo} at {manifest.revision}, wanted is {wanted[0]} at {wanted[1]}."
+def _check_manifest_revision(need: Need, manifest: Manifest) -> Iterator[Problem]:
+    pinned_origin = (need.path, need.revision or manifest.revision)
+    if (manifest.repo, manifest.revision) != pinned_origin:
+        message = f"holds {manifest.repo} at {manifest.revision}, wanted is {pinned_origin[0]} at {pinned_origin[1]}."
         yield Problem(kind="revision", message=message)
 
 
-def _absent_parts(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:
+def _find_absent_parts(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:
     """What a pull of other parts has left out."""
-    wanted = patterns_of(need, folder)
-    if need.tasks and manifest.patterns and not (wanted and {*wanted} <= {*manifest.patterns}):
-        lacking = [pattern for pattern in wanted if pattern not in manifest.patterns] or ["the rest"]
-        yield Problem(kind="missing", message=f"{need.path} was pulled without {shortened(lacking)}.")
+    patterns = select_file_patterns(need, folder)
+    if need.tasks and manifest.patterns and not (patterns and {*patterns} <= {*manifest.patterns}):
+        lacking = [pattern for pattern in patterns if pattern not in manifest.patterns] or ["the rest"]
+        yield Problem(kind="missing", message=f"{need.path} was pulled without {shorten_names(lacking)}.")
 
 
-def _files(manifest: Manifest, present: dict[str, Path]) -> Iterator[Problem]:
+def _verify_pulled_files(manifest: Manifest, present: dict[str, Path]) -> Iterator[Problem]:
     for name, entry in manifest.files.items():
         if name not in present:
             yield Problem(kind="missing", file=name, message=f"{name} is missing.")
         else:
-            yield from _file(name, entry, present[name])
+            yield from _verify_pulled_file(name, entry, present[name])
     for name in present.keys() - manifest.files.keys():
         yield Problem(kind="extra", file=name, message=f"{name} was not pulled.")
 
 
-def _file(name: str, entry: FileEntry, path: Path) -> Iterator[Problem]:
+def _verify_pulled_file(name: str, entry: FileEntry, path: Path) -> Iterator[Problem]:
     size = path.stat().st_size
     if size != entry.size:
         message = f"{name} has {size} bytes instead of {entry.size}."
         yield Problem(kind="size", file=name, message=message)
-    elif (sha256 := sha256_file(path)) != entry.sha256:
+    elif (sha256 := hash_file(path)) != entry.sha256:
         message = f"{name} has sha256 {sha256[:12]}… instead of {entry.sha256[:12]}…"
         yield Problem(kind="sha256", file=name, message=message)

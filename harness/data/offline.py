@@ -57,21 +57,21 @@ def _set_variable(undo: ExitStack, name: str, value: str) -> None:
 def _guard_socket(method: Callable[..., Any]) -> Callable[..., Any]:
     from socket import AF_INET, AF_INET6
 
-    def guarded(self: socket.socket, *args: Any) -> Any:
+    def call_socket_method(self: socket.socket, *args: Any) -> Any:
         address = args[-1]
         if self.family in (AF_INET, AF_INET6) and isinstance(address, tuple):
             _refuse(address[0])
         return method(self, *args)
 
-    return guarded
+    return call_socket_method
 
 
 def _guard_lookup(function: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(host: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_lookup(host: Any, *args: Any, **kwargs: Any) -> Any:
         _refuse(host)
         return function(host, *args, **kwargs)
 
-    return guarded
+    return call_lookup
 
 
 def _refuse(host: Any) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.core import files
-from harness.core.documents import with_digest, without_digest
+from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import StoreError
 from harness.core.identity import digest
 
@@ -41,7 +41,7 @@ class PreparedProblem:
 
 
 @contextmanager
-def prepared(content: str, cache: Path) -> Iterator[Path]:
+def open_prepared_data(content: str, cache: Path) -> Iterator[Path]:
     """The folder of a data set, where the datasets library caches meanwhile; global to the process.
 
     Args:
@@ -52,13 +52,13 @@ def prepared(content: str, cache: Path) -> Iterator[Path]:
         StoreError: The folder cannot be written, or its disk is full.
     """
     folder = cache / "datasets" / re.sub(r"[^\w.-]", "_", content.rpartition(":")[2])[:16]
-    with _checked(folder, cache), _configured(folder), naming_full_disk(folder):
+    with _hold_whole_folder(folder, cache), _configure_library_cache(folder), explain_disk_full(folder):
         yield folder
-        _record(folder, cache)
+        _extend_manifest(folder, cache)
 
 
 @contextmanager
-def kept_file(
+def open_cache_file(
     identity: Sequence[Any], name: str, cache: Path, write: Callable[[Path], None]
 ) -> Iterator[Path]:
     """A file in the cache, made where it is not there yet; it is there whole or not at all.
@@ -72,10 +72,10 @@ def kept_file(
     Raises:
         StoreError: It cannot be written, or its disk is full.
     """
-    with prepared(digest(identity), cache) as folder:
+    with open_prepared_data(digest(identity), cache) as folder:
         file = folder / name
         if not file.is_file():
-            staged = files.temporary_path(file)
+            staged = files.generate_temporary_path(file)
             try:
                 write(staged)
                 staged.replace(file)
@@ -85,7 +85,7 @@ def kept_file(
 
 
 @contextmanager
-def naming_full_disk(folder: Path | None = None) -> Iterator[None]:
+def explain_disk_full(folder: Path | None = None) -> Iterator[None]:
     """Turn the errors of a full disk, wherever they were raised, into one that names the folder.
 
     Args:
@@ -103,14 +103,14 @@ def naming_full_disk(folder: Path | None = None) -> Iterator[None]:
             raise
         choice = "--cache DIR" if folder else "HF_HOME=DIR"
         raise StoreError(
-            f"Cannot prepare data in {folder or _own_folder()}: the disk is full.",
+            f"Cannot prepare data in {folder or _locate_library_cache()}: the disk is full.",
             hint=f"What was finished before is kept. Free some room, or choose another folder ({choice}), "
             "and run the same command again.",
         ) from error
 
 
 @contextmanager
-def no_bars() -> Iterator[None]:
+def hide_progress_bars() -> Iterator[None]:
     """Hide the progress bars of the datasets library."""
     import datasets
 
@@ -123,22 +123,24 @@ def no_bars() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _own_folder() -> Path:
+def _locate_library_cache() -> Path:
     import datasets.config
 
     return Path(datasets.config.HF_DATASETS_CACHE)
 
 
-def prepared_problems(folder: Path, cache: Path | None) -> list[PreparedProblem]:
+def find_prepared_problems(folder: Path, cache: Path | None) -> list[PreparedProblem]:
     """What is wrong with a folder of prepared data; nothing is looked for that another process may be making.
 
     With `cache` the hash of a file is computed once for its size, times and inode.
     """
     try:
         with _lock(folder) as lock:
-            return _problems(folder, cache, alone=_take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            return _find_folder_problems(
+                folder, cache, alone=_acquire_lock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            )
     except StoreError:
-        return _problems(folder, cache, alone=False)
+        return _find_folder_problems(folder, cache, alone=False)
 
 
 def remove_prepared(folder: Path) -> bool:
@@ -149,25 +151,25 @@ def remove_prepared(folder: Path) -> bool:
         StoreError: The folder cannot be written.
     """
     with _lock(folder) as lock:
-        alone = _take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        alone = _acquire_lock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if alone:
-            _empty(folder)
+            _clear_prepared_folder(folder)
         return alone
 
 
 @contextmanager
-def _checked(folder: Path, cache: Path) -> Iterator[None]:
+def _hold_whole_folder(folder: Path, cache: Path) -> Iterator[None]:
     """A folder in use whose files are whole."""
     with _lock(folder) as lock:
-        alone = _take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        alone = _acquire_lock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not alone:
-            _take(lock, fcntl.LOCK_SH)
-        if _problems(folder, cache, alone=alone):
-            _take(lock, fcntl.LOCK_EX)
-            if found := _problems(folder, cache, alone=True):
-                _warn(folder, found)
-                _empty(folder)
-        _take(lock, fcntl.LOCK_SH)
+            _acquire_lock(lock, fcntl.LOCK_SH)
+        if _find_folder_problems(folder, cache, alone=alone):
+            _acquire_lock(lock, fcntl.LOCK_EX)
+            if problems := _find_folder_problems(folder, cache, alone=True):
+                _warn(folder, problems)
+                _clear_prepared_folder(folder)
+        _acquire_lock(lock, fcntl.LOCK_SH)
         yield
 
 
@@ -180,10 +182,10 @@ def _lock(folder: Path) -> Iterator[IO[str]]:
         raise files.write_error(folder, error) from error
     with lock:
         yield lock
-        _take(lock, fcntl.LOCK_UN)
+        _acquire_lock(lock, fcntl.LOCK_UN)
 
 
-def _take(lock: IO[str], how: int) -> bool:
+def _acquire_lock(lock: IO[str], how: int) -> bool:
     """Take a lock; False if others hold it, or the file system has no locks."""
     try:
         fcntl.flock(lock, how)
@@ -192,26 +194,26 @@ def _take(lock: IO[str], how: int) -> bool:
     return True
 
 
-def _problems(folder: Path, cache: Path | None, *, alone: bool) -> list[PreparedProblem]:
+def _find_folder_problems(folder: Path, cache: Path | None, *, alone: bool) -> list[PreparedProblem]:
     """What is wrong with a folder; files that the manifest lacks only where no other process makes them."""
-    listed, there = _read(folder), _files(folder)
+    listed, paths = _read_file_list(folder), _list_prepared_files(folder)
     if listed is None:
         return [PreparedProblem(path=folder / MANIFEST, reason="it is truncated or changed")]
-    found = [
+    problems = [
         PreparedProblem(path=folder / name, reason=reason)
         for name, (size, sha256) in listed.items()
-        if (reason := _difference(there.get(name), size, sha256, cache))
+        if (reason := _describe_file_change(paths.get(name), size, sha256, cache))
     ]
     if alone:
-        found += [
+        problems += [
             PreparedProblem(path=path, reason="its preparation did not end", lost=True)
-            for name, path in there.items()
+            for name, path in paths.items()
             if name not in listed
         ]
-    return found
+    return problems
 
 
-def _difference(path: Path | None, size: int, sha256: str, cache: Path | None) -> str:
+def _describe_file_change(path: Path | None, size: int, sha256: str, cache: Path | None) -> str:
     if path is None:
         return "it is gone"
     if path.stat().st_size != size:
@@ -219,23 +221,23 @@ def _difference(path: Path | None, size: int, sha256: str, cache: Path | None) -
     return "" if files.has_sha256(path, sha256, cache) else "its content has changed"
 
 
-def _record(folder: Path, cache: Path) -> None:
+def _extend_manifest(folder: Path, cache: Path) -> None:
     """Add the files that were prepared to the manifest."""
     from filelock import FileLock
 
     with FileLock(folder / f"{MANIFEST}.lock"):
-        listed = _read(folder) or {}
-        new = {name: path for name, path in _files(folder).items() if name not in listed}
-        facts = {name: (path.stat().st_size, files.sha256_file(path, cache)) for name, path in new.items()}
+        listed = _read_file_list(folder) or {}
+        new = {name: path for name, path in _list_prepared_files(folder).items() if name not in listed}
+        facts = {name: (path.stat().st_size, files.hash_file(path, cache)) for name, path in new.items()}
         if facts:
             content = {"schema": 1, "folder": folder.name, "files": {**listed, **facts}}
-            files.replace(folder / MANIFEST, with_digest(content).encode())
+            files.replace(folder / MANIFEST, append_digest(content).encode())
 
 
-def _read(folder: Path) -> _Listed | None:
+def _read_file_list(folder: Path) -> _Listed | None:
     """The files of a folder's manifest, none without a manifest; None if it is damaged or another's."""
     try:
-        manifest = without_digest((folder / MANIFEST).read_bytes())
+        manifest = verify_digest((folder / MANIFEST).read_bytes())
         listed = manifest["files"] if manifest["folder"] == folder.name else None
     except FileNotFoundError:
         return {}
@@ -244,19 +246,19 @@ def _read(folder: Path) -> _Listed | None:
     return listed and {name: (size, sha256) for name, (size, sha256) in listed.items()}
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def _list_prepared_files(folder: Path) -> dict[str, Path]:
     """The files of a folder but for locks, and what a preparation has not given its name yet."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.endswith(".incomplete"))
         ended = (
             n for n in names if not n.startswith((MANIFEST, "tmp")) and not n.endswith((".lock", ".tmp"))
         )
-        found |= {Path(here, name).relative_to(folder).as_posix(): Path(here, name) for name in sorted(ended)}
-    return found
+        paths |= {Path(here, name).relative_to(folder).as_posix(): Path(here, name) for name in sorted(ended)}
+    return paths
 
 
-def _empty(folder: Path) -> None:
+def _clear_prepared_folder(folder: Path) -> None:
     """Remove everything but the lock, which others may hold."""
     for path in folder.iterdir():
         if path.is_dir():
@@ -276,7 +278,7 @@ def _warn(folder: Path, found: list[PreparedProblem]) -> None:
 
 
 @contextmanager
-def _configured(folder: Path) -> Iterator[None]:
+def _configure_library_cache(folder: Path) -> Iterator[None]:
     """Let the datasets library cache in `folder`."""
     import datasets.config
 

@@ -17,19 +17,19 @@ from glob import escape, glob
 from pathlib import Path, PurePath
 from typing import Any, Literal, TextIO
 
-from harness.core.errors import DataError, nearest, shortened
+from harness.core.errors import DataError, find_similar_names, shorten_names
 from harness.core.identity import digest
 from harness.core.types import DataTable, FileSource, Size, TableSource, Task
 from harness.data.folder import (
     README,
     Configuration,
-    data_sets_in,
+    list_data_sets,
+    list_visible_files,
     read_card,
     read_configurations,
-    visible_files,
 )
-from harness.data.locate import DataSettings, Located, root_folder
-from harness.data.tables import one_line, suggest_names
+from harness.data.locate import DataSettings, Located, find_root_folder
+from harness.data.tables import describe_alternatives, format_error_line
 
 _NO_DATA = (README, "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
 """Names of files that the datasets library reads by themselves only."""
@@ -44,16 +44,16 @@ _SPLIT_WORDS = {
 """The words in names of files and folders by which the datasets library knows a split."""
 
 
-def _files(config: Configuration, split: str) -> list[Path]:
+def _find_split_files(config: Configuration, split: str) -> list[Path]:
     """The files of a split, without licences and the like; none where a pattern matches nothing."""
-    found = dict.fromkeys(
+    names = dict.fromkeys(
         name
         for pattern in config.patterns.get(split, ())
         for name in sorted(glob(pattern, root_dir=config.folder, recursive=True))
         if _is_data(name) or name == pattern
     )
-    files = [config.folder / name for name in found if (config.folder / name).is_file()]
-    return [file for file in files if _kind(file) in _READ] or files
+    files = [config.folder / name for name in names if (config.folder / name).is_file()]
+    return [file for file in files if _detect_file_kind(file) in _READ] or files
 
 
 def _is_data(name: str) -> bool:
@@ -61,13 +61,13 @@ def _is_data(name: str) -> bool:
     return path.name not in _NO_DATA and not any(part.startswith("__") for part in path.parent.parts)
 
 
-def _patterns_by_name(folder: Path) -> dict[str, list[str]]:
+def _infer_split_patterns(folder: Path) -> dict[str, list[str]]:
     """The files of a folder by split, as the datasets library infers them where no README names them.
 
     By names like `data/SPLIT-00000-of-00001.parquet`, else by a word in the name of a folder, else by one in
     that of a file; else all files are of `train`. That library itself takes a second to import.
     """
-    present = visible_files(folder) if folder.is_dir() else {}
+    present = list_visible_files(folder) if folder.is_dir() else {}
     names = [PurePath(name) for name in present if _is_data(name)]
     shards: dict[str, list[str]] = {}
     for name in names:
@@ -76,12 +76,12 @@ def _patterns_by_name(folder: Path) -> dict[str, list[str]]:
     if shards:
         return shards
     for places in ({name: name.parent.parts for name in names}, {name: (name.name,) for name in names}):
-        found = {
+        patterns_by_split = {
             split: [escape(str(name)) for name, parts in places.items() if any(map(word.search, parts))]
             for split, word in _SPLIT_WORDS.items()
         }
-        if any(found.values()):
-            return {split: files for split, files in found.items() if files}
+        if any(patterns_by_split.values()):
+            return {split: files for split, files in patterns_by_split.items() if files}
     return {"train": [escape(str(name)) for name in names]} if names else {}
 
 
@@ -94,39 +94,44 @@ class Schema:
     declared: bool
 
     @staticmethod
-    def read(folder: Path) -> Schema:
+    def read_schema(folder: Path) -> Schema:
         """The schema of a folder.
 
         Raises:
             DataError: There is no data file, or the README's metadata cannot be read.
         """
         configs = {
-            name: replace(config, patterns=config.patterns or _patterns_by_name(config.folder))
+            name: replace(config, patterns=config.patterns or _infer_split_patterns(config.folder))
             for name, config in read_configurations(folder).items()
         }
         if configs:
             return Schema(folder=folder, configs=configs, declared=True)
-        patterns = _patterns_by_name(folder)
+        patterns = _infer_split_patterns(folder)
         if not patterns:
-            there = shortened([*visible_files(folder)]) or "nothing"
-            raise DataError(f"{folder} holds no data file; there is: {there}.")
+            file_names = shorten_names([*list_visible_files(folder)]) or "nothing"
+            raise DataError(f"{folder} holds no data file; there is: {file_names}.")
         configs = {"default": Configuration(folder=folder, patterns=patterns)}
         return Schema(folder=folder, configs=configs, declared=False)
 
-    def faults(self, tables: Sequence[DataTable]) -> list[str]:
+    def find_faults(self, tables: Sequence[DataTable]) -> list[str]:
         """What the folder lacks of the tables, one sentence each; empty if they can be read."""
-        named = [(table, _named_config(self.configs, table.config)) for table in tables]
+        named = [(table, _choose_config(self.configs, table.config)) for table in tables]
         absent = [table.config or ("default",) for table, name in named if name is None]
-        missing = [_no_config(self.configs if self.declared else {}, absent)] if absent else []
-        found = (fault for table, name in named if name is not None for fault in self._faults(table, name))
-        return [*missing, *found]
+        missing = [_describe_absent_configs(self.configs if self.declared else {}, absent)] if absent else []
+        table_faults = (
+            fault
+            for table, name in named
+            if name is not None
+            for fault in self._find_table_faults(table, name)
+        )
+        return [*missing, *table_faults]
 
-    def _faults(self, table: DataTable, name: str) -> Iterator[str]:
+    def _find_table_faults(self, table: DataTable, name: str) -> Iterator[str]:
         config = self.configs[name]
-        for wanted in table.splits:
-            lone = table.lone_split and wanted not in config.patterns and len(config.patterns) == 1
-            split = next(iter(config.patterns)) if lone else wanted
-            files = _files(config, split)
+        for split_name in table.splits:
+            lone = table.lone_split and split_name not in config.patterns and len(config.patterns) == 1
+            split = next(iter(config.patterns)) if lone else split_name
+            files = _find_split_files(config, split)
             if files:
                 yield from self._split_faults(table, config, files)
             else:
@@ -136,26 +141,26 @@ class Schema:
         """The sentence on a split of a configuration that has no files."""
         of, patterns = "" if name == "default" else f" of {name!r}", self.configs[name].patterns
         if split in patterns:
-            missing = shortened(list(patterns[split]))
+            missing = shorten_names(list(patterns[split]))
             return f"{README} names {missing} for the split {split!r}{of}, and there is no such file"
-        there = shortened([*patterns]) or "nothing"
-        return f"there is no split {split!r}{of}; there is: {there}"
+        split_names = shorten_names([*patterns]) or "nothing"
+        return f"there is no split {split!r}{of}; there is: {split_names}"
 
     def _split_faults(self, table: DataTable, config: Configuration, files: Sequence[Path]) -> Iterator[str]:
         rows: list[int | None] = []
         for file in files:
             try:
-                head = TableHead.read(file, config.options)
+                head = TableHead.read_head(file, config.options)
             except DataError as error:
-                yield f"{_inside(file, self.folder)}{error.message}"
+                yield f"{_format_relative_path(file, self.folder)}{error.message}"
                 return
             rows.append(head.rows)
-            faults = list(head.faults(table))
-            yield from (f"{_inside(file, self.folder)}: {fault}" for fault in faults)
+            faults = list(head.find_column_faults(table))
+            yield from (f"{_format_relative_path(file, self.folder)}: {fault}" for fault in faults)
             if faults:
                 return
         if all(count == 0 for count in rows):
-            yield f"{_inside(files[0], self.folder)}: there are no rows"
+            yield f"{_format_relative_path(files[0], self.folder)}: there are no rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +172,7 @@ class SplitFiles:
     heads: tuple[TableHead, ...]
 
     @staticmethod
-    def read(folder: Path, config: str, split: str) -> SplitFiles:
+    def read_split(folder: Path, config: str, split: str) -> SplitFiles:
         """The files of a split, as the datasets library finds them, without that library.
 
         Args:
@@ -178,24 +183,24 @@ class SplitFiles:
         Raises:
             DataError: There is no such configuration, split or file, or a file cannot be read.
         """
-        schema = Schema.read(folder)
+        schema = Schema.read_schema(folder)
         name = _require_config(folder, config, schema.configs if schema.declared else {})
-        found = schema.configs[name]
-        files = _files(found, split)
+        configuration = schema.configs[name]
+        files = _find_split_files(configuration, split)
         if not files:
             raise DataError(f"{folder}: {schema.describe_absence(name, split)}.")
-        heads = tuple(TableHead.read_whole(file, found.options) for file in files)
+        heads = tuple(TableHead.read_whole(file, configuration.options) for file in files)
         return SplitFiles(config=name if schema.declared else "", files=tuple(files), heads=heads)
 
     @staticmethod
-    def patterns(folder: Path, config: str, split: str) -> list[str]:
+    def read_split_patterns(folder: Path, config: str, split: str) -> list[str]:
         """The patterns of a split's files in a README; all files where it names none."""
         configs = read_configurations(folder)
-        found = configs.get(_require_config(folder, config, configs))
-        if found is None:
+        configuration = configs.get(_require_config(folder, config, configs))
+        if configuration is None:
             return ["**"]
-        base = found.folder.relative_to(folder)
-        return [(base / pattern).as_posix() for pattern in found.patterns.get(split, ["**"])]
+        base = configuration.folder.relative_to(folder)
+        return [(base / pattern).as_posix() for pattern in configuration.patterns.get(split, ["**"])]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -209,7 +214,7 @@ class SplitFiles:
         return None if None in counts else sum(count or 0 for count in counts)
 
 
-def _named_config(configs: Mapping[str, Configuration], names: Sequence[str]) -> str | None:
+def _choose_config(configs: Mapping[str, Configuration], names: Sequence[str]) -> str | None:
     """The configuration with one of these names; without names the only one, or the default one."""
     if names:
         return next((name for name in names if name in configs), None)
@@ -218,13 +223,13 @@ def _named_config(configs: Mapping[str, Configuration], names: Sequence[str]) ->
     return next(iter([*only, *flagged, *({"default"} & configs.keys())]), None)
 
 
-def _no_config(declared: Mapping[str, object], absent: Sequence[Sequence[str]]) -> str:
+def _describe_absent_configs(declared: Mapping[str, object], absent: Sequence[Sequence[str]]) -> str:
     """The sentence on configurations that a README does not declare, each by the names that it may have."""
-    wanted = shortened([" or ".join(map(repr, names)) for names in absent], most=3)
+    absent_names = shorten_names([" or ".join(map(repr, names)) for names in absent], most=3)
     if not declared:
-        return f"{README} declares no configuration {wanted}: without that there is only 'default'"
-    there = suggest_names(absent[0][0] if len(absent) == 1 else "", declared)
-    return f"{README} declares no configuration {wanted}; {there}"
+        return f"{README} declares no configuration {absent_names}: without that there is only 'default'"
+    suggestion = describe_alternatives(absent[0][0] if len(absent) == 1 else "", declared)
+    return f"{README} declares no configuration {absent_names}; {suggestion}"
 
 
 def _require_config(folder: Path, config: str, declared: Mapping[str, Configuration]) -> str:
@@ -235,27 +240,29 @@ def _require_config(folder: Path, config: str, declared: Mapping[str, Configurat
     """
     if not declared and config in ("", "default"):
         return "default"
-    name = _named_config(declared, (config,) if config else ())
+    name = _choose_config(declared, (config,) if config else ())
     if name is None and config:
-        raise DataError(f"{folder}: {_no_config(declared, [(config,)])}.")
+        raise DataError(f"{folder}: {_describe_absent_configs(declared, [(config,)])}.")
     if name is None:
         raise DataError(
-            f"{folder} has several configurations: {shortened([*declared])}.",
+            f"{folder} has several configurations: {shorten_names([*declared])}.",
             hint=f"Name one after a colon, as in ORG/NAME:{next(iter(declared))}.",
         )
     return name
 
 
-def readable_folder(folder: Path) -> Path:
+def resolve_readable_folder(folder: Path) -> Path:
     """The folder; links to its files, in the library's cache, if its README names files that are not there.
 
     The library reads every split that a README names, also those that no task asks for.
     """
     import datasets.config
 
-    schema = Schema.read(folder)
+    schema = Schema.read_schema(folder)
     present = {
-        name: {split: patterns for split, patterns in config.patterns.items() if _files(config, split)}
+        name: {
+            split: patterns for split, patterns in config.patterns.items() if _find_split_files(config, split)
+        }
         for name, config in schema.configs.items()
     }
     if not schema.declared or all(present[name] == one.patterns for name, one in schema.configs.items()):
@@ -282,29 +289,33 @@ class Finding:
     size: Size | None = None
 
     @staticmethod
-    def of(task: Task, settings: DataSettings) -> Finding:
+    def check_task_data(task: Task, settings: DataSettings) -> Finding:
         """The finding on a task's data, in the data root or in its own files."""
-        tables = task.source.tables(task) if isinstance(task.source, TableSource) else ()
-        folder = root_folder(task.data.path, task.data.revision, settings.root) if task.data.path else None
+        tables = task.source.list_data_tables(task) if isinstance(task.source, TableSource) else ()
+        folder = (
+            find_root_folder(task.data.path, task.data.revision, settings.root) if task.data.path else None
+        )
         if task.data.path and folder is None:
-            return Finding(task=task, state="missing", tables=tables, faults=(_absence(task, settings),))
+            return Finding(
+                task=task, state="missing", tables=tables, faults=(_describe_missing_folder(task, settings),)
+            )
         try:
             if isinstance(task.source, FileSource):
                 return Finding(task=task, state="ok", size=task.source.measure(task, cache=settings.cache))
-            faults = tuple(Schema.read(folder).faults(tables)) if folder else ()
+            faults = tuple(Schema.read_schema(folder).find_faults(tables)) if folder else ()
         except DataError as error:
             faults = (error.message,)
         state: Literal["ok", "faulty"] = "faulty" if faults else "ok"
         return Finding(task=task, state=state, folder=folder, tables=tables, faults=faults, size=task.size)
 
 
-def _absence(task: Task, settings: DataSettings) -> str:
+def _describe_missing_folder(task: Task, settings: DataSettings) -> str:
     """The sentence on a data set that is not in the data root."""
     path, root = task.data.path, settings.root
     if root is None:
         return f"no data root is named, so there is no {path}"
-    there = [need.path for need in data_sets_in(root)]
-    close = nearest(path, there)
+    data_paths = [need.path for need in list_data_sets(root)]
+    close = find_similar_names(path, data_paths)
     return f"there is no folder {root / path}" + (f"; is {close[0]} the one?" if close else "")
 
 
@@ -320,7 +331,7 @@ def check_data(task: Task, located: Located, settings: DataSettings) -> Size:
     if isinstance(source, FileSource):
         return source.measure(task, cache=settings.cache)
     if isinstance(source, TableSource) and located.folder is not None and located.data.content:
-        faults = Schema.read(located.folder).faults(source.tables(task))
+        faults = Schema.read_schema(located.folder).find_faults(source.list_data_tables(task))
         if faults:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
             raise DataError(
@@ -330,7 +341,7 @@ def check_data(task: Task, located: Located, settings: DataSettings) -> Size:
     return task.size
 
 
-def _inside(file: Path, folder: Path) -> str:
+def _format_relative_path(file: Path, folder: Path) -> str:
     return (file.relative_to(folder) if file.is_relative_to(folder) else file).as_posix()
 
 
@@ -339,19 +350,21 @@ def _link(folder: Path, target: Path, configs: Mapping[str, Mapping[str, Sequenc
     import yaml
 
     target.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=target.parent))
-    for name, path in visible_files(folder).items():
+    staging_folder = Path(tempfile.mkdtemp(dir=target.parent))
+    for name, path in list_visible_files(folder).items():
         if name != README:
-            (made / name).parent.mkdir(parents=True, exist_ok=True)
-            (made / name).symlink_to(path.resolve())
+            (staging_folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (staging_folder / name).symlink_to(path.resolve())
     card = read_card(folder)
     entries = [entry for entry in card["configs"] if entry["config_name"] in configs]
     for entry in entries:
         splits = configs[entry["config_name"]].items()
         entry["data_files"] = [{"split": split, "path": list(patterns)} for split, patterns in splits]
-    (made / README).write_text(f"---\n{yaml.safe_dump({**card, 'configs': entries})}---\n", encoding="utf-8")
+    (staging_folder / README).write_text(
+        f"---\n{yaml.safe_dump({**card, 'configs': entries})}---\n", encoding="utf-8"
+    )
     try:
-        made.rename(target)
+        staging_folder.rename(target)
     except OSError:  # another process was first
         if not target.exists():
             raise
@@ -368,7 +381,7 @@ _DOCUMENTS = (".xls", ".xlsx", ".ods", ".doc", ".docx", ".pdf")
 _UNREAD = (*_DOCUMENTS, ".pkl", ".py", ".md", ".npy", ".yaml", ".toml", "")
 
 
-def _kind(file: Path) -> str:
+def _detect_file_kind(file: Path) -> str:
     """How a file's name ends, without that of its compression."""
     return next((suffix for suffix in reversed(file.suffixes) if suffix != ".gz"), "")
 
@@ -388,7 +401,7 @@ class TableHead:
     rows: int | None = None
 
     @staticmethod
-    def read(file: Path, options: Mapping[str, Any]) -> TableHead:
+    def read_head(file: Path, options: Mapping[str, Any]) -> TableHead:
         """The head of a file, as its name ends.
 
         Raises:
@@ -401,15 +414,15 @@ class TableHead:
             raise DataError(f": {error.strerror or error}") from None
         if start == _POINTER:
             raise DataError(": this is a pointer of git-lfs, not the file; type: git lfs pull")
-        kind = _kind(file)
+        kind = _detect_file_kind(file)
         if not start:
             return TableHead(rows=0)
         if kind == ".parquet":
-            return _parquet(file)
+            return _read_parquet_head(file)
         if kind in _JSON:
-            return _json(file, options)
+            return _read_json_head(file, options)
         if kind in _SEPARATORS:
-            return _table(file, kind, options)
+            return _read_csv_head(file, kind, options)
         if kind == ".txt":
             return TableHead(columns=("text",))
         if kind in _UNREAD:
@@ -424,19 +437,19 @@ class TableHead:
             DataError: The file cannot be read; the message begins with its name.
         """
         try:
-            return TableHead.read(file, options or {})
+            return TableHead.read_head(file, options or {})
         except DataError as error:
             raise DataError(f"{file}{error.message}.") from None
 
-    def faults(self, table: DataTable) -> Iterator[str]:
+    def find_column_faults(self, table: DataTable) -> Iterator[str]:
         """The columns that are not there, or hold no text where text is read."""
         if self.columns is None:
             return
         for names in (*table.texts, *table.values):
             name = next((name for name in names if name in self.columns), None)
             if name is None:
-                wanted = " or ".join(map(repr, names))
-                yield f"there is no column {wanted}; {suggest_names(names[0], self.columns)}"
+                column_names = " or ".join(map(repr, names))
+                yield f"there is no column {column_names}; {describe_alternatives(names[0], self.columns)}"
             elif names in table.texts and name in self.no_text:
                 yield f"the column {name!r} holds {self.no_text[name]}, not text"
             elif table.lists and name in self.text:
@@ -445,7 +458,7 @@ class TableHead:
                 yield f"the column {name!r} holds text, not numbers"
 
 
-def _parquet(file: Path) -> TableHead:
+def _read_parquet_head(file: Path) -> TableHead:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -453,7 +466,7 @@ def _parquet(file: Path) -> TableHead:
         with pq.ParquetFile(file) as opened:
             schema, rows = opened.schema_arrow, opened.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f": this is no whole Parquet file: {one_line(error)}") from None
+        raise DataError(f": this is no whole Parquet file: {format_error_line(error)}") from None
     no_text = {f.name: str(f.type) for f in schema if not _is_text(f.type)}
     text = frozenset(f.name for f in schema if _is_text(f.type) and not f.type.num_fields)
     lists = frozenset(schema.names) - text - no_text.keys()
@@ -469,11 +482,13 @@ def _is_text(type_: Any) -> bool:
     return bool(kinds.is_string(type_) or kinds.is_large_string(type_) or kinds.is_string_view(type_))
 
 
-def _json(file: Path, options: Mapping[str, Any]) -> TableHead:
+def _read_json_head(file: Path, options: Mapping[str, Any]) -> TableHead:
     """The head of lines of JSON; of one array or object with a field of rows nothing is known."""
     if options.get("field"):
         return TableHead()
-    line, text = next(((n, text) for n, text in enumerate(_lines(file), 1) if text.strip()), (0, ""))
+    line, text = next(
+        ((n, text) for n, text in enumerate(_iter_text_lines(file), 1) if text.strip()), (0, "")
+    )
     if not text:
         return TableHead(rows=0)
     if text.lstrip().startswith("["):
@@ -487,7 +502,7 @@ def _json(file: Path, options: Mapping[str, Any]) -> TableHead:
     _require_end(file)
     if not isinstance(row, dict):
         raise DataError(f":{line}: a JSON object is needed, not {text.strip()[:40]!r}")
-    no_text = {n: _type_name(v) for n, v in row.items() if not isinstance(v, str | list)}
+    no_text = {n: _describe_value_type(v) for n, v in row.items() if not isinstance(v, str | list)}
     return TableHead(
         columns=tuple(row),
         no_text=no_text,
@@ -500,7 +515,7 @@ NO_VALUE = "nothing in the first row"
 """The kind of a column of a JSON file whose first row holds null: the other rows may hold text."""
 
 
-def _type_name(value: object) -> str:
+def _describe_value_type(value: object) -> str:
     return NO_VALUE if value is None else type(value).__name__
 
 
@@ -520,15 +535,15 @@ def _require_end(file: Path) -> None:
         if len(lines) > 1:
             json.loads(last)
     except ValueError as error:
-        raise DataError(f": the last line is not valid JSON: {one_line(error)}") from None
+        raise DataError(f": the last line is not valid JSON: {format_error_line(error)}") from None
 
 
-def _table(file: Path, kind: str, options: Mapping[str, Any]) -> TableHead:
+def _read_csv_head(file: Path, kind: str, options: Mapping[str, Any]) -> TableHead:
     """The head of a CSV or TSV file: its header."""
     if options.keys() & {"names", "column_names", "skiprows", "header"}:
         return TableHead()
     separator = options.get("sep") or options.get("delimiter") or _SEPARATORS[kind]
-    lines = _lines(file)
+    lines = _iter_text_lines(file)
     try:
         header = next(csv.reader(lines, delimiter=separator), None)
         return (
@@ -540,22 +555,22 @@ def _table(file: Path, kind: str, options: Mapping[str, Any]) -> TableHead:
         raise DataError(f":1: {error}") from None
 
 
-def _lines(file: Path) -> Iterator[str]:
+def _iter_text_lines(file: Path) -> Iterator[str]:
     """The lines of a text file, compressed or not.
 
     Raises:
         DataError: The file is not UTF-8, or not compressed as its name says.
     """
     try:
-        with _opened(file) as opened:
+        with _open_text_file(file) as opened:
             yield from opened
     except UnicodeDecodeError as error:
-        raise DataError(f": not UTF-8 text: {one_line(error)}") from None
+        raise DataError(f": not UTF-8 text: {format_error_line(error)}") from None
     except (OSError, EOFError) as error:
-        raise DataError(f": {one_line(error)}") from None
+        raise DataError(f": {format_error_line(error)}") from None
 
 
-def _opened(file: Path) -> TextIO:
+def _open_text_file(file: Path) -> TextIO:
     if file.suffix == ".gz":
         return gzip.open(file, "rt", encoding="utf-8-sig")
     return open(os.fspath(file), encoding="utf-8-sig")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core import files
-from harness.core.documents import with_digest, without_digest
+from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import RecordError, StoreError, UsageError
 from harness.core.identity import digest
 from harness.data.collection import Collection
@@ -57,7 +57,7 @@ class ScoredData:
     was_there: bool = False
 
     @staticmethod
-    def read(folder: Path, identity: Mapping[str, Any]) -> ScoredData | None:
+    def read_scored_data(folder: Path, identity: Mapping[str, Any]) -> ScoredData | None:
         """The data set of an identity in a folder; None if nothing lies there.
 
         Raises:
@@ -72,8 +72,8 @@ class ScoredData:
                 hint=elsewhere,
             )
         try:
-            facts = without_digest((folder / PROVENANCE).read_bytes())
-            broken = [n for n, sha256 in facts["files"].items() if files.sha256_file(folder / n) != sha256]
+            facts = verify_digest((folder / PROVENANCE).read_bytes())
+            broken = [n for n, sha256 in facts["files"].items() if files.hash_file(folder / n) != sha256]
             other = [name for name, value in identity.items() if facts["identity"].get(name) != value]
         except (OSError, ValueError, LookupError, AttributeError) as error:
             raise RecordError(f"{folder} cannot be read: {error}.", hint=elsewhere) from None
@@ -84,7 +84,7 @@ class ScoredData:
         return ScoredData(folder=folder, key=digest(identity), facts=facts, was_there=True)
 
     @staticmethod
-    def write(
+    def write_scored_data(
         folder: Path,
         identity: Mapping[str, Any],
         facts: Mapping[str, Any],
@@ -107,16 +107,16 @@ class ScoredData:
         """
         folder = folder.absolute()
         files.sweep_beside(folder)
-        staged = files.temporary_folder(folder)
+        staged = files.create_temporary_folder(folder)
         key = digest(identity)
-        told = {"schema": _SCHEMA, "key": key, "identity": dict(identity), **facts}
+        provenance = {"schema": _SCHEMA, "key": key, "identity": dict(identity), **facts}
         try:
-            for config, columns in _tables(rows, collection).items():
+            for config, columns in _build_scored_columns(rows, collection).items():
                 _write_table(staged / config / _PARQUET, columns)
-            (staged / "README.md").write_text(_card(about), encoding="utf-8")
+            (staged / "README.md").write_text(_render_readme(about), encoding="utf-8")
             names = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*.*"))
-            hashes = {name: files.sha256_file(staged / name) for name in names}
-            (staged / PROVENANCE).write_text(with_digest({**told, "files": hashes}), encoding="utf-8")
+            hashes = {name: files.hash_file(staged / name) for name in names}
+            (staged / PROVENANCE).write_text(append_digest({**provenance, "files": hashes}), encoding="utf-8")
             for name in (*names, PROVENANCE):
                 files.sync(staged / name)
             staged.rename(folder)  # in place of an empty folder, and of nothing else
@@ -125,20 +125,22 @@ class ScoredData:
             raise _write_error(folder, error) from error
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-        return ScoredData(folder=folder, key=key, facts=told)
+        return ScoredData(folder=folder, key=key, facts=provenance)
 
 
 def _write_error(folder: Path, error: OSError) -> StoreError:
-    found = files.write_error(folder, error)
-    found.hint = "The vectors are kept: free some room or name another --output, and run the command again."
-    return found
+    store_error = files.write_error(folder, error)
+    store_error.hint = (
+        "The vectors are kept: free some room or name another --output, and run the command again."
+    )
+    return store_error
 
 
 _Columns = Mapping[str, tuple[Sequence[Any], str]]
 """The values of each column, and a name of their type in `_write_table`."""
 
 
-def _tables(rows: Sequence[ScoredRow], collection: Collection) -> Mapping[str, _Columns]:
+def _build_scored_columns(rows: Sequence[ScoredRow], collection: Collection) -> Mapping[str, _Columns]:
     """The columns of each configuration."""
     names = list(collection.documents)
     used = [names[at] for at in sorted({at for row in rows for at in row.documents})]
@@ -170,7 +172,7 @@ def _write_table(path: Path, columns: _Columns) -> None:
     pq.write_table(pa.table(arrays), path, compression="zstd")
 
 
-def _card(about: str) -> str:
+def _render_readme(about: str) -> str:
     """The README, whose head names the file of each configuration."""
     configs = "".join(
         f"- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/{_PARQUET}\n"

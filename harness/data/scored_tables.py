@@ -15,9 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.errors import DataError, shortened
-from harness.data.prepared import kept_file
-from harness.data.tables import one_line
+from harness.core.errors import DataError, shorten_names
+from harness.data.prepared import open_cache_file
+from harness.data.tables import format_error_line
 
 if TYPE_CHECKING:
     import datasets
@@ -84,70 +84,70 @@ class ScoredTables:
         """
         import datasets
 
-        def write(file: Path) -> None:
-            _write(_numbers(train, queries, documents, name), file)
+        def write_numbers(file: Path) -> None:
+            _write_batches(_iter_number_batches(train, queries, documents, name), file)
 
-        with kept_file(["scored", _VERSION, identity], "numbers.arrow", cache, write) as file:
+        with open_cache_file(["scored", _VERSION, identity], "numbers.arrow", cache, write_numbers) as file:
             numbers = datasets.Dataset.from_file(str(file))
         return ScoredTables(name=name, numbers=numbers, queries=queries, documents=documents)
 
     @property
     def rows(self) -> datasets.Dataset:
         """The rows with the columns query, documents and scores; texts are looked up when a row is read."""
-        return self.numbers.with_transform(self._with_texts)
+        return self.numbers.with_transform(self._resolve_row_texts)
 
-    def _with_texts(self, rows: Mapping[str, Any]) -> dict[str, list[Any]]:
-        asked = self.queries.select_columns(["text"])[list(rows["query"])]["text"]
-        wanted = [number for numbers in rows["documents"] for number in numbers]
-        found = iter(self.documents.select_columns(["text"])[wanted]["text"])
+    def _resolve_row_texts(self, rows: Mapping[str, Any]) -> dict[str, list[Any]]:
+        query_texts = self.queries.select_columns(["text"])[list(rows["query"])]["text"]
+        document_numbers = [number for numbers in rows["documents"] for number in numbers]
+        document_texts = iter(self.documents.select_columns(["text"])[document_numbers]["text"])
         return {
-            "query": list(asked),
-            "documents": [[next(found) for _ in numbers] for numbers in rows["documents"]],
+            "query": list(query_texts),
+            "documents": [[next(document_texts) for _ in numbers] for numbers in rows["documents"]],
             "scores": [list(scores) for scores in rows["scores"]],
         }
 
-    def documents_per_row(self) -> NDArray[np.int64]:
+    def count_row_documents(self) -> NDArray[np.int64]:
         """The number of documents of each row, (rows,)."""
         import numpy as np
         import pyarrow.compute as pc
 
-        found = pc.list_value_length(self.numbers.data.column("documents")).to_numpy()
-        return np.asarray(found, dtype=np.int64)
+        counts = pc.list_value_length(self.numbers.data.column("documents")).to_numpy()
+        return np.asarray(counts, dtype=np.int64)
 
-    def constant_rows(self) -> int:
+    def count_constant_rows(self) -> int:
         """The number of rows all of whose documents have one score."""
         import numpy as np
         import pyarrow.compute as pc
 
         scores = np.asarray(pc.list_flatten(self.numbers.data.column("scores")).to_numpy())
-        counts = self.documents_per_row()
+        counts = self.count_row_documents()
         starts = np.cumsum(counts) - counts
         return int((np.maximum.reduceat(scores, starts) == np.minimum.reduceat(scores, starts)).sum())
 
-    def texts(self) -> Iterator[tuple[str, list[str]]]:
+    def iter_used_texts(self) -> Iterator[tuple[str, list[str]]]:
         """All texts that rows refer to, each once: "query" or "documents", and some of them."""
-        for name, table, numbers in self._used():
+        for name, table, numbers in self._iter_text_tables():
             for start in range(0, len(numbers), _BATCH):
                 yield name, list(table.select_columns(["text"])[numbers[start : start + _BATCH]]["text"])
 
-    def characters(self) -> dict[str, float]:
+    def compute_mean_lengths(self) -> dict[str, float]:
         """The mean characters of a query and of a document over all rows."""
         import numpy as np
         import pyarrow.compute as pc
 
-        found = {}
-        for name, table, _ in self._used():
+        mean_lengths = {}
+        for name, table, _ in self._iter_text_tables():
             lengths = np.asarray(pc.utf8_length(table.data.column("text")).to_numpy(), dtype=np.int64)
-            found[name] = float(lengths[self._flat(name)].mean())
-        return found
+            mean_lengths[name] = float(lengths[self._flatten_numbers(name)].mean())
+        return mean_lengths
 
-    def _used(self) -> Iterator[tuple[str, datasets.Dataset, NDArray[np.int64]]]:
+    def _iter_text_tables(self) -> Iterator[tuple[str, datasets.Dataset, NDArray[np.int64]]]:
         import numpy as np
 
         for name, table in (("query", self.queries), ("documents", self.documents)):
-            yield name, table, np.unique(self._flat(name))
+            yield name, table, np.unique(self._flatten_numbers(name))
 
-    def _flat(self, name: str) -> NDArray[np.int64]:
+    def _flatten_numbers(self, name: str) -> NDArray[np.int64]:
         import numpy as np
         import pyarrow.compute as pc
 
@@ -160,7 +160,7 @@ def is_scored(configs: Sequence[str]) -> bool:
     return {"train", *TEXTS} <= set(configs)
 
 
-def _write(batches: Iterator[pa.RecordBatch], file: Path) -> None:
+def _write_batches(batches: Iterator[pa.RecordBatch], file: Path) -> None:
     import pyarrow as pa
 
     with pa.OSFile(str(file), "wb") as sink:
@@ -170,7 +170,7 @@ def _write(batches: Iterator[pa.RecordBatch], file: Path) -> None:
                 writer.write_batch(batch)
 
 
-def _numbers(
+def _iter_number_batches(
     train: datasets.Dataset, queries: datasets.Dataset, documents: datasets.Dataset, name: str
 ) -> Iterator[pa.RecordBatch]:
     """The rows with the number of each query and document in its table."""
@@ -181,41 +181,43 @@ def _numbers(
     _require_columns(train, (*IDS, SCORES), f"{name}:train")
     if not len(train):
         raise DataError(f"{name}: there are no rows.")
-    asked = _Texts(queries, _KEYS[0], f"{name}:{TEXTS[0]}")
-    there = _Texts(documents, _KEYS[1], f"{name}:{TEXTS[1]}")
+    query_texts = _Texts(queries, _KEYS[0], f"{name}:{TEXTS[0]}")
+    document_texts = _Texts(documents, _KEYS[1], f"{name}:{TEXTS[1]}")
     for start in range(0, len(train), _BATCH):
         part = train.data.slice(start, min(_BATCH, len(train) - start))
-        place = partial(_place, name, start)
-        ids, scores = (_lists(part[title], title, name, place) for title in (IDS[1], SCORES))
+        place = partial(_format_row_place, name, start)
+        ids, scores = (_convert_lists(part[title], title, name, place) for title in (IDS[1], SCORES))
         _require_scores(ids, scores, name, place)
         ends = np.cumsum(pc.list_value_length(ids).to_numpy())
         offsets = pc.subtract(ids.offsets, ids.offsets[0]).cast(pa.int32())
-        found = there.numbers(_ids(ids.flatten()), partial(_place_of, name, start, ends))
+        document_numbers = document_texts.find_text_numbers(
+            _convert_ids(ids.flatten()), partial(_place_of, name, start, ends)
+        )
         yield pa.RecordBatch.from_arrays(
             [
-                pa.array(asked.numbers(_ids(part[IDS[0]]), place), pa.int32()),
-                pa.ListArray.from_arrays(offsets, pa.array(found, pa.int32())),
+                pa.array(query_texts.find_text_numbers(_convert_ids(part[IDS[0]]), place), pa.int32()),
+                pa.ListArray.from_arrays(offsets, pa.array(document_numbers, pa.int32())),
                 pa.ListArray.from_arrays(offsets, scores.flatten().cast(pa.float32())),
             ],
             names=["query", "documents", "scores"],
         )
 
 
-def _place(name: str, start: int, row: int) -> str:
+def _format_row_place(name: str, start: int, row: int) -> str:
     """A row of a part that begins at `start`, by its number counted from 1 over all parts."""
     return f"{name}: row {start + row + 1}"
 
 
 def _place_of(name: str, start: int, ends: NDArray[np.int64], value: int) -> str:
     """The row that holds a value of its lists, by where the values of each row end."""
-    return _place(name, start, int(ends.searchsorted(value, side="right")))
+    return _format_row_place(name, start, int(ends.searchsorted(value, side="right")))
 
 
 def _require_columns(table: datasets.Dataset, columns: Sequence[str], where: str) -> None:
     lost = [column for column in columns if column not in table.column_names]
     if lost:
         raise DataError(
-            f"{where} has no column {lost[0]!r}; there is: {shortened(table.column_names)}.",
+            f"{where} has no column {lost[0]!r}; there is: {shorten_names(table.column_names)}.",
             hint=f"Rows have {', '.join((*IDS, SCORES))}; queries have query_id and text, documents "
             "document_id and text.",
         )
@@ -231,70 +233,74 @@ class _Texts:
 
         _require_columns(table, (key, "text"), where)
         self._where = where
-        self._ids = _ids(table.data.column(key))
+        self._ids = _convert_ids(table.data.column(key))
         if pc.count_distinct(self._ids).as_py() < len(self._ids):
             counts = pc.value_counts(self._ids)
-            at = int(np.argmax(counts.field("counts").to_numpy()))
-            raise DataError(f"{where}: the id {counts.field('values')[at].as_py()!r} is there twice.")
+            position = int(np.argmax(counts.field("counts").to_numpy()))
+            raise DataError(f"{where}: the id {counts.field('values')[position].as_py()!r} is there twice.")
         parts = [pc.equal(pc.utf8_trim_whitespace(part), "") for part in table.data.column("text").chunks]
         blank = pc.fill_null(pa.chunked_array(parts, pa.bool_()), True)
         self._blank = np.asarray(blank.to_numpy(), dtype=bool)
 
-    def numbers(self, ids: pa.Array, row: Callable[[int], str]) -> NDArray[np.int64]:
+    def find_text_numbers(self, ids: pa.Array, row: Callable[[int], str]) -> NDArray[np.int64]:
         """The number of the text of each id; `row` names the row that a place in `ids` is of."""
         import numpy as np
         import pyarrow.compute as pc
 
-        found = pc.index_in(ids, value_set=self._ids)
-        if found.null_count:
-            at = pc.index(pc.is_null(found), True).as_py()
-            others = f", nor are {found.null_count - 1:,} others of {len(ids):,}" * (found.null_count > 1)
+        matches = pc.index_in(ids, value_set=self._ids)
+        if matches.null_count:
+            position = pc.index(pc.is_null(matches), True).as_py()
+            others = f", nor are {matches.null_count - 1:,} others of {len(ids):,}" * (matches.null_count > 1)
             raise DataError(
-                f"{row(at)}: the id {ids[at].as_py()!r} is not in {self._where}{others}.",
+                f"{row(position)}: the id {ids[position].as_py()!r} is not in {self._where}{others}.",
                 hint="Fetch or make the data set again; a missing text would be trained on as an empty one.",
             )
-        numbers = np.asarray(found.to_numpy(), np.int64)
+        numbers = np.asarray(matches.to_numpy(), np.int64)
         blank = np.flatnonzero(self._blank[numbers])
         if blank.size:
-            at = int(blank[0])
-            raise DataError(f"{row(at)}: the text of {ids[at].as_py()!r} in {self._where} is blank.")
+            position = int(blank[0])
+            raise DataError(
+                f"{row(position)}: the text of {ids[position].as_py()!r} in {self._where} is blank."
+            )
         return numbers
 
 
-def _ids(column: Any) -> pa.Array:
+def _convert_ids(column: Any) -> pa.Array:
     """Ids, whether texts or numbers, as texts."""
     import pyarrow as pa
 
-    return _whole(column).cast(pa.large_string())
+    return _merge_chunks(column).cast(pa.large_string())
 
 
-def _whole(column: Any) -> pa.Array:
+def _merge_chunks(column: Any) -> pa.Array:
     import pyarrow as pa
 
     if not isinstance(column, pa.ChunkedArray):
         return column
-    whole = column.combine_chunks()
-    return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
+    array = column.combine_chunks()
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _lists(column: Any, title: str, name: str, place: Callable[[int], str]) -> pa.ListArray:
+def _convert_lists(column: Any, title: str, name: str, place: Callable[[int], str]) -> pa.ListArray:
     """The lists of a column, which may be written as text."""
     import pyarrow as pa
 
-    found = _whole(column)
-    if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
-        found = pa.array([_parsed(text, title, place(row)) for row, text in enumerate(found.to_pylist())])
-    if not (pa.types.is_list(found.type) or pa.types.is_large_list(found.type)):
-        raise DataError(f"{name}: the column {title!r} holds {found.type}, not lists.")
-    return found
+    array = _merge_chunks(column)
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        array = pa.array(
+            [_parse_list_text(text, title, place(row)) for row, text in enumerate(array.to_pylist())]
+        )
+    if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+        raise DataError(f"{name}: the column {title!r} holds {array.type}, not lists.")
+    return array
 
 
-def _parsed(text: Any, title: str, place: str) -> list[Any]:
+def _parse_list_text(text: Any, title: str, place: str) -> list[Any]:
     """A list that is written as text."""
     try:
         return list(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError) as error:
-        raise DataError(f"{place}: {title!r} is no list: {one_line(error)}.") from None
+        raise DataError(f"{place}: {title!r} is no list: {format_error_line(error)}.") from None
 
 
 def _require_scores(
@@ -305,10 +311,14 @@ def _require_scores(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    there, scored = (pc.fill_null(pc.list_value_length(lists), 0).to_numpy() for lists in (documents, scores))
-    for at in np.flatnonzero((there != scored) | (there < 2))[:1]:
-        least = "" if there[at] >= 2 else "; at least two are compared"
-        raise DataError(f"{place(int(at))}: {there[at]} documents and {scored[at]} scores{least}.")
+    counts, scored = (
+        pc.fill_null(pc.list_value_length(lists), 0).to_numpy() for lists in (documents, scores)
+    )
+    for position in np.flatnonzero((counts != scored) | (counts < 2))[:1]:
+        least = "" if counts[position] >= 2 else "; at least two are compared"
+        raise DataError(
+            f"{place(int(position))}: {counts[position]} documents and {scored[position]} scores{least}."
+        )
     values = scores.flatten()
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
         raise DataError(f"{name}: the scores are {values.type}, not numbers.")

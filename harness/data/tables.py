@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.errors import DataError, UsageError, nearest, shortened
+from harness.core.errors import DataError, UsageError, find_similar_names, shorten_names
 
 FORMATS = (".jsonl", ".csv", ".tsv")
 
@@ -40,51 +40,51 @@ class FileRow:
             f"{self.path}: row {self.line}" if self.path.suffix == ".parquet" else f"{self.path}:{self.line}"
         )
 
-    def text(self, name: str, *, may_be_blank: bool = False) -> str:
+    def get_text_field(self, name: str, *, may_be_blank: bool = False) -> str:
         """The field `name`, which must be a string."""
-        return self.require_text(name, self.value(name), may_be_blank=may_be_blank)
+        return self.require_text(name, self.get_field(name), may_be_blank=may_be_blank)
 
     def require_text(self, name: str, value: object, *, may_be_blank: bool = False) -> str:
         """A value in the field `name`, which must be a string."""
         if not isinstance(value, str):
-            raise self.error(f"the field {name!r} is {value!r}, not a string.")
+            raise self.build_row_error(f"the field {name!r} is {value!r}, not a string.")
         if not may_be_blank and not value.strip():
-            raise self.error(f"the field {name!r} is blank.")
+            raise self.build_row_error(f"the field {name!r} is blank.")
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise self.error(f"the field {name!r} holds half a surrogate pair.") from None
+            raise self.build_row_error(f"the field {name!r} holds half a surrogate pair.") from None
         return value
 
-    def token(self, name: str) -> str:
+    def get_token_field(self, name: str) -> str:
         """The field `name`, which must be a string or a whole number: an id or a label."""
-        value = self.value(name)
-        return str(value) if type(value) is int else self.text(name)
+        value = self.get_field(name)
+        return str(value) if type(value) is int else self.get_text_field(name)
 
-    def number(self, name: str) -> float:
+    def get_number_field(self, name: str) -> float:
         """The field `name`, which must be a finite number or spell one."""
-        value = self.value(name)
+        value = self.get_field(name)
         try:
             number = float(value) if isinstance(value, str | int | float) else math.nan
         except (ValueError, OverflowError):
             number = math.nan
         if isinstance(value, bool) or not math.isfinite(number):
-            raise self.error(f"the field {name!r} is {value!r}, not a finite number.")
+            raise self.build_row_error(f"the field {name!r} is {value!r}, not a finite number.")
         return number
 
-    def error(self, message: str, *, hint: str | None = None) -> DataError:
+    def build_row_error(self, message: str, *, hint: str | None = None) -> DataError:
         """An error with the file and the line of this row."""
         return DataError(f"{self.place}: {message}", hint=hint)
 
-    def value(self, name: str) -> object:
+    def get_field(self, name: str) -> object:
         """The field `name`, of any type."""
         if name in self.fields:
             return self.fields[name]
-        there = ", ".join(self.fields) or "nothing"
-        close = nearest(name, self.fields)
+        field_names = ", ".join(self.fields) or "nothing"
+        close = find_similar_names(name, self.fields)
         hint = f"Is {close[0]!r} the one? " if close else ""
-        raise self.error(
-            f"there is no field {name!r}; there is: {there}.",
+        raise self.build_row_error(
+            f"there is no field {name!r}; there is: {field_names}.",
             hint=f"{hint}Other names are given under 'columns' in harness.toml.",
         )
 
@@ -94,14 +94,14 @@ def _fail(path: Path, line: int, message: str, *, hint: str | None = None) -> Da
     return DataError(f"{path}:{line}: {message}", hint=hint)
 
 
-def suggest_names(name: str, names: Iterable[str]) -> str:
+def describe_alternatives(name: str, names: Iterable[str]) -> str:
     """What is there in place of a name that is not: the nearest one, else all."""
-    there = [*names]
-    close = nearest(name, there)
-    return f"is {close[0]!r} the one?" if close else f"there is: {shortened(there) or 'nothing'}"
+    options = [*names]
+    close = find_similar_names(name, options)
+    return f"is {close[0]!r} the one?" if close else f"there is: {shorten_names(options) or 'nothing'}"
 
 
-def one_line(error: Exception) -> str:
+def format_error_line(error: Exception) -> str:
     """The message of an error of another library on one line, without its full stop."""
     return " ".join(str(error).split())[:200].rstrip(".")
 
@@ -112,13 +112,13 @@ def read_rows(path: Path) -> list[FileRow]:
     Raises:
         DataError: The file holds no rows, or a line of it cannot be read.
     """
-    found = list(stream_rows(path))
-    if not found:
+    rows = list(iter_file_rows(path))
+    if not rows:
         raise DataError(f"{path}: there are no rows.")
-    return found
+    return rows
 
 
-def stream_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[FileRow]:
+def iter_file_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[FileRow]:
     """The rows of a file one after the other, in its order; none in an empty file.
 
     Args:
@@ -129,11 +129,11 @@ def stream_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[FileRow]:
         DataError: A line cannot be read.
     """
     if path.suffix == ".parquet":
-        return _parquet(path, columns)
-    return _json(path) if path.suffix == ".jsonl" else _csv(path)
+        return _iter_parquet_rows(path, columns)
+    return _iter_json_rows(path) if path.suffix == ".jsonl" else _iter_csv_rows(path)
 
 
-def _parquet(path: Path, columns: Sequence[str]) -> Iterator[FileRow]:
+def _iter_parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[FileRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,15 +145,15 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[FileRow]:
                     number += 1
                     yield FileRow(path=path, line=number, fields=fields)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{path}: it cannot be read: {one_line(error)}.") from None
+        raise DataError(f"{path}: it cannot be read: {format_error_line(error)}.") from None
 
 
-def _json(path: Path) -> Iterator[FileRow]:
-    for line, text in _lines(path):
+def _iter_json_rows(path: Path) -> Iterator[FileRow]:
+    for line, text in _decode_lines(path):
         if not text.strip():
             continue
         try:
-            fields = json.loads(text, object_pairs_hook=_fields)
+            fields = json.loads(text, object_pairs_hook=_collect_json_fields)
         except json.JSONDecodeError as error:
             raise _fail(path, line, f"not valid JSON at column {error.colno}: {error.msg}.") from None
         except (ValueError, RecursionError) as error:
@@ -163,16 +163,16 @@ def _json(path: Path) -> Iterator[FileRow]:
         yield FileRow(path=path, line=line, fields=fields)
 
 
-def _fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _collect_json_fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """The fields of a JSON object, each of which is there once."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError(f"a field is there twice: {', '.join(name for name, _ in pairs)}")
-    return found
+    return fields
 
 
-def _csv(path: Path) -> Iterator[FileRow]:
-    rows = _csv_rows(path, "\t" if path.suffix == ".tsv" else ",")
+def _iter_csv_rows(path: Path) -> Iterator[FileRow]:
+    rows = _iter_csv_values(path, "\t" if path.suffix == ".tsv" else ",")
     _, header = next(rows, (1, []))
     if len(set(header)) < len(header):
         raise _fail(path, 1, f"a column name is there twice: {', '.join(header)}.")
@@ -182,9 +182,9 @@ def _csv(path: Path) -> Iterator[FileRow]:
         yield FileRow(path=path, line=line, fields=dict(zip(header, values, strict=True)))
 
 
-def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _iter_csv_values(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not empty, with the line on which each starts."""
-    reader = csv.reader((text for _, text in _lines(path)), delimiter=delimiter, strict=True)
+    reader = csv.reader((text for _, text in _decode_lines(path)), delimiter=delimiter, strict=True)
     limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # long documents are no error
     line = 1
     try:
@@ -200,7 +200,7 @@ def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(limit)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Each line with its number, without a byte order mark."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
@@ -211,7 +211,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 raise _fail(path, number, message, hint="Save the file as UTF-8.") from None
 
 
-def absolute_path(argument: str) -> Path:
+def resolve_user_path(argument: str) -> Path:
     """The absolute path of a text.
 
     Raises:
@@ -229,12 +229,12 @@ def is_readable_folder(path: Path) -> bool:
     Raises:
         DataError: The path cannot be examined, for example because this user may not enter its parent.
     """
-    with readable(path):
+    with explain_file_error(path):
         return path.is_dir()
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
+def explain_file_error(path: Path) -> Iterator[None]:
     """Turn an error of the file system into a DataError that names the file, else `path`."""
     try:
         yield
@@ -273,17 +273,17 @@ def read_qrels(path: Path) -> list[FileRow]:
     if path.suffix in (".jsonl", ".csv"):
         rows = read_rows(path)
         if lacking := [row for row in rows if not set(QRELS_HEADER) <= set(row.fields)]:
-            raise lacking[0].error("this is no row of qrels.", hint=HEADER)
+            raise lacking[0].build_row_error("this is no row of qrels.", hint=HEADER)
         return rows
-    found = list(_qrels(path))
-    if not found:
+    judgements = list(_iter_qrels_rows(path))
+    if not judgements:
         raise DataError(f"{path}: there are no rows.")
-    return found
+    return judgements
 
 
-def _qrels(path: Path) -> Iterator[FileRow]:
+def _iter_qrels_rows(path: Path) -> Iterator[FileRow]:
     order: Sequence[str] = QRELS_HEADER
-    for line, text in _lines(path):
+    for line, text in _decode_lines(path):
         values = [v.strip() for v in text.split("\t")] if "\t" in text else text.split()
         if set(values) == set(QRELS_HEADER) and line == 1:
             order = values

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.core.encoding import Encoding
 from harness.encoder.folder.modules import weight_files
-from harness.encoder.folder.pooling import vector_size
+from harness.encoder.folder.pooling import infer_vector_size
 from harness.jobs.context import JobContext, WorkerLimits
 from harness.jobs.recipe import Estimate
 from harness.jobs.training_jobs import Train
@@ -22,10 +22,10 @@ from harness.results.cost.encoding import (
     SCORING,
     PastWork,
     ScoreCost,
-    computing_parameters,
+    estimate_non_embedding,
 )
 from harness.results.cost.memory import DiskNeed, PlannedWork
-from harness.results.cost.training import TrainingCost, expect_training, range_of_runs
+from harness.results.cost.training import TrainingCost, estimate_run_time, expect_training
 from harness.training.model_store import ModelStore
 
 
@@ -58,37 +58,40 @@ class PlanCost:
         }
 
     @staticmethod
-    def of(prepared: PreparedRun) -> PlanCost:
+    def estimate_plan(prepared: PreparedRun) -> PlanCost:
         """The cost of a run; runs of tasks with labels are measured by a few of their steps."""
-        past, plan = _past_work(prepared), prepared.plan
+        past, plan = _collect_past_work(prepared), prepared.plan
         runs, labels = _share_out(plan.open, _estimate_runs(prepared)), plan.trial_labels
-        trials = [replace(past.cost_of(_work_of(trial)), model=labels[trial.key]) for trial in plan.trials]
+        trials = [
+            replace(past.estimate_score_cost(_build_planned_work(trial)), model=labels[trial.key])
+            for trial in plan.trials
+        ]
         finals = [
-            past.cost_of(_work_of(score))
+            past.estimate_score_cost(_build_planned_work(score))
             if score.recipe_plan is None
-            else _cost_of_runs(score, runs.get(score.key, []), workers=len(plan.jobs))
+            else _estimate_runs_cost(score, runs.get(score.key, []), workers=len(plan.jobs))
             for score in plan.cells
         ]
-        trainings, scores = _training_costs(prepared, past), [*trials, *finals]
+        trainings, scores = _estimate_trainings(prepared, past), [*trials, *finals]
         times = [cost.time for cost in scores if cost.state == "to do"]
         times += [training.time_left for training in trainings]
         checks = [past.check_time(job.model) for job in plan.jobs if job.kind == "resolve"]
-        known = [time for time in times if time is not None]
-        lanes = min(len(prepared.request.devices or ("",)), max(1, len(known)))
-        work = reduce(add, [*checks, *known], TimeRange()).divided(lanes)
+        known_times = [time for time in times if time is not None]
+        lanes = min(len(prepared.request.devices or ("",)), max(1, len(known_times)))
+        work = reduce(add, [*checks, *known_times], TimeRange()).split_time(lanes)
         return PlanCost(
             scores=tuple(scores),
             trainings=tuple(trainings),
-            disk=disk_need(prepared),
+            disk=estimate_disk_need(prepared),
             time=past.start_time + work if times else TimeRange(),
-            unknown=len(times) - len(known),
+            unknown=len(times) - len(known_times),
         )
 
 
-def _past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
+def _collect_past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
     """What the records in the results folder and the speeds in the cache of a run say of the cost of work."""
-    return PastWork.of(
-        prepared.store.records() if with_records else (),
+    return PastWork.from_records(
+        prepared.store.iter_records() if with_records else (),
         prepared.cache,
         prepared.request.devices,
         alone=len(prepared.plan.cells) == len(prepared.subjects),
@@ -96,18 +99,18 @@ def _past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
     )
 
 
-def _work_of(score: PlannedScore) -> PlannedWork:
+def _build_planned_work(score: PlannedScore) -> PlannedWork:
     """A planned score from vectors or from a ranking, in plain values."""
     subject, encoding = score.subject, score.encoding
     width = None
     if isinstance(encoding, Encoding):
         late, folder = encoding.late_interaction, subject.on_disk.artifact.folder
-        width = vector_size(folder, encoding.pooling) if late is None else late.dimension or None
+        width = infer_vector_size(folder, encoding.pooling) if late is None else late.dimension or None
     return PlannedWork(
         name=subject.artifact.name,
         task=score.task.name,
         key=score.key,
-        state=_state_of(score),
+        state=_describe_score_state(score),
         purpose=score.purpose,
         error=score.problem.message if score.problem else None,
         model=subject.artifact.key,
@@ -120,7 +123,7 @@ def _work_of(score: PlannedScore) -> PlannedWork:
     )
 
 
-def _state_of(score: PlannedScore) -> str:
+def _describe_score_state(score: PlannedScore) -> str:
     """Whether a planned score is to be made, is there, or cannot be."""
     return "cannot run" if score.problem else "to do" if score.record is None else "done"
 
@@ -132,12 +135,14 @@ def weight_bytes(model: ConfiguredModel) -> int:
     return sum(path.stat().st_size for path in weight_files(model.on_disk.artifact.folder))
 
 
-def disk_need(prepared: PreparedRun) -> DiskNeed | None:
+def estimate_disk_need(prepared: PreparedRun) -> DiskNeed | None:
     """The disk that the open scores of a run take; None where that is not known, or nothing."""
     request, plan = prepared.request, prepared.plan
     trials = [trial for trial in plan.trials if trial.record is None]
-    works = [_work_of(one) for one in (*trials, *plan.open) if one.recipe_plan is None]
-    return DiskNeed.of(works, prepared.cache, keep=request.keep_vectors, drop=request.drop_vectors)
+    works = [_build_planned_work(one) for one in (*trials, *plan.open) if one.recipe_plan is None]
+    return DiskNeed.estimate_disk_need(
+        works, prepared.cache, keep=request.keep_vectors, drop=request.drop_vectors
+    )
 
 
 def _estimate_runs(prepared: PreparedRun) -> dict[str, Estimate]:
@@ -162,15 +167,15 @@ def _estimate_runs(prepared: PreparedRun) -> dict[str, Estimate]:
 def _share_out(scores: Sequence[PlannedScore], runs: dict[str, Estimate]) -> dict[str, list[Estimate]]:
     """Each run once: with the score of its own task, else with the first score that needs it."""
     shared: dict[str, list[Estimate]] = {}
-    for own in (True, False):
+    for same_task in (True, False):
         for score in scores:
             for job in score.recipe_plan.jobs if score.recipe_plan else ():
-                if job.key in runs and (not own or (job.place and job.place.task == score.task.name)):
+                if job.key in runs and (not same_task or (job.place and job.place.task == score.task.name)):
                     shared.setdefault(score.key, []).append(runs.pop(job.key))
     return shared
 
 
-def _cost_of_runs(score: PlannedScore, runs: Sequence[Estimate], *, workers: int) -> ScoreCost:
+def _estimate_runs_cost(score: PlannedScore, runs: Sequence[Estimate], *, workers: int) -> ScoreCost:
     """The cost of a score that a recipe trains for, by the runs that it has to make."""
     plan = score.recipe_plan
     notes = [f"{score.task.name}: {note}" for note in plan.notes] if plan and runs else []
@@ -178,7 +183,7 @@ def _cost_of_runs(score: PlannedScore, runs: Sequence[Estimate], *, workers: int
         model=score.subject.artifact.name,
         task=score.task.name,
         key=score.key,
-        state=_state_of(score),
+        state=_describe_score_state(score),
         error=score.problem.message if score.problem else None,
         texts=None,
         tokens=None,
@@ -188,51 +193,51 @@ def _cost_of_runs(score: PlannedScore, runs: Sequence[Estimate], *, workers: int
         steps=sum(run.steps for run in runs),
         notes=tuple(dict.fromkeys([*notes, *(note for run in runs for note in run.notes)])),
     )
-    time = range_of_runs(sum(run.seconds for run in runs), workers)
-    return cost.timed(time, "twenty steps on this machine" if runs else "")
+    time = estimate_run_time(sum(run.seconds for run in runs), workers)
+    return cost.add_time(time, "twenty steps on this machine" if runs else "")
 
 
-def _training_costs(prepared: PreparedRun, past: PastWork | None = None) -> list[TrainingCost]:
+def _estimate_trainings(prepared: PreparedRun, past: PastWork | None = None) -> list[TrainingCost]:
     """The planned trainings of a run, the members of a sweep among them."""
-    past, costs = past or _past_work(prepared), []
+    past, costs = past or _collect_past_work(prepared), []
     for model in prepared.plan.trainings:
         assert model.training is not None
         sweep = model.training.sweep
         if sweep is None or model.training.done:
-            costs.append(_training_cost(model, prepared, past))
+            costs.append(_estimate_training(model, prepared, past))
             continue
         costs += [
-            replace(_training_cost(member, prepared, past), model=sweep.label(member))
+            replace(_estimate_training(member, prepared, past), model=sweep.format_member_label(member))
             for member in sweep.members
         ]
-        choice = _training_cost(model, prepared, past)
+        choice = _estimate_training(model, prepared, past)
         choice = replace(choice, state="to choose", steps=0, texts=0)
         costs.append(replace(choice, seconds=0.0, low=0.0, high=0.0, source=""))
     return costs
 
 
-def _training_cost(model: ConfiguredModel, prepared: PreparedRun, past: PastWork) -> TrainingCost:
+def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: PastWork) -> TrainingCost:
     """The cost of the training of a model."""
     assert model.training is not None
     assert model.lineage is not None
     store, plan, work = ModelStore(prepared.store.root), model.training.model, model.training.job.work
-    begun = {one.key: one.done for one in store.unfinished()}
+    begun = {one.key: one.done for one in store.list_unfinished_models()}
     state = "there" if model.training.done else "to go on" if model.artifact.key in begun else "to do"
     state = "diverged" if model.training.diverged else state
     data = work.spec.data if isinstance(work, Train) else ()
-    width = vector_size(model.on_disk.artifact.folder, "mean")
+    width = infer_vector_size(model.on_disk.artifact.folder, "mean")
     expected = expect_training(
         model.lineage,
         plan.texts,
         data,
-        [stored.document for stored in store.finished() if stored.document],
+        [stored.document for stored in store.list_stored_models() if stored.document],
         past,
-        parameters=computing_parameters(weight_bytes(model) // 4, width),
+        parameters=estimate_non_embedding(weight_bytes(model) // 4, width),
     )
     if state in ("there", "diverged"):
         expected = (TimeRange(), "")
     return TrainingCost(
-        model=prepared.label(model),
+        model=prepared.format_model_label(model),
         key=model.artifact.key,
         folder=str(model.artifact.folder),
         recipe=model.lineage.text,
@@ -253,7 +258,7 @@ def _training_cost(model: ConfiguredModel, prepared: PreparedRun, past: PastWork
     )
 
 
-def with_expected_seconds(prepared: PreparedRun) -> Plan:
+def add_expected_seconds(prepared: PreparedRun) -> Plan:
     """The plan whose jobs have their expected seconds, by the speeds in the cache; no record is read for it.
 
     Of a score with an encoding the encoding has all of its time but the scoring.
@@ -261,11 +266,13 @@ def with_expected_seconds(prepared: PreparedRun) -> Plan:
     plan = prepared.plan
     if all(job.kind in ("finetune", "select") for job in plan.jobs):
         return plan
-    past = _past_work(prepared, with_records=False)
+    past = _collect_past_work(prepared, with_records=False)
     costs = {
-        one.key: past.cost_of(_work_of(one)) for one in (*plan.open, *plan.trials) if not one.recipe_plan
+        one.key: past.estimate_score_cost(_build_planned_work(one))
+        for one in (*plan.open, *plan.trials)
+        if not one.recipe_plan
     }
-    trainings = {one.key: one.time_left for one in _training_costs(prepared, past)}
+    trainings = {one.key: one.time_left for one in _estimate_trainings(prepared, past)}
     encoded = {job.claim for job in plan.jobs if job.kind == "encode"}
     times: dict[str, float] = {}
     for job in plan.jobs:
@@ -273,8 +280,8 @@ def with_expected_seconds(prepared: PreparedRun) -> Plan:
         if job.kind == "resolve":
             time = past.check_time(job.model)
         elif job.kind == "score" and job.claim in encoded:
-            time = TimeRange.of(SCORING)
+            time = TimeRange.from_seconds(SCORING)
         if time is not None and job.kind not in ("finetune", "select"):
             times[job.key] = time.seconds
-    jobs = [job.change_resources(seconds=times[job.key]) if job.key in times else job for job in plan.jobs]
+    jobs = [job.replace_resources(seconds=times[job.key]) if job.key in times else job for job in plan.jobs]
     return replace(plan, jobs=tuple(jobs))

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.arguments import Names, Places, checked, checked_fields
+from harness.core.arguments import Names, Places, check_fields, check_value
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError
-from harness.core.provenance import cores
+from harness.core.provenance import count_cores
 from harness.core.types import Artifact
-from harness.driver.estimate import weight_bytes, with_expected_seconds
+from harness.driver.estimate import add_expected_seconds, weight_bytes
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
 from harness.executors.executor import (
@@ -24,7 +24,7 @@ from harness.executors.executor import (
     OpenExecutor,
     RaySettings,
     SlurmSettings,
-    executor_settings,
+    parse_executor,
 )
 from harness.executors.local import LocalExecutor, Subprocess, end_repetition
 from harness.executors.node import WorkerSettings
@@ -36,13 +36,13 @@ from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
-from harness.results.cost.memory import SHARE, memory_of_job, runs_that_fit
+from harness.results.cost.memory import SHARE, compute_run_capacity, estimate_job_memory
 from harness.search.plaid import require_library
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 
 
-def run(
+def run_evaluation(
     model: str | Sequence[str],
     suite: str | Sequence[str],
     *,
@@ -51,13 +51,13 @@ def run(
     **request: Any,
 ) -> Report:
     """Evaluate models on suites; `harness.run` documents the arguments."""
-    asked = Request(
-        models=checked("models", model, Places),
-        suites=checked("suites", suite, Places),
-        settings=checked_fields(settings or Settings(), Settings, "settings"),
-    ).changed(request, of="harness.run")
-    with asked.network():
-        prepared = prepare(asked)
+    full_request = Request(
+        models=check_value("models", model, Places),
+        suites=check_value("suites", suite, Places),
+        settings=check_fields(settings or Settings(), Settings, "settings"),
+    ).replace_fields(request, of="harness.run")
+    with full_request.limit_network():
+        prepared = prepare(full_request)
         require_data(prepared)
         return execute(prepared, listeners)
 
@@ -73,34 +73,34 @@ def prepare(request: Request, *, training: bool = False) -> PreparedRun:
         UsageError: A name, a setting or a record cannot be used.
     """
     end_repetition()
-    remote = request.checked().open_remote()
-    found = ResolvedRequest.of(request, training=training, remote=remote)
-    request = found.request
-    store = Store(found.results, remote)
+    remote = request.validate_fields().open_remote()
+    resolved_request = ResolvedRequest.resolve_request(request, training=training, remote=remote)
+    request = resolved_request.request
+    store = Store(resolved_request.results, remote)
     plan = Plan.make(
-        found.subjects,
-        found.suites,
+        resolved_request.subjects,
+        resolved_request.suites,
         store=store,
-        settings=found.data,
+        settings=resolved_request.data,
         seed=request.settings.seed,
         force=request.force,
         gate=request.gate,
         purpose=request.purpose,
-        recipe=found.recipe,
-        is_evaluated=found.is_evaluated,
+        recipe=resolved_request.recipe,
+        is_evaluated=resolved_request.is_evaluated,
     )
     prepared = PreparedRun(
         request=request,
-        asked=found.asked,
-        subjects=found.subjects,
-        suites=found.suites,
+        asked=resolved_request.asked,
+        subjects=resolved_request.subjects,
+        suites=resolved_request.suites,
         plan=plan,
         store=store,
-        cache=found.cache,
-        recipe=found.recipe,
-        stages=found.stages,
+        cache=resolved_request.cache,
+        recipe=resolved_request.recipe,
+        stages=resolved_request.stages,
     )
-    return replace(prepared, plan=with_expected_seconds(prepared))
+    return replace(prepared, plan=add_expected_seconds(prepared))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,35 +113,37 @@ class TrainedModel:
     failure: Failure | None = None
 
 
-def train(
+def train_models(
     model: str | Sequence[str], recipe: str, *, listeners: Listeners | None = None, **request: Any
 ) -> tuple[TrainedModel, ...]:
     """Make models with a recipe; `harness.train` documents the arguments."""
-    models, recipes = checked("models", model, Places), checked("recipe", recipe, Names)
-    asked = Request(models=models, suites=(), recipe=recipes).changed(request, of="harness.train")
-    with asked.network():
-        return carry_out_training(prepare(asked, training=True), listeners)
+    models, recipes = check_value("models", model, Places), check_value("recipe", recipe, Names)
+    full_request = Request(models=models, suites=(), recipe=recipes).replace_fields(
+        request, of="harness.train"
+    )
+    with full_request.limit_network():
+        return execute_training(prepare(full_request, training=True), listeners)
 
 
-def carry_out_training(prepared: PreparedRun, listeners: Listeners | None = None) -> tuple[TrainedModel, ...]:
+def execute_training(prepared: PreparedRun, listeners: Listeners | None = None) -> tuple[TrainedModel, ...]:
     """Train the models of a prepared request that are not there, and give all of them."""
     failures: Mapping[str, Failure] = {}
     trials = {trial.key: trial for trial in prepared.plan.trials}
     _send_missing(prepared)
     if prepared.plan.jobs:
-        failures = _driver(prepared, listeners).train()
-    found = []
-    for one in prepared.plan.trainings:
-        assert one.training is not None
-        own = {job.key for job in one.training.jobs(trials, gate=prepared.request.gate)}
-        failure = next((failures[key] for key in failures if key in own), None)
-        there = ModelStore(prepared.store.root).find(one.artifact.key, prepared.cache)
-        if there is None and failure is None:
+        failures = _build_driver(prepared, listeners).run_trainings()
+    trained_models = []
+    for model in prepared.plan.trainings:
+        assert model.training is not None
+        job_keys = {job.key for job in model.training.plan_jobs(trials, gate=prepared.request.gate)}
+        failure = next((failures[key] for key in failures if key in job_keys), None)
+        stored_model = ModelStore(prepared.store.root).find(model.artifact.key, prepared.cache)
+        if stored_model is None and failure is None:
             failure = Failure(kind="stopped", message="It was not reached.")
-        folder = there[0] if there is not None else None
-        was_there = one.training.done
-        found.append(TrainedModel(model=one, folder=folder, was_there=was_there, failure=failure))
-    return tuple(found)
+        folder = stored_model[0] if stored_model is not None else None
+        was_there = model.training.done
+        trained_models.append(TrainedModel(model=model, folder=folder, was_there=was_there, failure=failure))
+    return tuple(trained_models)
 
 
 def require_data(prepared: PreparedRun) -> None:
@@ -156,14 +158,14 @@ def require_data(prepared: PreparedRun) -> None:
         task, message = cells[0].task.name, problems[0].message
         raise UsageError(
             message if message.startswith(task) else f"{task}: {message}",
-            hint=prepared.with_suites(problems[0].hint or "") or None,
+            hint=prepared.insert_suites(problems[0].hint or "") or None,
         )
 
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:
     """Run a prepared request and return its report."""
     _send_missing(prepared)
-    running = _driver(prepared, listeners)
+    running = _build_driver(prepared, listeners)
     results = running.run()
     return Report(
         prepared=prepared,
@@ -181,14 +183,14 @@ def _send_missing(prepared: PreparedRun) -> None:
         return
     store.shared.send_missing()
     models = ModelStore(store.root, store.remote)
-    for one in prepared.plan.trainings:
-        if one.training is not None and one.training.done:
-            models.send(one.artifact.key, prepared.cache)
+    for model in prepared.plan.trainings:
+        if model.training is not None and model.training.done:
+            models.send(model.artifact.key, prepared.cache)
 
 
-def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
+def _build_driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
     request = prepared.request
-    plan, open_executor = _with_executor(prepared)
+    plan, open_executor = _choose_executor(prepared)
     return Driver(
         plan,
         store=prepared.store,
@@ -202,21 +204,21 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
     )
 
 
-def _with_executor(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
+def _choose_executor(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
     """The plan with the resources of its jobs, and the executor for them.
 
     Raises:
         UsageError: There is no such device or cluster.
     """
-    settings = executor_settings(prepared.request.executor)
+    settings = parse_executor(prepared.request.executor)
     if settings is None or not _open_jobs(prepared.plan):
-        return _on_this_machine(prepared)
+        return _prepare_local_run(prepared)
     if isinstance(settings, RaySettings):
-        return _on_ray(prepared, settings)
-    return _on_slurm(prepared, settings)
+        return _prepare_ray_run(prepared, settings)
+    return _prepare_slurm_run(prepared, settings)
 
 
-def _on_this_machine(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
+def _prepare_local_run(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
     request, plan = prepared.request, prepared.plan
     if any(cell.is_indexed for cell in plan.open):
         require_library(prepared.devices)
@@ -231,33 +233,33 @@ def _on_this_machine(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
             asked=request.workers,
             threads=request.threads,
         )
-    limits = replace(_limits(prepared), threads=places.threads)
+    limits = replace(_build_worker_limits(prepared), threads=places.threads)
     most = len(set(places.devices))
 
-    def opened(listener: Listener) -> Executor:
+    def open_local(listener: Listener) -> Executor:
         return LocalExecutor(places.devices, cache=prepared.cache, listener=listener, limits=limits)
 
-    return _with_devices(plan, most, most), opened
+    return _assign_devices(plan, most, most), open_local
 
 
-def _on_ray(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan, OpenExecutor]:
+def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan, OpenExecutor]:
     from harness.executors.ray import RayExecutor
 
     request = prepared.request
     prepared.store.prepare()  # so that workers see the folder
     executor = RayExecutor(
         settings,
-        worker=_worker_settings(prepared),
+        worker=_build_worker_settings(prepared),
         kind="".join(request.devices),
     )
-    plan = _with_memory(_with_devices(prepared.plan, *executor.most_devices()), prepared, executor.kind)
+    plan = _assign_memory(_assign_devices(prepared.plan, *executor.count_devices()), prepared, executor.kind)
     runs = [job for job in _open_jobs(plan) if job.kind == "finetune"]
-    probe = prepared.recipe.probe(runs) if prepared.recipe is not None and len(runs) > 1 else None
+    probe = prepared.recipe.build_probe_job(runs) if prepared.recipe is not None and len(runs) > 1 else None
     share = None if request.workers is None else 1 / request.workers
-    return plan, functools.partial(executor.begin, jobs=_open_jobs(plan), share=share, probe=probe)
+    return plan, functools.partial(executor.prepare_jobs, jobs=_open_jobs(plan), share=share, probe=probe)
 
 
-def _on_slurm(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, OpenExecutor]:
+def _prepare_slurm_run(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, OpenExecutor]:
     from harness.executors.slurm import SlurmExecutor
 
     prepared.store.prepare()  # so that workers see the folder
@@ -266,25 +268,25 @@ def _on_slurm(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, Ope
     on_cpu = prepared.request.devices == ("cpu",) or not settings.gpus
     kind: Literal["cpu", "cuda"] = "cpu" if on_cpu else "cuda"
     most = settings.gpus if kind == "cuda" else 1
-    plan = _with_memory(_with_devices(prepared.plan, most * settings.workers, most), prepared, kind)
-    worker = _worker_settings(prepared)
+    plan = _assign_memory(_assign_devices(prepared.plan, most * settings.workers, most), prepared, kind)
+    worker = _build_worker_settings(prepared)
     worker = replace(worker, limits=replace(worker.limits, threads=worker.limits.threads or settings.cpus))
 
-    def opened(listener: Listener) -> Executor:
+    def open_slurm(listener: Listener) -> Executor:
         executor = SlurmExecutor(
             settings, worker=worker, folder=prepared.store.root, listener=listener, kind=kind
         )
-        executor.check(_open_jobs(plan))
+        executor.check_jobs(_open_jobs(plan))
         return executor
 
-    return plan, opened
+    return plan, open_slurm
 
 
 def _open_jobs(plan: Plan) -> list[Job]:
     return [job for job in plan.jobs if job.key not in plan.known]
 
 
-def _limits(prepared: PreparedRun) -> WorkerLimits:
+def _build_worker_limits(prepared: PreparedRun) -> WorkerLimits:
     request, remote = prepared.request, prepared.store.remote
     return WorkerLimits(
         threads=request.threads,
@@ -294,31 +296,32 @@ def _limits(prepared: PreparedRun) -> WorkerLimits:
     )
 
 
-def _worker_settings(prepared: PreparedRun) -> WorkerSettings:
+def _build_worker_settings(prepared: PreparedRun) -> WorkerSettings:
     """What every worker of a cluster is given; folders have their whole names there."""
     return WorkerSettings(
         cache=prepared.cache.resolve(),
         folders=(prepared.store.root.resolve(),),
-        limits=_limits(prepared),
+        limits=_build_worker_limits(prepared),
         offline=prepared.request.offline,
     )
 
 
-def _with_memory(plan: Plan, prepared: PreparedRun, kind: str) -> Plan:
+def _assign_memory(plan: Plan, prepared: PreparedRun, kind: str) -> Plan:
     """The plan with the main memory that its jobs take, by the size of their models' weights."""
     weights = {one.artifact.key: weight_bytes(one) for one in (*prepared.asked, *prepared.subjects)}
 
-    def memory(job: Job) -> int:
+    def estimate_memory(job: Job) -> int:
         trains = job.kind in ("train", "finetune") and kind == "cpu"
-        return memory_of_job(weights.get(job.model, 0), trains=trains)
+        return estimate_job_memory(weights.get(job.model, 0), trains=trains)
 
     jobs = [
-        job.change_resources(memory=memory(job)) if job.resources.needs_device else job for job in plan.jobs
+        job.replace_resources(memory=estimate_memory(job)) if job.resources.needs_device else job
+        for job in plan.jobs
     ]
     return replace(plan, jobs=tuple(jobs))
 
 
-def _with_devices(plan: Plan, devices: int, together: int) -> Plan:
+def _assign_devices(plan: Plan, devices: int, together: int) -> Plan:
     """The plan with the devices shared out among its trainings, no more to each than its recipe can use.
 
     Of all the `devices` a training can have those that are `together` on one machine.
@@ -330,10 +333,10 @@ def _with_devices(plan: Plan, devices: int, together: int) -> Plan:
     starts = {
         job.work.artifact.key: job.work.spec.backbone for job in plan.jobs if isinstance(job.work, Train)
     }
-    return replace(plan, jobs=tuple(_job_with_devices(job, most, starts) for job in plan.jobs))
+    return replace(plan, jobs=tuple(_assign_job_devices(job, most, starts) for job in plan.jobs))
 
 
-def _job_with_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> Job:
+def _assign_job_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> Job:
     """The job with its devices; a backbone that is still to be trained is as large as its own."""
     if not isinstance(job.work, Train):
         return job
@@ -341,7 +344,7 @@ def _job_with_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> Jo
     backbone = spec.backbone
     while not backbone.folder.is_dir() and backbone.key in starts:
         backbone = starts[backbone.key]
-    return job.change_resources(devices=spec.recipe.devices(most, backbone))
+    return job.replace_resources(devices=spec.recipe.devices(most, backbone))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,14 +372,14 @@ def _plan_workers(
     each = -(-len(runs) // len(devices))
     count = asked or each
     if count > 1 and not asked:
-        fit = _fitting(devices, runs, recipe, cache=cache, weights=weights, threads=threads)
+        fit = _estimate_run_capacity(devices, runs, recipe, cache=cache, weights=weights, threads=threads)
         count = min(count, fit)
     on_cpu = all(device == "cpu" for device in devices)
-    spread = max(1, cores() // count) if on_cpu and count > 1 else None
+    spread = max(1, count_cores() // count) if on_cpu and count > 1 else None
     return _WorkerPlan(devices=tuple(d for d in devices for _ in range(count)), threads=threads or spread)
 
 
-def _fitting(
+def _estimate_run_capacity(
     devices: Sequence[str],
     runs: Sequence[Job],
     recipe: TaskRecipe,
@@ -385,23 +388,23 @@ def _fitting(
     weights: int,
     threads: int | None,
 ) -> int:
-    free_cores = max(1, cores() // (threads or 1) // len(devices))
+    free_cores = max(1, count_cores() // (threads or 1) // len(devices))
     if devices[0] == "cpu":
         import psutil
 
         room = psutil.virtual_memory().available * SHARE
-        return min(free_cores, runs_that_fit(room, memory_of_job(weights, trains=True)))
+        return min(free_cores, compute_run_capacity(room, estimate_job_memory(weights, trains=True)))
     if not devices[0].startswith("cuda") or free_cores == 1:
         return 1
-    measured = _measured(devices[0], runs, recipe, cache)
-    return 1 if measured is None else min(free_cores, runs_that_fit(measured[0] * SHARE, measured[1]))
+    measured = _measure_run_memory(devices[0], runs, recipe, cache)
+    return 1 if measured is None else min(free_cores, compute_run_capacity(measured[0] * SHARE, measured[1]))
 
 
-def _measured(
+def _measure_run_memory(
     device: str, runs: Sequence[Job], recipe: TaskRecipe, cache: Path
 ) -> tuple[float, float] | None:
     """The free memory of a GPU and the memory of one run, in bytes, from a few steps in a new process."""
-    job = recipe.probe(runs)
+    job = recipe.build_probe_job(runs)
     if job is None:
         return None
     worker = Subprocess(device=device, cache=cache, listener=lambda _key, _event: None, limits=WorkerLimits())
@@ -409,15 +412,15 @@ def _measured(
         worker.start(job, {}, (device,))
         finished = None
         while finished is None:
-            finished = worker.poll(0.5)
+            finished = worker.poll_worker(0.5)
     finally:
-        worker.close()
+        worker.close_worker()
     if finished.failure is not None:
         return None
-    return _free(device), float(json.loads(finished.output["memory"])["peak_bytes"])
+    return _measure_free_memory(device), float(json.loads(finished.output["memory"])["peak_bytes"])
 
 
-def _free(device: str) -> float:
+def _measure_free_memory(device: str) -> float:
     import torch
 
     return float(torch.cuda.mem_get_info(device)[0])

@@ -18,7 +18,14 @@ from harness.executors.executor import Cause, Executor, Failure, Finished, Liste
 from harness.executors.local import LocalExecutor
 from harness.executors.run_log import Closing, Node, RunLog
 from harness.jobs.context import Event, WorkerLimits
-from harness.jobs.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
+from harness.jobs.jobs import (
+    Job,
+    Place,
+    build_model_part,
+    build_task_part,
+    read_model_lineage,
+    resolve_weights,
+)
 from harness.jobs.training_jobs import Choose
 from harness.plan.plan import Plan, PlannedScore
 from harness.results.cost.encoding import Speed, note_record, note_speed
@@ -81,7 +88,7 @@ class _Queue:
         """Remove and return the next job."""
         return self._jobs[heapq.heappop(self._ready)[1]]
 
-    def end(self, key: str) -> None:
+    def finish_job(self, key: str) -> None:
         """Note that a job is done; those that waited for it alone can begin."""
         for name in self.dependants.get(key, ()):
             missing = self._missing[name]
@@ -178,45 +185,47 @@ class Driver:
         """
         for cell in self.plan.cells:
             if cell.record is not None:
-                self._settle(Result(cell=cell, how="cached", record=cell.record))
+                self._register_result(Result(cell=cell, how="cached", record=cell.record))
             elif cell.problem is not None:
-                self._settle(Result(cell=cell, how="impossible", failure=Failure.of(cell.problem)))
+                self._register_result(
+                    Result(cell=cell, how="impossible", failure=Failure.from_error(cell.problem))
+                )
         if self._jobs:
-            self._work()
+            self._execute_jobs()
         for cell in self.plan.cells:
             if cell.key not in self.results:
-                self._settle(Result(cell=cell, how="stopped"))
+                self._register_result(Result(cell=cell, how="stopped"))
         return tuple(self.results[cell.key] for cell in self.plan.cells)
 
-    def train(self) -> Mapping[str, Failure]:
+    def run_trainings(self) -> Mapping[str, Failure]:
         """Execute the trainings of a plan without scores; returns the failures by key.
 
         Raises:
             StoreError: The results folder or the cache cannot be written, which ends the run.
             KeyboardInterrupt: Raised after everything is closed; checkpoints are kept.
         """
-        self._work()
+        self._execute_jobs()
         return self._failures
 
     def _open_local(self, listener: Listener) -> Executor:
         return LocalExecutor(("cpu",), cache=self._cache, listener=listener, limits=WorkerLimits())
 
-    def _work(self) -> None:
+    def _execute_jobs(self) -> None:
         self._store.prepare()
         ModelStore(self._store.root).sweep()
         for part in ("vectors", "datasets", "source", "finetuned", "plaid"):
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget
-        executor = self._open(self._hear)
+        executor = self._open(self._handle_event)
         with contextlib.ExitStack() as opened:
-            opened.callback(self._leases.close)
-            opened.callback(executor.close)
+            opened.callback(self._leases.release_leases)
+            opened.callback(executor.close_executor)
             self._log = RunLog(
                 self._store.root / "runs", jobs=self.plan.jobs, known=self.plan.known, executor=executor.name
             )
             reason = ""
             try:
-                self._drive(executor, ends)
+                self._run_event_loop(executor, ends)
             except HarnessError as error:
                 reason = error.message
                 raise
@@ -224,13 +233,13 @@ class Driver:
                 try:
                     opened.close()
                 finally:
-                    self._log.close("failed" if reason else self._closing(), reason)
+                    self._log.close_run_log("failed" if reason else self._describe_closing(), reason)
 
-    def _drive(self, executor: Executor, ends: float | None) -> None:
+    def _run_event_loop(self, executor: Executor, ends: float | None) -> None:
         """Hand out jobs and take their outputs until all are settled, or `ends` is there and none runs."""
         done = frozenset(key for key, state in self._state.items() if state == "done")
         self._queue = _Queue(self._jobs.values(), done)
-        while self._unsettled and not self._stopped():
+        while self._unsettled and not self._should_stop():
             self._show_nodes(executor)
             late = ends is not None and time.monotonic() >= ends
             if late:
@@ -238,17 +247,17 @@ class Driver:
                 if not self._running:
                     break
             started = 0 if late else self._start(executor)
-            for finished in executor.poll(0.0 if started else PATIENCE):
+            for finished in executor.poll_jobs(0.0 if started else PATIENCE):
                 self._end(finished)
 
     def _take_back(self, executor: Executor) -> None:
         """Cancel the jobs that were submitted and have not begun."""
         for key in self._running - self._begun:
-            executor.cancel(key)
-            self._log.ended(self._jobs[key], "retried")
-            self._set(key, "waiting")
+            executor.cancel_job(key)
+            self._log.note_job_end(self._jobs[key], "retried")
+            self._set_job_state(key, "waiting")
 
-    def _closing(self) -> Closing:
+    def _describe_closing(self) -> Closing:
         """How the run has ended, for its log."""
         return "stopped" if self._unsettled else "failed" if self._failures else "finished"
 
@@ -258,10 +267,10 @@ class Driver:
             return
         self._next_nodes = time.monotonic() + NODES
         if nodes := executor.nodes:
-            self._log.nodes(nodes)
+            self._log.update_nodes(nodes)
             self._listeners.nodes(nodes)
 
-    def _stopped(self) -> bool:
+    def _should_stop(self) -> bool:
         return self._fail_fast and bool(self._failures)
 
     def _start(self, executor: Executor) -> int:
@@ -272,14 +281,14 @@ class Driver:
             job = self._queue.pop()
             if self._state[job.key] != "waiting":  # another driver has done it meanwhile
                 continue
-            if job.claim and not self._take(job.claim):
+            if job.claim and not self._claim_work(job.claim):
                 if self._state[job.key] == "waiting":
-                    self._log.claimed_elsewhere(job)
+                    self._log.note_foreign_claim(job)
                     self._blocked.append(job)
                 continue
-            self._set(job.key, "running")
-            self._log.submitted(job)
-            executor.submit(job, {key: self._output(key) for key in job.inputs})
+            self._set_job_state(job.key, "running")
+            self._log.note_submission(job)
+            executor.submit(job, {key: self._read_job_output(key) for key in job.inputs})
             started += 1
         return started
 
@@ -294,13 +303,13 @@ class Driver:
             job = self._blocked.popleft()
             if self._state[job.key] != "waiting":
                 continue
-            if won < WON and self._take(job.claim or job.key):
+            if won < WON and self._claim_work(job.claim or job.key):
                 won += 1
                 self._queue.push(job)
             elif self._state[job.key] == "waiting":
                 self._blocked.append(job)
 
-    def _set(self, key: str, state: State) -> None:
+    def _set_job_state(self, key: str, state: State) -> None:
         """Give a job another state."""
         before, self._state[key] = self._state[key], state
         self._running.discard(key)
@@ -308,7 +317,7 @@ class Driver:
         if state == "running":
             self._running.add(key)
         if state == "done":
-            self._queue.end(key)
+            self._queue.finish_job(key)
         if before in _OPEN and state not in _OPEN:
             self._unsettled -= 1
             self._drop_inputs(key)
@@ -320,7 +329,7 @@ class Driver:
             if not self._readers[name]:
                 self._outputs.pop(name, None)
 
-    def _output(self, key: str) -> Mapping[str, bytes]:
+    def _read_job_output(self, key: str) -> Mapping[str, bytes]:
         """The output of a job: from this run, or from its record in the store."""
         job = self._jobs[key]
         if key in self._outputs or job.place is None:
@@ -328,16 +337,16 @@ class Driver:
         record = self._store.get(job.place.artifact, job.place.task, key, purpose=job.place.purpose)
         if record is None:
             raise StoreError(f"The record of {job.label} ({key[:12]}) is no longer there.")
-        beside = self._store.examples(record, job.place.artifact)
+        beside = self._store.find_examples_file(record, job.place.artifact)
         examples = {"examples": beside.read_bytes()} if beside is not None else {}
         return {"record": record.to_json().encode(), **examples}
 
-    def _take(self, claim: str) -> bool:
+    def _claim_work(self, claim: str) -> bool:
         """Claim a score or a training run, or settle it if another process has finished it meanwhile."""
         if claim in self._claimed:
             return True
         free = self._leases.claim(claim)
-        if not self._anew(claim) and self._finished_elsewhere(claim, now=free):
+        if not self._needs_new_record(claim) and self._use_existing_record(claim, now=free):
             if free:
                 self._leases.release(claim)
             return False
@@ -345,7 +354,7 @@ class Driver:
             self._claimed.add(claim)
         return free
 
-    def _anew(self, key: str) -> bool:
+    def _needs_new_record(self, key: str) -> bool:
         """Whether a record must be made although it exists."""
         return key in self.plan.anew or (self._again and key in self._cells)
 
@@ -354,10 +363,10 @@ class Driver:
         cell = self._scores.get(claim)
         if cell is None or not cell.subject.artifact.trained:
             return False
-        now = with_weights(replace(cell.subject.artifact, weights="")).weights
+        now = resolve_weights(replace(cell.subject.artifact, weights="")).weights
         return bool(now) and now != record.model.weights
 
-    def _finished_elsewhere(self, claim: str, *, now: bool) -> bool:
+    def _use_existing_record(self, claim: str, *, now: bool) -> bool:
         place = self._jobs[claim].place
         if place is None:  # it leaves no record: each process does it for itself
             return False
@@ -366,11 +375,11 @@ class Driver:
             return False
         for key in self._of_claim[claim]:
             if self._state[key] == "waiting":
-                self._log.ended(self._jobs[key], "shared")
-            self._set(key, "done")
+                self._log.note_job_end(self._jobs[key], "shared")
+            self._set_job_state(key, "done")
         if claim in self._cells:
             cell = self._cells[claim]
-            self._settle(Result(cell=cell, how="cached" if cell.former else "shared", record=record))
+            self._register_result(Result(cell=cell, how="cached" if cell.former else "shared", record=record))
         else:
             self._listeners.trained(self._jobs[claim], record)
         return True
@@ -378,11 +387,11 @@ class Driver:
     def _end(self, finished: Finished) -> None:
         job, failure = self._jobs[finished.key], finished.failure
         if failure is None:
-            self._keep(job, finished)
+            self._save_output(job, finished)
         elif self._is_tried_again(job, failure):
             return
         elif job.member and failure.kind == DivergenceError.__name__:
-            self._leave_out(job, failure)
+            self._drop_sweep_member(job, failure)
         else:
             self._fail(job, failure)
 
@@ -397,19 +406,19 @@ class Driver:
         how = "with batches of half the size" if failure.cause == "memory" else "on another machine"
         self._listeners.event(job, Event(kind="note", text=f"{failure.message} It is tried again {how}."))
         if failure.cause == "node":
-            self._log.lost(job, failure.message)
+            self._log.note_job_loss(job, failure.message)
         else:
-            self._log.ended(job, "retried", cause=failure.reason, hint=failure.hint)
-        self._set(job.key, "waiting")
+            self._log.note_job_end(job, "retried", cause=failure.reason, hint=failure.hint)
+        self._set_job_state(job.key, "waiting")
         self._queue.push(job)
         return True
 
-    def _keep(self, job: Job, finished: Finished) -> None:
+    def _save_output(self, job: Job, finished: Finished) -> None:
         if job.place is None:
             self._outputs[job.key] = finished.output
             if "speed" in finished.output:
-                note_speed(self._cache, Speed.of_json(json.loads(finished.output["speed"])))
-            self._done(job)
+                note_speed(self._cache, Speed.parse_speed(json.loads(finished.output["speed"])))
+            self._finish_job(job)
             if job.claim == job.key:
                 self._give_back(job)
             return
@@ -418,20 +427,20 @@ class Driver:
         if record.purpose == "trial" and self._has_final(job.place, job.key):
             record = record.model_copy(update={"purpose": "final"})  # it was asked for by itself before
         cell = self._scores.get(job.key)
-        again = self._anew(job.key) or (cell is not None and cell.former is not None)
+        again = self._needs_new_record(job.key) or (cell is not None and cell.former is not None)
         kept = self._store.put(job.place.artifact, record, examples, run=run, again=again)
         if job.kind == "score":
             note_record(self._cache, record)
-        self._done(job)
+        self._finish_job(job)
         self._give_back(job)
         if job.key in self._cells:
-            self._settle(Result(cell=self._cells[job.key], how="done", record=kept))
+            self._register_result(Result(cell=self._cells[job.key], how="done", record=kept))
         else:
             self._listeners.trained(job, kept)
 
-    def _done(self, job: Job) -> None:
-        self._set(job.key, "done")
-        self._log.ended(job, "done")
+    def _finish_job(self, job: Job) -> None:
+        self._set_job_state(job.key, "done")
+        self._log.note_job_end(job, "done")
 
     def _has_final(self, place: Place, key: str) -> bool:
         return self._store.get(place.artifact, place.task, key) is not None
@@ -447,54 +456,54 @@ class Driver:
                 message=f"{job.label}: {failure.message}",
                 hint=f"Leave the value out of --sweep, or mend what is wrong. {failure.hint or ''}".strip(),
             )
-        self._set(job.key, "failed")
-        self._log.ended(job, "failed", cause=failure.reason, hint=failure.hint)
+        self._set_job_state(job.key, "failed")
+        self._log.note_job_end(job, "failed", cause=failure.reason, hint=failure.hint)
         self._failures[job.key] = failure
-        for key in self._dependants(job.key):
-            self._set(key, "skipped")
-            self._log.ended(self._jobs[key], "skipped")
+        for key in self._find_dependants(job.key):
+            self._set_job_state(key, "skipped")
+            self._log.note_job_end(self._jobs[key], "skipped")
             if key in self._cells:
-                self._fail_cell(self._cells[key], failure, model_refused=self._makes_model(job))
+                self._fail_cell(self._cells[key], failure, model_refused=self._is_model_source(job))
         if job.key in self._cells:
             self._fail_cell(self._cells[job.key], failure, model_refused=False)
         self._give_back(job)
 
-    def _leave_out(self, job: Job, failure: Failure) -> None:
+    def _drop_sweep_member(self, job: Job, failure: Failure) -> None:
         """Go on without a member of a sweep whose training diverged: it has no scores."""
         self._listeners.event(job, Event(kind="failed", text=failure.message))
-        self._log.ended(job, "failed", cause=failure.reason, hint=failure.hint)
-        members = [key for key in self._dependants(job.key) if self._jobs[key].member]
+        self._log.note_job_end(job, "failed", cause=failure.reason, hint=failure.hint)
+        members = [key for key in self._find_dependants(job.key) if self._jobs[key].member]
         for key in (job.key, *members):
             self._outputs[key] = {}
-            self._set(key, "done")
+            self._set_job_state(key, "done")
         self._give_back(job)
 
-    def _makes_model(self, job: Job) -> bool:
+    def _is_model_source(self, job: Job) -> bool:
         """Whether the model of the scores behind a job is not there without it, or not fit to be scored."""
         return job.kind in ("train", "resolve") or bool(job.member) or isinstance(job.work, Choose)
 
     def _fail_cell(self, cell: PlannedScore, failure: Failure, *, model_refused: bool) -> None:
         record = None
         if not model_refused:
-            record = self._store.put(cell.subject.artifact.slug, _failed_record(cell, failure))
-        self._settle(Result(cell=cell, how="failed", record=record, failure=failure))
+            record = self._store.put(cell.subject.artifact.slug, _build_failure_record(cell, failure))
+        self._register_result(Result(cell=cell, how="failed", record=record, failure=failure))
 
-    def _dependants(self, key: str) -> list[str]:
+    def _find_dependants(self, key: str) -> list[str]:
         """The jobs that wait for a job, directly or not."""
-        found: dict[str, None] = {}
+        dependent_keys: dict[str, None] = {}
         left = [key]
         while left:
             waiting = [k for k in self._queue.dependants.get(left.pop(), ()) if self._state[k] == "waiting"]
-            left += [name for name in waiting if name not in found]
-            found |= dict.fromkeys(waiting)
-        return [*found]
+            left += [name for name in waiting if name not in dependent_keys]
+            dependent_keys |= dict.fromkeys(waiting)
+        return [*dependent_keys]
 
     def _give_back(self, job: Job) -> None:
         if job.claim in self._claimed:
             self._claimed.discard(job.claim)
             self._leases.release(job.claim)
 
-    def _settle(self, result: Result) -> None:
+    def _register_result(self, result: Result) -> None:
         self.results[result.cell.key] = result
         self._listeners.result(result)
         if self._drop:
@@ -503,13 +512,13 @@ class Driver:
     def _drop_vectors(self, artifact: str) -> None:
         """Remove a model's vectors from the cache once each of its scores has a record."""
         mine = self._cells_of[artifact]
-        found = [self.results[key].how for key in mine if key in self.results]
-        if len(found) == len(mine) and {*found} <= {"cached", "done", "shared"}:
+        statuses = [self.results[key].how for key in mine if key in self.results]
+        if len(statuses) == len(mine) and {*statuses} <= {"cached", "done", "shared"}:
             from harness.storage.vectors import drop_vectors
 
             self.vectors_dropped += drop_vectors(self._cache, artifact) + drop_indexes(self._cache, artifact)
 
-    def _hear(self, key: str, event: Event) -> None:
+    def _handle_event(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
             from harness.storage.vectors import Space
 
@@ -520,17 +529,17 @@ class Driver:
         if event.kind == "encoded":
             self.texts_encoded += event.texts
             self.tokens_encoded += event.tokens
-        self._log.heard(self._jobs[key], event)
+        self._log.note_event(self._jobs[key], event)
         self._listeners.event(self._jobs[key], event)
 
 
-def _failed_record(cell: PlannedScore, failure: Failure) -> Record:
+def _build_failure_record(cell: PlannedScore, failure: Failure) -> Record:
     return Record(
         key=cell.key,
         status="failed",
-        model=model_part(cell.subject.artifact, {}),
-        lineage=lineage_of(cell.subject.artifact),
-        task=task_part(cell.task),
+        model=build_model_part(cell.subject.artifact, {}),
+        lineage=read_model_lineage(cell.subject.artifact),
+        task=build_task_part(cell.task),
         identity=cell.identity,
         error=ErrorPart(
             kind=failure.kind, message=failure.message, hint=failure.hint, traceback=failure.traceback

@@ -19,19 +19,19 @@ from rich.progress import Task as Bar
 from rich.table import Column
 from rich.text import Text
 
-from harness.core.identity import encoding_identity
+from harness.core.identity import build_encoding_identity
 from harness.driver import evaluation
-from harness.driver.estimate import disk_need
+from harness.driver.estimate import estimate_disk_need
 from harness.driver.evaluation import TrainedModel
 from harness.driver.execute import Listeners, Result
-from harness.driver.report.run import Report, impossible_results, print_failures
-from harness.executors.run_log import Node, nodes_text
+from harness.driver.report.run import Report, list_impossible_results, print_failures
+from harness.executors.run_log import Node, format_node_counts
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job, JobKind
 from harness.plan.plan import ConfiguredModel, Plan, PlannedTraining
 from harness.plan.request import PreparedRun
 from harness.results import results
-from harness.results.cost.duration import TimeRange, duration_text
+from harness.results.cost.duration import TimeRange, format_duration
 from harness.results.cost.remaining import Work, time_left
 from harness.results.scores import score_text
 from harness.storage.record import Record
@@ -59,7 +59,7 @@ class _JobTimes:
     total: int = 0
     done: int = 0
 
-    def whole(self, now: float) -> float | None:
+    def estimate_total_seconds(self, now: float) -> float | None:
         """The seconds from its beginning to its end, by its pace so far; None before there is one."""
         if self.begun is None or self.announced is None or not self.done or not self.total:
             return None
@@ -85,7 +85,7 @@ class Forecast:
         some = [self._times[key] for key, job in self._jobs.items() if job.kind == kind]
         return sum(one.ended is not None for one in some) if ended else len(some)
 
-    def hear(self, job: Job, event: Event) -> None:
+    def note_job_event(self, job: Job, event: Event) -> None:
         """Note the beginning of a job, before which its inputs have ended, and how far it is."""
         times = self._times.get(job.key)
         if times is None:
@@ -93,14 +93,14 @@ class Forecast:
         if times.begun is None:
             times.begun = self._clock()
             for key in job.inputs:
-                self.end(key)
+                self.note_job_end(key)
         if event.kind in ("encoding", "training"):
             times.announced, times.done = self._clock(), 0
             times.total = event.steps or event.tokens or event.texts
         elif event.kind in ("encoded", "trained"):
             times.done += event.steps or event.tokens or event.texts
 
-    def end(self, key: str) -> None:
+    def note_job_end(self, key: str) -> None:
         """Note the end of a job, and of those of its claim."""
         for name in self._of_claim.get(key, ()):
             times = self._times[name]
@@ -108,7 +108,7 @@ class Forecast:
                 times.ended = self._clock()
                 times.begun = times.ended if times.begun is None else times.begun
 
-    def left(self) -> TimeRange | None:
+    def estimate_time_left(self) -> TimeRange | None:
         """The time until all jobs have ended; None while too little is known.
 
         Of a large plan it is computed less often than it is drawn.
@@ -123,7 +123,7 @@ class Forecast:
                 inputs=job.inputs,
                 begun=times.begun,
                 ended=times.ended,
-                whole=times.whole(now),
+                whole=times.estimate_total_seconds(now),
                 expected=job.resources.seconds,
             )
             for (key, job), times in zip(self._jobs.items(), self._times.values(), strict=True)
@@ -139,10 +139,10 @@ class _Rate(TextColumn):
     """The loss of a training, and the tokens a second of work."""
 
     def render(self, task: Bar) -> Text:
-        return Text(", ".join(_pace_parts(task)), style="dim")
+        return Text(", ".join(_format_pace_parts(task)), style="dim")
 
 
-def _pace_parts(bar: Bar) -> list[str]:
+def _format_pace_parts(bar: Bar) -> list[str]:
     tokens, loss = bar.fields.get("tokens"), bar.fields.get("loss")
     rate = [f"{tokens / bar.elapsed:,.0f} tokens/s"] if bar.elapsed and tokens else []
     return [loss, *rate] if loss else rate
@@ -154,8 +154,8 @@ class _Count(TextColumn):
     def render(self, task: Bar) -> Text:
         if not task.total:
             return Text("")
-        whole = f"{task.completed:,.0f}/{task.total:,.0f}"
-        return Text(f"{task.percentage:.0f} %" if task.fields.get("unit") == "tokens" else whole)
+        count_text = f"{task.completed:,.0f}/{task.total:,.0f}"
+        return Text(f"{task.percentage:.0f} %" if task.fields.get("unit") == "tokens" else count_text)
 
 
 class _Left(TimeRemainingColumn):
@@ -164,8 +164,8 @@ class _Left(TimeRemainingColumn):
     def render(self, task: Bar) -> Text:
         if "forecast" not in task.fields:
             return super().render(task)
-        left = task.fields["forecast"].left()
-        return Text("" if left is None else duration_text(left.seconds), style="progress.remaining")
+        left = task.fields["forecast"].estimate_time_left()
+        return Text("" if left is None else format_duration(left.seconds), style="progress.remaining")
 
 
 @contextlib.contextmanager
@@ -174,44 +174,46 @@ def follow_events(console: Console, clock: Callable[[], float] = time.monotonic)
 
     Gives a function that takes the events of the work.
     """
-    with _bars(console, clock) as bars:
+    with _create_bars(console, clock) as bars:
         last = clock()
 
         def say(line: str, style: str = "") -> None:
             nonlocal last
             last = clock()
-            console.print(_stamp(console) + line, style=style, highlight=False, markup=False, soft_wrap=True)
+            console.print(
+                _format_timestamp(console) + line, style=style, highlight=False, markup=False, soft_wrap=True
+            )
 
-        def begin(name: str, total: int | None, unit: str = "") -> None:
-            for known in bars.task_ids:
-                bars.remove_task(known)
+        def start_bar(name: str, total: int | None, unit: str = "") -> None:
+            for task_id in bars.task_ids:
+                bars.remove_task(task_id)
             bars.add_task(name, total=total, tokens=0, unit=unit)
             if not console.is_terminal:
                 say(f"{name}: {total:,} {unit}".rstrip() if total else name)
 
-        def advance(count: int, tokens: int) -> None:
+        def update_bars(count: int, tokens: int) -> None:
             for bar in bars.tasks:
                 of_tokens = bar.fields["unit"] == "tokens"
                 done = min(bar.total or 0, bar.completed + (tokens if of_tokens else count))
                 bars.update(bar.id, completed=done, tokens=bar.fields["tokens"] + tokens)
                 if not console.is_terminal and clock() - last >= QUIET:
-                    say(f"{bar.description}: {_part_text(bar)}")
+                    say(f"{bar.description}: {_format_bar_progress(bar)}")
 
-        def listen(event: Event) -> None:
+        def show_event(event: Event) -> None:
             match event.kind:
                 case "stage":
-                    begin(event.text, None)
+                    start_bar(event.text, None)
                 case "encoding":
                     unit = "tokens" if event.tokens else "texts"
-                    begin(f"encoding {_SIDES[event.text]}", event.tokens or event.texts, unit)
+                    start_bar(f"encoding {_SIDES[event.text]}", event.tokens or event.texts, unit)
                 case "ranking":
-                    begin(event.text, event.texts, "texts")
+                    start_bar(event.text, event.texts, "texts")
                 case "encoded" | "ranked":
-                    advance(event.texts, event.tokens)
+                    update_bars(event.texts, event.tokens)
                 case "note":
                     say(event.text, "yellow")
 
-        yield listen
+        yield show_event
 
 
 _SIDES = {"query": "queries", "document": "documents", "": "texts"}
@@ -231,7 +233,7 @@ class _Bars(Progress):
         yield from super().get_renderables()
 
 
-def _bars(console: Console, clock: Callable[[], float]) -> _Bars:
+def _create_bars(console: Console, clock: Callable[[], float]) -> _Bars:
     """Bars with their names, counts, tokens a second and time left; none where there is no terminal."""
     return _Bars(
         TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
@@ -246,7 +248,7 @@ def _bars(console: Console, clock: Callable[[], float]) -> _Bars:
     )
 
 
-def _stamp(console: Console) -> str:
+def _format_timestamp(console: Console) -> str:
     """The time at the beginning of a line, where there are no bars."""
     return "" if console.is_terminal else time.strftime("%Y-%m-%d %H:%M:%S ")
 
@@ -265,7 +267,7 @@ class Follower:
         self._bars: dict[str, TaskID] = {}
         self._told: dict[str, float] = {}
         self.forecast = Forecast(plan, clock)
-        self._progress = _bars(console, clock)
+        self._progress = _create_bars(console, clock)
         runs = self.forecast.count("finetune")
         self._runs = self._progress.add_task("runs", total=runs, visible=bool(runs), forecast=self.forecast)
         encoded = any(cell.recipe_plan is None for cell in plan.cells)
@@ -276,7 +278,10 @@ class Follower:
             forecast=self.forecast,
         )
         self.listeners = Listeners(
-            event=self._event, result=self._result, trained=self._trained, nodes=self._show_nodes
+            event=self._show_event,
+            result=self._show_result,
+            trained=self._show_trial_record,
+            nodes=self._show_nodes,
         )
 
     def __enter__(self) -> Follower:
@@ -292,8 +297,8 @@ class Follower:
         """Draw the bars now."""
         self._progress.refresh()
 
-    def _event(self, job: Job, event: Event) -> None:
-        self.forecast.hear(job, event)
+    def _show_event(self, job: Job, event: Event) -> None:
+        self.forecast.note_job_event(job, event)
         match event.kind:
             case "stage":
                 bar = self._runs if job.kind == "finetune" else self._tasks
@@ -307,21 +312,21 @@ class Follower:
             case "training":
                 self._add(job, f"  {job.label}", event.steps, "steps")
             case "encoded" | "ranked":
-                self._advance(job, event, event.texts)
+                self._update_bar(job, event, event.texts)
             case "trained":
-                self._advance(job, event, event.steps)
+                self._update_bar(job, event, event.steps)
             case "finished" if job.kind == "select":
-                self._print(f"✓ chose {job.label}: {event.text}")
+                self._print_line(f"✓ chose {job.label}: {event.text}")
             case "finished":
                 self._drop(job)
-                steps = f"{event.steps:,} steps, {duration_text(event.seconds)}"
-                self._print(f"✓ trained {job.label}  {steps}; {event.text}")
+                steps = f"{event.steps:,} steps, {format_duration(event.seconds)}"
+                self._print_line(f"✓ trained {job.label}  {steps}; {event.text}")
             case "note":
-                self._print(f"{job.label}: {event.text}", style="yellow")
+                self._print_line(f"{job.label}: {event.text}", style="yellow")
             case "failed" if job.kind == "train":
                 self._drop(job)
-                self.forecast.end(job.key)
-                self._print(f"✗ {job.label} was not trained: {event.text}")
+                self.forecast.note_job_end(job.key)
+                self._print_line(f"✗ {job.label} was not trained: {event.text}")
             case "failed":
                 self._end_run(job, "failed: " + event.text)
 
@@ -330,7 +335,7 @@ class Follower:
         bar = self._progress.add_task(name, total=total, tokens=0, unit=unit, loss="")
         self._bars[job.claim or job.key], self._told[job.key] = bar, 0.0
 
-    def _advance(self, job: Job, event: Event, count: int) -> None:
+    def _update_bar(self, job: Job, event: Event, count: int) -> None:
         bar = self._bars.get(job.claim or job.key)
         if bar is None:
             return
@@ -344,49 +349,51 @@ class Follower:
         quiet, part = self._clock() - self._last, done / total if total else 0.0
         if quiet >= QUIET or (quiet >= PAUSE and part - self._told.get(job.key, 0.0) >= PART):
             self._told[job.key] = part
-            self._print(_status_text(job, shown) + self._left_text())
+            self._print_line(_format_job_status(job, shown) + self._format_time_left())
 
-    def _trained(self, job: Job, record: Record) -> None:
+    def _show_trial_record(self, job: Job, record: Record) -> None:
         if job.kind == "score":
             self._drop(job)
-            what = f"{record.task.metric} {score_text(record.main_score)}  {_seconds_text(record)}"
-            self._print(f"  {job.label}: {what}", style="dim")
+            what = f"{record.task.metric} {score_text(record.main_score)}  {_format_record_seconds(record)}"
+            self._print_line(f"  {job.label}: {what}", style="dim")
             return
         score = "diverged" if record.training.get("diverged") else score_text(record.main_score)
-        self._end_run(job, f"{score}  {_seconds_text(record)}")
+        self._end_run(job, f"{score}  {_format_record_seconds(record)}")
 
     def _end_run(self, job: Job, outcome: str) -> None:
         self._drop(job)
-        self.forecast.end(job.key)
-        ended, wanted = self.forecast.count("finetune", ended=True), self.forecast.count("finetune")
+        self.forecast.note_job_end(job.key)
+        ended, total_runs = self.forecast.count("finetune", ended=True), self.forecast.count("finetune")
         self._progress.update(self._runs, completed=ended)
-        self._print(f"  [{ended} of {wanted}] {job.label}: {outcome}{self._left_text()}", style="dim")
+        self._print_line(
+            f"  [{ended} of {total_runs}] {job.label}: {outcome}{self._format_time_left()}", style="dim"
+        )
 
-    def _left_text(self) -> str:
+    def _format_time_left(self) -> str:
         """The time that all jobs still take, where no bar shows it."""
-        left = None if self._console.is_terminal else self.forecast.left()
-        return f"; about {duration_text(left.seconds)} left" if left and left.seconds >= 1 else ""
+        left = None if self._console.is_terminal else self.forecast.estimate_time_left()
+        return f"; about {format_duration(left.seconds)} left" if left and left.seconds >= 1 else ""
 
-    def _result(self, result: Result) -> None:
+    def _show_result(self, result: Result) -> None:
         self._settled += 1
         self._progress.update(self._tasks, completed=self._settled)
         self._remove(result.cell.key)
-        self.forecast.end(result.cell.key)
+        self.forecast.note_job_end(result.cell.key)
         if result.how not in MARKS:
             return
         cell, record = result.cell, result.record
         outcome = "failed"
         if record is not None and result.how != "failed":
-            outcome = f"{cell.task.metric} {score_text(record.main_score)}  {_seconds_text(record)}"
+            outcome = f"{cell.task.metric} {score_text(record.main_score)}  {_format_record_seconds(record)}"
         count = f"[{self._settled} of {self._wanted}] " if self._wanted > 1 else ""
         name = f"{cell.task.name} ({cell.subject.artifact.name})"
-        self._print(f"{MARKS[result.how]} {count}{name}  {outcome}")
+        self._print_line(f"{MARKS[result.how]} {count}{name}  {outcome}")
 
     def _show_nodes(self, nodes: Sequence[Node]) -> None:
         """Show how many nodes and workers a cluster has; where there are no bars, when that changes."""
-        text = nodes_text(nodes)
+        text = format_node_counts(nodes)
         if text and text != self._progress.nodes and not self._console.is_terminal:
-            self._print(text)
+            self._print_line(text)
         self._progress.nodes = text
 
     def _drop(self, job: Job) -> None:
@@ -397,74 +404,81 @@ class Follower:
         if bar is not None:
             self._progress.remove_task(bar)
 
-    def _print(self, line: str, style: str = "") -> None:
+    def _print_line(self, line: str, style: str = "") -> None:
         self._last = self._clock()
         self._console.print(
-            _stamp(self._console) + line, style=style, highlight=False, markup=False, soft_wrap=True
+            _format_timestamp(self._console) + line,
+            style=style,
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
 
 
-def _status_text(job: Job, bar: Bar) -> str:
+def _format_job_status(job: Job, bar: Bar) -> str:
     """How far running work is."""
     part = bar.description.strip()
     before = f"{part}, " if job.kind == "train" and part != job.label else ""  # what precedes the first step
-    pace = "".join(f", {one}" for one in _pace_parts(bar))
-    return f"  {job.label}: {before}{_part_text(bar)}{pace}"
+    pace = "".join(f", {one}" for one in _format_pace_parts(bar))
+    return f"  {job.label}: {before}{_format_bar_progress(bar)}{pace}"
 
 
-def _part_text(bar: Bar) -> str:
+def _format_bar_progress(bar: Bar) -> str:
     """How much of its texts, steps or tokens work has done."""
     if bar.fields["unit"] == "tokens":
         return f"{bar.percentage:.0f} % of about {bar.total or 0:,.0f} tokens"
     return f"{bar.completed:,.0f} of {bar.total or 0:,.0f} {bar.fields['unit']}".rstrip()
 
 
-def _seconds_text(record: Record) -> str:
+def _format_record_seconds(record: Record) -> str:
     """The time that a record took: with tenths below a minute."""
     seconds = sum(record.provenance.get("seconds", {}).values())
-    return f"{seconds:.1f} s" if seconds < 60 else duration_text(seconds)
+    return f"{seconds:.1f} s" if seconds < 60 else format_duration(seconds)
 
 
-def most_common(texts: Sequence[str]) -> str:
+def find_most_common(texts: Sequence[str]) -> str:
     """The most frequent text, the first of several.
 
-    >>> most_common(["a", "b", "b"])
+    >>> find_most_common(["a", "b", "b"])
     'b'
     """
     return max(dict.fromkeys(texts), key=list(texts).count)
 
 
-def carry_out(prepared: PreparedRun, out: Console) -> Report:
+def follow_run(prepared: PreparedRun, out: Console) -> Report:
     """Announce a run, execute it with its progress on `out`, and return its report."""
-    _announce(prepared, out)
+    _print_announcement(prepared, out)
     with Follower(prepared.plan, console=out) as follower:
         return evaluation.execute(prepared, follower.listeners)
 
 
-def carry_out_training(prepared: PreparedRun, out: Console) -> Sequence[TrainedModel]:
+def follow_training(prepared: PreparedRun, out: Console) -> Sequence[TrainedModel]:
     """Announce a training, execute it with its progress on `out`, and return its models."""
-    _announce(prepared, out)
+    _print_announcement(prepared, out)
     with Follower(prepared.plan, console=out) as follower:
-        return evaluation.carry_out_training(prepared, follower.listeners)
+        return evaluation.execute_training(prepared, follower.listeners)
 
 
-def _announce(prepared: PreparedRun, out: Console) -> None:
+def _print_announcement(prepared: PreparedRun, out: Console) -> None:
     """Print the tasks that cannot run with their reasons, and the models with their encodings."""
-    lost = impossible_results(prepared)
+    lost = list_impossible_results(prepared)
     if lost:
         out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")
         print_failures(lost, prepared, out)
-    for text, one in zip(prepared.request.models, prepared.asked, strict=True):
-        if text != one.artifact.source:
-            told = f"{text} is the same model as {one.artifact.name}, and is run once."
-            out.print(told, highlight=False, soft_wrap=True)
-    for line in _said(prepared):
+    for text, model in zip(prepared.request.models, prepared.asked, strict=True):
+        if text != model.artifact.source:
+            message = f"{text} is the same model as {model.artifact.name}, and is run once."
+            out.print(message, highlight=False, soft_wrap=True)
+    for line in _list_plan_notes(prepared):
         out.print(line, highlight=False, soft_wrap=True)
-    for one in prepared.subjects:
-        how = results.EncodingCondition.text_of(encoding_identity(one.encoding))
-        if prepared.recipe is not None and one.training is None and not _is_encoded(one, prepared):
+    for model in prepared.subjects:
+        how = results.EncodingCondition.describe_encoding(build_encoding_identity(model.encoding))
+        if prepared.recipe is not None and model.training is None and not _is_encoded(model, prepared):
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
-        for line in (f"{prepared.label(one)}: {how}; key {one.artifact.key[:12]}", *_training_lines(one)):
+        for line in (
+            f"{prepared.format_model_label(model)}: {how}; key {model.artifact.key[:12]}",
+            *_format_training_lines(model),
+        ):
             out.print(line, highlight=False, style="dim", soft_wrap=True)
 
 
@@ -473,45 +487,52 @@ def _is_encoded(one: ConfiguredModel, prepared: PreparedRun) -> bool:
     return any(cell.subject == one and cell.recipe_plan is None for cell in prepared.plan.cells)
 
 
-def _training_lines(one: ConfiguredModel) -> list[str]:
+def _format_training_lines(one: ConfiguredModel) -> list[str]:
     """How a model is made, one training after the other, and the notes on that."""
-    return [line for stage in one.stages for line in _stage_lines(stage)]
+    return [line for stage in one.stages for line in _format_stage_lines(stage)]
 
 
-def _stage_lines(one: ConfiguredModel) -> list[str]:
+def _format_stage_lines(one: ConfiguredModel) -> list[str]:
     assert one.training is not None
     assert one.lineage is not None
     lineage, model = one.lineage, one.training.model
     notes = [*model.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
-    return [f"{about}; {_state_text(one.training, one.artifact.folder)}", *(f"  {note}" for note in notes)]
+    return [
+        f"{about}; {_format_training_state(one.training, one.artifact.folder)}",
+        *(f"  {note}" for note in notes),
+    ]
 
 
-def _state_text(training: PlannedTraining, folder: Path) -> str:
+def _format_training_state(training: PlannedTraining, folder: Path) -> str:
     """Whether a model is there, or how it is made first."""
     if training.done:
         return f"is there: {folder}"
     if training.sweep is None:
-        return f"is trained first, {_steps_text([training])}"
+        return f"is trained first, {_format_steps([training])}"
     members = [member.training for member in training.sweep.members if member.training is not None]
     done, diverged = sum(one.done for one in members), sum(bool(one.diverged) for one in members)
     open_ = [one for one in members if not (one.done or one.diverged)]
-    left = f", by {_steps_text(open_)} each" if open_ else ""
+    left = f", by {_format_steps(open_)} each" if open_ else ""
     return (
         f"is chosen first by the mean of {', '.join(training.sweep.part.tasks)}; "
         f"{done} of {len(members)} models are trained{left}{f', {diverged} diverged' if diverged else ''}"
     )
 
 
-def _steps_text(trainings: Sequence[PlannedTraining]) -> str:
+def _format_steps(trainings: Sequence[PlannedTraining]) -> str:
     steps = {training.model.steps for training in trainings}
-    known = sorted(count for count in steps if count is not None)
-    if len(known) < len(steps):
+    step_counts = sorted(count for count in steps if count is not None)
+    if len(step_counts) < len(steps):
         return "? steps"
-    return f"{known[0]:,} steps" if len(known) == 1 else f"{known[0]:,} to {known[-1]:,} steps"
+    return (
+        f"{step_counts[0]:,} steps"
+        if len(step_counts) == 1
+        else f"{step_counts[0]:,} to {step_counts[-1]:,} steps"
+    )
 
 
-def _said(prepared: PreparedRun) -> list[str]:
+def _list_plan_notes(prepared: PreparedRun) -> list[str]:
     """The recipes' notes on the open tasks, each once, and the number of training runs."""
     tasks: dict[str, list[str]] = {}
     for cell in prepared.plan.open:
@@ -519,8 +540,8 @@ def _said(prepared: PreparedRun) -> list[str]:
             tasks.setdefault(sentence, []).append(cell.task.name)
     lines = [f"{', '.join(dict.fromkeys(names))}: {sentence}" for sentence, names in tasks.items()]
     if prepared.recipe is not None and prepared.stages:
-        made = "+".join(stage.name for stage in prepared.stages)
-        lines.append(f"tasks with labels: {prepared.recipe.name}; all other tasks: {made}")
+        recipe_names = "+".join(stage.name for stage in prepared.stages)
+        lines.append(f"tasks with labels: {prepared.recipe.name}; all other tasks: {recipe_names}")
     former = sum(cell.former is not None for cell in prepared.plan.cells)
     if former:
         lines.append(
@@ -529,7 +550,7 @@ def _said(prepared: PreparedRun) -> list[str]:
         )
     runs = sum(job.kind == "finetune" for job in prepared.plan.jobs)
     if runs:
-        known = len(prepared.plan.known)
-        lines.append(f"{runs} runs, of which {known} are there")
-    need = disk_need(prepared)
+        finished_count = len(prepared.plan.known)
+        lines.append(f"{runs} runs, of which {finished_count} are there")
+    need = estimate_disk_need(prepared)
     return [*lines, need.text] if need is not None and need.is_large else lines

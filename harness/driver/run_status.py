@@ -201,20 +201,26 @@ def read_runs(
         NewerSchemaError: A log was written by a newer version.
         RecordError: A log is damaged.
     """
-    beats = [beat for beat in map(_Beat.read, sorted(folder.glob("*"), reverse=True)) if beat is not None]
-    now = _file_system_time(folder) if beats else None
+    beats = [
+        beat for beat in map(_Beat.read_heartbeat, sorted(folder.glob("*"), reverse=True)) if beat is not None
+    ]
+    now = _read_file_system_time(folder) if beats else None
     ended = [beat for beat in beats if beat.is_over(now)]
     skipped = [] if over is None else ended[over:]
-    logs = [log for log in map(_Log.of, (beat for beat in beats if beat not in skipped)) if log is not None]
-    beating = _beating(logs, pause) if now is None else {}
-    found = [log.status(now, beating.get(log.folder)) for log in logs]
-    last = [run for run in found if run.state != "running"][:over]
-    return [run for run in found if run.state == "running" or run in last]
+    logs = [
+        log
+        for log in map(_Log.read_run_log, (beat for beat in beats if beat not in skipped))
+        if log is not None
+    ]
+    beating = _watch_heartbeats(logs, pause) if now is None else {}
+    statuses = [log.build_run_status(now, beating.get(log.folder)) for log in logs]
+    last = [run for run in statuses if run.state != "running"][:over]
+    return [run for run in statuses if run.state == "running" or run in last]
 
 
-def _file_system_time(folder: Path) -> float | None:
+def _read_file_system_time(folder: Path) -> float | None:
     """The present time by the clock of a folder's file system; None where nothing can be written."""
-    probe = folder / f".probe.{files.host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    probe = folder / f".probe.{files.get_host_name()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
     try:
         probe.touch()
         now = probe.stat().st_mtime
@@ -224,12 +230,12 @@ def _file_system_time(folder: Path) -> float | None:
     return now
 
 
-def _beating(logs: Sequence[_Log], pause: Callable[[float], None]) -> dict[Path, bool]:
+def _watch_heartbeats(logs: Sequence[_Log], pause: Callable[[float], None]) -> dict[Path, bool]:
     """Whether the heartbeats of runs that have not ended go on while they are watched."""
     open_ = [log for log in logs if not log.heartbeat.ended and not log.header.process_is_gone]
     if open_:
         pause(2.5 * EVERY)
-    later = {log.folder: _Beat.read(log.folder) for log in open_}
+    later = {log.folder: _Beat.read_heartbeat(log.folder) for log in open_}
     return {
         log.folder: (again := later[log.folder]) is not None and again.heartbeat.beat != log.heartbeat.beat
         for log in open_
@@ -245,21 +251,21 @@ class _Beat:
     written: float
 
     @staticmethod
-    def read(folder: Path) -> _Beat | None:
+    def read_heartbeat(folder: Path) -> _Beat | None:
         """The heartbeat in a folder; None where there is none."""
         try:
             with (folder / HEARTBEAT).open("rb") as file:  # what other machines wrote is seen on opening
                 written, text = os.fstat(file.fileno()).st_mtime, file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return _Beat(folder, _parsed(HEARTBEATS, text, folder / HEARTBEAT), written)
+        return _Beat(folder, _parse_log_document(HEARTBEATS, text, folder / HEARTBEAT), written)
 
     def is_over(self, now: float | None) -> bool:
         """Whether the run is certainly over, wherever its driver was."""
         return bool(self.heartbeat.ended) or (now is not None and now - self.written > SILENT_HERE)
 
 
-def _parsed(kind: DocumentKind[Document], text: bytes, path: Path) -> Document:
+def _parse_log_document(kind: DocumentKind[Document], text: bytes, path: Path) -> Document:
     try:
         return kind.parse(text, where=path)
     except ValueError as error:
@@ -277,7 +283,7 @@ class _Log:
     attempts: tuple[_Attempt, ...]
 
     @staticmethod
-    def of(beat: _Beat) -> _Log | None:
+    def read_run_log(beat: _Beat) -> _Log | None:
         """The log with a heartbeat; None where it was removed meanwhile."""
         folder, heartbeat = beat.folder, beat.heartbeat
         try:
@@ -285,8 +291,8 @@ class _Log:
             lines = (folder / EVENTS).read_bytes().splitlines()
         except FileNotFoundError:
             return None
-        header = _parsed(HEADERS, head, folder / HEADER)
-        attempts = tuple(_attempts(lines, len(header.jobs), heartbeat))
+        header = _parse_log_document(HEADERS, head, folder / HEADER)
+        attempts = tuple(_parse_attempts(lines, len(header.jobs), heartbeat))
         return _Log(folder, header, heartbeat, beat.written, attempts)
 
     @property
@@ -301,18 +307,18 @@ class _Log:
     @cached_property
     def states(self) -> list[str]:
         """The state of each job."""
-        found = ["known" if job.known else "waiting" for job in self.jobs]
-        for one in self.attempts:
-            found[one.job] = "waiting" if one.how in ("lost", "retried") else one.how
-        return found
+        job_states = ["known" if job.known else "waiting" for job in self.jobs]
+        for attempt in self.attempts:
+            job_states[attempt.job] = "waiting" if attempt.how in ("lost", "retried") else attempt.how
+        return job_states
 
-    def status(self, now: float | None, beating: bool | None) -> RunStatus:
+    def build_run_status(self, now: float | None, beating: bool | None) -> RunStatus:
         age = None if now is None else max(0.0, now - self.written)
-        state = self._state(age, beating)
+        state = self._infer_run_state(age, beating)
         header = self.header
         counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for job, one in zip(self.jobs, self.states, strict=True):
-            counts[job.kind][one] += 1
+        for job, job_state in zip(self.jobs, self.states, strict=True):
+            counts[job.kind][job_state] += 1
         return RunStatus(
             name=self.folder.name,
             state=state,
@@ -324,46 +330,46 @@ class _Log:
             seconds=self.seconds,
             age=age,
             counts={kind: dict(found) for kind, found in counts.items()},
-            running=tuple(self._running()),
-            waits=tuple(self._waits()) if state == "running" else (),
-            troubles=tuple(self._troubles()),
+            running=tuple(self._iter_running_jobs()),
+            waits=tuple(self._iter_waits()) if state == "running" else (),
+            troubles=tuple(self._iter_troubles()),
             nodes=self.heartbeat.nodes,
-            cost=_cost(self.attempts),
-            left=self._left() if state == "running" else None,
+            cost=_compute_device_cost(self.attempts),
+            left=self._estimate_remaining() if state == "running" else None,
             reason=self.heartbeat.reason,
         )
 
-    def _state(self, age: float | None, beating: bool | None) -> RunState:
+    def _infer_run_state(self, age: float | None, beating: bool | None) -> RunState:
         if self.heartbeat.ended:
             ended: Closing = self.heartbeat.ended
             return ended
         silent = not beating if age is None else age > (SILENT_HERE if self.header.is_here else SILENT)
         return "dead" if self.header.process_is_gone or silent else "running"
 
-    def _running(self) -> Iterator[JobUnderWay]:
-        known = {one.job: one for one in self.heartbeat.running}
-        for one in sorted(self.attempts, key=lambda one: one.begun):
-            if one.how == "running":
-                job = self.jobs[one.job]
-                progress = known.get(one.job, RunningJob(job=one.job, since=one.begun))
+    def _iter_running_jobs(self) -> Iterator[JobUnderWay]:
+        progress_by_job = {one.job: one for one in self.heartbeat.running}
+        for attempt in sorted(self.attempts, key=lambda one: one.begun):
+            if attempt.how == "running":
+                job = self.jobs[attempt.job]
+                progress = progress_by_job.get(attempt.job, RunningJob(job=attempt.job, since=attempt.begun))
                 yield JobUnderWay(
                     kind=job.kind,
                     label=job.label,
                     key=job.key,
-                    node=one.node,
-                    devices=one.devices,
-                    seconds=round(one.ended - one.begun, 3),
+                    node=attempt.node,
+                    devices=attempt.devices,
+                    seconds=round(attempt.ended - attempt.begun, 3),
                     **progress.model_dump(include={"step", "done", "total", "unit"}),
                 )
 
-    def _waits(self) -> Iterator[Wait]:
+    def _iter_waits(self) -> Iterator[Wait]:
         """Waiting jobs, grouped by the kinds of the jobs that must end before all others."""
         elsewhere = set(self.heartbeat.elsewhere)
         groups: dict[tuple[str, tuple[str, ...]], list[int]] = defaultdict(list)
-        roots = self._roots()
-        for number, found in roots.items():
-            if found != {number}:
-                groups["jobs", tuple(sorted({self.jobs[one].kind for one in found}))].append(number)
+        roots = self._find_root_jobs()
+        for number, root_numbers in roots.items():
+            if root_numbers != {number}:
+                groups["jobs", tuple(sorted({self.jobs[one].kind for one in root_numbers}))].append(number)
             elif self.states[number] == "waiting":
                 groups["elsewhere" if number in elsewhere else "worker", ()].append(number)
         for reason in ("worker", "elsewhere", "jobs"):
@@ -371,48 +377,48 @@ class _Log:
                 if why == reason:
                     behind = sorted(set[int]().union(*(roots[one] for one in numbers))) if kinds else []
                     yield Wait(
-                        counts=self._by_kind(numbers),
+                        counts=self._count_job_kinds(numbers),
                         reason=reason,
-                        behind=self._by_kind(behind),
+                        behind=self._count_job_kinds(behind),
                         label=self.jobs[behind[0]].label if len(behind) == 1 else "",
                     )
 
-    def _roots(self) -> dict[int, frozenset[int]]:
+    def _find_root_jobs(self) -> dict[int, frozenset[int]]:
         """Of each open job those that must end before it and wait for none themselves; else itself."""
-        found: dict[int, frozenset[int]] = {}
+        roots: dict[int, frozenset[int]] = {}
         pending = [number for number, state in enumerate(self.states) if state in ("waiting", "running")]
         open_ = set(pending)
         while pending:
             number = pending[-1]
             inputs = [one for one in self.jobs[number].inputs if one in open_]
-            missing = [one for one in inputs if one not in found]
+            missing = [one for one in inputs if one not in roots]
             if missing:
                 pending += missing
                 continue
             pending.pop()
-            found[number] = frozenset().union(*(found[one] for one in inputs)) or frozenset({number})
-        return found
+            roots[number] = frozenset().union(*(roots[one] for one in inputs)) or frozenset({number})
+        return roots
 
-    def _by_kind(self, numbers: Sequence[int]) -> dict[str, int]:
+    def _count_job_kinds(self, numbers: Sequence[int]) -> dict[str, int]:
         return dict(Counter(self.jobs[number].kind for number in numbers))
 
-    def _troubles(self) -> Iterator[_Trouble]:
+    def _iter_troubles(self) -> Iterator[_Trouble]:
         for how in ("failed", "lost", "retried"):
             groups: dict[tuple[str, str], list[str]] = defaultdict(list)
-            for one in self.attempts:
-                if one.how == how:
-                    groups[one.cause, one.hint].append(self.jobs[one.job].label)
+            for attempt in self.attempts:
+                if attempt.how == how:
+                    groups[attempt.cause, attempt.hint].append(self.jobs[attempt.job].label)
             for (cause, hint), labels in groups.items():
                 yield _Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))
 
-    def _left(self) -> TimeRange | None:
+    def _estimate_remaining(self) -> TimeRange | None:
         """The time left; None where nothing runs, as the open jobs wait for who knows how long."""
         if not self.heartbeat.running and any(state == "waiting" for state in self.states):
             return None
         last = {one.job: one for one in self.attempts}
         progress = {one.job: one for one in self.heartbeat.running}
         work = [
-            self._work(number, last.get(number), progress.get(number))
+            self._build_job_work(number, last.get(number), progress.get(number))
             for number, job in enumerate(self.jobs)
             if not job.known
         ]
@@ -423,7 +429,7 @@ class _Log:
         ]
         return time_left([*work, *again], self.seconds, window=_WINDOW)
 
-    def _work(self, number: int, last: _Attempt | None, progress: RunningJob | None) -> Work:
+    def _build_job_work(self, number: int, last: _Attempt | None, progress: RunningJob | None) -> Work:
         job = self.jobs[number]
         work = Work(
             key=job.key,
@@ -436,11 +442,13 @@ class _Log:
             return work
         work = replace(work, begun=last.begun, width=max(1, job.devices and len(last.devices)))
         if last.how == "running":
-            return replace(work, whole=None if progress is None else _whole(progress, last, self.seconds))
+            return replace(
+                work, whole=None if progress is None else _estimate_job_seconds(progress, last, self.seconds)
+            )
         return replace(work, ended=last.ended, typical=last.how == "done")
 
 
-def _whole(progress: RunningJob, attempt: _Attempt, now: float) -> float | None:
+def _estimate_job_seconds(progress: RunningJob, attempt: _Attempt, now: float) -> float | None:
     """The expected seconds of a running job, by the steps or documents that are done."""
     if not progress.done or not progress.total or progress.step == "encoding queries":
         return None
@@ -448,29 +456,29 @@ def _whole(progress: RunningJob, attempt: _Attempt, now: float) -> float | None:
     return loaded + (now - progress.announced) * max(1.0, progress.total / progress.done)
 
 
-def _attempts(lines: Sequence[bytes], jobs: int, heartbeat: Heartbeat) -> Iterator[_Attempt]:
+def _parse_attempts(lines: Sequence[bytes], jobs: int, heartbeat: Heartbeat) -> Iterator[_Attempt]:
     """The attempts by the lines of a log; half lines are left out, what has no end runs still."""
     begun: dict[int, tuple[float, dict[str, Any]]] = {}
     now = heartbeat.seconds
     for line in lines:
         try:
             entry = json.loads(line)
-            at, number, event = float(entry["at"]), int(entry["job"]), str(entry["event"])
+            moment, number, event = float(entry["at"]), int(entry["job"]), str(entry["event"])
         except (ValueError, TypeError, LookupError):
             continue
         if not 0 <= number < jobs:
             continue
-        now = max(now, at)
+        now = max(now, moment)
         if event == "started":
-            begun[number] = (at, entry)
+            begun[number] = (moment, entry)
         elif event in get_args(_AttemptState):
-            since, place = begun.pop(number, (at, {}))
-            yield _attempt(number, event, since, at, {**place, **entry})
+            since, place = begun.pop(number, (moment, {}))
+            yield _build_attempt(number, event, since, moment, {**place, **entry})
     for number, (since, place) in begun.items():
-        yield _attempt(number, "running", since, now, place)
+        yield _build_attempt(number, "running", since, now, place)
 
 
-def _attempt(job: int, how: str, begun: float, ended: float, facts: Mapping[str, Any]) -> _Attempt:
+def _build_attempt(job: int, how: str, begun: float, ended: float, facts: Mapping[str, Any]) -> _Attempt:
     return _Attempt(
         job=job,
         how=how,  # type: ignore[arg-type]
@@ -483,18 +491,18 @@ def _attempt(job: int, how: str, begun: float, ended: float, facts: Mapping[str,
     )
 
 
-def _cost(attempts: Sequence[_Attempt]) -> Cost:
+def _compute_device_cost(attempts: Sequence[_Attempt]) -> Cost:
     """The hours of attempts; of those beside each other on one device each has a part of the time."""
     hours: dict[tuple[bool, bool], float] = defaultdict(float)
     shared: dict[tuple[str, str], list[_Attempt]] = defaultdict(list)
-    for one in attempts:
-        devices = [device for device in one.devices if not device.startswith("cpu")]
+    for attempt in attempts:
+        devices = [device for device in attempt.devices if not device.startswith("cpu")]
         for device in devices:
-            shared[one.node, device].append(one)
+            shared[attempt.node, device].append(attempt)
         if not devices:
-            hours[_is_lost(one), False] += one.ended - one.begun
-    for found in shared.values():
-        for is_lost, seconds in _split(found):
+            hours[_is_lost(attempt), False] += attempt.ended - attempt.begun
+    for device_attempts in shared.values():
+        for is_lost, seconds in _split(device_attempts):
             hours[is_lost, True] += seconds
     return Cost(
         device_hours=hours[False, True] / 3600,
@@ -513,10 +521,10 @@ def _split(attempts: Sequence[_Attempt]) -> Iterator[tuple[bool, float]]:
     changes = [(one.begun, 1, _is_lost(one)) for one in attempts]
     changes += [(one.ended, -1, _is_lost(one)) for one in attempts]
     busy, before = {False: 0, True: 0}, 0.0
-    for at, step, is_lost in sorted(changes):
+    for moment, step, is_lost in sorted(changes):
         count = sum(busy.values())
         for kind, number in busy.items():
             if number:
-                yield kind, (at - before) * number / count
+                yield kind, (moment - before) * number / count
         busy[is_lost] += step
-        before = at
+        before = moment

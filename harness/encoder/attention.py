@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from harness.core.errors import unknown
+from harness.core.errors import explain_unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +40,11 @@ class Backend(Protocol):
 
     name: str
 
-    def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+    def explain_refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
         """The reason why it cannot run this layer, None if it can."""
         ...
 
-    def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
+    def build_layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
         """The values that are computed once for all layers of a pass.
 
         Args:
@@ -59,7 +59,7 @@ class Backend(Protocol):
 class Layout(Protocol):
     """The layout of the texts of one pass for a backend."""
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
         """The result of attention within each text, zeros for a token that sees no attended token.
 
         Args:
@@ -77,8 +77,8 @@ class Layout(Protocol):
 class Nothing:
     """The layout of an empty list of texts."""
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        """See `Layout.attend`."""
+    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+        """See `Layout.compute_attention`."""
         return query
 
 
@@ -89,15 +89,17 @@ WIDEST_HEAD, HEAD_STEP = 256, 8
 class _Varlen:
     name = "varlen"
 
-    def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+    def explain_refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
         if not _has_varlen():
             return "this torch has no varlen_attn with windows"
         if needs.slopes is not None:
             return "it knows no ALiBi"
-        return _kernel_refusal(device, dtype, needs) or ("it drops no attention" if needs.dropout else None)
+        return _explain_kernel_refusal(device, dtype, needs) or (
+            "it drops no attention" if needs.dropout else None
+        )
 
-    def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
-        return _bounds(lengths, attended, device) if lengths else Nothing()
+    def build_layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
+        return _compute_bounds(lengths, attended, device) if lengths else Nothing()
 
 
 @functools.cache
@@ -109,7 +111,7 @@ def _has_varlen() -> bool:
     return "window_size" in inspect.signature(varlen_attn).parameters
 
 
-def _kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+def _explain_kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
     """The reason why FlashAttention's kernels cannot run this layer, None if they can."""
     if device.type != "cuda":
         return "it needs a GPU"
@@ -133,30 +135,30 @@ class _Bounds:
     longest: tuple[int, int]
     kept: Tensor | None
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
         from torch.nn.attention.varlen import varlen_attn
 
-        key, value = self.attended(key), self.attended(value)
+        key, value = self.select_tokens(key), self.select_tokens(value)
         groups = query.shape[1] // key.shape[1]
         if groups > 1:
             key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-        window = _window_size(needs)
+        window = _convert_window(needs)
         out = varlen_attn(query, key, value, self.queries, self.keys, *self.longest, window_size=window)
         assert not isinstance(out, tuple)
         return out
 
-    def attended(self, packed: Tensor) -> Tensor:
+    def select_tokens(self, packed: Tensor) -> Tensor:
         """The attended tokens only."""
         return packed if self.kept is None else packed[self.kept]
 
 
-def _window_size(needs: Needs) -> tuple[int, int]:
+def _convert_window(needs: Needs) -> tuple[int, int]:
     """The tokens seen to the left and to the right; -1 for all, as in FlashAttention."""
     return (-1, -1) if needs.window is None else (needs.window, needs.window)
 
 
-def _bounds(lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> _Bounds:
-    """The bounds of texts, and of the attended tokens within them; see `Backend.layout`."""
+def _compute_bounds(lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> _Bounds:
+    """The bounds of texts, and of the attended tokens within them; see `Backend.build_layout`."""
     longest = lengths[0]
     queries = torch.tensor([*accumulate(lengths, initial=0)], dtype=torch.int32, device=device)
     if attended is None:
@@ -172,19 +174,19 @@ class _Flash:
 
     name = "flash"
 
-    def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-        if (missing := _missing()) is not None:
+    def explain_refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+        if (missing := _explain_flash_absence()) is not None:
             return missing
         if needs.slopes is not None and needs.partly:
             return "it has no ALiBi where not all tokens are attended to"
-        return _kernel_refusal(device, dtype, needs)
+        return _explain_kernel_refusal(device, dtype, needs)
 
-    def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
-        return _FlashBounds(bounds=_bounds(lengths, attended, device)) if lengths else Nothing()
+    def build_layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
+        return _FlashBounds(bounds=_compute_bounds(lengths, attended, device)) if lengths else Nothing()
 
 
 @functools.cache
-def _missing() -> str | None:
+def _explain_flash_absence() -> str | None:
     """The reason why the package cannot be used; a build for another torch does not import."""
     if importlib.util.find_spec("flash_attn") is None:
         return "flash-attn is not installed"
@@ -199,22 +201,22 @@ def _missing() -> str | None:
 class _FlashBounds:
     bounds: _Bounds
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
         from flash_attn import flash_attn_varlen_func
 
-        at = self.bounds
+        bounds = self.bounds
         slopes = None
         if needs.slopes is not None:
             slopes = torch.tensor(needs.slopes, dtype=torch.float32, device=query.device)
         out: Tensor = flash_attn_varlen_func(
             query,
-            at.attended(key),
-            at.attended(value),
-            at.queries,
-            at.keys,
-            *at.longest,
+            bounds.select_tokens(key),
+            bounds.select_tokens(value),
+            bounds.queries,
+            bounds.keys,
+            *bounds.longest,
             dropout_p=needs.dropout,
-            window_size=_window_size(needs),
+            window_size=_convert_window(needs),
             alibi_slopes=slopes,
         )
         return out
@@ -239,7 +241,7 @@ class _Mask:
     blind: Tensor | None = None
 
 
-def _additive_mask(
+def _build_additive_mask(
     allowed: Tensor, dtype: torch.dtype, *, bias: Tensor | None = None, blind: bool = False
 ) -> _Mask:
     sees = allowed.any(dim=-1, keepdim=True)
@@ -248,7 +250,9 @@ def _additive_mask(
     return _Mask(bias=added.to(dtype), blind=~sees if blind else None)
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: _Mask, *, dropout: float) -> Tensor:
+def _compute_masked_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: _Mask, *, dropout: float
+) -> Tensor:
     """scaled_dot_product_attention under a mask, all tensors (batch, heads, tokens, head_dim)."""
     grouped = key.shape[1] != query.shape[1]
     out = nn.functional.scaled_dot_product_attention(
@@ -269,30 +273,32 @@ class _Blocks:
     size: int
     mask: _Mask
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, dropout: float) -> Tensor:
+    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, *, dropout: float) -> Tensor:
         """The result for these texts: (tokens, heads, head_dim)."""
         filled = nn.functional.pad(query[: self.tokens], (0, 0, 0, 0, 0, -self.tokens % self.size))
         queries = filled.unflatten(0, (-1, self.size)).transpose(1, 2)
-        out = _attend(queries, self._threes(key), self._threes(value), self.mask, dropout=dropout)
+        out = _compute_masked_attention(
+            queries, self._gather_neighbors(key), self._gather_neighbors(value), self.mask, dropout=dropout
+        )
         return out.transpose(1, 2).flatten(0, 1)[: self.tokens]
 
-    def _threes(self, packed: Tensor) -> Tensor:
+    def _gather_neighbors(self, packed: Tensor) -> Tensor:
         """Each block with its neighbours, (blocks, heads, 3 * size, head_dim), as a view of one copy."""
         after = self.size + -self.tokens % self.size
         filled = nn.functional.pad(packed[: self.tokens], (0, 0, 0, 0, self.size, after))
         return filled.unfold(0, 3 * self.size, self.size).transpose(-1, -2)
 
 
-def _block_size(window: int) -> int:
+def _compute_block_size(window: int) -> int:
     return max(window, SMALLEST)
 
 
-def _blocks(lengths: Sequence[int], kind: _Kind) -> _Blocks:
+def _build_blocks(lengths: Sequence[int], kind: _Kind) -> _Blocks:
     """The blocks of the first texts, for a layer with a window and without ALiBi."""
     assert kind.window is not None
-    tokens, size = sum(lengths), _block_size(kind.window)
+    tokens, size = sum(lengths), _compute_block_size(kind.window)
     count, fill = -(-tokens // size), -tokens % size
-    first, last = _reach(lengths, kind.window, kind.device)
+    first, last = _compute_reach(lengths, kind.window, kind.device)
     # The filling of the last block sees no key.
     first = nn.functional.pad(first, (0, fill)).view(count, size, 1)
     last = nn.functional.pad(last, (0, fill), value=-1).view(count, size, 1)
@@ -302,8 +308,8 @@ def _blocks(lengths: Sequence[int], kind: _Kind) -> _Blocks:
     if kind.attended is not None:
         near = nn.functional.pad(kind.attended[:tokens], (size, size + fill)).unfold(0, 3 * size, size)
         allowed = allowed & near[:, None]
-    made = _additive_mask(allowed[:, None], kind.dtype, blind=kind.attended is not None)
-    return _Blocks(tokens=tokens, size=size, mask=made)
+    mask = _build_additive_mask(allowed[:, None], kind.dtype, blind=kind.attended is not None)
+    return _Blocks(tokens=tokens, size=size, mask=mask)
 
 
 SLACK = 8
@@ -329,43 +335,45 @@ class _Group:
     places: Tensor | None
     mask: _Mask
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, dropout: float) -> Tensor:
+    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, *, dropout: float) -> Tensor:
         """The result for these texts: (tokens of the group, heads, head_dim)."""
-        query, key, value = (self._padded(packed) for packed in (query, key, value))
-        found = _attend(query, key, value, self.mask, dropout=dropout)
-        flat = found.transpose(1, 2).flatten(0, 1)
+        query, key, value = (self._pad_tokens(packed) for packed in (query, key, value))
+        out = _compute_masked_attention(query, key, value, self.mask, dropout=dropout)
+        flat = out.transpose(1, 2).flatten(0, 1)
         return flat if self.places is None else flat.index_select(0, self.places)
 
-    def _padded(self, packed: Tensor) -> Tensor:
+    def _pad_tokens(self, packed: Tensor) -> Tensor:
         """(tokens, heads, head_dim) to (texts, heads, length, head_dim)."""
-        found = packed[slice(*self.span)] if self.gather is None else packed.index_select(0, self.gather)
-        return found.view(self.texts, self.length, *found.shape[1:]).transpose(1, 2)
+        gathered = packed[slice(*self.span)] if self.gather is None else packed.index_select(0, self.gather)
+        return gathered.view(self.texts, self.length, *gathered.shape[1:]).transpose(1, 2)
 
 
-def _spans(lengths: Sequence[int], slack: int = SLACK) -> list[Span]:
+def _split_spans(lengths: Sequence[int], slack: int = SLACK) -> list[Span]:
     """Spans of texts, longest first, of one length, or of nearly one where texts are short.
 
-    >>> _spans([300, 300, 200, 12, 10, 9])
+    >>> _split_spans([300, 300, 200, 12, 10, 9])
     [(0, 2), (2, 3), (3, 6)]
-    >>> _spans([12, 10, 10], slack=0)
+    >>> _split_spans([12, 10, 10], slack=0)
     [(0, 1), (1, 3)]
     """
-    found: list[Span] = []
+    spans: list[Span] = []
     start = 0
-    for at in range(1, len(lengths) + 1):
-        if at == len(lengths) or not _together(lengths[start], lengths[at], at - start + 1, slack):
-            found.append((start, at))
-            start = at
-    return found
+    for stop in range(1, len(lengths) + 1):
+        if stop == len(lengths) or not _can_share_group(
+            lengths[start], lengths[stop], stop - start + 1, slack
+        ):
+            spans.append((start, stop))
+            start = stop
+    return spans
 
 
-def _together(longest: int, length: int, texts: int, slack: int) -> bool:
+def _can_share_group(longest: int, length: int, texts: int, slack: int) -> bool:
     if length == longest:
         return True
     return longest - length <= min(slack, longest // 2) and longest * texts <= MASKED_TOKENS
 
 
-def _group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None) -> _Group:
+def _build_text_group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None) -> _Group:
     """The group of these texts, whose first token is at `start`; `bias` may be for longer texts."""
     texts, length = len(lengths), lengths[0]
     span = (start, start + sum(lengths))
@@ -379,26 +387,26 @@ def _group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None)
     if kind.attended is not None:
         seen = (kind.attended[slice(*span)] if gather is None else kind.attended[gather]).view(texts, length)
         keys = seen if keys is None else keys & seen
-    made = _mask(keys, length, kind, bias)
-    return _Group(texts=texts, length=length, span=span, gather=gather, places=places, mask=made)
+    mask = _mask(keys, length, kind, bias)
+    return _Group(texts=texts, length=length, span=span, gather=gather, places=places, mask=mask)
 
 
 def _mask(keys: Tensor | None, length: int, kind: _Kind, bias: Tensor | None) -> _Mask:
     """The mask of a group with its attended tokens `keys` (texts, length); None for all."""
     allowed = None if keys is None else keys[:, None, None]
-    own = None if bias is None else bias[..., :length, :length]
+    cut_bias = None if bias is None else bias[..., :length, :length]
     window = kind.window if kind.window is not None and kind.window < length - 1 else None
     if window is not None:
         place = torch.arange(length, device=kind.device)
         near = ((place[:, None] - place).abs() <= window)[None, None]
         allowed = near if allowed is None else near & allowed
     if allowed is None:
-        return _Mask(bias=own)
+        return _Mask(bias=cut_bias)
     blind = window is not None and kind.attended is not None
-    return _additive_mask(allowed, kind.dtype, bias=own, blind=blind)
+    return _build_additive_mask(allowed, kind.dtype, bias=cut_bias, blind=blind)
 
 
-def _alibi(length: int, kind: _Kind) -> Tensor | None:
+def _compute_alibi_bias(length: int, kind: _Kind) -> Tensor | None:
     """ALiBi's loss for texts up to that length, (1, heads, length, length); None without ALiBi."""
     if kind.slopes is None:
         return None
@@ -417,11 +425,11 @@ class Sdpa:
 
     name = "sdpa"
 
-    def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+    def explain_refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
         """None: it supports every layer."""
         return None
 
-    def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
+    def build_layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
         """The texts; their groups depend on the needs of a layer."""
         return _Texts(lengths=tuple(lengths), attended=attended, device=device) if lengths else Nothing()
 
@@ -435,14 +443,16 @@ class _Texts:
     device: torch.device
     calls: dict[tuple[object, ...], list[_Group | _Blocks]] = field(default_factory=dict)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        known = (needs.window, needs.slopes, query.dtype)
-        if known not in self.calls:
-            self.calls[known] = [*self._worked_out(needs, query.dtype)]
-        parts = [call.attend(query, key, value, dropout=needs.dropout) for call in self.calls[known]]
+    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+        call_key = (needs.window, needs.slopes, query.dtype)
+        if call_key not in self.calls:
+            self.calls[call_key] = [*self._iter_calls(needs, query.dtype)]
+        parts = [
+            call.compute_attention(query, key, value, dropout=needs.dropout) for call in self.calls[call_key]
+        ]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
-    def _worked_out(self, needs: Needs, dtype: torch.dtype) -> Iterator[_Group | _Blocks]:
+    def _iter_calls(self, needs: Needs, dtype: torch.dtype) -> Iterator[_Group | _Blocks]:
         kind = _Kind(
             window=needs.window,
             slopes=needs.slopes,
@@ -452,23 +462,23 @@ class _Texts:
         )
         long = 0
         if needs.window is not None and needs.slopes is None:
-            least = BLOCKS_FROM * _block_size(needs.window)
+            least = BLOCKS_FROM * _compute_block_size(needs.window)
             long = sum(length > least for length in self.lengths)
         if long:
-            yield _blocks(self.lengths[:long], kind)
+            yield _build_blocks(self.lengths[:long], kind)
         if self.lengths[long:]:
-            yield from self._groups(long, kind)
+            yield from self._iter_groups(long, kind)
 
-    def _groups(self, first: int, kind: _Kind) -> Iterator[_Group]:
+    def _iter_groups(self, first: int, kind: _Kind) -> Iterator[_Group]:
         lengths = self.lengths[first:]
         starts = [*accumulate(self.lengths, initial=0)][first:]
-        bias = _alibi(lengths[0], kind)
+        bias = _compute_alibi_bias(lengths[0], kind)
         # With a bias, only texts of equal length share a group, and so the bias.
-        for a, b in _spans(lengths, SLACK if bias is None else 0):
-            yield _group(lengths[a:b], starts[a], kind, bias)
+        for a, b in _split_spans(lengths, SLACK if bias is None else 0):
+            yield _build_text_group(lengths[a:b], starts[a], kind, bias)
 
 
-def _reach(lengths: Sequence[int], window: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
+def _compute_reach(lengths: Sequence[int], window: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
     """The first and the last token that each token sees: its own text, cut to a window.
 
     Args:
@@ -480,7 +490,7 @@ def _reach(lengths: Sequence[int], window: int | None, device: torch.device) -> 
         Two tensors of shape (tokens,), int32.
 
     >>> import torch
-    >>> [ends.tolist() for ends in _reach([3, 2], 1, torch.device("cpu"))]
+    >>> [ends.tolist() for ends in _compute_reach([3, 2], 1, torch.device("cpu"))]
     [[0, 0, 1, 3, 3], [1, 2, 2, 4, 4]]
     """
     tokens = sum(lengths)
@@ -490,8 +500,8 @@ def _reach(lengths: Sequence[int], window: int | None, device: torch.device) -> 
     last = torch.repeat_interleave(stops - 1, counts, output_size=tokens).int()
     if window is None:
         return first, last
-    own = torch.arange(tokens, device=device, dtype=torch.int32)
-    return torch.maximum(first, own - window), torch.minimum(last, own + window)
+    ranks = torch.arange(tokens, device=device, dtype=torch.int32)
+    return torch.maximum(first, ranks - window), torch.minimum(last, ranks + window)
 
 
 BACKENDS: dict[str, Backend] = {b.name: b for b in (_Varlen(), _Flash(), Sdpa())}
@@ -519,14 +529,16 @@ def choose(
     """
     if asked == AUTO:
         tried = BACKENDS.values() if device.type == "cuda" else [BACKENDS["sdpa"]]
-        refused = {b.name: b.refusal(device, dtype, needs) for b in tried}
-        found = next(BACKENDS[name] for name, reason in refused.items() if reason is None)
-        slow = found.name == "sdpa" and device.type == "cuda" and dtype.itemsize == HALF
+        refused = {b.name: b.explain_refusal(device, dtype, needs) for b in tried}
+        backend = next(BACKENDS[name] for name, reason in refused.items() if reason is None)
+        slow = backend.name == "sdpa" and device.type == "cuda" and dtype.itemsize == HALF
         reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items() if reason is not None)
-        return found, f"sdpa was used for attention ({reasons})" if slow else None
+        return backend, f"sdpa was used for attention ({reasons})" if slow else None
     if asked not in BACKENDS:
-        raise unknown("attention backend", asked, [AUTO, *BACKENDS], then=f"{AUTO!r} takes what fits best.")
-    reason = BACKENDS[asked].refusal(device, dtype, needs)
+        raise explain_unknown(
+            "attention backend", asked, [AUTO, *BACKENDS], then=f"{AUTO!r} takes what fits best."
+        )
+    reason = BACKENDS[asked].explain_refusal(device, dtype, needs)
     if reason is None:
         return BACKENDS[asked], None
     instead, _ = choose(device, dtype, needs)

@@ -39,13 +39,13 @@ def find_dtype(model_args: Mapping[str, Any], folder: Path) -> torch.dtype:
     Raises:
         UsageError: There is no dtype of that name.
     """
-    asked = model_args.get("dtype", model_args.get("torch_dtype"))
-    if asked == "auto":
+    value = model_args.get("dtype", model_args.get("torch_dtype"))
+    if value == "auto":
         content = read_object(folder / "config.json")
-        asked = content.get("dtype", content.get("torch_dtype"))
-    dtype = getattr(torch, asked, None) if isinstance(asked, str) else asked
-    if dtype is None and not isinstance(asked, str):
+        value = content.get("dtype", content.get("torch_dtype"))
+    dtype = getattr(torch, value, None) if isinstance(value, str) else value
+    if dtype is None and not isinstance(value, str):
         return torch.float32
     if not isinstance(dtype, torch.dtype):
-        raise UsageError(f"There is no dtype {asked!r}.", hint="Give float32, bfloat16, float16 or auto.")
+        raise UsageError(f"There is no dtype {value!r}.", hint="Give float32, bfloat16, float16 or auto.")
     return dtype

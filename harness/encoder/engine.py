@@ -30,69 +30,71 @@ WIDENED = ("token_embeddings", "sentence_embedding")
 """The outputs of a backbone that are converted to float32 for all further layers."""
 
 
-def _routers(model: SentenceTransformer) -> list[Router]:
+def _list_routers(model: SentenceTransformer) -> list[Router]:
     return [module for module in model.modules() if isinstance(module, Router)]
 
 
 def route(model: SentenceTransformer, role: Role) -> dict[str, str]:
     """The arguments of the library's `encode` that send a text to the tower of its side, if there is one."""
-    return {"task": role} if any(role in router.sub_modules for router in _routers(model)) else {}
+    return {"task": role} if any(role in router.sub_modules for router in _list_routers(model)) else {}
 
 
-def roles(model: SentenceTransformer) -> list[Role]:
+def list_roles(model: SentenceTransformer) -> list[Role]:
     """The sides whose texts take different ways through the model; [""] if there is a single way."""
-    found = _routers(model)
-    if not found:
+    routers = _list_routers(model)
+    if not routers:
         return [""]
-    ways = {side: route(model, side).get("task", found[0].default_route) for side in ROLES}
+    ways = {side: route(model, side).get("task", routers[0].default_route) for side in ROLES}
     first = {way: side for side, way in reversed(ways.items()) if way is not None}
     return [side for side in ROLES if side in first.values()]
 
 
-def input_modules(model: SentenceTransformer) -> list[nn.Module]:
+def collect_input_modules(model: SentenceTransformer) -> list[nn.Module]:
     """The first module, or the first module of each tower of a Router."""
-    return list(_entered(model[0]))
+    return list(_iter_first_modules(model[0]))
 
 
-def backbone_modules(model: SentenceTransformer) -> list[nn.Module]:
+def collect_backbones(model: SentenceTransformer) -> list[nn.Module]:
     """The transformers models within the modules."""
-    found = [getattr(module, "auto_model", None) for module in model.modules()]
-    return [backbone for backbone in found if backbone is not None]
+    backbones = [getattr(module, "auto_model", None) for module in model.modules()]
+    return [backbone for backbone in backbones if backbone is not None]
 
 
-def _dtype_as_run(model: SentenceTransformer) -> str:
+def _detect_backbone_dtype(model: SentenceTransformer) -> str:
     """The dtype in which the backbone computes, such as "float32"."""
-    computing = [*backbone_modules(model), model]
+    computing = [*collect_backbones(model), model]
     dtypes = (str(parameter.dtype) for module in computing for parameter in module.parameters())
     return next(dtypes, "torch.float32").split(".")[-1]
 
 
-def _attention(model: SentenceTransformer) -> str:
+def _describe_attention(model: SentenceTransformer) -> str:
     """The names of the attention backends, "" where the model has none."""
-    return "+".join(dict.fromkeys(filter(None, map(_backbone_attention, backbone_modules(model)))))
+    return "+".join(dict.fromkeys(filter(None, map(_find_attention_name, collect_backbones(model)))))
 
 
-def _notes(model: SentenceTransformer) -> list[str]:
+def _collect_backbone_notes(model: SentenceTransformer) -> list[str]:
     """The notes of the backbones on how they run, each once."""
     return list(
-        dict.fromkeys(note for backbone in backbone_modules(model) for note in _backbone_notes(backbone))
+        dict.fromkeys(
+            note for backbone in collect_backbones(model) for note in _read_backbone_notes(backbone)
+        )
     )
 
 
-def _backbone_notes(backbone: nn.Module) -> list[str]:
-    own = getattr(backbone, "notes", None)
-    if isinstance(own, list):
-        return own
+def _read_backbone_notes(backbone: nn.Module) -> list[str]:
+    notes = getattr(backbone, "notes", None)
+    if isinstance(notes, list):
+        return notes
     return [f"{type(backbone).__name__} ran through transformers' own class, with its padding"]
 
 
-def _backbone_attention(backbone: nn.Module) -> str:
+def _find_attention_name(backbone: nn.Module) -> str:
     """The attention backend of our network as it ran, or of a transformers model as it is set."""
     set_ = getattr(getattr(backbone, "config", None), "_attn_implementation", None)
     return str(getattr(backbone, "attention_as_run", set_) or "")
 
 
-def _widen(features: dict[str, Any]) -> dict[str, Any]:
+def _widen_outputs(features: dict[str, Any]) -> dict[str, Any]:
     """The same features, with those of WIDENED in float32."""
     for name in WIDENED:
         if name in features and features[name] is not None:
@@ -102,20 +104,20 @@ def _widen(features: dict[str, Any]) -> dict[str, Any]:
 
 def widen_towers(model: SentenceTransformer) -> None:
     """Make every module within a Router return features in float32."""
-    for router in _routers(model):
-        for module in chain.from_iterable(_towers(router)):
-            module.register_forward_hook(lambda _module, _args, features: _widen(features))
+    for router in _list_routers(model):
+        for module in chain.from_iterable(_list_towers(router)):
+            module.register_forward_hook(lambda _module, _args, features: _widen_outputs(features))
 
 
-def _entered(module: nn.Module) -> Iterator[nn.Module]:
+def _iter_first_modules(module: nn.Module) -> Iterator[nn.Module]:
     if not isinstance(module, Router):
         yield module
         return
-    for tower in _towers(module):
-        yield from _entered(tower[0])
+    for tower in _list_towers(module):
+        yield from _iter_first_modules(tower[0])
 
 
-def _towers(router: Router) -> list[nn.Sequential]:
+def _list_towers(router: Router) -> list[nn.Sequential]:
     return cast("list[nn.Sequential]", list(router.sub_modules.values()))
 
 
@@ -143,7 +145,7 @@ class _Queue:
             while self._open:
                 start, stop = self._open[-1]
                 cut = min(stop, start + max(1, self.budget // int(self._lengths[start])))
-                running = self._running + self._tokens((start, cut))
+                running = self._running + self._count_span_tokens((start, cut))
                 if not self._running or self._at_once is None or running <= self._at_once:
                     self._open[-1:] = [(cut, stop)] if cut < stop else []
                     self._running = running
@@ -151,16 +153,16 @@ class _Queue:
                 self._changed.wait()
             return None
 
-    def end(self, span: Span) -> None:
+    def release_span(self, span: Span) -> None:
         """Give the room of a span to others, which has run or did not fit."""
         with self._changed:
-            self._running -= self._tokens(span)
+            self._running -= self._count_span_tokens(span)
             self._changed.notify_all()
 
-    def halve(self, span: Span) -> int:
+    def retry_span(self, span: Span) -> int:
         """Return a span that did not fit, and set the budget to half of its size."""
         with self._changed:
-            self.budget = min(self.budget, self._tokens(span) // 2)
+            self.budget = min(self.budget, self._count_span_tokens(span) // 2)
             self._open.append(span)
             self._changed.notify_all()
             return self.budget
@@ -171,11 +173,11 @@ class _Queue:
             self._open.clear()
             self._changed.notify_all()
 
-    def _tokens(self, span: Span) -> int:
+    def _count_span_tokens(self, span: Span) -> int:
         return (span[1] - span[0]) * int(self._lengths[span[0]])
 
 
-def _drain(
+def _run_queue(
     queue: _Queue, run: Callable[[Span], None], *, threads: int, halved: Callable[[int], None]
 ) -> None:
     """Run every span of a queue, on that many threads with one core each, or in this thread if 0.
@@ -184,13 +186,13 @@ def _drain(
     some of the cores. A span that does not fit into memory is halved; `halved` receives the new budget.
     """
     if not threads:
-        _loop(queue, run, halved)
+        _run_spans(queue, run, halved)
         return
 
-    def work() -> None:
+    def run_worker() -> None:
         torch.set_num_threads(1)
         try:
-            _loop(queue, run, halved)
+            _run_spans(queue, run, halved)
         except BaseException:
             queue.clear()
             raise
@@ -199,7 +201,7 @@ def _drain(
     pool = ThreadPoolExecutor(threads)
     workers: list[Future[None]] = []
     try:
-        workers += (pool.submit(work) for _ in range(threads))
+        workers += (pool.submit(run_worker) for _ in range(threads))
         wait(workers)
     finally:
         queue.clear()
@@ -212,13 +214,13 @@ def _drain(
         worker.result()
 
 
-def _loop(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], None]) -> None:
+def _run_spans(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], None]) -> None:
     with torch.inference_mode():
         while (span := queue.take()) is not None:
             try:
-                fits = _fits(run, span)
+                fits = _try_span(run, span)
             finally:
-                queue.end(span)
+                queue.release_span(span)
             if fits:
                 continue
             if span[1] - span[0] == 1:
@@ -226,10 +228,10 @@ def _loop(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], No
                     "A single text does not fit into memory.",
                     hint="Give a smaller maximum length, or bfloat16 as the dtype.",
                 )
-            halved(queue.halve(span))
+            halved(queue.retry_span(span))
 
 
-def _fits(run: Callable[[Span], None], span: Span) -> bool:
+def _try_span(run: Callable[[Span], None], span: Span) -> bool:
     # The error, with the tensors in its traceback, is freed when this function returns.
     try:
         run(span)
@@ -250,7 +252,7 @@ class Inputs(Protocol):
     order: NDArray[np.int64]
     lengths: NDArray[np.int64]
 
-    def features(self, span: Span) -> dict[str, Any]:
+    def build_features(self, span: Span) -> dict[str, Any]:
         """The first module's input for a span of `order`, on the CPU."""
         ...
 
@@ -288,32 +290,32 @@ class TokenizedTexts:
         self._tokenizer = module.tokenizer
         self._extra = extra or {}
         require_padding(self._tokenizer)
-        self._flat, lengths, _ = tokenized(module, texts, module.max_seq_length)
+        self._flat, lengths, _ = tokenize_texts(module, texts, module.max_seq_length)
         self.order = np.argsort(-lengths, kind="stable")
         self._own = lengths[self.order]
         self.lengths = self._own + before
         self._starts = (np.cumsum(lengths) - lengths)[self.order]
 
-    def features(self, span: Span) -> dict[str, Any]:
+    def build_features(self, span: Span) -> dict[str, Any]:
         """Padded ids, the mask, and token types where the tokenizer has them: (texts, tokens)."""
         lengths = self._own[slice(*span)]
         columns = np.arange(max(int(lengths[0]), 1))
         left = self._tokenizer.padding_side == "left"
         offsets = columns - (len(columns) - lengths)[:, None] if left else columns[None, :]
         mask = (offsets >= 0) & (offsets < lengths[:, None])
-        at = np.where(mask, self._starts[slice(*span)][:, None] + offsets, 0)
+        token_places = np.where(mask, self._starts[slice(*span)][:, None] + offsets, 0)
         fill = {
             "input_ids": self._tokenizer.pad_token_id,
             "token_type_ids": self._tokenizer.pad_token_type_id,
         }
         padded: dict[str, Tensor] = {
-            name: torch.from_numpy(np.where(mask, flat[at], fill[name]).astype(np.int64))
+            name: torch.from_numpy(np.where(mask, flat[token_places], fill[name]).astype(np.int64))
             for name, flat in self._flat.items()
         }
         return {**padded, "attention_mask": torch.from_numpy(mask.astype(np.int64)), **self._extra}
 
 
-def tokenized(
+def tokenize_texts(
     module: Any, texts: Sequence[str], max_length: int | None
 ) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int64], Sequence[Any]]:
     """The tokens of texts by the library's Transformer with a fast tokenizer.
@@ -323,21 +325,21 @@ def tokenized(
         number of tokens of each text; and the tokenizer's encodings, which know what was cut off.
     """
     stripped = [text.strip() for text in texts]  # as Transformer.tokenize does
-    found = module.tokenizer(
+    tokens = module.tokenizer(
         [text.lower() for text in stripped] if module.do_lower_case else stripped,
         padding=False,
         truncation="longest_first",
         max_length=max_length,
         return_attention_mask=False,
     )
-    lengths = np.fromiter(map(len, found["input_ids"]), dtype=np.int64, count=len(texts))
+    lengths = np.fromiter(map(len, tokens["input_ids"]), dtype=np.int64, count=len(texts))
     total = int(lengths.sum())
     flat = {
-        name: np.fromiter(chain.from_iterable(found[name]), dtype=np.int32, count=total)
+        name: np.fromiter(chain.from_iterable(tokens[name]), dtype=np.int32, count=total)
         for name in ("input_ids", "token_type_ids")
-        if name in found
+        if name in tokens
     }
-    return flat, lengths, found.encodings
+    return flat, lengths, tokens.encodings
 
 
 class _Untokenized:
@@ -351,12 +353,14 @@ class _Untokenized:
         self._extra = extra
         self._way = way
         guess = np.array([1 + len(text) // CHARACTERS_A_TOKEN for text in texts], dtype=np.int64)
-        cuts = [getattr(module, "max_seq_length", None) or guess.max() for module in input_modules(model)]
+        cuts = [
+            getattr(module, "max_seq_length", None) or guess.max() for module in collect_input_modules(model)
+        ]
         guess = np.minimum(guess, min(max(cuts), guess.max()))
         self.order = np.argsort(-guess, kind="stable")
         self.lengths = guess[self.order]
 
-    def features(self, span: Span) -> dict[str, Any]:
+    def build_features(self, span: Span) -> dict[str, Any]:
         batch = [self._texts[i] for i in self.order[slice(*span)]]
         return {**self._model.tokenize(batch, **self._way), **self._extra}
 
@@ -423,7 +427,7 @@ class Keeper(Protocol[Kept]):
         """Whether it wants what is finished now; it gets the rest in the end."""
         ...
 
-    def add(self, texts: Sequence[str], vectors: Kept) -> None:
+    def add_vectors(self, texts: Sequence[str], vectors: Kept) -> None:
         """Take the vectors of some texts."""
         ...
 
@@ -468,29 +472,29 @@ class Engine(ABC, Generic[Batch]):
         self._at_once = batch_tokens or max(GPU_BUDGET, self._threads * CPU_BUDGET)
         self._budget = min(CPU_BUDGET, self._at_once) if self._on_cpu else self._at_once
         self._lock = threading.Lock()
-        self._take(model)
+        self._take_model(model)
         self.parameters = sum(p.numel() for p in model.parameters())
-        self.dtype_as_run = _dtype_as_run(model)
-        self.dimension = self._one_dimension()
-        self.attention = _attention(model)
-        self.notes += _notes(model)
+        self.dtype_as_run = _detect_backbone_dtype(model)
+        self.dimension = self._measure_dimension()
+        self.attention = _describe_attention(model)
+        self.notes += _collect_backbone_notes(model)
 
-    def _take(self, model: SentenceTransformer) -> None:
+    def _take_model(self, model: SentenceTransformer) -> None:
         self.model = model
-        self.roles = self._sides(model)
+        self.roles = self._list_sides(model)
         if self._on_cpu:
             _use_onednn(model)
 
     @abstractmethod
-    def _sides(self, model: SentenceTransformer) -> list[Role]:
+    def _list_sides(self, model: SentenceTransformer) -> list[Role]:
         """The sides whose texts are encoded in different ways."""
 
     @abstractmethod
-    def _one_dimension(self) -> int:
+    def _measure_dimension(self) -> int:
         """The length of a vector, after a first pass."""
 
     @abstractmethod
-    def _inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
+    def _prepare_inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
         """The tokenized texts of a side, each with `prompt` before it."""
 
     @abstractmethod
@@ -503,26 +507,26 @@ class Engine(ABC, Generic[Batch]):
         gc.collect()
         if not self._on_cpu:
             torch.cuda.empty_cache()
-        self._take(load().model)
+        self._take_model(load().model)
 
     def count_tokens(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> int:
         """The number of tokens of `texts` after truncation, special ones included."""
         counted = sum(
-            int(self._inputs(texts[start : start + WINDOW], prompt, role).lengths.sum())
+            int(self._prepare_inputs(texts[start : start + WINDOW], prompt, role).lengths.sum())
             for start in range(0, len(texts), WINDOW)
         )
         return counted - len(texts) * self._before
 
-    def _at_once_padded(self, inputs: Inputs, finish: Finish[Batch]) -> None:
+    def _run_padded_batch(self, inputs: Inputs, finish: Finish[Batch]) -> None:
         """Run all texts in one batch padded to the longest, halved where it does not fit into memory."""
 
-        def run(span: Span) -> None:
+        def run_span(span: Span) -> None:
             finish(inputs.order[slice(*span)], self._batch(inputs, span))
 
-        whole = _Queue(inputs.lengths, len(inputs.lengths) * int(inputs.lengths[0]))
-        _drain(whole, run, threads=min(self._threads, 1), halved=self._halved)
+        queue = _Queue(inputs.lengths, len(inputs.lengths) * int(inputs.lengths[0]))
+        _run_queue(queue, run_span, threads=min(self._threads, 1), halved=self._reduce_budget)
 
-    def _in_batches(
+    def _run_batches(
         self,
         inputs: Inputs,
         copies: NDArray[np.int64],
@@ -533,30 +537,32 @@ class Engine(ABC, Generic[Batch]):
         share = -(-int(inputs.lengths.sum()) // max(1, self._threads))
         queue = _Queue(inputs.lengths, min(self._budget, share), self._at_once)
 
-        def run(span: Span) -> None:
+        def run_span(span: Span) -> None:
             rows = inputs.order[slice(*span)]
-            found = self._batch(inputs, span)
+            outputs = self._batch(inputs, span)
             tokens = int(inputs.lengths[slice(*span)].sum()) - len(rows) * self._before
             with self._lock:
-                finish(rows, found)
+                finish(rows, outputs)
                 self.tokens_seen += tokens
                 self.batches += 1
                 if progress:
                     progress(int(copies[rows].sum()), tokens)
 
-        _drain(queue, run, threads=min(self._threads, len(copies)), halved=self._halved)
+        _run_queue(queue, run_span, threads=min(self._threads, len(copies)), halved=self._reduce_budget)
 
     def _batch(self, inputs: Inputs, span: Span) -> Batch:
-        return self._pass({name: self._moved(value) for name, value in inputs.features(span).items()})
+        return self._pass(
+            {name: self._move_tensor(value) for name, value in inputs.build_features(span).items()}
+        )
 
-    def _moved(self, value: Any) -> Any:
+    def _move_tensor(self, value: Any) -> Any:
         if self._on_cpu or not isinstance(value, torch.Tensor):
             return value
         if value.device.type == "cpu" and self.model.device.type == "cuda":
             value = value.pin_memory()
         return value.to(self.model.device, non_blocking=True)
 
-    def _halved(self, budget: int) -> None:
+    def _reduce_budget(self, budget: int) -> None:
         with self._lock:
             self._budget = min(self._budget, budget)
             self.notes.append(f"memory ran out: batches of {budget} tokens from then on")
@@ -567,23 +573,23 @@ class Engine(ABC, Generic[Batch]):
 class Encoder(Engine["Tensor"]):
     """A loaded model that turns a text into a vector."""
 
-    def _sides(self, model: SentenceTransformer) -> list[Role]:
-        return roles(model)
+    def _list_sides(self, model: SentenceTransformer) -> list[Role]:
+        return list_roles(model)
 
-    def _one_dimension(self) -> int:
-        found = {role: int(self.encode_batch(["a text"], role=role).shape[1]) for role in self.roles}
-        if len(set(found.values())) > 1:
+    def _measure_dimension(self) -> int:
+        widths = {role: int(self.encode_batch(["a text"], role=role).shape[1]) for role in self.roles}
+        if len(set(widths.values())) > 1:
             raise ModelError(
                 "The vectors of its sides cannot be compared: "
-                + ", ".join(f"{role or 'no side'} has {width} dimensions" for role, width in found.items())
+                + ", ".join(f"{role or 'no side'} has {width} dimensions" for role, width in widths.items())
             )
-        return next(iter(found.values()))
+        return next(iter(widths.values()))
 
-    def _inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
+    def _prepare_inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
         return _prepare(self.model, texts, prompt, role)
 
     def _pass(self, features: dict[str, Any]) -> Tensor:
-        return forward(self.model, features)
+        return embed_features(self.model, features)
 
     def encode(
         self,
@@ -613,19 +619,19 @@ class Encoder(Engine["Tensor"]):
         for start in range(0, len(unique), WINDOW):
             part = slice(start, start + WINDOW)
             keep = _Keep(keeper, unique[part], vectors[part])
-            inputs = self._inputs(unique[part], prompt, role)
+            inputs = self._prepare_inputs(unique[part], prompt, role)
             try:
-                self._in_batches(inputs, copies[part], keep.add, progress)
+                self._run_batches(inputs, copies[part], keep.add_vector_batch, progress)
             finally:
-                keep.hand_over()
+                keep.send_vectors()
         _require_finite(vectors, unique, inverse)
         return vectors[inverse]
 
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> NDArray[np.float32]:
         """The vectors of `texts` in one batch padded to the longest, (texts, dimension), finite or not."""
         done: Batches = []
-        inputs = self._inputs(texts, prompt, role)
-        self._at_once_padded(inputs, lambda rows, vectors: done.append((rows, vectors)))
+        inputs = self._prepare_inputs(texts, prompt, role)
+        self._run_padded_batch(inputs, lambda rows, vectors: done.append((rows, vectors)))
         order = np.argsort(np.concatenate([rows for rows, _ in done]))
         return np.concatenate([vectors.cpu().numpy() for _, vectors in done])[order]
 
@@ -645,12 +651,12 @@ class _Keep:
         self._out = out
         self._done: Batches = []
 
-    def add(self, rows: NDArray[np.int64], vectors: Tensor) -> None:
+    def add_vector_batch(self, rows: NDArray[np.int64], vectors: Tensor) -> None:
         self._done.append((rows, vectors))
         if self._keeper is not None and self._keeper.due:
-            self.hand_over()
+            self.send_vectors()
 
-    def hand_over(self) -> None:
+    def send_vectors(self) -> None:
         done, self._done = self._done, []
         for rows, vectors in done:
             self._out[rows] = vectors.cpu().numpy()
@@ -658,7 +664,7 @@ class _Keep:
             return
         rows = np.concatenate([rows for rows, _ in done])
         rows = rows[np.isfinite(self._out[rows]).all(axis=1)]
-        self._keeper.add([self._texts[row] for row in rows], self._out[rows])
+        self._keeper.add_vectors([self._texts[row] for row in rows], self._out[rows])
 
 
 def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:
@@ -674,15 +680,15 @@ def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDA
     )
 
 
-def forward(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
+def embed_features(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
     """The vectors of one tokenized batch, shape (texts, dimension), float32, on the model's device.
 
     The backbone runs in its loaded dtype, later layers in float32; feature "task" chooses a Router's tower.
     """
     task = {"task": features.pop("task")} if "task" in features else {}
-    for at, module in enumerate(model):
+    for place, module in enumerate(model):
         features = module(features, **(task if "task" in getattr(module, "forward_kwargs", ()) else {}))
-        features = features if at else _widen(features)
+        features = features if place else _widen_outputs(features)
     vectors: Tensor = features["sentence_embedding"]
     return vectors.float()
 
@@ -704,9 +710,9 @@ def _use_onednn(model: nn.Module) -> None:
 def _forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
     pointwise = torch.ops.mkldnn._linear_pointwise
 
-    def forward(x: Tensor) -> Tensor:
+    def apply_linear(x: Tensor) -> Tensor:
         # The last three arguments: no function is fused after the product.
         product: Tensor = pointwise(x, layer.weight, layer.bias, "none", [], "")
         return product
 
-    return forward
+    return apply_linear

@@ -123,23 +123,23 @@ class Architecture:
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """The shape of every tensor of the network without a head, by our names."""
         width, table = self.hidden_size, self.max_position_embeddings + self.position_offset
-        found = {
+        shapes = {
             "embeddings.tokens.weight": (self.vocab_size, width),
             **({"embeddings.positions.weight": (table, width)} if self.positions == "learned" else {}),
             **({"embeddings.types.weight": (self.token_types, width)} if self.token_types else {}),
-            **(self._norm("embeddings.norm") if self.embedding_norm else {}),
+            **(self._list_norm_shapes("embeddings.norm") if self.embedding_norm else {}),
         }
         for layer in range(self.num_hidden_layers):
-            found |= self._block(layer)
-        found |= self._norm("final_norm") if self.final_norm else {}
-        return found | (_linear("pooler.dense", width, width, bias=True) if self.pooler else {})
+            shapes |= self._list_block_shapes(layer)
+        shapes |= self._list_norm_shapes("final_norm") if self.final_norm else {}
+        return shapes | (_list_linear_shapes("pooler.dense", width, width, bias=True) if self.pooler else {})
 
-    def _norm(self, name: str) -> dict[str, tuple[int, ...]]:
+    def _list_norm_shapes(self, name: str) -> dict[str, tuple[int, ...]]:
         bias = {f"{name}.bias": (self.hidden_size,)} if self.norm == "layer" and self.norm_bias else {}
         return {f"{name}.weight": (self.hidden_size,), **bias}
 
-    def _block(self, layer: int) -> dict[str, tuple[int, ...]]:
-        at, width, inside = f"layers.{layer}", self.hidden_size, self.intermediate_size
+    def _list_block_shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
+        prefix, width, inside = f"layers.{layer}", self.hidden_size, self.intermediate_size
         queries, keys = self.num_attention_heads * self.head_dim, self.num_key_value_heads * self.head_dim
         parts = {"query": queries, "key": keys, "value": keys}
         parts = parts if self.qkv == "split" else {"qkv": queries + 2 * keys}
@@ -149,14 +149,14 @@ class Architecture:
             **({"gate": inside} if self.gated and not fused else {}),
         }
         bare = self.prenorm and layer == 0 and not self.first_attention_norm
-        found = {} if bare else self._norm(f"{at}.attention_norm")
+        shapes = {} if bare else self._list_norm_shapes(f"{prefix}.attention_norm")
         for name, rows in parts.items():
-            found |= _linear(f"{at}.attention.{name}", rows, width, bias=self.qkv_bias)
-        found |= _linear(f"{at}.attention.out", width, queries, bias=self.attention_out_bias)
+            shapes |= _list_linear_shapes(f"{prefix}.attention.{name}", rows, width, bias=self.qkv_bias)
+        shapes |= _list_linear_shapes(f"{prefix}.attention.out", width, queries, bias=self.attention_out_bias)
         for name, rows in inner.items():
-            found |= _linear(f"{at}.mlp.{name}", rows, width, bias=self.mlp_in_bias)
-        found |= _linear(f"{at}.mlp.down", width, inside, bias=self.mlp_out_bias)
-        return found | self._norm(f"{at}.mlp_norm")
+            shapes |= _list_linear_shapes(f"{prefix}.mlp.{name}", rows, width, bias=self.mlp_in_bias)
+        shapes |= _list_linear_shapes(f"{prefix}.mlp.down", width, inside, bias=self.mlp_out_bias)
+        return shapes | self._list_norm_shapes(f"{prefix}.mlp_norm")
 
     @staticmethod
     def of_config(config: Mapping[str, Any], **own: Any) -> Architecture:
@@ -181,7 +181,10 @@ class Architecture:
             ModelError: A field is unknown or missing.
         """
         head = values.get("head", {})
-        unknown = [*_unknown(values, Architecture), *(f"head.{name}" for name in _unknown(head, Head))]
+        unknown = [
+            *_list_unknown_fields(values, Architecture),
+            *(f"head.{name}" for name in _list_unknown_fields(head, Head)),
+        ]
         if unknown:
             raise ModelError(
                 f"The model's architecture has fields that are not known here: {', '.join(unknown)}.",
@@ -205,11 +208,11 @@ _SAME_NAME = (
 """Fields that most published configs have under the names of Architecture."""
 
 
-def _linear(name: str, rows: int, columns: int, *, bias: bool) -> dict[str, tuple[int, ...]]:
+def _list_linear_shapes(name: str, rows: int, columns: int, *, bias: bool) -> dict[str, tuple[int, ...]]:
     return {f"{name}.weight": (rows, columns), **({f"{name}.bias": (rows,)} if bias else {})}
 
 
-def _unknown(values: Mapping[str, Any], kind: type[Architecture] | type[Head]) -> list[str]:
+def _list_unknown_fields(values: Mapping[str, Any], kind: type[Architecture] | type[Head]) -> list[str]:
     return sorted(values.keys() - {field.name for field in fields(kind)})
 
 
@@ -269,7 +272,7 @@ class Names:
         stem, _, leaf = theirs.rpartition(".")
         name = f"{stem}.{OLD_LEAVES[leaf]}" if leaf in OLD_LEAVES else theirs
         inside = name.removeprefix(self.prefix)
-        return _translated(inside, _reversed(self.encoder)) or _translated(name, _reversed(self.head))
+        return _match_name(inside, _swap_names(self.encoder)) or _match_name(name, _swap_names(self.head))
 
     def theirs(self, ours: str, *, with_head: bool) -> str:
         """The published name of one of our tensors.
@@ -278,13 +281,13 @@ class Names:
             KeyError: There is no such name.
         """
         inside = ours.removeprefix(ENCODER) if with_head else ours
-        found = _translated(inside, tuple(self.encoder.items()))
-        if found is not None:
-            return self.prefix + found if with_head else found
-        found = _translated(ours, tuple(self.head.items()))
-        if found is None:
+        checkpoint_name = _match_name(inside, tuple(self.encoder.items()))
+        if checkpoint_name is not None:
+            return self.prefix + checkpoint_name if with_head else checkpoint_name
+        checkpoint_name = _match_name(ours, tuple(self.head.items()))
+        if checkpoint_name is None:
             raise KeyError(ours)
-        return found
+        return checkpoint_name
 
     def reason(self, theirs: str) -> str | None:
         """The reason why a tensor is left out, None if it is not."""
@@ -296,22 +299,22 @@ class Names:
         return any(re.fullmatch(pattern, theirs) for pattern in self.computed)
 
 
-def _reversed(names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _swap_names(names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((theirs, ours) for ours, theirs in names.items())
 
 
-def _translated(name: str, pairs: Iterable[tuple[str, str]]) -> str | None:
+def _match_name(name: str, pairs: Iterable[tuple[str, str]]) -> str | None:
     """The name on the other side, from the longest matching entry."""
     for source, target in sorted(pairs, key=lambda pair: -len(pair[0])):
-        found = _pattern(source).fullmatch(name)
-        if found:
-            layer, leaf = found.groupdict().get("n", ""), found["leaf"] or ""
+        match = _compile_name_pattern(source).fullmatch(name)
+        if match:
+            layer, leaf = match.groupdict().get("n", ""), match["leaf"] or ""
             return target.replace(LAYER, layer or "") + leaf
     return None
 
 
 @functools.cache
-def _pattern(source: str) -> re.Pattern[str]:
+def _compile_name_pattern(source: str) -> re.Pattern[str]:
     return re.compile(re.escape(source).replace(re.escape(LAYER), r"(?P<n>\d+)") + r"(?P<leaf>\.[^.]+)?")
 
 
@@ -385,8 +388,8 @@ class Family:
         Raises:
             ModelError: The config is invalid, or transformers' own class runs.
         """
-        given = {n: value for n, value in config.items() if value is not None or n not in self.defaults}
-        return self.architecture({**self.defaults, **given})
+        settings = {n: value for n, value in config.items() if value is not None or n not in self.defaults}
+        return self.architecture({**self.defaults, **settings})
 
     def replaces(self, reference: str) -> bool:
         """Whether our network computes the same as a class named in a checkpoint's `auto_map`."""

@@ -29,24 +29,31 @@ from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.dtype import TORCH_DTYPES, require_runnable
 from harness.encoder.engine import (
     Encoder,
-    backbone_modules,
-    forward,
-    input_modules,
-    roles,
+    collect_backbones,
+    collect_input_modules,
+    embed_features,
+    list_roles,
     route,
     widen_towers,
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.pooling import ATTENTION
-from harness.encoder.folder.tensors import left_out
+from harness.encoder.folder.tensors import describe_ignored_tensors
 from harness.encoder.folder.trust import check_trust
 from harness.encoder.preflight import check_family
 from harness.encoder.sentence_transformer import SentenceTransformer as OurSentenceTransformer
-from harness.encoder.token_encoder import TokenEncoder, open_modules, side_features, token_vectors
+from harness.encoder.token_encoder import (
+    TokenEncoder,
+    build_side_features,
+    compute_token_vectors,
+    open_modules,
+)
 from harness.encoder.two_stage import ContextualEncoder
 
 
-def load(artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: int | None = None) -> Encoder:
+def load_encoder(
+    artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: int | None = None
+) -> Encoder:
     """The model of `artifact` with a vector for each text, ready to encode as `encoding` says (load_any)."""
     encoder = load_any(artifact, encoding, device=device, batch_tokens=batch_tokens)
     assert isinstance(encoder, Encoder)
@@ -74,29 +81,29 @@ def load_any(
     check_trust(artifact)
     check_family(artifact, encoding)
     try:
-        with _quiet():
+        with _hide_library_output():
             build = _build if encoding.late_interaction is None else _build_late_interaction
             model, report, notes = build(artifact, encoding, description, device)
             _require_loaded(model, encoding, report, artifact.name)
-            encoder = _engine(model, encoding, batch_tokens)
+            encoder = _create_engine(model, encoding, batch_tokens)
             encoder.notes += [*report.notes, *notes]
             return encoder
     except HarnessError:
         raise
     except Exception as error:
-        raise _explained(artifact, error) from error
+        raise _explain_load_error(artifact, error) from error
 
 
 def _build(
     artifact: Artifact, encoding: Encoding, description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-    with _recorded() as report:
+    with _collect_load_report() as report:
         model = OurSentenceTransformer(
             str(artifact.folder),
             device=device,
             local_files_only=True,
             trust_remote_code=artifact.trust_remote_code,
-            model_kwargs=_model_args(artifact, encoding),
+            model_kwargs=_build_model_args(artifact, encoding),
         )
     model.eval()
     widen_towers(model)
@@ -106,7 +113,7 @@ def _build(
     return model, report, notes
 
 
-def _engine(
+def _create_engine(
     model: SentenceTransformer, encoding: Encoding, batch_tokens: int | None
 ) -> Encoder | TokenEncoder:
     if encoding.context is not None:
@@ -116,7 +123,7 @@ def _engine(
     return TokenEncoder(model, encoding, batch_tokens=batch_tokens)
 
 
-def _model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
+def _build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
     """The arguments with which a backbone is loaded."""
     return {
         "dtype": TORCH_DTYPES[encoding.dtype],
@@ -130,8 +137,8 @@ def _model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
 def _build_late_interaction(
     artifact: Artifact, encoding: Encoding, _description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-    with _recorded() as report:
-        args = {"trust_remote_code": artifact.trust_remote_code, **_model_args(artifact, encoding)}
+    with _collect_load_report() as report:
+        args = {"trust_remote_code": artifact.trust_remote_code, **_build_model_args(artifact, encoding)}
         model = open_modules(artifact.folder, args).to(device)
     model.eval()
     return model, report, []
@@ -139,11 +146,11 @@ def _build_late_interaction(
 
 def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: Description) -> list[str]:
     """Cut texts at the requested length, or where the positions end; returns notes."""
-    towers = list(zip(input_modules(model), description.lengths, strict=True))
+    towers = list(zip(collect_input_modules(model), description.lengths, strict=True))
     if encoding.max_length == description.max_length:
         for module, length in towers:
-            own = getattr(module, "max_seq_length", None)
-            if own is None or (length.table is not None and own > length.table):
+            current_length = getattr(module, "max_seq_length", None)
+            if current_length is None or (length.table is not None and current_length > length.table):
                 _cut(module, length.most)
         return [
             f"texts are cut at {length.most} tokens, not at {length.named}: the positions end there"
@@ -170,10 +177,12 @@ def _cut(module: nn.Module, length: int) -> bool:
 
 
 def _set_pooling(model: SentenceTransformer, mode: str) -> None:
-    for at, module in enumerate(model):
-        own = module.get_pooling_mode_str() if isinstance(module, Pooling) else ATTENTION
-        if isinstance(module, Pooling | AttentivePooling) and own != mode:
-            model[at] = Pooling(module.word_embedding_dimension, mode, include_prompt=module.include_prompt)
+    for place, module in enumerate(model):
+        current_mode = module.get_pooling_mode_str() if isinstance(module, Pooling) else ATTENTION
+        if isinstance(module, Pooling | AttentivePooling) and current_mode != mode:
+            model[place] = Pooling(
+                module.word_embedding_dimension, mode, include_prompt=module.include_prompt
+            )
 
 
 def _set_normalize(model: SentenceTransformer, wanted: bool) -> None:
@@ -183,7 +192,7 @@ def _set_normalize(model: SentenceTransformer, wanted: bool) -> None:
         del model[-1]
 
 
-def _explained(artifact: Artifact, error: Exception) -> ModelError:
+def _explain_load_error(artifact: Artifact, error: Exception) -> ModelError:
     if isinstance(error, pickle.UnpicklingError):
         code = re.search(r"GLOBAL (\S+)", str(error))
         return ModelError(
@@ -196,7 +205,7 @@ def _explained(artifact: Artifact, error: Exception) -> ModelError:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _hide_library_output() -> Iterator[None]:
     """Hide progress bars, load reports and warnings of the libraries."""
     library, transformers = logging.getLogger("sentence_transformers"), cast(Any, transformers_logging)
     level, verbosity = library.level, transformers.get_verbosity()
@@ -239,7 +248,9 @@ class _LoadReport:
     def note(self, model: nn.Module, info: dict[str, Any]) -> None:
         if info["unexpected_keys"]:
             names = sorted(info["unexpected_keys"])
-            self.notes.append(left_out(names, f"{type(model).__name__} has no place for them"))
+            self.notes.append(
+                describe_ignored_tensors(names, f"{type(model).__name__} has no place for them")
+            )
         tensors = {**dict(model.named_buffers()), **dict(model.named_parameters())}
         mismatched = {
             name: f" ({tuple(found)} in the file, {tuple(wanted)} in the model)"
@@ -254,17 +265,17 @@ class _LoadReport:
 
 
 @contextmanager
-def _recorded() -> Iterator[_LoadReport]:
+def _collect_load_report() -> Iterator[_LoadReport]:
     """While open, every backbone that transformers loads is added to the report."""
     report = _LoadReport()
     patched: Any = PreTrainedModel
     original = PreTrainedModel.__dict__["from_pretrained"]
 
     def from_pretrained(cls: type[PreTrainedModel], *args: Any, **kwargs: Any) -> Any:
-        wanted = kwargs.pop("output_loading_info", False)
+        wants_info = kwargs.pop("output_loading_info", False)
         model, info = original.__func__(cls, *args, output_loading_info=True, **kwargs)
         report.note(model, info)
-        return (model, info) if wanted else model
+        return (model, info) if wants_info else model
 
     patched.from_pretrained = classmethod(from_pretrained)
     try:
@@ -275,35 +286,38 @@ def _recorded() -> Iterator[_LoadReport]:
 
 def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: _LoadReport, name: str) -> None:
     """Refuse a model whose vectors depend on a tensor that no file set; the others get no gradient."""
-    found = [f"{_place(model, fresh)}{fresh.shapes}" for fresh in _reaching(model, encoding, report.fresh)]
-    if not found:
+    fresh_names = [
+        f"{_format_fresh_name(model, fresh)}{fresh.shapes}"
+        for fresh in _filter_suspects(model, encoding, report.fresh)
+    ]
+    if not fresh_names:
         return
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    more = f" and {len(fresh_names) - SHOWN} more" if len(fresh_names) > SHOWN else ""
     raise ModelError(
-        f"{name} is not loaded whole: {len(found)} tensors that its vectors depend on were initialised "
-        f"at random, for no file has them: {', '.join(found[:SHOWN])}{more}.",
+        f"{name} is not loaded whole: {len(fresh_names)} tensors that its vectors depend on were initialised "
+        f"at random, for no file has them: {', '.join(fresh_names[:SHOWN])}{more}.",
         hint="Its config and its weights do not belong together, or the weights are of another architecture.",
     )
 
 
-def _place(model: SentenceTransformer, fresh: _UninitialisedTensor) -> str:
+def _format_fresh_name(model: SentenceTransformer, fresh: _UninitialisedTensor) -> str:
     """The name of a tensor, with its backbone's name where there are several."""
-    if len(backbone_modules(model)) < 2:
+    if len(collect_backbones(model)) < 2:
         return fresh.name
     return next((f"{n}.{fresh.name}" for n, m in model.named_modules() if m is fresh.backbone), fresh.name)
 
 
-def _reaching(
+def _filter_suspects(
     model: SentenceTransformer, encoding: Encoding, suspects: list[_UninitialisedTensor]
 ) -> list[_UninitialisedTensor]:
     """The suspects that the vectors of any side depend on."""
     silent, late = set(suspects), encoding.late_interaction
-    for role in (roles(model) if late is None else SIDES) if suspects else ():
-        silent &= _silent(model, late, suspects, role)
+    for role in (list_roles(model) if late is None else SIDES) if suspects else ():
+        silent &= _find_unused_tensors(model, late, suspects, role)
     return [fresh for fresh in suspects if fresh not in silent]
 
 
-def _silent(
+def _find_unused_tensors(
     model: SentenceTransformer,
     late: LateInteraction | None,
     suspects: list[_UninitialisedTensor],
@@ -315,17 +329,19 @@ def _silent(
         way = route(model, role)
         features = {**model.tokenize(list(PROBE), **way), **way}
     else:
-        features = dict(side_features(model, list(PROBE), late, role))
+        features = dict(build_side_features(model, list(PROBE), late, role))
     features = {
         key: value.to(model.device) if isinstance(value, torch.Tensor) else value
         for key, value in features.items()
     }
-    told = [fresh for fresh in suspects if fresh.tensor.requires_grad]
+    trainable = [fresh for fresh in suspects if fresh.tensor.requires_grad]
     with torch.enable_grad():
-        vectors = forward(model, features) if late is None else token_vectors(model, features)[0]
+        vectors = (
+            embed_features(model, features) if late is None else compute_token_vectors(model, features)[0]
+        )
         if not vectors.requires_grad:
             return set()
         direction = torch.linspace(-1, 2, vectors.numel(), device=vectors.device).view_as(vectors)
-        tensors = [fresh.tensor for fresh in told]
+        tensors = [fresh.tensor for fresh in trainable]
         grads = torch.autograd.grad((vectors * direction).sum(), tensors, allow_unused=True)
-    return {fresh for fresh, grad in zip(told, grads, strict=True) if grad is None}
+    return {fresh for fresh, grad in zip(trainable, grads, strict=True) if grad is None}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import Encoding, LateInteraction
-from harness.core.errors import DamagedModelError, ModelError, UsageError, nearest
+from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
 from harness.core.types import SIDES, Artifact
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Config, Family
@@ -24,31 +24,31 @@ from harness.encoder.folder.files import (
     StoredTensor,
     check_index,
     check_present,
-    module_weights,
+    list_module_weights,
     read_object,
-    stored_tensors,
+    read_tensor_headers,
 )
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     CONTEXT_STAGE,
     TEXT_STAGE,
     TWO_STAGE,
-    all_modules,
-    architecture_in,
-    backbone_folder,
-    family_in,
+    can_run_remote_code,
+    find_backbone_folder,
+    find_library_class,
     has_network,
-    library_class,
-    module_folders,
-    own_architecture,
+    list_module_folders,
+    list_modules,
+    parse_harness_architecture,
+    read_architecture,
+    read_family,
     read_modules,
-    runs_remote_code,
     weight_files,
 )
 from harness.encoder.folder.pooling import POOLING_FLAGS
-from harness.encoder.folder.tensors import FoundTensors, require_shapes, same_shape
-from harness.encoder.folder.trust import check_trust, library_types
-from harness.encoder.folder.two_stage import TwoStageSettings, own_tensors
+from harness.encoder.folder.tensors import FoundTensors, has_same_shape, require_shapes
+from harness.encoder.folder.trust import check_trust, read_library_types
+from harness.encoder.folder.two_stage import TwoStageSettings, list_stage_shapes
 
 Tensors = Mapping[str, StoredTensor]
 
@@ -80,16 +80,16 @@ def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOption
     check_family(artifact, encoding)
     _check_modules(folder)
     if encoding.late_interaction is not None:
-        _check_prefixes(backbone_folder(folder), encoding.late_interaction)
-    for kind, sub in all_modules(folder) or [("", "")]:
-        if not kind or library_class(kind) == "Transformer":
-            _check_backbone(folder / sub, artifact)
-        elif library_class(kind) == "Dense":
+        _check_prefixes(find_backbone_folder(folder), encoding.late_interaction)
+    for kind, sub in list_modules(folder) or [("", "")]:
+        if not kind or find_library_class(kind) == "Transformer":
+            _check_backbone_files(folder / sub, artifact)
+        elif find_library_class(kind) == "Dense":
             _check_dense(folder / sub)
-        elif library_class(kind) == ATTENTIVE:
+        elif find_library_class(kind) == ATTENTIVE:
             _check_attentive(folder / sub)
             _check_width(folder, sub)
-        elif library_class(kind) == TWO_STAGE:
+        elif find_library_class(kind) == TWO_STAGE:
             _check_two_stage(folder / sub)
 
 
@@ -112,16 +112,16 @@ CONFIGURED = frozenset(
 
 
 def _check_modules(folder: Path) -> None:
-    for kind, sub in all_modules(folder):
-        place, known = folder / sub, library_class(kind)
-        if known not in CONFIGURED:
+    for kind, sub in list_modules(folder):
+        place, class_name = folder / sub, find_library_class(kind)
+        if class_name not in CONFIGURED:
             continue
         if not (place / "config.json").is_file():
             what = "no config.json" if place.is_dir() else "no such folder"
             raise DamagedModelError(
-                f"modules.json of {folder} names the module {known} in {sub}: there is {what}."
+                f"modules.json of {folder} names the module {class_name} in {sub}: there is {what}."
             )
-        if known == "Pooling":
+        if class_name == "Pooling":
             _check_pooling(place / "config.json")
 
 
@@ -132,11 +132,11 @@ def _check_pooling(path: Path) -> None:
     for mode in str(named).split("+") if named is not None else ():
         if mode not in POOLING_FLAGS.values():
             raise ModelError(
-                f"{path} names the pooling {mode!r}.", hint=_choices(mode, POOLING_FLAGS.values())
+                f"{path} names the pooling {mode!r}.", hint=_describe_choices(mode, POOLING_FLAGS.values())
             )
     for flag in flags:
         if flag not in POOLING_FLAGS:
-            raise ModelError(f"{path} has the flag {flag!r}.", hint=_choices(flag, POOLING_FLAGS))
+            raise ModelError(f"{path} has the flag {flag!r}.", hint=_describe_choices(flag, POOLING_FLAGS))
     if named is None and flags and not any(config.get(f, f == MEAN_FLAG) for f in POOLING_FLAGS):
         raise ModelError(f"{path} sets no pooling.", hint="One of its flags must be true.")
 
@@ -146,24 +146,27 @@ MEAN_FLAG = "pooling_mode_mean_tokens"
 
 
 def _check_dense(place: Path) -> None:
-    config, tensors = read_object(place / "config.json"), stored_tensors(module_weights(place, sharded=False))
+    config, tensors = (
+        read_object(place / "config.json"),
+        read_tensor_headers(list_module_weights(place, sharded=False)),
+    )
     weight = None if tensors is None else tensors.get("linear.weight")
-    said = (config.get("out_features"), config.get("in_features"))
-    if tensors is not None and (weight is None or weight.shape != said):
-        there = "no linear.weight" if weight is None else f"a linear.weight of {weight.shape}"
-        raise DamagedModelError(f"{place} has {there}, and its config.json says {said}.")
+    config_shape = (config.get("out_features"), config.get("in_features"))
+    if tensors is not None and (weight is None or weight.shape != config_shape):
+        weight_words = "no linear.weight" if weight is None else f"a linear.weight of {weight.shape}"
+        raise DamagedModelError(f"{place} has {weight_words}, and its config.json says {config_shape}.")
 
 
 def _check_prefixes(place: Path, late: LateInteraction) -> None:
     """Refuse a prefix that is no token, for which PyLate would add one with a vector drawn at random."""
-    whole = read_object(place / "tokenizer.json")
-    if not whole:
+    tokenizer = read_object(place / "tokenizer.json")
+    if not tokenizer:
         return  # transformers makes a tokenizer of older files; the prefix is looked up at load
-    vocabulary = whole.get("model", {}).get("vocab", {})
+    vocabulary = tokenizer.get("model", {}).get("vocab", {})
     words = vocabulary if isinstance(vocabulary, Mapping) else {word for word, _ in vocabulary}
-    known = {*words, *(str(token.get("content")) for token in whole.get("added_tokens", ()))}
+    tokens = {*words, *(str(token.get("content")) for token in tokenizer.get("added_tokens", ()))}
     for side, prefix in zip(SIDES, (late.query_prefix, late.document_prefix), strict=True):
-        if prefix and prefix not in known:
+        if prefix and prefix not in tokens:
             raise ModelError(
                 f"The prefix of a {side}, {prefix!r}, is no token of the tokenizer in {place}.",
                 hint="Mend the prefix in config_sentence_transformers.json, or save the model with PyLate, "
@@ -173,7 +176,10 @@ def _check_prefixes(place: Path, late: LateInteraction) -> None:
 
 def _check_attentive(place: Path) -> None:
     """Hold the query of an attentive pooling against its config."""
-    config, tensors = read_object(place / "config.json"), stored_tensors(module_weights(place, sharded=False))
+    config, tensors = (
+        read_object(place / "config.json"),
+        read_tensor_headers(list_module_weights(place, sharded=False)),
+    )
     size, heads = config.get("word_embedding_dimension"), config.get("heads", 1)
     if not isinstance(size, int) or not isinstance(heads, int) or heads < 1 or size < 1 or size % heads:
         raise ModelError(
@@ -186,16 +192,18 @@ def _check_attentive(place: Path) -> None:
 
 def _check_two_stage(place: Path) -> None:
     """Hold the tensors beside the backbones of two stages against the settings and the backbones' widths."""
-    widths = [architecture_in(place / stage).hidden_size for stage in (CONTEXT_STAGE, TEXT_STAGE)]
-    tensors = stored_tensors(module_weights(place, sharded=False))
+    widths = [read_architecture(place / stage).hidden_size for stage in (CONTEXT_STAGE, TEXT_STAGE)]
+    tensors = read_tensor_headers(list_module_weights(place, sharded=False))
     if tensors is not None:
-        require_shapes(place, tensors, own_tensors(TwoStageSettings.of_folder(place), *widths))
+        require_shapes(
+            place, tensors, list_stage_shapes(TwoStageSettings.read_stage_settings(place), *widths)
+        )
 
 
 def _check_width(folder: Path, sub: str) -> None:
     """Refuse an attentive pooling right behind a backbone whose token vectors are of another size."""
     size = read_object(folder / sub / "config.json")["word_embedding_dimension"]
-    width = read_object(backbone_folder(folder) / "config.json").get("hidden_size", size)
+    width = read_object(find_backbone_folder(folder) / "config.json").get("hidden_size", size)
     if size != width and read_modules(folder)[1][1] == sub:
         raise DamagedModelError(
             f"{folder / sub} pools vectors of {size} dimensions, and those of its backbone have {width}."
@@ -205,7 +213,7 @@ def _check_width(folder: Path, sub: str) -> None:
 # A backbone: its config, tensors and tokenizer
 
 
-def _check_backbone(place: Path, artifact: Artifact) -> None:
+def _check_backbone_files(place: Path, artifact: Artifact) -> None:
     config = read_object(place / "config.json")
     own_code = artifact.trust_remote_code
     _check_type(place, config, own_code=own_code)
@@ -213,15 +221,15 @@ def _check_backbone(place: Path, artifact: Artifact) -> None:
     index = place / "model.safetensors.index.json"
     if index.is_file() and not (place / "model.safetensors").is_file():
         check_index(index)
-    tensors = stored_tensors(module_weights(place))
+    tensors = read_tensor_headers(list_module_weights(place))
     if tensors is not None:
         _check_dtypes(place, tensors)
         if has_network(place, own_code=own_code):
             _check_tensors(place, config, tensors, artifact.allow_extra)
-        elif not runs_remote_code(config, own_code):
+        elif not can_run_remote_code(config, own_code):
             _check_wrapper(tensors)
             _check_table(place, config, tensors)
-    _check_tokenizer(place, _rows(config, tensors))
+    _check_tokenizer(place, _count_embedding_rows(config, tensors))
 
 
 def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
@@ -234,20 +242,21 @@ def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
         raise ModelError(
             f"{path} has no model_type.", hint='Take it from the published model, e.g. "model_type": "bert".'
         )
-    if kind == MODEL_TYPE or family_in(place) is not None or config.get("auto_map"):
+    if kind == MODEL_TYPE or read_family(place) is not None or config.get("auto_map"):
         return
-    known = library_types()
-    if known and kind not in known:
+    model_types = read_library_types()
+    if model_types and kind not in model_types:
         raise ModelError(
             f"{path} has the model_type {kind!r}, which transformers does not know.",
-            hint=_choices(kind, known, most=0) or "`harness list backbones` shows what the harness adds.",
+            hint=_describe_choices(kind, model_types, most=0)
+            or "`harness list backbones` shows what the harness adds.",
         )
 
 
 def _check_quantised(place: Path, config: Config) -> None:
-    found = config.get("quantization_config")
-    if found:
-        method = found.get("quant_method", "") if isinstance(found, Mapping) else ""
+    quantization = config.get("quantization_config")
+    if quantization:
+        method = quantization.get("quant_method", "") if isinstance(quantization, Mapping) else ""
         raise ModelError(
             f"{place} is quantised{f' ({method})' if method else ''}: its config.json has a "
             "quantization_config.",
@@ -276,25 +285,29 @@ def _check_dtypes(place: Path, tensors: Tensors) -> None:
 
 def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Sequence[str]) -> None:
     """Hold the tensors against the architecture that the config gives our network."""
-    family = family_in(place)
+    family = read_family(place)
     names = None if family is None else family.names
 
     def fit(shape: Architecture) -> None:
-        found = FoundTensors.of(tensors, names, head=False, allowed=allowed, same=same_shape)
-        shape = replace(shape, pooler=shape.pooler and any("pooler." in name for name in found.state))
-        found.check(shape.tensors(), shape, place.name)
+        folder_tensors = FoundTensors.sort_tensors(
+            tensors, names, head=False, allowed=allowed, same=has_same_shape
+        )
+        shape = replace(
+            shape, pooler=shape.pooler and any("pooler." in name for name in folder_tensors.state)
+        )
+        folder_tensors.check_tensors(shape.tensors(), shape, place.name)
 
     try:
-        fit(own_architecture(config) if family is None else family.outline(config))
+        fit(parse_harness_architecture(config) if family is None else family.outline(config))
     except ModelError:
         _check_wrapper(tensors)
-        exact = _confirmed(family, config) if family is not None and family.native else None
+        exact = _parse_library_config(family, config) if family is not None and family.native else None
         if exact is None:
             raise
         fit(exact)
 
 
-def _confirmed(family: Family, config: Config) -> Architecture | None:
+def _parse_library_config(family: Family, config: Config) -> Architecture | None:
     """The architecture as transformers reads the config; None where transformers is not there."""
     try:
         from transformers import CONFIG_MAPPING
@@ -304,9 +317,9 @@ def _confirmed(family: Family, config: Config) -> Architecture | None:
     try:
         full = CONFIG_MAPPING[kind].from_dict(dict(config)).to_dict()
     except Exception as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        message = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(
-            f"The config.json of a {kind} cannot be used: {said}.",
+            f"The config.json of a {kind} cannot be used: {message}.",
             hint="Hold it against that of the published model.",
         ) from error
     return family.architecture(full)
@@ -346,22 +359,22 @@ TABLES = (
 
 def _check_table(place: Path, config: Config, tensors: Tensors) -> None:
     """Hold the token embedding of a model that transformers runs against its config."""
-    rows, said = _table_rows(tensors), config.get("vocab_size")
-    if rows is not None and isinstance(said, int) and rows != said:
+    rows, vocab_size = _count_table_rows(tensors), config.get("vocab_size")
+    if rows is not None and isinstance(vocab_size, int) and rows != vocab_size:
         raise ModelError(
-            f"The token embedding in {place} has {rows} rows, and its config.json says {said}.",
+            f"The token embedding in {place} has {rows} rows, and its config.json says {vocab_size}.",
             hint="Its config and its weights do not belong together.",
         )
 
 
-def _table_rows(tensors: Tensors) -> int | None:
-    found = {t.shape[0] for name, t in tensors.items() if name.endswith(TABLES) and len(t.shape) == 2}
-    return found.pop() if len(found) == 1 else None
+def _count_table_rows(tensors: Tensors) -> int | None:
+    counts = {t.shape[0] for name, t in tensors.items() if name.endswith(TABLES) and len(t.shape) == 2}
+    return counts.pop() if len(counts) == 1 else None
 
 
-def _rows(config: Config, tensors: Tensors | None) -> int | None:
+def _count_embedding_rows(config: Config, tensors: Tensors | None) -> int | None:
     """The rows of the token embedding, from its tensor, else from the config."""
-    rows = None if tensors is None else _table_rows(tensors)
+    rows = None if tensors is None else _count_table_rows(tensors)
     if rows is None:
         within = config.get("architecture")  # of our own model type
         rows = config.get("vocab_size", within.get("vocab_size") if isinstance(within, dict) else None)
@@ -373,7 +386,7 @@ def _check_tokenizer(place: Path, rows: int | None) -> None:
     for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
         if path.is_file() and path.name != "merges.txt":
             check_present(path)
-    largest, where = max(_token_ids(place), default=(-1, ""))
+    largest, where = max(_iter_token_ids(place), default=(-1, ""))
     if rows is not None and largest >= rows:
         raise ModelError(
             f"{place / where} has tokens up to number {largest}, and the token embedding has {rows} rows.",
@@ -381,12 +394,14 @@ def _check_tokenizer(place: Path, rows: int | None) -> None:
         )
 
 
-def _token_ids(place: Path) -> Iterator[tuple[int, str]]:
+def _iter_token_ids(place: Path) -> Iterator[tuple[int, str]]:
     """The largest token id that each tokenizer file names, and the file."""
-    whole = place / "tokenizer.json"
+    tokenizer_file = place / "tokenizer.json"
     try:
-        if whole.is_file():
-            yield from ((number, whole.name) for number in _ids_of(read_object(whole)))
+        if tokenizer_file.is_file():
+            yield from (
+                (number, tokenizer_file.name) for number in _iter_tokenizer_ids(read_object(tokenizer_file))
+            )
         elif (place / "vocab.json").is_file():
             yield max(int(n) for n in read_object(place / "vocab.json").values()), "vocab.json"
         elif (place / "vocab.txt").is_file():
@@ -402,7 +417,7 @@ def _token_ids(place: Path) -> Iterator[tuple[int, str]]:
         ) from error
 
 
-def _ids_of(content: Mapping[str, Any]) -> Iterator[int]:
+def _iter_tokenizer_ids(content: Mapping[str, Any]) -> Iterator[int]:
     vocabulary = content["model"].get("vocab", {})
     if isinstance(vocabulary, Mapping):
         yield max(map(int, vocabulary.values()), default=-1)
@@ -440,10 +455,10 @@ def check_family(artifact: Artifact, encoding: Encoding) -> None:
         ModelError: It is a variant that nothing here computes.
         UsageError: It does not run in the requested dtype.
     """
-    for folder in module_folders(artifact.folder):
+    for folder in list_module_folders(artifact.folder):
         if not has_network(folder, own_code=artifact.trust_remote_code):
             _check_positions(artifact, folder)
-        family = family_in(folder)
+        family = read_family(folder)
         if family is None:
             _require_no_variant(artifact, folder)
             continue
@@ -456,11 +471,11 @@ def check_family(artifact: Artifact, encoding: Encoding) -> None:
 
 def _check_positions(artifact: Artifact, folder: Path) -> None:
     config = read_object(folder / "config.json")
-    asked = config.get("position_embedding_type")
-    own_code = runs_remote_code(config, artifact.trust_remote_code)
-    if asked in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
+    positions = config.get("position_embedding_type")
+    own_code = can_run_remote_code(config, artifact.trust_remote_code)
+    if positions in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
         raise ModelError(
-            f"{artifact.name} has {asked} positions, which transformers 5 has dropped: it would run without.",
+            f"{artifact.name} has {positions} positions, which transformers 5 has dropped: it would run without.",
             hint="It cannot be evaluated with this version.",
         )
 
@@ -468,7 +483,7 @@ def _check_positions(artifact: Artifact, folder: Path) -> None:
 def _require_no_variant(artifact: Artifact, folder: Path) -> None:
     """Refuse a variant of a model type that only our network computes, if no family covers it."""
     kind = read_object(folder / "config.json").get("model_type")
-    families = {n: e.family for n, e in backbones.entries().items() if e.family is not None}
+    families = {n: e.family for n, e in backbones.list_backbones().items() if e.family is not None}
     named = {name: family for name, family in families.items() if kind in family.model_types}
     if named and not any(family.native or family.shape is None for family in named.values()):
         if artifact.trust_remote_code:
@@ -486,7 +501,7 @@ def _require_no_variant(artifact: Artifact, folder: Path) -> None:
 
 def _check_kind(folder: Path) -> None:
     """Refuse a bare folder whose model gives something other than a vector of a text."""
-    what = _kind(folder)
+    what = _detect_model_kind(folder)
     if what is not None:
         late = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`) to evaluate it as it is. "
         raise UsageError(
@@ -509,9 +524,9 @@ CROSS_ENCODER = "a cross-encoder, which scores two texts at once"
 COLBERT = "a ColBERT of colbert-ai, which gives a vector for each token"
 
 
-def _kind(folder: Path) -> str | None:
+def _detect_model_kind(folder: Path) -> str | None:
     """The kind of model in words, None for an encoder with or without its pretraining head."""
-    root = backbone_folder(folder)
+    root = find_backbone_folder(folder)
     config = read_object(root / "config.json")
     listed = config.get("architectures")
     classes = [str(name) for name in listed] if isinstance(listed, list) else []
@@ -520,28 +535,32 @@ def _kind(folder: Path) -> str | None:
     for name in classes:
         for ending, what in CLASSES.items():
             if name.endswith(ending):
-                return CROSS_ENCODER if _scores_pairs(config) else what
-    return _kind_of_tensors(stored_tensors(module_weights(root)) or {}, config)
+                return CROSS_ENCODER if _can_score_pairs(config) else what
+    return _detect_head_kind(read_tensor_headers(list_module_weights(root)) or {}, config)
 
 
-def _scores_pairs(config: Config) -> bool:
+def _can_score_pairs(config: Config) -> bool:
     labels = config.get("id2label")
-    one = isinstance(labels, Mapping) and len(labels) == 1
-    return one or config.get("num_labels") == 1 or isinstance(config.get("sentence_transformers"), Mapping)
+    has_single_label = isinstance(labels, Mapping) and len(labels) == 1
+    return (
+        has_single_label
+        or config.get("num_labels") == 1
+        or isinstance(config.get("sentence_transformers"), Mapping)
+    )
 
 
-def _kind_of_tensors(tensors: Tensors, config: Config) -> str | None:
+def _detect_head_kind(tensors: Tensors, config: Config) -> str | None:
     """The kind of model by the tensors of its head, where the config names no class."""
     names = {name.partition(".")[0] for name in tensors}
     if "classifier" in names or "score" in names:
-        return CROSS_ENCODER if _scores_pairs(config) else CLASSES["ForSequenceClassification"]
+        return CROSS_ENCODER if _can_score_pairs(config) else CLASSES["ForSequenceClassification"]
     if "qa_outputs" in names:
         return CLASSES["ForQuestionAnswering"]
     return COLBERT if "linear.weight" in tensors else None
 
 
-def _choices(name: str, known: Any, *, most: int = 12) -> str:
-    close = nearest(name, known)
+def _describe_choices(name: str, known: Any, *, most: int = 12) -> str:
+    close = find_similar_names(name, known)
     if close:
         return f"Did you mean {' or '.join(close)}?"
     return f"There is: {', '.join(sorted(known)[:most])}." if most else ""

@@ -33,21 +33,21 @@ class _Rows:
     texts: tuple[str, ...]
 
     @staticmethod
-    def of(encoder: Encoder | TokenEncoder, texts: Sequence[str], role: Role) -> _Rows:
+    def embed_texts(encoder: Encoder | TokenEncoder, texts: Sequence[str], role: Role) -> _Rows:
         """The vectors of texts in one batch."""
-        found = encoder.encode_batch(texts, role=role)
-        if isinstance(found, np.ndarray):
-            return _Rows(vectors=found, texts=tuple(texts))
-        names = np.repeat(np.arange(len(texts)), found.lengths).tolist()
-        vectors = np.asarray(found.vectors, dtype=np.float32)
+        batch = encoder.encode_batch(texts, role=role)
+        if isinstance(batch, np.ndarray):
+            return _Rows(vectors=batch, texts=tuple(texts))
+        names = np.repeat(np.arange(len(texts)), batch.lengths).tolist()
+        vectors = np.asarray(batch.vectors, dtype=np.float32)
         return _Rows(vectors=vectors, texts=tuple(texts[at] for at in names))
 
     @staticmethod
-    def alone(encoder: Encoder | TokenEncoder, role: Role) -> _Rows:
+    def embed_short_texts(encoder: Encoder | TokenEncoder, role: Role) -> _Rows:
         """The vectors of the short texts, each in a batch of its own."""
-        found = [_Rows.of(encoder, [text], role) for text in SHORT]
-        texts = tuple(text for one in found for text in one.texts)
-        return _Rows(vectors=np.concatenate([one.vectors for one in found]), texts=texts)
+        parts = [_Rows.embed_texts(encoder, [text], role) for text in SHORT]
+        texts = tuple(text for one in parts for text in one.texts)
+        return _Rows(vectors=np.concatenate([one.vectors for one in parts]), texts=texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,19 +62,19 @@ class _Failure:
         return self.message
 
 
-def _on_side(role: Role, failure: _Failure | None) -> _Failure | None:
+def _mark_side(role: Role, failure: _Failure | None) -> _Failure | None:
     """The failure with its side, where the model has sides."""
     if failure is None or not role:
         return failure
     return replace(failure, message=f"On side {role}: {failure.message}")
 
 
-def _distance(first: Vectors, second: Vectors) -> NDArray[np.float64]:
+def _compute_row_distance(first: Vectors, second: Vectors) -> NDArray[np.float64]:
     """The distance between each two rows, relative to the length of the first."""
     wide = first.astype(np.float64)
     lengths = np.maximum(np.linalg.norm(wide, axis=1), 1e-30)
-    found: NDArray[np.float64] = np.linalg.norm(wide - second, axis=1) / lengths
-    return found
+    distances: NDArray[np.float64] = np.linalg.norm(wide - second, axis=1) / lengths
+    return distances
 
 
 SHORT = (
@@ -122,26 +122,26 @@ def check_encoder(
         reload: A function that loads the same model again; None leaves out the comparison of two loads.
     """
     began = time.perf_counter()
-    alone = {role: _Rows.alone(encoder, role) for role in encoder.roles}
-    failures = [_on_side(role, _not_finite(rows)) for role, rows in alone.items()]
+    alone = {role: _Rows.embed_short_texts(encoder, role) for role in encoder.roles}
+    failures = [_mark_side(role, _detect_nonfinite_rows(rows)) for role, rows in alone.items()]
     ran = ["finite"]
     if not any(failures):
         for role, rows in alone.items():
             failures += [
-                _on_side(role, _constant(rows.vectors)),
-                _on_side(role, _moved_by_padding(encoder, rows, role)),
+                _mark_side(role, _detect_constant_vectors(rows.vectors)),
+                _mark_side(role, _detect_padding_effect(encoder, rows, role)),
             ]
         ran += ["constant", "padding"]
         if encoder.encoding.context is not None and not any(failures):
-            failures += _context_failures(cast("ContextualEncoder", encoder), alone[""])
+            failures += _list_context_failures(cast("ContextualEncoder", encoder), alone[""])
             ran.append("context")
         if reload is not None:
             failures += _reload_disagreement(encoder, SHORT, reload)
             ran.append("reload")
-    seconds, found = time.perf_counter() - began, tuple(f for f in failures if f is not None)
-    is_measured = reload is not None and not found and encoder.encoding.context is None
+    seconds, all_failures = time.perf_counter() - began, tuple(f for f in failures if f is not None)
+    is_measured = reload is not None and not all_failures and encoder.encoding.context is None
     speed = _measure_speed(encoder) if is_measured else None
-    return _SanityReport(checks=tuple(ran), failures=found, seconds=seconds, speed=speed)
+    return _SanityReport(checks=tuple(ran), failures=all_failures, seconds=seconds, speed=speed)
 
 
 def _measure_speed(encoder: Encoder | TokenEncoder) -> tuple[int, float]:
@@ -164,7 +164,7 @@ def require_sane(report: _SanityReport) -> None:
         )
 
 
-def _not_finite(rows: _Rows) -> _Failure | None:
+def _detect_nonfinite_rows(rows: _Rows) -> _Failure | None:
     bad = np.flatnonzero(~np.isfinite(rows.vectors).all(axis=1))
     if not bad.size:
         return None
@@ -176,7 +176,7 @@ def _not_finite(rows: _Rows) -> _Failure | None:
     )
 
 
-def _constant(vectors: Vectors) -> _Failure | None:
+def _detect_constant_vectors(vectors: Vectors) -> _Failure | None:
     wide = vectors.astype(np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
     cosines = (wide / np.maximum(norms, 1e-30)) @ (wide / np.maximum(norms, 1e-30)).T
@@ -189,9 +189,9 @@ def _constant(vectors: Vectors) -> _Failure | None:
     )
 
 
-def _moved_by_padding(encoder: Encoder | TokenEncoder, alone: _Rows, role: Role) -> _Failure | None:
-    padded = _Rows.of(encoder, [*SHORT, LONG], role).vectors[: len(alone.vectors)]
-    moved = _distance(alone.vectors, padded)
+def _detect_padding_effect(encoder: Encoder | TokenEncoder, alone: _Rows, role: Role) -> _Failure | None:
+    padded = _Rows.embed_texts(encoder, [*SHORT, LONG], role).vectors[: len(alone.vectors)]
+    moved = _compute_row_distance(alone.vectors, padded)
     allowed = PADDING.get(encoder.dtype_as_run, PADDING["float32"])
     if (moved <= allowed).all():
         return None
@@ -204,18 +204,18 @@ def _moved_by_padding(encoder: Encoder | TokenEncoder, alone: _Rows, role: Role)
     )
 
 
-def _context_failures(encoder: ContextualEncoder, without: _Rows) -> list[_Failure | None]:
+def _list_context_failures(encoder: ContextualEncoder, without: _Rows) -> list[_Failure | None]:
     """The failures of a two-stage model behind a context; `without` are its vectors with the null context."""
     assert encoder.encoding.context is not None
-    documents = encoder.context_vectors(SHORT)
+    documents = encoder.compute_context_vectors(SHORT)
     size = encoder.encoding.context.size
     encoder.set_context(np.resize(documents, (size, documents.shape[1])))
     try:
-        rows = _Rows.alone(encoder, "")
-        failures = [_not_finite(rows), _moved_by_padding(encoder, rows, "")]
+        rows = _Rows.embed_short_texts(encoder, "")
+        failures = [_detect_nonfinite_rows(rows), _detect_padding_effect(encoder, rows, "")]
     finally:
         encoder.set_context(None)
-    if (_distance(without.vectors, rows.vectors) > SAME).any():
+    if (_compute_row_distance(without.vectors, rows.vectors) > SAME).any():
         return failures
     return [
         *failures,
@@ -238,18 +238,20 @@ def _reload_disagreement(
     encoder: Encoder | TokenEncoder, texts: Sequence[str], reload: Callable[[], Encoder | TokenEncoder]
 ) -> list[_Failure | None]:
     """The failures from a second load; of the first only vectors and checksums of tensors are stored."""
-    first = {role: _Rows.of(encoder, texts, role) for role in encoder.roles}
-    sums = _checksums(encoder.model)
+    first = {role: _Rows.embed_texts(encoder, texts, role) for role in encoder.roles}
+    sums = _compute_tensor_sums(encoder.model)
     encoder.reload(reload)
-    second = _checksums(encoder.model)
+    second = _compute_tensor_sums(encoder.model)
     other = [name for name in sums if sums[name] != second.get(name)]
     return [
-        _on_side(role, _largest_change(encoder, rows, _Rows.of(encoder, texts, role).vectors, other))
+        _mark_side(
+            role, _detect_reload_change(encoder, rows, _Rows.embed_texts(encoder, texts, role).vectors, other)
+        )
         for role, rows in first.items()
     ]
 
 
-def _checksums(model: nn.Module) -> dict[str, int]:
+def _compute_tensor_sums(model: nn.Module) -> dict[str, int]:
     """The sum of the bits of each parameter and buffer, which differs between random tensors; no hash."""
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {name: _sum(tensor.detach()) for name, tensor in tensors.items()}
@@ -261,10 +263,10 @@ def _sum(tensor: Tensor) -> int:
     return int(bits.sum(dtype=torch.int64))
 
 
-def _largest_change(
+def _detect_reload_change(
     encoder: Encoder | TokenEncoder, first: _Rows, second: Vectors, other: Sequence[str]
 ) -> _Failure | None:
-    moved = _distance(first.vectors, second)
+    moved = _compute_row_distance(first.vectors, second)
     if (moved <= RELOADED.get(encoder.dtype_as_run, RELOADED["float32"])).all():
         return None
     worst = int(moved.argmax())

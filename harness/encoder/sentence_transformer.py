@@ -17,11 +17,11 @@ from harness.encoder import backbones
 from harness.encoder.attention import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.dtype import find_dtype
-from harness.encoder.engine import backbone_modules, let_end_pad
+from harness.encoder.engine import collect_backbones, let_end_pad
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import ATTENTIVE, TWO_STAGE, family_in, has_network, library_class
-from harness.encoder.network.model import configured, load_network
+from harness.encoder.folder.modules import ATTENTIVE, TWO_STAGE, find_library_class, has_network, read_family
+from harness.encoder.network.model import load_network, resolve_network_config
 from harness.encoder.network.pretrained import require_import
 
 LOADING = frozenset(
@@ -49,7 +49,7 @@ class Transformer(LibraryTransformer):
 
     def __init__(self, model_name_or_path: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(model_name_or_path, *args, **kwargs)
-        family = backbones.family_of(self.auto_model.config.to_dict())
+        family = backbones.find_family(self.auto_model.config.to_dict())
         let_end_pad(self.tokenizer, family)
         self.__class__ = LibraryTransformer  # type: ignore[assignment]
 
@@ -59,9 +59,9 @@ class Transformer(LibraryTransformer):
         folder = Path(model_name_or_path, config_args.get("subfolder", ""))
         if backend == "torch" and has_network(folder, own_code=bool(config_args.get("trust_remote_code"))):
             changes = {name: value for name, value in config_args.items() if name not in LOADING}
-            self._ours = _still_ours(folder, changes)
+            self._ours = _is_same_family(folder, changes)
             if self._ours:
-                return configured(folder, family_in(folder), changes)[0], False
+                return resolve_network_config(folder, read_family(folder), changes)[0], False
         return super()._load_config(model_name_or_path, cache_dir, backend, config_args)
 
     def _load_model(
@@ -84,25 +84,25 @@ class Transformer(LibraryTransformer):
             super()._load_model(model_name_or_path, config, cache_dir, backend, is_peft_model, **model_args)
             return
         _require_taken(model_args)
-        family, given = family_in(folder), None if is_peft_model else config
+        family, base_config = read_family(folder), None if is_peft_model else config
         dtype = find_dtype(model_args, folder)
-        network = load_network(folder, family, dtype=dtype, config=given, allow_extra=allow_extra).model
-        asked = str(model_args.get("attn_implementation") or AUTO)
-        network.attention_asked = LIBRARY_NAMES.get(asked, "sdpa" if asked == "eager" else asked)
+        network = load_network(folder, family, dtype=dtype, config=base_config, allow_extra=allow_extra).model
+        attention = str(model_args.get("attn_implementation") or AUTO)
+        network.attention_asked = LIBRARY_NAMES.get(attention, "sdpa" if attention == "eager" else attention)
         if adapter is not None:
             network.load_adapter(adapter)
         self.auto_model = cast(Any, network)
 
 
-def _still_ours(folder: Path, changes: dict[str, Any]) -> bool:
+def _is_same_family(folder: Path, changes: dict[str, Any]) -> bool:
     """Whether a config with these changes is still of the family."""
-    family = family_in(folder)
+    family = read_family(folder)
     return family is None or family.holds({**read_object(folder / "config.json"), **changes})
 
 
 def _require_taken(model_args: dict[str, Any]) -> None:
-    asked = {name for name, value in model_args.items() if value is not None}
-    unknown = sorted(asked - TAKEN - LOADING)
+    arguments = {name for name, value in model_args.items() if value is not None}
+    unknown = sorted(arguments - TAKEN - LOADING)
     if unknown:
         raise ModelError(
             f"Our network is not loaded with {', '.join(unknown)}.",
@@ -142,15 +142,15 @@ class SentenceTransformer(_SentenceTransformer):
             require_import(Path(path))
 
     def _is_of_our_type(self) -> bool:
-        return any(cast(Any, module).config.model_type == MODEL_TYPE for module in backbone_modules(self))
+        return any(cast(Any, module).config.model_type == MODEL_TYPE for module in collect_backbones(self))
 
     def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
-        known = library_class(class_ref)
-        if known == "Transformer":
+        class_name = find_library_class(class_ref)
+        if class_name == "Transformer":
             return Transformer
-        if known == ATTENTIVE:
+        if class_name == ATTENTIVE:
             return AttentivePooling
-        if known == TWO_STAGE:  # it imports this file
+        if class_name == TWO_STAGE:  # it imports this file
             return import_from_string(class_ref)
         return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 

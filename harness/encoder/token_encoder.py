@@ -27,13 +27,13 @@ from transformers import AutoTokenizer
 from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
-from harness.encoder.engine import WINDOW, Engine, Keeper, Progress, Span, tokenized
+from harness.encoder.engine import WINDOW, Engine, Keeper, Progress, Span, tokenize_texts
 from harness.encoder.folder.colbert import COLBERT
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import read_modules
 from harness.encoder.folder.tensors import require_shapes
 from harness.encoder.folder.trust import check_trust
-from harness.encoder.network.model import raw_tensors
+from harness.encoder.network.model import read_raw_tensors
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from harness.storage.vectors import TokenVectors
 
@@ -88,7 +88,7 @@ class TokenProjection(Module):
         residual = bool(config.get("use_residual", False))
         sizes = (int(config["in_features"]), int(config["out_features"]))
         module = cls(*sizes, bool(config.get("bias", True)), activation, residual)
-        tensors = raw_tensors(folder, sharded=False)
+        tensors = read_raw_tensors(folder, sharded=False)
         require_shapes(folder, tensors, {name: one.shape for name, one in module.state_dict().items()})
         module.load_state_dict(tensors)
         return module
@@ -144,7 +144,7 @@ class _SideInputs:
         tokenizer = module.tokenizer
         prefix = late.query_prefix if query else late.document_prefix
         most = late.query_length if query else late.document_length
-        flat, lengths, _ = tokenized(module, texts, most - bool(prefix))
+        flat, lengths, _ = tokenize_texts(module, texts, most - bool(prefix))
         if prefix:
             after = np.cumsum(lengths) - lengths + np.minimum(lengths, 1)
             number = tokenizer.convert_tokens_to_ids(prefix)
@@ -157,20 +157,23 @@ class _SideInputs:
         self.order = np.argsort(-lengths, kind="stable")
         self._own = lengths[self.order]
         self._starts = (np.cumsum(lengths) - lengths)[self.order]
-        self._fill = {"input_ids": _filling_token(tokenizer), "token_type_ids": tokenizer.pad_token_type_id}
+        self._fill = {
+            "input_ids": _select_fill_token(tokenizer),
+            "token_type_ids": tokenizer.pad_token_type_id,
+        }
         self._expanded = query and late.expansion
         self._attended = query and late.attends_to_expansion
-        self._skipped = () if query else skipped_tokens(tokenizer, late)
+        self._skipped = () if query else list_skip_tokens(tokenizer, late)
         self.lengths = np.full(len(texts), most, np.int64) if self._expanded else self._own
 
-    def features(self, span: Span) -> dict[str, Tensor]:
+    def build_features(self, span: Span) -> dict[str, Tensor]:
         """Ids, attended and computed tokens, and those with a vector (`kept`): (texts, tokens) each."""
-        own = self._own[slice(*span)]
+        lengths = self._own[slice(*span)]
         columns = np.arange(max(int(self.lengths[span[0]]), 1))
-        real = columns[None, :] < own[:, None]
-        at = np.where(real, self._starts[slice(*span)][:, None] + columns, 0)
+        real = columns[None, :] < lengths[:, None]
+        token_places = np.where(real, self._starts[slice(*span)][:, None] + columns, 0)
         padded = {
-            name: np.where(real, flat[at], self._fill[name]).astype(np.int64)
+            name: np.where(real, flat[token_places], self._fill[name]).astype(np.int64)
             for name, flat in self._flat.items()
         }
         computed = np.ones_like(real) if self._expanded else real
@@ -183,62 +186,64 @@ class _SideInputs:
         return {name: torch.from_numpy(np.ascontiguousarray(one)) for name, one in (padded | masks).items()}
 
 
-def _filling_token(tokenizer: Any) -> int:
+def _select_fill_token(tokenizer: Any) -> int:
     """The token of a query's expansion: mask, else the end token, else padding.
 
     Raises:
         ModelError: The tokenizer has none of them.
     """
-    for found in (tokenizer.mask_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id):
-        if found is not None:
-            return int(found)
+    for token_id in (tokenizer.mask_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id):
+        if token_id is not None:
+            return int(token_id)
     raise ModelError("The model's tokenizer has no mask, end or padding token to fill up queries with.")
 
 
-def skipped_tokens(tokenizer: Any, late: LateInteraction) -> tuple[int, ...]:
+def list_skip_tokens(tokenizer: Any, late: LateInteraction) -> tuple[int, ...]:
     """The tokens of documents that have no vector; a word without a token stands for the unknown one."""
     return tuple(one for one in tokenizer.convert_tokens_to_ids(list(late.skiplist)) if one is not None)
 
 
-def _text_tokens(module: Any, text: str, prompt: str, late: LateInteraction, role: Role) -> TextTokens:
+def _list_text_tokens(module: Any, text: str, prompt: str, late: LateInteraction, role: Role) -> TextTokens:
     """The tokens of a text, in the order of its vectors and of those that are skipped."""
     prefix = late.query_prefix if role == "query" else late.document_prefix
     most = late.query_length if role == "query" else late.document_length
-    encoding = tokenized(module, [prompt + text], most - bool(prefix))[2][0]
+    encoding = tokenize_texts(module, [prompt + text], most - bool(prefix))[2][0]
     special = encoding.special_tokens_mask
     kinds: list[TokenKind] = ["special" if one else "text" for one in special]
     spans = [None if one else span for one, span in zip(special, encoding.offsets, strict=True)]
     if prefix:
         kinds.insert(min(len(kinds), 1), "prefix")
         spans.insert(min(len(spans), 1), None)
-    whole = len(kinds) + sum(one.special_tokens_mask.count(0) for one in encoding.overflowing)
-    features = _SideInputs(module, [prompt + text], late, role).features((0, 1))
+    token_count = len(kinds) + sum(one.special_tokens_mask.count(0) for one in encoding.overflowing)
+    features = _SideInputs(module, [prompt + text], late, role).build_features((0, 1))
     ids, kept = features["input_ids"][0].tolist(), features["kept"][0].tolist()
     kinds += ["expansion"] * (len(ids) - len(kinds))
     spans += [None] * (len(ids) - len(spans))
-    shift = _shift(prompt, text, lower=module.do_lower_case)
+    shift = _compute_text_shift(prompt, text, lower=module.do_lower_case)
     parts = zip(module.tokenizer.convert_ids_to_tokens(ids), spans, kinds, kept, strict=True)
-    tokens = tuple(_text_token(name, span, kind, shift, skipped=not has) for name, span, kind, has in parts)
-    return TextTokens(tokens=tokens, whole=whole)
+    tokens = tuple(
+        _build_text_token(name, span, kind, shift, skipped=not has) for name, span, kind, has in parts
+    )
+    return TextTokens(tokens=tokens, whole=token_count)
 
 
-def _text_token(
+def _build_text_token(
     name: str, span: tuple[int, int] | None, kind: TokenKind, shift: int | None, *, skipped: bool
 ) -> TextToken:
-    there = span is not None and shift is not None and span[0] + shift >= 0  # else of the prompt
-    start, end = (place + (shift or 0) for place in span) if there and span else (None, None)
+    has_place = span is not None and shift is not None and span[0] + shift >= 0  # else of the prompt
+    start, end = (place + (shift or 0) for place in span) if has_place and span else (None, None)
     return TextToken(token=name, start=start, end=end, kind=kind, skipped=skipped)
 
 
-def _shift(prompt: str, text: str, *, lower: bool) -> int | None:
+def _compute_text_shift(prompt: str, text: str, *, lower: bool) -> int | None:
     """What is added to a place in the tokenized text for the place in the given one; None where that varies.
 
     The tokenized text begins with the prompt, has no blanks at its ends, and may be in lower case.
     """
-    whole = prompt + text
-    if lower and len(whole.lower()) != len(whole):
+    full_text = prompt + text
+    if lower and len(full_text.lower()) != len(full_text):
         return None
-    return len(whole) - len(whole.lstrip()) - len(prompt)
+    return len(full_text) - len(full_text.lstrip()) - len(prompt)
 
 
 def count_cut(artifact: Artifact, texts: Sequence[str], late: LateInteraction) -> int:
@@ -257,31 +262,31 @@ def count_cut(artifact: Artifact, texts: Sequence[str], late: LateInteraction) -
     module = SimpleNamespace(tokenizer=tokenizer, do_lower_case=lower)
     most = late.query_length - bool(late.query_prefix)
     parts = (texts[start : start + WINDOW] for start in range(0, len(texts), WINDOW))
-    return sum(bool(one.overflowing) for part in parts for one in tokenized(module, part, most)[2])
+    return sum(bool(one.overflowing) for part in parts for one in tokenize_texts(module, part, most)[2])
 
 
 _Pass = tuple[Tensor, Tensor]
 """The vectors of a batch's tokens, (tokens, dimension), and the number of tokens of each text, (texts,)."""
 
 
-def side_features(
+def build_side_features(
     model: LibraryModel, texts: Sequence[str], late: LateInteraction, role: Role
 ) -> dict[str, Tensor]:
-    """The features of texts of one side in one batch, in their order, as `token_vectors` takes them."""
+    """The features of texts of one side in one batch, in their order, as `compute_token_vectors` takes them."""
     inputs = _SideInputs(model[0], texts, late, role)
     rows = torch.from_numpy(np.argsort(inputs.order))
-    return {name: one[rows] for name, one in inputs.features((0, len(texts))).items()}
+    return {name: one[rows] for name, one in inputs.build_features((0, len(texts))).items()}
 
 
-def token_vectors(model: LibraryModel, features: dict[str, Any]) -> _Pass:
+def compute_token_vectors(model: LibraryModel, features: dict[str, Any]) -> _Pass:
     """The vectors of the tokens of a batch, of length 1, one text after the other.
 
     The backbone runs in its loaded dtype, the projections in float32.
     """
     kept = features.pop("kept")
-    for at, module in enumerate(model):
+    for place, module in enumerate(model):
         features = module(features)
-        if not at:
+        if not place:
             features["token_embeddings"] = features["token_embeddings"].float()
     vectors = nn.functional.normalize(features["token_embeddings"][kept], p=2, dim=1)
     return vectors, kept.sum(dim=1)
@@ -312,21 +317,21 @@ class TokenEncoder(Engine[_Pass]):
                 "the unknown token has no vector, as in PyLate"
             )
 
-    def _sides(self, model: LibraryModel) -> list[Role]:
+    def _list_sides(self, model: LibraryModel) -> list[Role]:
         return [*SIDES]
 
-    def _one_dimension(self) -> int:
+    def _measure_dimension(self) -> int:
         return int(self.encode_batch(["a text"], role="query").vectors.shape[1])
 
-    def tokens(self, text: str, *, prompt: str = "", role: Role) -> TextTokens:
+    def describe_tokens(self, text: str, *, prompt: str = "", role: Role) -> TextTokens:
         """The tokens of a text on side `role`; those that are not skipped are in the order of `encode`."""
-        return _text_tokens(self.model[0], text, prompt, self.late, role)
+        return _list_text_tokens(self.model[0], text, prompt, self.late, role)
 
-    def _inputs(self, texts: Sequence[str], prompt: str, role: Role) -> _SideInputs:
+    def _prepare_inputs(self, texts: Sequence[str], prompt: str, role: Role) -> _SideInputs:
         return _SideInputs(self.model[0], [prompt + text for text in texts], self.late, role)
 
     def _pass(self, features: dict[str, Any]) -> _Pass:
-        return token_vectors(self.model, features)
+        return compute_token_vectors(self.model, features)
 
     def encode(
         self,
@@ -352,24 +357,24 @@ class TokenEncoder(Engine[_Pass]):
         for start in range(0, len(unique), WINDOW):
             part = slice(start, start + WINDOW)
             keep = _Keep(keeper, unique[part])
-            inputs = self._inputs(unique[part], prompt, role)
+            inputs = self._prepare_inputs(unique[part], prompt, role)
             try:
-                self._in_batches(inputs, copies[part], keep.add, progress)
+                self._run_batches(inputs, copies[part], keep.add_vector_batch, progress)
             finally:
-                keep.hand_over()
-            parts.append(keep.whole())
+                keep.send_vectors()
+            parts.append(keep.join_vectors())
         return TokenVectors.join(parts).take(inverse)
 
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> TokenVectors:
         """The vectors of `texts` in one batch padded to the longest, finite or not."""
         keep = _Keep(None, list(texts), finite=False)
-        self._at_once_padded(self._inputs(texts, prompt, role), keep.add)
-        return keep.whole()
+        self._run_padded_batch(self._prepare_inputs(texts, prompt, role), keep.add_vector_batch)
+        return keep.join_vectors()
 
 
 def _is_unknown(tokenizer: Any, word: str) -> bool:
-    found = tokenizer.convert_tokens_to_ids(word)
-    return found is None or (found == tokenizer.unk_token_id and word != tokenizer.unk_token)
+    token_id = tokenizer.convert_tokens_to_ids(word)
+    return token_id is None or (token_id == tokenizer.unk_token_id and word != tokenizer.unk_token)
 
 
 class _Keep:
@@ -383,18 +388,18 @@ class _Keep:
         self._rows: list[NDArray[np.int64]] = []
         self._parts: list[TokenVectors] = []
 
-    def add(self, rows: NDArray[np.int64], found: _Pass) -> None:
+    def add_vector_batch(self, rows: NDArray[np.int64], found: _Pass) -> None:
         self._done.append((rows, found))
         if self._keeper is not None and self._keeper.due:
-            self.hand_over()
+            self.send_vectors()
 
-    def whole(self) -> TokenVectors:
+    def join_vectors(self) -> TokenVectors:
         """The vectors of all texts of the window, in their order."""
-        self.hand_over()
+        self.send_vectors()
         rows = np.concatenate(self._rows)
         return TokenVectors.join(self._parts).take(np.argsort(rows, kind="stable"))
 
-    def hand_over(self) -> None:
+    def send_vectors(self) -> None:
         """Give what is finished to the keeper."""
         done, self._done = self._done, []
         if not done:
@@ -402,14 +407,14 @@ class _Keep:
         rows = np.concatenate([rows for rows, _ in done])
         lengths = np.concatenate([counts.cpu().numpy() for _, (_, counts) in done])
         vectors = np.concatenate([vectors.cpu().numpy() for _, (vectors, _) in done])
-        found = TokenVectors(vectors=vectors, offsets=np.concatenate([[0], np.cumsum(lengths)]))
+        token_rows = TokenVectors(vectors=vectors, offsets=np.concatenate([[0], np.cumsum(lengths)]))
         texts = [self._texts[row] for row in rows]
         if self._finite:
-            _require_finite(found, texts)
+            _require_finite(token_rows, texts)
         self._rows.append(rows)
-        self._parts.append(found)
+        self._parts.append(token_rows)
         if self._keeper is not None:
-            self._keeper.add(texts, found)
+            self._keeper.add_vectors(texts, token_rows)
 
 
 def _require_finite(found: TokenVectors, texts: Sequence[str]) -> None:

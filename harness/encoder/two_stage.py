@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from harness.core.errors import ModelError
 from harness.core.types import Role
-from harness.encoder.engine import Encoder, Inputs, Keeper, Progress, TokenizedTexts, forward
+from harness.encoder.engine import Encoder, Inputs, Keeper, Progress, TokenizedTexts, embed_features
 from harness.encoder.folder.modules import CONTEXT_STAGE, TEXT_STAGE
 from harness.encoder.folder.tensors import require_shapes
-from harness.encoder.folder.two_stage import TwoStageSettings, own_tensors
+from harness.encoder.folder.two_stage import TwoStageSettings, list_stage_shapes
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer
 
@@ -64,14 +64,14 @@ class TwoStage(InputModule):
         self._name = str(text.auto_model.config.model_type)
         settings.check_positions(shape, self.max_seq_length or 0, self._name)
         width, first = shape.hidden_size, context.auto_model.shape.hidden_size
-        self.context_head = _mlp(first, nn.GELU(), width)
-        self.prompt_head = _mlp(width, nn.ReLU(), settings.prompts * width)
-        self.output_head = _mlp(width, nn.ReLU(), width)
+        self.context_head = _build_mlp(first, nn.GELU(), width)
+        self.prompt_head = _build_mlp(width, nn.ReLU(), settings.prompts * width)
+        self.output_head = _build_mlp(width, nn.ReLU(), width)
         self.null = nn.Parameter(torch.randn(width) * 0.01)
         self.register_buffer("context", None, persistent=False)
         self.to(text.auto_model.device)
         if settings.tied:
-            self._tie()
+            self._share_embeddings()
 
     @property
     def tokenizer(self) -> Any:
@@ -107,17 +107,17 @@ class TwoStage(InputModule):
     def forward(self, features: Features, **_unused: Any) -> Features:
         """Add the vectors of texts as `sentence_embedding`: (texts, dimension).
 
-        The context is `context_vectors` of the features, else the module's own, else the null context.
+        The context is `compute_context_vectors` of the features, else the module's own, else the null context.
         """
         context = features.get("context_vectors", self.context)
-        return {**features, "sentence_embedding": self.text_vectors(features, context)}
+        return {**features, "sentence_embedding": self.compute_text_vectors(features, context)}
 
-    def context_vectors(self, features: Features) -> Tensor:
+    def compute_context_vectors(self, features: Features) -> Tensor:
         """The context vectors of documents, (documents, dimension of the second stage)."""
-        out = self.context_stage.auto_model(**_inputs(features)).last_hidden_state
-        return cast(Tensor, self.context_head(_mean(out, features["attention_mask"].bool())))
+        out = self.context_stage.auto_model(**_select_inputs(features)).last_hidden_state
+        return cast(Tensor, self.context_head(_compute_masked_mean(out, features["attention_mask"].bool())))
 
-    def text_vectors(self, features: Features, context: Tensor | None = None) -> Tensor:
+    def compute_text_vectors(self, features: Features, context: Tensor | None = None) -> Tensor:
         """The vectors of texts behind a context, (texts, dimension).
 
         Args:
@@ -126,41 +126,41 @@ class TwoStage(InputModule):
         """
         network, mask = self.text_stage.auto_model, features["attention_mask"].bool()
         tokens = network.get_input_embeddings()(features["input_ids"])
-        before = self._before(context, len(mask)).to(tokens.dtype)
+        before = self._build_prefix_vectors(context, len(mask)).to(tokens.dtype)
         # Constants of the batch: the places before a text are all computed.
         ahead = mask.new_ones(len(mask), self.settings.places)
-        whole = torch.cat([ahead, mask], dim=1)
+        full_mask = torch.cat([ahead, mask], dim=1)
         types = features.get("token_type_ids")
         out = network(
             inputs_embeds=torch.cat([before, tokens], dim=1),
-            attention_mask=whole,
+            attention_mask=full_mask,
             token_type_ids=None if types is None else torch.cat([ahead.to(types.dtype) * 0, types], dim=1),
-            position_ids=self._positions(mask),
+            position_ids=self._compute_stage_positions(mask),
         ).last_hidden_state
         if self.settings.pooling == "all":
-            pooled = _mean(out, whole)
+            pooled = _compute_masked_mean(out, full_mask)
         else:
-            pooled = _mean(out[:, self.settings.places :], mask)
+            pooled = _compute_masked_mean(out[:, self.settings.places :], mask)
         return cast(Tensor, pooled + self.output_head(pooled))
 
-    def _positions(self, mask: Tensor) -> Tensor | None:
+    def _compute_stage_positions(self, mask: Tensor) -> Tensor | None:
         """The places of tokens where positions are rotary, (texts, size + prompts + tokens)."""
         if self.text_stage.auto_model.shape.positions != "rotary":
             return None
         size, prompts = self.settings.size, self.settings.prompts
         rotated = self.settings.rotary_from == "prompts"
         ahead = torch.arange(-size, prompts, device=mask.device).clamp(min=0) * int(rotated)
-        own = (mask.cumsum(dim=1) - 1).clamp(min=0) + (prompts if rotated else 0)
-        return torch.cat([ahead.expand(len(mask), -1), own], dim=1)
+        text_places = (mask.cumsum(dim=1) - 1).clamp(min=0) + (prompts if rotated else 0)
+        return torch.cat([ahead.expand(len(mask), -1), text_places], dim=1)
 
-    def _before(self, context: Tensor | None, texts: int) -> Tensor:
+    def _build_prefix_vectors(self, context: Tensor | None, texts: int) -> Tensor:
         """The context vectors and soft prompts before each text, (texts, size + prompts, dimension)."""
         width = len(self.null)
         ones = torch.ones(width, device=self.null.device, dtype=self.null.dtype)
         prompts = self.prompt_head(ones).view(self.settings.prompts, width).expand(texts, -1, -1)
-        return torch.cat([self._context_rows(context, texts).to(prompts.dtype), prompts], dim=1)
+        return torch.cat([self._build_context_rows(context, texts).to(prompts.dtype), prompts], dim=1)
 
-    def _context_rows(self, context: Tensor | None, texts: int) -> Tensor:
+    def _build_context_rows(self, context: Tensor | None, texts: int) -> Tensor:
         """The context vectors of each text, (texts, size, dimension); in training shuffled and dropped."""
         size = self.settings.size
         if context is None:
@@ -180,30 +180,30 @@ class TwoStage(InputModule):
             rows = torch.where(drop[..., None], self.null.to(rows.dtype), rows)
         return rows
 
-    def _tie(self) -> None:
+    def _share_embeddings(self) -> None:
         """Let both stages have one token embedding."""
         text, context = self.text_stage, self.context_stage
-        own, other = text.auto_model.get_input_embeddings(), context.auto_model.get_input_embeddings()
+        embedding, other = text.auto_model.get_input_embeddings(), context.auto_model.get_input_embeddings()
         if (
             text.tokenizer.get_vocab() != context.tokenizer.get_vocab()
-            or own.weight.shape != other.weight.shape
+            or embedding.weight.shape != other.weight.shape
         ):
             raise ModelError(
                 f"The stages have two vocabularies (of {len(text.tokenizer)} and {len(context.tokenizer)} "
-                f"tokens, embeddings {tuple(own.weight.shape)} and {tuple(other.weight.shape)}): they cannot "
+                f"tokens, embeddings {tuple(embedding.weight.shape)} and {tuple(other.weight.shape)}): they cannot "
                 "share a token embedding.",
                 hint="Leave tied off, or take one backbone for both stages.",
             )
-        if not torch.equal(own.weight, other.weight):
+        if not torch.equal(embedding.weight, other.weight):
             raise ModelError(
                 "The stages are to share one token embedding, and theirs are not the same.",
                 hint="Leave tied off, or take one backbone for both stages.",
             )
-        context.auto_model.set_input_embeddings(own)
+        context.auto_model.set_input_embeddings(embedding)
 
-    def _own_state(self) -> dict[str, Tensor]:
+    def _collect_stage_state(self) -> dict[str, Tensor]:
         shape = self.context_stage.auto_model.shape.hidden_size
-        names = own_tensors(self.settings, shape, len(self.null))
+        names = list_stage_shapes(self.settings, shape, len(self.null))
         state = self.state_dict()
         return {name: state[name].detach().contiguous() for name in names}
 
@@ -214,7 +214,7 @@ class TwoStage(InputModule):
             (folder / name).mkdir(parents=True, exist_ok=True)
             stage.save(str(folder / name))
         self.save_config(output_path)
-        save_file(self._own_state(), folder / _WEIGHTS, metadata={"format": "pt"})
+        save_file(self._collect_stage_state(), folder / _WEIGHTS, metadata={"format": "pt"})
 
     def get_config_dict(self) -> dict[str, Any]:
         """The settings, as config.json has them."""
@@ -250,24 +250,26 @@ class TwoStage(InputModule):
             )
             for name in (TEXT_STAGE, CONTEXT_STAGE)
         )
-        module = cls(text, context, TwoStageSettings.of_folder(folder))
+        module = cls(text, context, TwoStageSettings.read_stage_settings(folder))
         tensors = load_file(folder / _WEIGHTS)
-        require_shapes(folder, tensors, {name: one.shape for name, one in module._own_state().items()})
+        require_shapes(
+            folder, tensors, {name: one.shape for name, one in module._collect_stage_state().items()}
+        )
         module.load_state_dict(tensors, strict=False)
         return module
 
 
-def _mlp(inside: int, activation: nn.Module, out: int) -> nn.Sequential:
+def _build_mlp(inside: int, activation: nn.Module, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inside, inside), activation, nn.Linear(inside, out))
 
 
-def _inputs(features: Features) -> Features:
+def _select_inputs(features: Features) -> Features:
     return {
         name: features[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in features
     }
 
 
-def _mean(vectors: Tensor, mask: Tensor) -> Tensor:
+def _compute_masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
     """The mean over the places of a mask, at least in float32: (texts, places, width) to (texts, width)."""
     wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
     weights = mask.to(wide.dtype)[..., None]
@@ -300,8 +302,8 @@ class ContextualEncoder(Encoder):
     def _before(self) -> int:  # type: ignore[override]
         return 0 if self._first else self._module.settings.places
 
-    def _take(self, model: SentenceTransformer) -> None:
-        super()._take(model)
+    def _take_model(self, model: SentenceTransformer) -> None:
+        super()._take_model(model)
         self.context = ""
 
     def set_context(self, vectors: NDArray[np.float32] | None, name: str = "") -> None:
@@ -315,7 +317,7 @@ class ContextualEncoder(Encoder):
         device = module.null.device
         module.context = None if vectors is None else torch.from_numpy(vectors).to(device)
 
-    def context_vectors(
+    def compute_context_vectors(
         self,
         documents: Sequence[str],
         *,
@@ -330,12 +332,12 @@ class ContextualEncoder(Encoder):
         finally:
             self._first = False
 
-    def _inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
+    def _prepare_inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
         module = self._module
         stage = module.context_stage if self._first else module.text_stage
         return TokenizedTexts(stage, [prompt + text for text in texts], before=self._before)
 
     def _pass(self, features: dict[str, Any]) -> Tensor:
         if self._first:
-            return self._module.context_vectors(features).float()
-        return forward(self.model, features)
+            return self._module.compute_context_vectors(features).float()
+        return embed_features(self.model, features)

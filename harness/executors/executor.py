@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
-from harness.core.errors import HarnessError, UsageError, nearest, unknown
+from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names
 from harness.executors.run_log import Node
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import Job
@@ -50,7 +50,7 @@ class Failure:
         return self.message if self.fault is not None or self.hint else f"{self.kind}: {self.message}"
 
     @staticmethod
-    def of(problem: HarnessError) -> Failure:
+    def from_error(problem: HarnessError) -> Failure:
         """An error found while planning, as the failure of a job."""
         return Failure(kind=type(problem).__name__, message=problem.message, hint=problem.hint, fault=problem)
 
@@ -86,15 +86,15 @@ class Executor(Protocol):
         """Take a job, which begins as soon as what it needs is free."""
         ...
 
-    def poll(self, seconds: float) -> Sequence[Finished]:
+    def poll_jobs(self, seconds: float) -> Sequence[Finished]:
         """Pass on the events of running jobs; gives those that ended. It waits for `seconds` if none has."""
         ...
 
-    def cancel(self, key: str) -> None:
+    def cancel_job(self, key: str) -> None:
         """Stop a job, whose end is not told any more; a training writes a checkpoint before."""
         ...
 
-    def close(self) -> None:
+    def close_executor(self) -> None:
         """Stop everything, even if jobs are running; a training writes a checkpoint before."""
         ...
 
@@ -105,23 +105,23 @@ OpenExecutor = Callable[[Listener], Executor]
 
 def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobContext) -> Finished:
     """Run a job to its end in this process; an error becomes a Failure."""
-    context.begin(inputs, devices, halvings=job.halvings)
+    context.start_job(inputs, devices, halvings=job.halvings)
     try:
         return Finished(key=job.key, output=job.work.run(context))
     except Exception as error:
-        return failed(job.key, error)
+        return fail_job(job.key, error)
 
 
-def failed(key: str, error: Exception) -> Finished:
+def fail_job(key: str, error: Exception) -> Finished:
     """The end of a job by an error that is being handled."""
-    own = error if isinstance(error, HarnessError) else None
+    harness_error = error if isinstance(error, HarnessError) else None
     name = type(error).__name__
     failure = Failure(
         kind=name,
-        message=(str(error) or name) if own is None else own.message,
-        hint=None if own is None else own.hint,
+        message=(str(error) or name) if harness_error is None else harness_error.message,
+        hint=None if harness_error is None else harness_error.hint,
         traceback=traceback.format_exc(),
-        fault=own,
+        fault=harness_error,
         cause="memory" if isinstance(error, MemoryError) else "job",
     )
     return Finished(key=key, failure=failure)
@@ -228,33 +228,35 @@ def _read_values(
         UsageError: There is no such setting, it is given twice, or it cannot have this value.
     """
     usual = {one.name: one.default for one in fields(settings) if one.name not in ("address", "sbatch")}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in parts:
         name, _, value = (text.strip() for text in part.partition("="))
-        if name in found:
+        if name in values:
             raise UsageError(f"The setting {name} of {kind} is given twice.", hint="Leave one of them out.")
         if name in _LEAST and name in usual:
-            found[name] = _number(kind, name, value, float if isinstance(usual[name], float) else int)
+            values[name] = _parse_setting_number(
+                kind, name, value, float if isinstance(usual[name], float) else int
+            )
         elif name in usual or (kind == SLURM and name.startswith(_OTHER)):
-            found[name] = value
+            values[name] = value
         else:
-            raise _no_setting(kind, name, usual)
-    return found
+            raise _build_setting_error(kind, name, usual)
+    return values
 
 
-def _no_setting(kind: str, name: str, usual: Mapping[str, object]) -> UsageError:
+def _build_setting_error(kind: str, name: str, usual: Mapping[str, object]) -> UsageError:
     if kind == SLURM and name in _REMOVED:
         return UsageError(
             f"The setting {name} of {SLURM} was removed: {_REMOVED[name]}.", hint="Leave it out."
         )
-    close = nearest(name, usual)
+    close = find_similar_names(name, usual)
     near = f"Did you mean {' or '.join(close)}? " if close else ""
     has = ", ".join(f"{one}={'' if value is None else value}" for one, value in usual.items())
     more = "; any option of sbatch is sbatch.NAME=VALUE" if kind == SLURM else ""
     return UsageError(f"{kind} has no setting {name!r}.", hint=f"{near}It has: {has}{more}.")
 
 
-def _number(kind: str, name: str, text: str, of: type[int | float]) -> int | float:
+def _parse_setting_number(kind: str, name: str, text: str, of: type[int | float]) -> int | float:
     """The value of a setting that is a number.
 
     Raises:
@@ -270,7 +272,7 @@ def _number(kind: str, name: str, text: str, of: type[int | float]) -> int | flo
     )
 
 
-def executor_settings(text: str) -> RaySettings | SlurmSettings | None:
+def parse_executor(text: str) -> RaySettings | SlurmSettings | None:
     """The executor that a user names; None for this machine.
 
     Raises:
@@ -284,4 +286,4 @@ def executor_settings(text: str) -> RaySettings | SlurmSettings | None:
     if kind == LOCAL and not colon:
         return None
     then = "Type local, ray, ray:HOST:PORT, or slurm:partition=NAME,gpus=1."
-    raise unknown("executor", text, (LOCAL, RAY, SLURM), then=then)
+    raise explain_unknown("executor", text, (LOCAL, RAY, SLURM), then=then)

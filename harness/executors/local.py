@@ -72,7 +72,7 @@ class _InProcess:
         """Give back the memory of the loaded model; no job is running."""
         self._context.forget()
 
-    def poll(self, seconds: float) -> Finished | None:
+    def poll_worker(self, seconds: float) -> Finished | None:
         """Run the job to its end."""
         if self._next is None:
             return None
@@ -81,11 +81,11 @@ class _InProcess:
         finally:
             self._next = None
 
-    def restart(self) -> None:
+    def reset_worker(self) -> None:
         """Stop the running job, and be free."""
         self._next = None
 
-    def close(self) -> None:
+    def close_worker(self) -> None:
         """Do nothing, since no job is left running."""
 
     def _tell(self, event: Event) -> None:
@@ -141,7 +141,7 @@ class Subprocess:
         with contextlib.suppress(OSError):  # the process died while it was idle
             self._line.send(None)
 
-    def poll(self, seconds: float) -> Finished | None:
+    def poll_worker(self, seconds: float) -> Finished | None:
         """Pass on events; returns the end of the running job, if it came within `seconds`."""
         try:
             while self._line.poll(seconds):
@@ -151,16 +151,16 @@ class Subprocess:
                     return report
                 self._listener(self._current, report)
         except (EOFError, OSError, UnpicklingError):  # the process ended, perhaps during a report
-            return self._died()
+            return self._fail_dead_process()
         return None
 
-    def restart(self) -> None:
+    def reset_worker(self) -> None:
         """End the process, and start another."""
-        self.close()
+        self.close_worker()
         self._current = ""
         self._spawn()
 
-    def close(self) -> None:
+    def close_worker(self) -> None:
         """End the process."""
         self._line.close()  # an idle process then ends by itself
         if not self._current:
@@ -170,7 +170,7 @@ class Subprocess:
         self._process.kill()
         self._process.join()
 
-    def _died(self) -> Finished:
+    def _fail_dead_process(self) -> Finished:
         code = self._exit_code()
         key, self._current = self._current, ""
         guess = " (out of memory?)" if code == -signal.SIGKILL else ""
@@ -182,7 +182,9 @@ class Subprocess:
     def _exit_code(self) -> int | None:
         self._process.join()
         if self._process.exitcode == UNGUARDED:
-            raise _unguarded(str(getattr(sys.modules["__main__"], "__file__", "the script"))) from None
+            raise _build_guard_error(
+                str(getattr(sys.modules["__main__"], "__file__", "the script"))
+            ) from None
         return self._process.exitcode
 
     def _spawn(self) -> None:
@@ -205,10 +207,10 @@ def _require_guard() -> None:
     except (OSError, ValueError):  # no Python source: a program, an archive
         return
     if not guarded:
-        raise _unguarded(str(script))
+        raise _build_guard_error(str(script))
 
 
-def _unguarded(script: str) -> UsageError:
+def _build_guard_error(script: str) -> UsageError:
     return UsageError(
         f"{script} has no main guard: each worker process imports it, and would run it again.",
         hint='Put its calls below `if __name__ == "__main__":`, or ask for one process: '
@@ -310,7 +312,7 @@ class LocalExecutor:
         self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        if self._waiting is None or (choice := self._choice(self._waiting[0])) is None:
+        if self._waiting is None or (choice := self._choose_worker(self._waiting[0])) is None:
             return
         (job, inputs), (worker, devices) = self._waiting, choice
         self._waiting = None
@@ -320,10 +322,10 @@ class LocalExecutor:
             for other in self._workers:
                 if other.device in devices and other is not worker:
                     other.forget()
-        self._listener(job.key, Event(kind="placed", text=host_name(), devices=devices))
+        self._listener(job.key, Event(kind="placed", text=read_host_name(), devices=devices))
         worker.start(job, inputs, devices)
 
-    def poll(self, seconds: float) -> list[Finished]:
+    def poll_jobs(self, seconds: float) -> list[Finished]:
         """Pass on events; gives the jobs that ended. It waits for `seconds` if none has."""
         if not self._running:
             time.sleep(seconds)
@@ -331,28 +333,28 @@ class LocalExecutor:
         waited = [line for line in lines if line is not None]
         if len(waited) == len(lines) and waited:
             connection.wait(waited, seconds)
-        ended = [finished for worker in [*self._running.values()] if (finished := worker.poll(0))]
+        ended = [finished for worker in [*self._running.values()] if (finished := worker.poll_worker(0))]
         for finished in ended:
             self._held.pop(finished.key, None)
             del self._running[finished.key]
         self._begin_waiting()
         return ended
 
-    def cancel(self, key: str) -> None:
+    def cancel_job(self, key: str) -> None:
         """End the process of a job, and begin another in its place."""
         if self._waiting is not None and self._waiting[0].key == key:
             self._waiting = None
             return
         worker = self._running.pop(key)
         self._held.pop(key, None)
-        worker.restart()
+        worker.reset_worker()
 
-    def close(self) -> None:
+    def close_executor(self) -> None:
         """Stop every worker, even if jobs are running."""
         for worker in self._workers:
-            worker.close()
+            worker.close_worker()
 
-    def _choice(self, job: Job) -> tuple[_Worker, tuple[str, ...]] | None:
+    def _choose_worker(self, job: Job) -> tuple[_Worker, tuple[str, ...]] | None:
         """The worker and the devices for a job; None while there are too few."""
         held = {device for devices in self._held.values() for device in devices}
         free = [worker for worker in self._workers if worker.free and worker.device not in held]
@@ -369,6 +371,6 @@ class LocalExecutor:
         return worker, (worker.device, *others[: needed - 1])
 
 
-def host_name() -> str:
+def read_host_name() -> str:
     """This machine's name, for the user."""
     return socket.gethostname()

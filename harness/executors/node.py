@@ -21,8 +21,8 @@ from packaging.requirements import Requirement
 
 from harness.core import files
 from harness.core.errors import HarnessError, UsageError
-from harness.executors.executor import Finished, Inputs, failed
-from harness.executors.local import LIBRARIES, Subprocess, host_name
+from harness.executors.executor import Finished, Inputs, fail_job
+from harness.executors.local import LIBRARIES, Subprocess, read_host_name
 from harness.jobs.context import Event, WorkerLimits
 from harness.jobs.jobs import Job
 from harness.storage.remote import Remote
@@ -35,7 +35,7 @@ SOURCE = "source of this project"
 
 
 @cache
-def environment() -> Mapping[str, str]:
+def collect_environment() -> Mapping[str, str]:
     """Everything here that must be the same on all machines of a run: versions, and our own source.
 
     Returns:
@@ -44,40 +44,44 @@ def environment() -> Mapping[str, str]:
     """
     names = (Requirement(text) for text in importlib.metadata.requires(PROJECT) or ())
     libraries = sorted(one.name for one in names if one.marker is None or one.marker.evaluate({"extra": ""}))
-    versions = {name: _version(name) for name in libraries}
-    return {"Python": ".".join(platform.python_version_tuple()[:2]), **versions, SOURCE: _source()}
+    versions = {name: _read_package_version(name) for name in libraries}
+    return {"Python": ".".join(platform.python_version_tuple()[:2]), **versions, SOURCE: _hash_source()}
 
 
-def _version(name: str) -> str:
+def _read_package_version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "not there"
 
 
-def _source() -> str:
-    found = hashlib.sha256()
+def _hash_source() -> str:
+    source_hash = hashlib.sha256()
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
         assert spec is not None
         assert spec.submodule_search_locations
         root = Path(spec.submodule_search_locations[0])
         for path in sorted(root.rglob("*.py")):
-            found.update(f"{package}/{path.relative_to(root)}\n".encode())
-            found.update(path.read_bytes())
-    return found.hexdigest()[:12]
+            source_hash.update(f"{package}/{path.relative_to(root)}\n".encode())
+            source_hash.update(path.read_bytes())
+    return source_hash.hexdigest()[:12]
 
 
-def other_environment(driver: Mapping[str, str]) -> str:
+def compare_environment(driver: Mapping[str, str]) -> str:
     """What differs here from the driver's environment, as a sentence; empty where nothing does."""
-    mine = environment()
+    mine = collect_environment()
     names = [*driver, *(name for name in mine if name not in driver)]
-    found = [
+    differences = [
         f"{name} {mine.get(name, 'not there')} instead of {driver.get(name, 'not there')}"
         for name in names
         if mine.get(name) != driver.get(name)
     ]
-    return f"{host_name()} has another environment than the driver: {'; '.join(found)}." if found else ""
+    return (
+        f"{read_host_name()} has another environment than the driver: {'; '.join(differences)}."
+        if differences
+        else ""
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +101,7 @@ class WorkerSettings:
     cache: Path
     folders: tuple[Path, ...] = ()
     limits: WorkerLimits = field(default_factory=WorkerLimits)
-    environment: Mapping[str, str] = field(default_factory=environment)
+    environment: Mapping[str, str] = field(default_factory=collect_environment)
     libraries: tuple[str, ...] = LIBRARIES
     offline: bool = False
     directory: Path = field(default_factory=Path.cwd)
@@ -107,23 +111,23 @@ class WorkerSettings:
         with contextlib.suppress(OSError):
             os.chdir(self.directory)
 
-    def refusal(self) -> str:
+    def explain_refusal(self) -> str:
         """Why this machine cannot run jobs for the driver; empty where it can."""
-        here = host_name()
-        if other := other_environment(self.environment):
+        here = read_host_name()
+        if other := compare_environment(self.environment):
             return other
         for folder in self.folders:
             if not folder.is_dir() and self.limits.remote is None:
                 return f"{here} does not see {folder}."
         try:
             for folder in (self.cache, *self.folders):
-                files.writable(folder)
+                files.require_writable(folder)
         except HarnessError as error:
             return f"{here}: {error.message}"
         return ""
 
 
-def refused(reason: str) -> UsageError:
+def build_refusal_error(reason: str) -> UsageError:
     """The error of a run whose workers cannot work."""
     return UsageError(
         reason,
@@ -144,18 +148,24 @@ _COUNTS = ("encoded", "ranked", "trained")
 """The kinds of events that can be added up."""
 
 
-def merged(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event], ...]:
+def merge_events(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event], ...]:
     """Events with counts that follow each other as one."""
-    found: list[tuple[str, Event]] = []
+    merged_events: list[tuple[str, Event]] = []
     for key, event in events:
-        last = found[-1] if found else None
+        last = merged_events[-1] if merged_events else None
         if last and last[0] == key and last[1].kind == event.kind and event.kind in _COUNTS:
-            one = last[1]
-            added = {name: getattr(one, name) + getattr(event, name) for name in ("texts", "tokens", "steps")}
-            found[-1] = (key, replace(one, **added, seconds=one.seconds + event.seconds))
+            last_event = last[1]
+            added = {
+                name: getattr(last_event, name) + getattr(event, name)
+                for name in ("texts", "tokens", "steps")
+            }
+            merged_events[-1] = (
+                key,
+                replace(last_event, **added, seconds=last_event.seconds + event.seconds),
+            )
         else:
-            found.append((key, event))
-    return tuple(found)
+            merged_events.append((key, event))
+    return tuple(merged_events)
 
 
 class NodeWorker:
@@ -176,7 +186,7 @@ class NodeWorker:
         self._process = Subprocess(
             device=devices[0],
             cache=settings.cache,
-            listener=self._hear,
+            listener=self._receive_event,
             limits=settings.limits,
             libraries=settings.libraries,
             offline=settings.offline,
@@ -193,26 +203,26 @@ class NodeWorker:
             self.kept = False
             self._process.start(job, inputs, self._devices[: max(1, job.resources.devices)])
         except Exception as error:
-            self.cancel()
-            self._unsent = failed(job.key, error)
+            self.stop_job()
+            self._unsent = fail_job(job.key, error)
 
-    def poll(self, seconds: float) -> _News:
+    def poll_updates(self, seconds: float) -> _News:
         """The news of the running job, after `seconds` at the latest."""
         finished, self._unsent = self._unsent, None
         if not self._process.free:
-            finished = self._process.poll(seconds)
-        events, self._events = merged(self._events), []
+            finished = self._process.poll_worker(seconds)
+        events, self._events = merge_events(self._events), []
         return _News(events=events, ended=() if finished is None else (finished,))
 
-    def cancel(self) -> None:
+    def stop_job(self) -> None:
         """Stop the running job; a training writes a checkpoint before."""
-        self._process.restart()
+        self._process.reset_worker()
 
-    def close(self) -> None:
+    def close_worker(self) -> None:
         """End the process, even if a job is running."""
-        self._process.close()
+        self._process.close_worker()
 
-    def _hear(self, key: str, event: Event) -> None:
+    def _receive_event(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
             from harness.storage.vectors import Space
 
@@ -222,16 +232,20 @@ class NodeWorker:
         self._events.append((key, event))
 
 
-def visible_devices() -> tuple[str, ...]:
+def list_visible_devices() -> tuple[str, ...]:
     """The GPUs that a scheduler has given to this process, in torch's words; none if it has none."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    count = len([name for name in given.split(",") if name.strip()])
+    visible_names = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    count = len([name for name in visible_names.split(",") if name.strip()])
     return tuple(f"cuda:{number}" for number in range(count))
 
 
-def missing_devices(needed: int) -> str:
+def explain_missing_devices(needed: int) -> str:
     """Why this process cannot work on so many GPUs, as a sentence; empty where it can."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    count = len(visible_devices())
+    visible_names = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    count = len(list_visible_devices())
     few = f"{count} of {needed} GPUs"
-    return f"{host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={given})." if count < needed else ""
+    return (
+        f"{read_host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={visible_names})."
+        if count < needed
+        else ""
+    )

@@ -18,23 +18,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.core.errors import StoreError, UsageError
-from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, RaySettings, failed
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, RaySettings, fail_job
 from harness.executors.local import LAST_CHECKPOINT
-from harness.executors.node import WorkerSettings, refused
+from harness.executors.node import WorkerSettings, build_refusal_error
 from harness.executors.ray_cluster import (
     Answer,
     Hello,
     RayWorker,
     Shape,
-    connect,
     describe_devices,
-    node_name,
+    format_node_name,
+    join_cluster,
     run_at_once,
 )
 from harness.executors.run_log import Node
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
-from harness.results.cost.memory import SHARE, runs_that_fit
+from harness.results.cost.memory import SHARE, compute_run_capacity
 
 AHEAD = 16
 """The jobs that wait here for an actor, beside one for each that the cluster has room for."""
@@ -101,7 +101,7 @@ class RayExecutor:
             UsageError: No cluster is there, or it is of another version.
         """
         self._settings = settings
-        self._started = connect(settings)
+        self._started = join_cluster(settings)
         import ray
 
         self._ray = ray
@@ -124,14 +124,14 @@ class RayExecutor:
         self._room = 1
         self.name = f"ray: {settings.address or 'on this machine'}"
 
-    def most_devices(self) -> tuple[int, int]:
+    def count_devices(self) -> tuple[int, int]:
         """The devices of the cluster, and the most that one node has."""
         name = "GPU" if self.kind == "cuda" else "CPU"
-        counts = [int(node["Resources"].get(name, 0)) for node in self._alive_nodes()]
+        counts = [int(node["Resources"].get(name, 0)) for node in self._list_alive_nodes()]
         each = 1 if self.kind == "cuda" else self._threads
         return sum(counts) // each, max(counts, default=0) // each
 
-    def begin(
+    def prepare_jobs(
         self,
         listener: Listener,
         jobs: Sequence[Job],
@@ -153,7 +153,7 @@ class RayExecutor:
         self._listener = listener
         self._share = share or 1.0
         self._require_nodes(jobs)
-        self._room = self._settings.workers or self.most_devices()[0]
+        self._room = self._settings.workers or self.count_devices()[0]
         if self.kind == "cuda" and share is None and probe is not None:
             self._probe = probe
             self._waiting[probe.key] = (probe, {})
@@ -175,7 +175,7 @@ class RayExecutor:
         else:
             self._tasks[self._task.remote(*self._sent, pickle.dumps((job, inputs)))] = job
 
-    def poll(self, seconds: float) -> list[Finished]:
+    def poll_jobs(self, seconds: float) -> list[Finished]:
         """Pass on events; gives the jobs that ended, after `seconds` at the latest.
 
         Raises:
@@ -191,17 +191,17 @@ class RayExecutor:
         if not waited:
             time.sleep(seconds)
             return []
-        there, _ = self._ray.wait(waited, timeout=seconds)
-        if there:
-            there, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
+        ready_refs, _ = self._ray.wait(waited, timeout=seconds)
+        if ready_refs:
+            ready_refs, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
         ends = [
             end
-            for ref in there
+            for ref in ready_refs
             for end in (self._end_task(ref) if ref in self._tasks else self._answer(calls[ref]))
         ]
         return [end for end in ends if not self._is_probe(end)]
 
-    def cancel(self, key: str) -> None:
+    def cancel_job(self, key: str) -> None:
         """Stop a job; a training writes a checkpoint before."""
         self._waiting.pop(key, None)
         for ref in [ref for ref, job in self._tasks.items() if job.key == key]:
@@ -211,7 +211,7 @@ class RayExecutor:
             self._stop([actor])
             self._drop(actor)
 
-    def close(self) -> None:
+    def close_executor(self) -> None:
         """Stop every actor, even if jobs are running, and leave the cluster."""
         self._stop([actor for actor in self._actors if actor.job is not None])
         for actor in [*self._actors]:
@@ -229,7 +229,7 @@ class RayExecutor:
 
     # The cluster
 
-    def _alive_nodes(self) -> list[dict[str, Any]]:
+    def _list_alive_nodes(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]
 
     def _require_alive(self) -> list[dict[str, Any]]:
@@ -246,11 +246,11 @@ class RayExecutor:
         """Ask for the events of running jobs, and look at the nodes."""
         for actor in self._actors:
             if actor.job is not None and actor.hello is not None:
-                self._hear(actor)
+                self._receive_events(actor)
         nodes = self._require_alive()
-        there = {node["NodeID"]: node for node in nodes if node["Alive"]}
+        alive_nodes = {node["NodeID"]: node for node in nodes if node["Alive"]}
         left = {node["NodeID"] for node in nodes if node.get("DeathReason") in _LEFT}
-        self._names |= {key: node_name(node) for key, node in there.items()}
+        self._names |= {key: format_node_name(node) for key, node in alive_nodes.items()}
         self._names = {key: name for key, name in self._names.items() if key not in left}
         workers, busy = Counter[str](), Counter[str]()
         for actor in self._actors:
@@ -260,17 +260,19 @@ class RayExecutor:
         self._nodes = [
             Node(
                 name=name,
-                state="alive" if key in there else "lost",
-                devices=(describe_devices(there[key]["Resources"]),) if key in there else (),
+                state="alive" if key in alive_nodes else "lost",
+                devices=(describe_devices(alive_nodes[key]["Resources"]),) if key in alive_nodes else (),
                 workers=workers[key],
                 busy=busy[key],
             )
             for key, name in self._names.items()
         ]
-        asked = Counter(str(actor.shape) for actor in self._actors if actor.hello is None)
-        self._nodes += [Node(name=name, state="asked for", workers=count) for name, count in asked.items()]
+        pending_shapes = Counter(str(actor.shape) for actor in self._actors if actor.hello is None)
+        self._nodes += [
+            Node(name=name, state="asked for", workers=count) for name, count in pending_shapes.items()
+        ]
 
-    def _shape(self, job: Job) -> Shape:
+    def _compute_shape(self, job: Job) -> Shape:
         devices = max(1, job.resources.devices)
         memory = -(-(job.resources.memory or 0) // GIB) * GIB
         gpus = 0.0
@@ -284,17 +286,17 @@ class RayExecutor:
         """Refuse what no node can run, before anything begins; a cluster that grows is not known."""
         if self._settings.address and self._settings.workers is not None:
             return
-        nodes = self._alive_nodes()
-        shapes = {self._shape(job): job for job in jobs if job.resources.needs_device}
+        nodes = self._list_alive_nodes()
+        shapes = {self._compute_shape(job): job for job in jobs if job.resources.needs_device}
         for shape, job in shapes.items():
             if not any(shape.count_in(node["Resources"]) for node in nodes):
-                there = "; ".join(
-                    f"{node_name(node)}: {describe_devices(node['Resources'])}" for node in nodes
+                node_summary = "; ".join(
+                    f"{format_node_name(node)}: {describe_devices(node['Resources'])}" for node in nodes
                 )
-                self.close()
+                self.close_executor()
                 raise UsageError(
                     f"{job.label} needs {shape} on one node, and no node of the cluster has that. "
-                    f"There is: {there}.",
+                    f"There is: {node_summary}.",
                     hint="Add a node that has it, or take less: --threads, --devices cpu, a smaller model. "
                     "For a cluster that grows by itself say how far: --executor ray:ADDRESS,workers=N.",
                 )
@@ -304,12 +306,16 @@ class RayExecutor:
     def _assign(self) -> None:
         """Give waiting jobs to idle actors, ask for more actors, and give back those without jobs."""
         for actor in [one for one in self._actors if one.hello is not None and one.job is None]:
-            job = self._next_job(actor)
+            job = self._choose_next_job(actor)
             if job is not None:
                 self._send(actor, job)
-            elif time.monotonic() - actor.used > SPARE or self._cramped() is not None or self._waiting:
+            elif (
+                time.monotonic() - actor.used > SPARE
+                or self._find_cramped_actor() is not None
+                or self._waiting
+            ):
                 self._drop(actor)
-        lacking: dict[Shape, int] = Counter(self._shape(job) for job in self._open_jobs())
+        lacking: dict[Shape, int] = Counter(self._compute_shape(job) for job in self._open_jobs())
         for shape, count in lacking.items():
             idle = sum(actor.shape == shape and actor.job is None for actor in self._actors)
             self._ask_for(shape, count - idle)
@@ -319,19 +325,19 @@ class RayExecutor:
         every = [job for job, _ in self._waiting.values()]
         return [job for job in every if self._probe is None or job is self._probe or job.kind != "finetune"]
 
-    def _cramped(self) -> _Actor | None:
+    def _find_cramped_actor(self) -> _Actor | None:
         """An actor for which there was no room, and which waits for others to end."""
         return next((actor for actor in self._actors if actor.hello is None and not actor.fits), None)
 
-    def _next_job(self, actor: _Actor) -> Job | None:
+    def _choose_next_job(self, actor: _Actor) -> Job | None:
         """The job for an idle actor, one of its loaded model if there is one.
 
         None where a job of another shape came before all of its own, and waits for room.
         """
         waiting = self._open_jobs()
-        mine = [job for job in waiting if self._shape(job) == actor.shape]
-        cramped = self._cramped()
-        first = next((job for job in waiting if cramped and self._shape(job) == cramped.shape), None)
+        mine = [job for job in waiting if self._compute_shape(job) == actor.shape]
+        cramped = self._find_cramped_actor()
+        first = next((job for job in waiting if cramped and self._compute_shape(job) == cramped.shape), None)
         if first is not None and mine and waiting.index(first) < waiting.index(mine[0]):
             return None
         return next((job for job in mine if job.model == actor.model), mine[0] if mine else None)
@@ -371,7 +377,9 @@ class RayExecutor:
             .options(**options, **more)
             .remote(*self._sent, self.kind if shape.gpus else "cpu", devices, shape)
         )
-        self._actors.append(_Actor(handle=handle, shape=shape, fits=fits, call=handle.hello.remote()))
+        self._actors.append(
+            _Actor(handle=handle, shape=shape, fits=fits, call=handle.describe_worker.remote())
+        )
 
     def _drop(self, actor: _Actor) -> None:
         self._actors.remove(actor)
@@ -389,12 +397,12 @@ class RayExecutor:
         try:
             answer = self._ray.get(call)
         except errors.RayTaskError as error:
-            return [failed(job.key, error)] if job is not None else self._lose(actor, job, error)
+            return [fail_job(job.key, error)] if job is not None else self._drop_lost_actor(actor, job, error)
         except errors.RayError as error:
-            return self._lose(actor, job, error)
+            return self._drop_lost_actor(actor, job, error)
         if isinstance(answer, Hello):
             if answer.refusal:
-                raise refused(answer.refusal)
+                raise build_refusal_error(answer.refusal)
             actor.hello = answer
             return []
         if actor.events is not None:  # those that were asked for last
@@ -412,21 +420,21 @@ class RayExecutor:
     def _end_of(self, answer: Answer | str) -> list[Finished]:
         """The end of a job, whose last events are passed on; a machine that cannot work ends the run."""
         if isinstance(answer, str):
-            raise refused(answer)
+            raise build_refusal_error(answer)
         events, finished = answer
         self._pass_on(events)
         return [finished]
 
-    def _hear(self, actor: _Actor) -> None:
+    def _receive_events(self, actor: _Actor) -> None:
         """Pass on the events of a running job that have come, and ask for more."""
         if actor.events is not None and self._ray.wait([actor.events], timeout=0)[0]:
             with contextlib.suppress(self._ray.exceptions.RayError):  # its end will say so
                 self._pass_on(self._ray.get(actor.events))
             actor.events = None
         if actor.events is None:
-            actor.events = actor.handle.events.remote()
+            actor.events = actor.handle.take_events.remote()
 
-    def _lose(self, actor: _Actor, job: Job | None, error: Exception) -> list[Finished]:
+    def _drop_lost_actor(self, actor: _Actor, job: Job | None, error: Exception) -> list[Finished]:
         """The job of an actor that Ray has given up.
 
         Raises:
@@ -435,21 +443,23 @@ class RayExecutor:
         self._drop(actor)
         if actor.hello is None:
             self._require_alive()
-            raise refused(f"No worker starts on the cluster. The last one said: {_last_line(error)}")
+            raise build_refusal_error(
+                f"No worker starts on the cluster. The last one said: {_extract_last_line(error)}"
+            )
         if job is None:
             return []
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
-            return [_lost(job, f"{actor.hello.host} ran out of memory.", error, cause="memory")]
-        return [_lost(job, f"The worker on {actor.hello.host} was lost.", error)]
+            return [_fail_lost_job(job, f"{actor.hello.host} ran out of memory.", error, cause="memory")]
+        return [_fail_lost_job(job, f"The worker on {actor.hello.host} was lost.", error)]
 
     def _end_task(self, ref: Any) -> list[Finished]:
         job, errors = self._tasks.pop(ref), self._ray.exceptions
         try:
             answer = self._ray.get(ref)
         except errors.RayTaskError as error:
-            return [failed(job.key, error)]
+            return [fail_job(job.key, error)]
         except errors.RayError as error:
-            return [_lost(job, "The node that ran it was lost.", error)]
+            return [_fail_lost_job(job, "The node that ran it was lost.", error)]
         return self._end_of(answer)
 
     def _is_probe(self, finished: Finished) -> bool:
@@ -461,7 +471,7 @@ class RayExecutor:
         return True
 
 
-def _lost(job: Job, message: str, error: Exception, *, cause: Cause = "node") -> Finished:
+def _fail_lost_job(job: Job, message: str, error: Exception, *, cause: Cause = "node") -> Finished:
     failure = Failure(kind="WorkerLost", message=message, cause=cause, traceback=str(error))
     return Finished(key=job.key, failure=failure)
 
@@ -472,12 +482,12 @@ def _share_of_gpu(measured: Mapping[str, float | None]) -> float:
     >>> _share_of_gpu({"peak_bytes": 9e9, "device_bytes": 80e9}), _share_of_gpu({"peak_bytes": None})
     (0.125, 1.0)
     """
-    peak, whole = measured.get("peak_bytes"), measured.get("device_bytes")
-    if not peak or not whole:
+    peak, device_bytes = measured.get("peak_bytes"), measured.get("device_bytes")
+    if not peak or not device_bytes:
         return 1.0
-    return math.floor(10_000 / runs_that_fit(whole * SHARE, peak)) / 10_000
+    return math.floor(10_000 / compute_run_capacity(device_bytes * SHARE, peak)) / 10_000
 
 
-def _last_line(error: Exception) -> str:
+def _extract_last_line(error: Exception) -> str:
     """The last line of what Ray says, which is the reason."""
     return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "nothing")

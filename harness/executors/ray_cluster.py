@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.core.errors import UsageError
-from harness.core.provenance import cores
-from harness.data.locate import human_size
-from harness.executors.executor import Finished, Inputs, RaySettings, failed, run_job
-from harness.executors.local import host_name
+from harness.core.provenance import count_cores
+from harness.data.locate import format_size
+from harness.executors.executor import Finished, Inputs, RaySettings, fail_job, run_job
+from harness.executors.local import read_host_name
 from harness.executors.node import (
     NodeWorker,
     WorkerSettings,
-    merged,
-    missing_devices,
-    other_environment,
-    visible_devices,
+    compare_environment,
+    explain_missing_devices,
+    list_visible_devices,
+    merge_events,
 )
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import Job
@@ -41,7 +41,7 @@ class Shape:
 
     def __str__(self) -> str:
         gpus = [f"{self.gpus:g} GPU{'s' * (self.gpus > 1)}"] if self.gpus else []
-        memory = [human_size(self.memory)] if self.memory else []
+        memory = [format_size(self.memory)] if self.memory else []
         return ", ".join([*gpus, f"{self.cpus} core{'s' * (self.cpus > 1)}", *memory])
 
     def count_in(self, free: Mapping[str, float]) -> int:
@@ -79,22 +79,24 @@ class RayWorker:
         self._worker: NodeWorker | None = None
         self._stopping, self._idle = threading.Event(), threading.Event()
         self._idle.set()
-        opened = _open(environment, settings)
-        self._refusal = missing_devices(1 if kind == "cuda" else 0)
+        opened = _open_worker_settings(environment, settings)
+        self._refusal = explain_missing_devices(1 if kind == "cuda" else 0)
         if isinstance(opened, str):
             self._refusal = opened
         elif not self._refusal:
             sys.modules["__main__"].__file__ = None  # or the process of jobs imports Ray's own script
-            self._worker = NodeWorker(opened, ("cpu",) * devices if kind == "cpu" else visible_devices())
+            self._worker = NodeWorker(opened, ("cpu",) * devices if kind == "cpu" else list_visible_devices())
 
-    def hello(self) -> Hello:
+    def describe_worker(self) -> Hello:
         """Where it is, and why it cannot work."""
         import ray
 
         node = ray.get_runtime_context().get_node_id()
-        given = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if self._shape.gpus else ["cpu"]
-        devices = tuple(name if name == "cpu" else f"GPU {name}" for name in given)
-        return Hello(node=node, host=host_name(), devices=devices, refusal=self._refusal)
+        device_numbers = (
+            os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if self._shape.gpus else ["cpu"]
+        )
+        devices = tuple(name if name == "cpu" else f"GPU {name}" for name in device_numbers)
+        return Hello(node=node, host=read_host_name(), devices=devices, refusal=self._refusal)
 
     def run(self, content: bytes) -> Answer | str:
         """Run a pickled job with its inputs; gives the last events and its end, or why it cannot."""
@@ -102,22 +104,22 @@ class RayWorker:
             return self._refusal
         self._idle.clear()
         try:
-            return self._run(self._worker, *pickle.loads(content))
+            return self._run_job(self._worker, *pickle.loads(content))
         finally:
             self._idle.set()
 
-    def _run(self, worker: NodeWorker, job: Job, inputs: Inputs) -> Answer:
+    def _run_job(self, worker: NodeWorker, job: Job, inputs: Inputs) -> Answer:
         worker.start(job, inputs)
         while not self._stopping.is_set():
-            report = worker.poll(0.2)
+            report = worker.poll_updates(0.2)
             if report.ended:
-                return [*self.events(), *report.events], report.ended[0]
+                return [*self.take_events(), *report.events], report.ended[0]
             with self._lock:
-                self._events = [*merged([*self._events, *report.events])]
-        worker.close()
-        return [], failed(job.key, RuntimeError("stopped"))
+                self._events = [*merge_events([*self._events, *report.events])]
+        worker.close_worker()
+        return [], fail_job(job.key, RuntimeError("stopped"))
 
-    def events(self) -> list[tuple[str, Event]]:
+    def take_events(self) -> list[tuple[str, Event]]:
         """The events since the last call."""
         with self._lock:
             events, self._events = self._events, []
@@ -129,33 +131,36 @@ class RayWorker:
         self._idle.wait()
 
 
-def _open(environment: Mapping[str, str], settings: bytes) -> WorkerSettings | str:
+def _open_worker_settings(environment: Mapping[str, str], settings: bytes) -> WorkerSettings | str:
     """The settings of a worker, in whose directory this process is then, or why it cannot work here.
 
     In another environment they might not even be read.
     """
-    if other := other_environment(environment):
+    if other := compare_environment(environment):
         return other
-    own: WorkerSettings = pickle.loads(settings)
-    own.enter()
-    return own.refusal() or own
+    worker_settings: WorkerSettings = pickle.loads(settings)
+    worker_settings.enter()
+    return worker_settings.explain_refusal() or worker_settings
 
 
 def run_at_once(environment: Mapping[str, str], settings: bytes, content: bytes) -> Answer | str:
     """The task: run a job of a moment; gives its events and its end, or why this machine cannot."""
-    own = _open(environment, settings)
-    if isinstance(own, str):
-        return own
+    worker_settings = _open_worker_settings(environment, settings)
+    if isinstance(worker_settings, str):
+        return worker_settings
     job, inputs = pickle.loads(content)
     events: list[tuple[str, Event]] = []
     context = JobContext(
-        device="cpu", cache=own.cache, emit=lambda event: events.append((job.key, event)), limits=own.limits
+        device="cpu",
+        cache=worker_settings.cache,
+        emit=lambda event: events.append((job.key, event)),
+        limits=worker_settings.limits,
     )
     finished = run_job(job, inputs, ("cpu",), context)
-    return [*merged(events)], finished
+    return [*merge_events(events)], finished
 
 
-def connect(settings: RaySettings) -> bool:
+def join_cluster(settings: RaySettings) -> bool:
     """Join a cluster or start one; whether that was done here.
 
     Raises:
@@ -173,13 +178,13 @@ def connect(settings: RaySettings) -> bool:
     _require_answer(settings.address)
     options: dict[str, Any] = {"address": settings.address or "local"}
     if not settings.address:
-        options |= {"num_cpus": cores(), "include_dashboard": False}
-    _silence(ray)
+        options |= {"num_cpus": count_cores(), "include_dashboard": False}
+    _hide_raylet_output(ray)
     try:
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
         if settings.address in ("", "auto"):
-            raise _no_cluster(settings.address, str(error)) from error
+            raise _build_cluster_error(settings.address, str(error)) from error
         raise UsageError(
             f"{settings.address} answers, and this machine cannot join it as a Ray cluster: "
             f"{str(error).rstrip('.')}.",
@@ -205,7 +210,7 @@ def connect(settings: RaySettings) -> bool:
     return True
 
 
-def _silence(ray: Any) -> None:
+def _hide_raylet_output(ray: Any) -> None:
     """Keep what raylets say out of standard output, where Ray prints it: lost workers are noted by us."""
     worker: Any = getattr(ray._private, "worker", None)
     if hasattr(worker, "print_to_stdstream"):
@@ -227,10 +232,10 @@ def _require_answer(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except OSError as error:
-        raise _no_cluster(address, str(error)) from error
+        raise _build_cluster_error(address, str(error)) from error
 
 
-def _no_cluster(address: str, reason: str) -> UsageError:
+def _build_cluster_error(address: str, reason: str) -> UsageError:
     where = "on this machine" if address == "auto" else f"at {address}"
     return UsageError(
         f"No Ray cluster answers {where}: {reason.rstrip('.')}.",
@@ -239,7 +244,7 @@ def _no_cluster(address: str, reason: str) -> UsageError:
     )
 
 
-def node_name(node: Mapping[str, Any]) -> str:
+def format_node_name(node: Mapping[str, Any]) -> str:
     """The name of a node, as Ray lists it, for the user."""
     return str(node["NodeManagerHostname"] or node["NodeName"])
 
@@ -249,5 +254,5 @@ def describe_devices(resources: Mapping[str, float]) -> str:
     gpus = int(resources.get("GPU", 0))
     first = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
     count = int(resources.get("CPU", 0))
-    memory = human_size(int(resources.get("memory", 0)))
+    memory = format_size(int(resources.get("memory", 0)))
     return ", ".join([*first, f"{count} core{'s' * (count != 1)}", memory])

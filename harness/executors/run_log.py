@@ -156,10 +156,10 @@ HEADERS = DocumentKind(
 HEARTBEATS = DocumentKind(name="heartbeat of a run", type=Heartbeat, hint=_HINT)
 
 
-def nodes_text(nodes: Sequence[Node]) -> str:
+def format_node_counts(nodes: Sequence[Node]) -> str:
     """The number of nodes and workers; empty without nodes.
 
-    >>> nodes_text([Node(name="a", workers=4), Node(name="b", state="asked for")])
+    >>> format_node_counts([Node(name="a", workers=4), Node(name="b", state="asked for")])
     '1 node, 4 workers, 1 asked for'
     """
     if not nodes:
@@ -213,36 +213,38 @@ class RunLog:
         self._nodes: tuple[Node, ...] = ()
         self._beat, self._ended, self._reason = 0, "", ""
         self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
-        self.folder = _new_folder(folder)
-        header = _header(jobs, known, executor=executor, command=command)
+        self.folder = _create_run_folder(folder)
+        header = _build_run_header(jobs, known, executor=executor, command=command)
         files.write_once(self.folder / HEADER, json.dumps(header, ensure_ascii=False).encode())
         self._file = os.open(self.folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._unsynced, self._half = False, False
         self._write_heartbeat()
-        _prune(folder, keep=KEEP, now=_written(self.folder / HEARTBEAT))
-        self._thread = threading.Thread(target=self._beat_on, args=(every,), name="run log", daemon=True)
+        _prune(folder, keep=KEEP, now=_read_write_time(self.folder / HEARTBEAT))
+        self._thread = threading.Thread(
+            target=self._send_heartbeats, args=(every,), name="run log", daemon=True
+        )
         self._thread.start()
 
-    def submitted(self, job: Job) -> None:
+    def note_submission(self, job: Job) -> None:
         """Note that a job was handed to the executor; it counts as running from now on."""
         with self._lock:
             number = self._numbers[job.key]
             self._move(number, "running")
-            self._running[number] = RunningJob(job=number, since=self._now())
+            self._running[number] = RunningJob(job=number, since=self._read_clock())
 
-    def heard(self, job: Job, event: Event) -> None:
+    def note_event(self, job: Job, event: Event) -> None:
         """Note how far a running job is."""
         number = self._numbers[job.key]
         with self._lock:
             running = self._running.get(number)
             if running is not None:
-                self._running[number] = running.model_copy(update=self._changes(running, event))
+                self._running[number] = running.model_copy(update=self._apply_job_event(running, event))
 
-    def _changes(self, running: RunningJob, event: Event) -> dict[str, Any]:
+    def _apply_job_event(self, running: RunningJob, event: Event) -> dict[str, Any]:
         """What an event changes of a running job; the lock is held."""
         match event.kind:
             case "placed":
-                node, devices, now = event.text, event.devices, self._now()
+                node, devices, now = event.text, event.devices, self._read_clock()
                 self._append(now, running.job, "started", node=node, devices=list(devices))
                 return {"node": node, "devices": devices, "since": now}
             case "encoded" | "ranked":
@@ -250,40 +252,40 @@ class RunLog:
             case "trained":
                 return {"done": running.done + event.steps}
             case "stage":
-                return self._announce(event.text)
+                return self._build_step_update(event.text)
             case "encoding":
                 total, unit = (event.tokens, "tokens") if event.tokens else (event.texts, "texts")
-                return self._announce(_SIDES[event.text], total, unit)
+                return self._build_step_update(_SIDES[event.text], total, unit)
             case "ranking":
-                return self._announce(event.text, event.texts, "texts")
+                return self._build_step_update(event.text, event.texts, "texts")
             case "training":
-                return self._announce("training", event.steps, "steps")
+                return self._build_step_update("training", event.steps, "steps")
         return {}
 
-    def _announce(self, step: str, total: int = 0, unit: str = "") -> dict[str, Any]:
+    def _build_step_update(self, step: str, total: int = 0, unit: str = "") -> dict[str, Any]:
         """What changes with a job's next step."""
-        return {"step": step, "announced": self._now(), "done": 0, "total": total, "unit": unit}
+        return {"step": step, "announced": self._read_clock(), "done": 0, "total": total, "unit": unit}
 
-    def ended(self, job: Job, how: Ending, *, cause: str = "", hint: str | None = None) -> None:
+    def note_job_end(self, job: Job, how: Ending, *, cause: str = "", hint: str | None = None) -> None:
         """Note the end of a job, of an attempt that is made again ("retried"), or of a job that never ran."""
         state = "waiting" if how == "retried" else how
-        self._end(job, state, how, cause=_shortened(cause), hint=_shortened(hint or ""))
+        self._end(job, state, how, cause=_shorten_cause(cause), hint=_shorten_cause(hint or ""))
 
-    def lost(self, job: Job, reason: str) -> None:
+    def note_job_loss(self, job: Job, reason: str) -> None:
         """Note that a running job was lost with its node, and waits again."""
-        self._end(job, "waiting", "lost", cause=_shortened(reason))
+        self._end(job, "waiting", "lost", cause=_shorten_cause(reason))
 
-    def claimed_elsewhere(self, job: Job) -> None:
+    def note_foreign_claim(self, job: Job) -> None:
         """Note that a waiting job waits for the work of another process."""
         with self._lock:
             self._elsewhere.add(self._numbers[job.key])
 
-    def nodes(self, nodes: Sequence[Node]) -> None:
+    def update_nodes(self, nodes: Sequence[Node]) -> None:
         """Note the nodes of the cluster as they are now."""
         with self._lock:
             self._nodes = tuple(nodes)
 
-    def close(self, how: Closing, reason: str = "") -> None:
+    def close_run_log(self, how: Closing, reason: str = "") -> None:
         """Write the last heartbeat, with what ended the run before its jobs did."""
         if self._ended:
             return
@@ -293,12 +295,12 @@ class RunLog:
         self._write_heartbeat()
         os.close(self._file)
 
-    def _now(self) -> float:
+    def _read_clock(self) -> float:
         return round(self._clock() - self._start, 3)
 
     def _end(self, job: Job, state: str, event: str, **facts: str) -> None:
         with self._lock:
-            number, now = self._numbers[job.key], self._now()
+            number, now = self._numbers[job.key], self._read_clock()
             running = self._running.pop(number, None)
             self._move(number, state)
             seconds = {} if running is None else {"seconds": round(now - running.since, 3)}
@@ -321,14 +323,14 @@ class RunLog:
             self._half = os.write(self._file, line) < len(line)
             self._unsynced = True
 
-    def _beat_on(self, every: float) -> None:
+    def _send_heartbeats(self, every: float) -> None:
         while not self._stop.wait(every):
             self._write_heartbeat()
 
     def _write_heartbeat(self) -> None:
         """Replace the heartbeat, and let other machines see the lines so far."""
         with self._lock:
-            content, unsynced = json.dumps(self._heartbeat(), ensure_ascii=False), self._unsynced
+            content, unsynced = json.dumps(self._build_heartbeat(), ensure_ascii=False), self._unsynced
             self._unsynced = False
         if unsynced:
             with contextlib.suppress(OSError):
@@ -338,7 +340,7 @@ class RunLog:
             temporary.write_bytes(content.encode("utf-8", "replace"))
             temporary.replace(self.folder / HEARTBEAT)
 
-    def _heartbeat(self) -> dict[str, Any]:
+    def _build_heartbeat(self) -> dict[str, Any]:
         self._beat += 1
         counts: dict[str, dict[str, int]] = {}
         for (kind, state), count in self._counts.items():
@@ -347,7 +349,7 @@ class RunLog:
         return {
             "schema": HEARTBEATS.schema,
             "beat": self._beat,
-            "seconds": self._now(),
+            "seconds": self._read_clock(),
             "ended": self._ended,
             "reason": self._reason,
             "counts": counts,
@@ -357,9 +359,9 @@ class RunLog:
         }
 
 
-def _new_folder(runs: Path) -> Path:
+def _create_run_folder(runs: Path) -> Path:
     start = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = runs / f"{start}-{files.host()}-{os.getpid()}-{secrets.token_hex(2)}"
+    folder = runs / f"{start}-{files.get_host_name()}-{os.getpid()}-{secrets.token_hex(2)}"
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -367,7 +369,9 @@ def _new_folder(runs: Path) -> Path:
     return folder
 
 
-def _header(jobs: Sequence[Job], known: Collection[str], *, executor: str, command: str) -> dict[str, Any]:
+def _build_run_header(
+    jobs: Sequence[Job], known: Collection[str], *, executor: str, command: str
+) -> dict[str, Any]:
     numbers = {job.key: number for number, job in enumerate(jobs)}
     places = {job.key: job.place for job in jobs if job.place is not None}
     entries = []
@@ -381,34 +385,34 @@ def _header(jobs: Sequence[Job], known: Collection[str], *, executor: str, comma
             "known": job.key in known,
             "seconds": round(job.resources.seconds or 0.0, 3),
         }
-        told = {name: value for name, value in entry.items() if value}
-        entries.append({"kind": job.kind, "label": job.label, "key": job.key, **told})
+        facts = {name: value for name, value in entry.items() if value}
+        entries.append({"kind": job.kind, "label": job.label, "key": job.key, **facts})
     return {
         "schema": HEADERS.schema,
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "started": datetime.now(tz=UTC).isoformat(timespec="seconds"),
         "executor": executor,
-        "command": command or _command_text(sys.argv),
+        "command": command or _format_command_line(sys.argv),
         "jobs": entries,
     }
 
 
-def _command_text(words: Sequence[str]) -> str:
+def _format_command_line(words: Sequence[str]) -> str:
     """A command line as it can be typed again, whatever the path of the program was.
 
-    >>> _command_text(["/opt/env/bin/harness", "run", "--prompt", "query=a b"])
+    >>> _format_command_line(["/opt/env/bin/harness", "run", "--prompt", "query=a b"])
     "harness run --prompt 'query=a b'"
     """
     return shlex.join([Path(words[0]).name.replace("__main__.py", "harness"), *words[1:]])
 
 
-def _shortened(text: str) -> str:
+def _shorten_cause(text: str) -> str:
     words = " ".join(text.split())
     return words if len(words) <= LONGEST else words[: LONGEST - 1] + "…"
 
 
-def _written(path: Path) -> float:
+def _read_write_time(path: Path) -> float:
     """When a file was written, by the clock of its file system; 0 where it is not there."""
     try:
         return path.stat().st_mtime
@@ -432,10 +436,10 @@ def _prune(folder: Path, *, keep: int, now: float) -> None:
 
 def _is_over(folder: Path, now: float) -> bool:
     """Whether a run has ended, or its driver is certainly dead; what a newer version wrote may go on."""
-    if now - _written(folder / HEARTBEAT) > _DAY:
-        return now - _written(folder) > _DAY
+    if now - _read_write_time(folder / HEARTBEAT) > _DAY:
+        return now - _read_write_time(folder) > _DAY
     try:
-        ended = HEARTBEATS.read(folder / HEARTBEAT).ended
-        return bool(ended) or HEADERS.read(folder / HEADER).process_is_gone
+        ended = HEARTBEATS.read_document_file(folder / HEARTBEAT).ended
+        return bool(ended) or HEADERS.read_document_file(folder / HEADER).process_is_gone
     except HarnessError:
         return False

@@ -36,7 +36,7 @@ from harness.core.identity import digest
 from harness.executors.executor import SLURM as NAME
 from harness.executors.executor import Failure, Finished, Inputs, Listener, SlurmSettings
 from harness.executors.local import LAST_CHECKPOINT
-from harness.executors.node import WorkerSettings, refused
+from harness.executors.node import WorkerSettings, build_refusal_error
 from harness.executors.run_log import Node
 from harness.executors.slurm_task import JobGroup, read_end
 from harness.jobs.context import Event
@@ -117,7 +117,7 @@ class _GroupView:
             case "end" | "refusal":
                 self.ended = True
 
-    def read(self) -> Iterator[dict[str, Any]]:
+    def read_log_entries(self) -> Iterator[dict[str, Any]]:
         """The lines that came since the last call."""
         try:
             with (self.folder / "log" / self.group).open("rb") as file:
@@ -125,9 +125,9 @@ class _GroupView:
                 added = file.read()
         except OSError:
             return
-        whole = added[: added.rfind(b"\n") + 1]
-        self.size += len(whole)
-        for line in filter(None, whole.decode("utf-8", errors="replace").split("\n")):
+        complete_lines = added[: added.rfind(b"\n") + 1]
+        self.size += len(complete_lines)
+        for line in filter(None, complete_lines.decode("utf-8", errors="replace").split("\n")):
             with contextlib.suppress(ValueError):
                 yield json.loads(line)
 
@@ -186,14 +186,14 @@ class SlurmExecutor:
         self._leases: dict[Path, Leases] = {}
         self._rivals: dict[Path, Leases] = {}
         for part in ("arrays", "done", "log", "stop", "submitit"):
-            files.writable(self._folder / part)
+            files.require_writable(self._folder / part)
         self._claim(self._folder)
         for other in self._queue.iterdir():
             with contextlib.suppress(OSError):
                 if time.time() - max(one.stat().st_mtime for one in (other, *other.glob("*"))) > WEEK:
                     shutil.rmtree(other, ignore_errors=True)
 
-    def check(self, jobs: Iterable[Job]) -> None:
+    def check_jobs(self, jobs: Iterable[Job]) -> None:
         """Refuse jobs for which Slurm has no machine, before anything starts.
 
         Raises:
@@ -202,7 +202,7 @@ class SlurmExecutor:
         every = list(jobs)
         for job in every:
             self._require_fit(job)
-        for gpus in sorted({self._gpus(job) for job in every}) if self._cluster == NAME else ():
+        for gpus in sorted({self._count_gpus(job) for job in every}) if self._cluster == NAME else ():
             self._test(gpus)
 
     @property
@@ -213,7 +213,7 @@ class SlurmExecutor:
             if view.is_live:
                 hosts[view.host if view.started else ""].append(view)
         waiting = len(hosts.pop("", []))
-        found = [
+        busy_nodes = [
             Node(
                 name=host,
                 devices=tuple({view.devices for view in views}),
@@ -222,7 +222,7 @@ class SlurmExecutor:
             )
             for host, views in sorted(hosts.items())
         ]
-        return (*found, *([Node(name=NAME, state="asked for", workers=waiting)] if waiting else []))
+        return (*busy_nodes, *([Node(name=NAME, state="asked for", workers=waiting)] if waiting else []))
 
     def has_room(self) -> bool:
         """Whether the driver has handed over few jobs yet."""
@@ -231,13 +231,13 @@ class SlurmExecutor:
     def submit(self, job: Job, inputs: Inputs) -> None:
         """Take a job for the next array, or wait for it where an earlier driver has left it."""
         self._remove_stored()  # among them an earlier end of this job, which is tried again
-        self._adopt()
+        self._acquire_orphan_tasks()
         self._wanted[job.key] = job
-        known = any(job.key in view.keys and view.is_live for view in self._views)
-        if not known and not any((folder / "done" / job.key).exists() for folder in self._leases):
+        is_running = any(job.key in view.keys and view.is_live for view in self._views)
+        if not is_running and not any((folder / "done" / job.key).exists() for folder in self._leases):
             self._waiting[job.key] = (job, pickle.dumps((job, dict(inputs))))
 
-    def poll(self, seconds: float) -> list[Finished]:
+    def poll_jobs(self, seconds: float) -> list[Finished]:
         """Submit what waits and pass on events; gives the jobs that ended, after `seconds` at the latest.
 
         The end of a job stays in its folder until the next call, by which the driver has stored it.
@@ -250,14 +250,14 @@ class SlurmExecutor:
         ends = time.monotonic() + seconds
         while True:
             self._submit_waiting()
-            self._hear()
+            self._read_task_logs()
             ended = [*self._collect(), *self._look_at_states()]
             left = ends - time.monotonic()
             if ended or left <= 0:
                 return ended
             time.sleep(min(self._times.look, left))
 
-    def cancel(self, key: str) -> None:
+    def cancel_job(self, key: str) -> None:
         """Have a job's task stop it, whose end is not told any more; a training writes a checkpoint."""
         self._waiting.pop(key, None)
         self._wanted.pop(key, None)
@@ -266,7 +266,7 @@ class SlurmExecutor:
                 view.keys.discard(key)
                 (view.folder / "stop" / f"{view.group}-{key}").touch()
 
-    def close(self) -> None:
+    def close_executor(self) -> None:
         """Stop running jobs, a training with a checkpoint, and leave nothing in Slurm's queue."""
         self._remove_stored()
         trains = any(job.kind == "train" for job in self._wanted.values())
@@ -277,12 +277,12 @@ class SlurmExecutor:
         while any(view.started and view.is_live for view in self._views) and time.monotonic() < ends:
             time.sleep(self._times.look)
             with contextlib.suppress(HarnessError):
-                self._hear()
+                self._read_task_logs()
         arrays = {view.task.job_id.split("_")[0] for view in self._views if not view.state}
         if arrays and self._cluster == NAME:
-            _run(["scancel", *sorted(arrays)])
+            _run_slurm_command(["scancel", *sorted(arrays)])
         for folder, leases in self._leases.items():
-            leases.close()
+            leases.release_leases()
             if any((folder / "done").glob("*")):  # ends that nobody has stored wait for the next driver
                 for part in ("arrays", "log", "stop", "submitit"):
                     shutil.rmtree(folder / part, ignore_errors=True)
@@ -300,7 +300,7 @@ class SlurmExecutor:
             self._leases[folder] = self._rivals.pop(folder)
         return folder in self._leases
 
-    def _adopt(self) -> None:
+    def _acquire_orphan_tasks(self) -> None:
         """Take over the tasks and ends of drivers with the same settings that are gone."""
         if not self._is_due("adopt", self._times.look if self._rivals else self._times.states):
             return
@@ -312,17 +312,17 @@ class SlurmExecutor:
                         path.unlink(missing_ok=True)
                 for path in (folder / "arrays").glob("*"):
                     for task, (group, keys) in json.loads(path.read_bytes()).items():
-                        self._views.append(self._adopted(folder, task, group, keys))
+                        self._views.append(self._restore_group_view(folder, task, group, keys))
                         for key in keys:
                             self._waiting.pop(key, None)
 
-    def _adopted(self, folder: Path, task: str, group: str, keys: Sequence[str]) -> _GroupView:
+    def _restore_group_view(self, folder: Path, task: str, group: str, keys: Sequence[str]) -> _GroupView:
         from submitit import SlurmJob
 
         job: Task[str] = SlurmJob(folder=folder / "submitit", job_id=task)
         view = _GroupView(folder=folder, group=group, keys={*keys}, task=job)
-        for said in view.read():  # its events so far are those of another run
-            view.note(said)
+        for entry in view.read_log_entries():  # its events so far are those of another run
+            view.note(entry)
         return view
 
     # Arrays
@@ -343,14 +343,16 @@ class SlurmExecutor:
         self._next["wave"] = time.monotonic() + self._times.wave
         by_gpus: dict[int, list[Job]] = defaultdict(list)
         for job, _ in self._waiting.values():
-            by_gpus[self._gpus(job)].append(job)
+            by_gpus[self._count_gpus(job)].append(job)
         for gpus, jobs in by_gpus.items():
-            groups = [self._group(part, gpus) for part in _parts(jobs, max(1, free))[: max(0, free)]]
+            groups = [
+                self._build_job_group(part, gpus) for part in _split_jobs(jobs, max(1, free))[: max(0, free)]
+            ]
             free -= len(groups)
-            for at in range(0, len(groups), most := _largest_array()):
-                self._submit_array(groups[at : at + most], gpus)
+            for start in range(0, len(groups), most := _read_array_limit()):
+                self._submit_array(groups[start : start + most], gpus)
 
-    def _group(self, jobs: Sequence[Job], gpus: int) -> JobGroup:
+    def _build_job_group(self, jobs: Sequence[Job], gpus: int) -> JobGroup:
         return JobGroup(
             name=secrets.token_hex(6),
             folder=self._folder,
@@ -363,7 +365,7 @@ class SlurmExecutor:
         )
 
     def _submit_array(self, groups: list[JobGroup], gpus: int) -> None:
-        submit = self._submitit(gpus)
+        submit = self._create_task_executor(gpus)
         try:
             with _clean_environment():
                 tasks = submit.submit_array(groups)
@@ -390,11 +392,11 @@ class SlurmExecutor:
         self._refused_since = self._refused_since or now
         live = any(view.is_live for view in self._views)
         if not self._accepted or (not live and now - self._refused_since > self._times.refusal):
-            raise _refused_by_slurm(reason)
+            raise _build_slurm_error(reason)
 
     # What tasks say, and what Slurm says of them
 
-    def _hear(self) -> None:
+    def _read_task_logs(self) -> None:
         """Read what tasks have said.
 
         Raises:
@@ -406,17 +408,19 @@ class SlurmExecutor:
             with contextlib.suppress(FileNotFoundError):  # one of which only ends are left
                 sizes |= {(folder, one.name): one.stat().st_size for one in os.scandir(folder / "log")}
         for view in self._views:
-            for said in view.read() if sizes.get((view.folder, view.group), 0) > view.size else ():
-                view.note(said)
-                match said["kind"]:
+            for entry in (
+                view.read_log_entries() if sizes.get((view.folder, view.group), 0) > view.size else ()
+            ):
+                view.note(entry)
+                match entry["kind"]:
                     case "start":
                         self._mute.clear()
-                    case "event" if said["key"] in self._wanted:
-                        self._listener(said["key"], Event(**said["event"]))
+                    case "event" if entry["key"] in self._wanted:
+                        self._listener(entry["key"], Event(**entry["event"]))
                     case "refusal":
-                        raise refused(said["text"])
+                        raise build_refusal_error(entry["text"])
                     case "full":
-                        raise StoreError(f"A worker on {view.host}: {said['text']}")
+                        raise StoreError(f"A worker on {view.host}: {entry['text']}")
 
     def _collect(self) -> Iterator[Finished]:
         """The ends of jobs that are wanted."""
@@ -446,14 +450,14 @@ class SlurmExecutor:
         """The jobs whose task is over without them; one call of sacct tells of all tasks."""
         if self._cluster != NAME or not self._is_due("states", self._times.states):
             return
-        self._adopt()
+        self._acquire_orphan_tasks()
         # One look later whatever a task wrote last is seen on a shared file system, too.
         for view in [view for view in self._views if view.state]:
             self._views.remove(view)
             if not view.spoke and view.keys and not view.state.startswith(_NO_FAULT):
                 self._mute.append(view)
                 self._require_words()
-            yield from (self._lost(view, key) for key in [*view.keys] if key in self._wanted)
+            yield from (self._fail_lost_job(view, key) for key in [*view.keys] if key in self._wanted)
         if self._views:
             self._views[0].task.get_info(mode="force")
         for view in self._views:
@@ -465,9 +469,9 @@ class SlurmExecutor:
             if gone or (not state.startswith("PREEMPTED") and watcher.is_done(name, mode="cache")):
                 view.state = state
 
-    def _lost(self, view: _GroupView, key: str) -> Finished:
+    def _fail_lost_job(self, view: _GroupView, key: str) -> Finished:
         self._forget(key)
-        files.writable(view.folder)  # where it is not, the task could not say so
+        files.require_writable(view.folder)  # where it is not, the task could not say so
         where = f" on {view.host}" if view.host else ""
         message = f"The worker {view.task.job_id}{where} is gone ({view.state})."
         memory = view.state.startswith("OUT_OF_ME")
@@ -479,7 +483,7 @@ class SlurmExecutor:
         if len(self._mute) >= _MUTE:
             last = self._mute[-1]
             raise UsageError(
-                f"Workers of Slurm end before they say a word, the last as {last.state}. {_tail(last.task)}",
+                f"Workers of Slurm end before they say a word, the last as {last.state}. {_read_task_tail(last.task)}",
                 hint=f"Every machine of the partition must see {self._queue.parent} under this name and have "
                 "the same Python; what a worker needs before it starts is setup=LINE.",
             )
@@ -492,7 +496,7 @@ class SlurmExecutor:
         self._next[what] = now + seconds
         return True
 
-    def _gpus(self, job: Job) -> int:
+    def _count_gpus(self, job: Job) -> int:
         return max(self._settings.gpus, job.resources.devices) if self._kind == "cuda" else 0
 
     def _require_fit(self, job: Job) -> None:
@@ -510,41 +514,41 @@ class SlurmExecutor:
 
     def _test(self, gpus: int) -> None:
         """Have Slurm say whether there is a machine for such workers."""
-        given = {key.replace("_", "-"): value for key, value in self._options(gpus).items()}
-        flags = [f"--{key}" if value is True else f"--{key}={value}" for key, value in given.items()]
+        options = {key.replace("_", "-"): value for key, value in self._build_sbatch_options(gpus).items()}
+        flags = [f"--{key}" if value is True else f"--{key}={value}" for key, value in options.items()]
         with _clean_environment():
-            done = _run(["sbatch", "--test-only", *flags, "--wrap=true"])
+            done = _run_slurm_command(["sbatch", "--test-only", *flags, "--wrap=true"])
         if done.returncode:
-            raise _refused_by_slurm(done.stderr)
+            raise _build_slurm_error(done.stderr)
 
-    def _options(self, gpus: int) -> dict[str, str | int | bool]:
+    def _build_sbatch_options(self, gpus: int) -> dict[str, str | int | bool]:
         """The options of sbatch for workers of so many GPUs."""
-        one = self._settings
-        given: dict[str, str | int | bool] = {
-            "time": one.minutes,
-            "cpus_per_task": one.cpus,
+        settings = self._settings
+        options: dict[str, str | int | bool] = {
+            "time": settings.minutes,
+            "cpus_per_task": settings.cpus,
             "gpus_per_node": gpus,
-            "mem": f"{int(1024 * one.memory)}MB" if one.memory else 0,
-            **{name: getattr(one, name) for name in ("partition", "account", "qos", "comment", "nice")},
+            "mem": f"{int(1024 * settings.memory)}MB" if settings.memory else 0,
+            **{name: getattr(settings, name) for name in ("partition", "account", "qos", "comment", "nice")},
             "requeue": True,
         }
-        others = {name: value or True for name, value in one.sbatch}
+        others = {name: value or True for name, value in settings.sbatch}
         if {"gres", "gpus", "gpus-per-task"} & others.keys():  # a cluster that wants them named otherwise
-            del given["gpus_per_node"]
-        return {**{name: value for name, value in given.items() if value}, **others}
+            del options["gpus_per_node"]
+        return {**{name: value for name, value in options.items() if value}, **others}
 
-    def _submitit(self, gpus: int) -> AutoExecutor:
+    def _create_task_executor(self, gpus: int) -> AutoExecutor:
         """Submitit's executor for tasks of so many GPUs."""
         from submitit import AutoExecutor
 
         logs = self._folder / "submitit"
         if self._cluster != NAME:
             return AutoExecutor(folder=logs, cluster=self._cluster)
-        found = AutoExecutor(folder=logs, cluster=NAME, slurm_max_num_timeout=1_000_000)
-        options = self._options(gpus)
+        executor = AutoExecutor(folder=logs, cluster=NAME, slurm_max_num_timeout=1_000_000)
+        options = self._build_sbatch_options(gpus)
         names = ("time", "cpus_per_task", "gpus_per_node", "mem", "partition", "account", "qos", "comment")
-        own = {f"slurm_{name}": options.pop(name) for name in names if name in options}
-        found.update_parameters(
+        slurm_options = {f"slurm_{name}": options.pop(name) for name in names if name in options}
+        executor.update_parameters(
             name="harness",
             slurm_signal_delay_s=self._times.warning,
             slurm_array_parallelism=self._settings.workers,
@@ -553,18 +557,18 @@ class SlurmExecutor:
             ],  # Slurm 22.05 and newer do not pass it on
             slurm_setup=[self._settings.setup] if self._settings.setup else None,
             slurm_additional_parameters={key.replace("_", "-"): value for key, value in options.items()},
-            **own,
+            **slurm_options,
         )
-        return found
+        return executor
 
 
 def _describe(settings: SlurmSettings, workers: int, kind: str) -> str:
     where = f"partition {settings.partition}" if settings.partition else "the default partition"
     count, unit = (settings.gpus, "GPU") if kind == "cuda" else (settings.cpus, "CPU")
-    return f"{where}, {_plural(workers, 'worker')} of {_plural(count, unit)}"
+    return f"{where}, {_format_count(workers, 'worker')} of {_format_count(count, unit)}"
 
 
-def _parts(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:
+def _split_jobs(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:
     """Jobs in parts of one model each: as many as there are tasks, and one for each model at least.
 
     Long jobs are dealt out first, so that parts take about the same time.
@@ -576,14 +580,14 @@ def _parts(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:
     return [part for own in by_model.values() for at in range(each) if (part := own[at::each])]
 
 
-def _largest_array() -> int:
+def _read_array_limit() -> int:
     """The tasks that an array may have."""
-    done = _run(["scontrol", "show", "config"]) if shutil.which("scontrol") else None
-    found = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout if done else "")
-    return max(1, int(found[1]) - 1) if found else 1000
+    done = _run_slurm_command(["scontrol", "show", "config"]) if shutil.which("scontrol") else None
+    size_match = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout if done else "")
+    return max(1, int(size_match[1]) - 1) if size_match else 1000
 
 
-def _plural(count: int, word: str) -> str:
+def _format_count(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 
@@ -607,7 +611,7 @@ def _require_slurm() -> None:
             f"There is no Slurm in reach: not on the PATH: {', '.join(missing)}.",
             hint="Run this on a login node of the cluster, or leave out --executor to use this machine.",
         )
-    done = _run(["sacct", "--noheader", "--jobs=1", "--format=JobID"])
+    done = _run_slurm_command(["sacct", "--noheader", "--jobs=1", "--format=JobID"])
     if done.returncode:
         raise UsageError(
             f"sacct, which says what became of workers, does not answer: {done.stderr.strip()}",
@@ -615,7 +619,7 @@ def _require_slurm() -> None:
         )
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _run_slurm_command(command: list[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
@@ -629,7 +633,7 @@ def _clean_environment() -> contextlib.AbstractContextManager[None]:
     return clean_env()
 
 
-def _refused_by_slurm(reason: str) -> UsageError:
+def _build_slurm_error(reason: str) -> UsageError:
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     plain = " ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
     return UsageError(
@@ -639,7 +643,7 @@ def _refused_by_slurm(reason: str) -> UsageError:
     )
 
 
-def _tail(task: Task[str]) -> str:
+def _read_task_tail(task: Task[str]) -> str:
     """The last lines that a worker has printed."""
     with contextlib.suppress(OSError):
         text = "".join(filter(None, (task.stdout(), task.stderr())))

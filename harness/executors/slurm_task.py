@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.core import files
 from harness.core.errors import StoreError
-from harness.executors.executor import SLURM, Failure, Finished, failed
-from harness.executors.local import host_name
-from harness.executors.node import NodeWorker, WorkerSettings, missing_devices, visible_devices
+from harness.executors.executor import SLURM, Failure, Finished, fail_job
+from harness.executors.local import read_host_name
+from harness.executors.node import NodeWorker, WorkerSettings, explain_missing_devices, list_visible_devices
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 
@@ -65,23 +65,23 @@ class JobGroup:
         self._began = time.monotonic()
         if os.environ.get("SUBMITIT_EXECUTOR") == SLURM:  # submitit lets it pass; scancel sends it
             signal.signal(signal.SIGTERM, _exit)
-        devices = ("cpu",) if self.kind == "cpu" else visible_devices()
+        devices = ("cpu",) if self.kind == "cpu" else list_visible_devices()
         shown = f"{len(devices)} GPUs" if self.kind == "cuda" else "CPU"
-        self._say("start", text=host_name(), devices=shown)
+        self._say("start", text=read_host_name(), devices=shown)
         needed = max(1, self.gpus) if self.kind == "cuda" else 0
-        if reason := missing_devices(needed) or self.settings.refusal():
+        if reason := explain_missing_devices(needed) or self.settings.explain_refusal():
             self._say("refusal", text=reason)
             return reason
         try:
             self._worker = NodeWorker(self.settings, devices)
             for key, content in self.jobs.items():
                 if not (self.folder / "done" / key).exists() and not self._is_stopped(key):
-                    self._run(key, content)
+                    self._run_job(key, content)
         except StoreError as error:
             self._say("full", text=error.message)
         finally:
             if self._worker is not None:
-                self._worker.close()
+                self._worker.close_worker()
             self._say("requeued" if self._requeued else "end")
         return "done"
 
@@ -93,9 +93,11 @@ class JobGroup:
         if self._worker is not None:
             if self._current is not None and self._is_too_long(self._current):
                 self._finish(
-                    Finished(key=self._current.key, failure=_out_of_time(self._current, self.minutes))
+                    Finished(
+                        key=self._current.key, failure=_build_timeout_failure(self._current, self.minutes)
+                    )
                 )
-            self._worker.close()
+            self._worker.close_worker()
         return DelayedSubmission(replace(self))
 
     def _is_too_long(self, job: Job) -> bool:
@@ -105,22 +107,22 @@ class JobGroup:
         """
         assert self._worker is not None
         goes_on = job.kind == "train" or self._worker.kept
-        whole = 60.0 * self.minutes - self.warning
-        return not goes_on and not self._ended and time.monotonic() - self._began >= WHOLE * whole
+        usable_seconds = 60.0 * self.minutes - self.warning
+        return not goes_on and not self._ended and time.monotonic() - self._began >= WHOLE * usable_seconds
 
-    def _run(self, key: str, content: bytes) -> None:
+    def _run_job(self, key: str, content: bytes) -> None:
         assert self._worker is not None
         try:
             job, inputs = pickle.loads(content)
         except Exception as error:  # of classes that are not on this machine
-            self._finish(failed(key, error))
+            self._finish(fail_job(key, error))
             return
         self._current = job
-        self._say("event", key=key, event=Event(kind="placed", text=host_name()))
+        self._say("event", key=key, event=Event(kind="placed", text=read_host_name()))
         self._worker.start(job, inputs)
         next_look = time.monotonic()
         while True:
-            report = self._worker.poll(0.2)
+            report = self._worker.poll_updates(0.2)
             for name, event in report.events:
                 self._say("event", key=name, event=event)
             if report.ended:
@@ -130,7 +132,7 @@ class JobGroup:
             if time.monotonic() > next_look:
                 next_look = time.monotonic() + 1.0
                 if self._is_stopped(key):
-                    self._worker.cancel()
+                    self._worker.stop_job()
                     return
 
     def _is_stopped(self, key: str) -> bool:
@@ -144,18 +146,20 @@ class JobGroup:
         try:
             files.write_once(path, pickle.dumps(finished))
         except StoreError as error:
-            files.write_once(path, pickle.dumps(Finished(key=finished.key, failure=Failure.of(error))))
+            files.write_once(
+                path, pickle.dumps(Finished(key=finished.key, failure=Failure.from_error(error)))
+            )
 
     def _say(self, kind: str, *, key: str = "", event: Event | None = None, **texts: str) -> None:
         """Add a line to the log; on a full disk, or where the folder was removed, it is lost."""
-        said: dict[str, Any] = {"kind": kind, **({"key": key} if key else {}), **texts}
+        entry: dict[str, Any] = {"kind": kind, **({"key": key} if key else {}), **texts}
         if event is not None:
             usual = Event(kind=event.kind)
             names = [one.name for one in fields(Event) if one.name not in ("space", "content")]
             values = {name: getattr(event, name) for name in names}
-            said["event"] = {n: v for n, v in values.items() if n == "kind" or v != getattr(usual, n)}
+            entry["event"] = {n: v for n, v in values.items() if n == "kind" or v != getattr(usual, n)}
         with contextlib.suppress(OSError), (self.folder / "log" / self.name).open("a") as file:
-            file.write(f"\n{json.dumps(said)}\n")  # the line feed before it ends a line that was cut off
+            file.write(f"\n{json.dumps(entry)}\n")  # the line feed before it ends a line that was cut off
 
 
 def read_end(path: Path) -> Finished:
@@ -163,7 +167,7 @@ def read_end(path: Path) -> Finished:
     try:
         finished: Finished = pickle.loads(path.read_bytes())
     except Exception as error:
-        return failed(path.name, error)
+        return fail_job(path.name, error)
     return finished
 
 
@@ -171,7 +175,7 @@ def _exit(*_: object) -> None:
     raise SystemExit(1)
 
 
-def _out_of_time(job: Job, minutes: float) -> Failure:
+def _build_timeout_failure(job: Job, minutes: float) -> Failure:
     return Failure(
         kind="OutOfTime",
         message=f"{job.label} did not end in the {minutes:g} minutes of a worker, and would begin anew.",

@@ -77,7 +77,7 @@ class EncodedTexts:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
-    def add(self, more: EncodedTexts) -> None:
+    def add_counts(self, more: EncodedTexts) -> None:
         """Add the counts of `more`."""
         self.texts += more.texts
         self.characters += more.characters
@@ -141,7 +141,7 @@ class JobContext:
         """The storage that other machines share with this one, None without any."""
         return Remote(self.limits.remote) if self.limits.remote else None
 
-    def begin(
+    def start_job(
         self, inputs: Mapping[str, Mapping[str, bytes]], devices: tuple[str, ...], *, halvings: int = 0
     ) -> None:
         """Begin a job with the outputs of earlier ones, on these devices."""
@@ -149,39 +149,39 @@ class JobContext:
             self.forget()  # the loaded model has batches of another size
         self.inputs, self.devices, self.halvings = inputs, devices, halvings
 
-    def fewer(self, count: int) -> int:
+    def reduce_batch_size(self, count: int) -> int:
         """A number of rows or tokens that are computed at once, halved as often as memory did not suffice.
 
         >>> context = JobContext(device="cpu", cache=Path(), emit=print, limits=WorkerLimits())
         >>> context.begin({}, ("cpu",), halvings=2)
-        >>> context.fewer(16), context.fewer(3)
+        >>> context.reduce_batch_size(16), context.reduce_batch_size(3)
         (4, 1)
         """
         return max(1, count >> self.halvings)
 
-    def engine(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
+    def get_encoder(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
         """The loaded model; a single model stays loaded at a time."""
-        wanted = (artifact.key, encoding.loaded)
-        if self._loaded is None or self._loaded[0] != wanted:
+        model_key = (artifact.key, encoding.loaded)
+        if self._loaded is None or self._loaded[0] != model_key:
             self._loaded = None
-            self._loaded = (wanted, self.load(artifact, encoding))
+            self._loaded = (model_key, self.load_encoder(artifact, encoding))
             self.tell(self._loaded[1].notes)
         return self._loaded[1]
 
-    def input(self, name: str) -> dict[str, Any]:
+    def read_input(self, name: str) -> dict[str, Any]:
         """The output of an earlier job under a name, as JSON; empty if there is none."""
         for output in self.inputs.values():
             if name in output:
                 return dict(json.loads(output[name]))
         return {}
 
-    def cached(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
+    def get_cached_value(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
         """The last value made under a name, such as tokenized rows, or a new one if `wanted` has changed."""
         if name not in self._kept or self._kept[name][0] != wanted:
             self._kept.pop(name, None)
             self._kept[name] = (wanted, make())
-        made: Made = self._kept[name][1]
-        return made
+        value: Made = self._kept[name][1]
+        return value
 
     def forget(self) -> None:
         """Drop the loaded model and other large values, and give their memory back."""
@@ -192,14 +192,14 @@ class JobContext:
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    def load(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
+    def load_encoder(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
         """A new load of the model."""
         from harness.encoder.loading import load_any
 
         self.set_threads()
         batch_tokens = self.limits.batch_tokens
         if self.halvings:
-            batch_tokens = self.fewer(batch_tokens or (2**11 if self.device == "cpu" else 2**16))
+            batch_tokens = self.reduce_batch_size(batch_tokens or (2**11 if self.device == "cpu" else 2**16))
         return load_any(artifact, encoding, device=self.device, batch_tokens=batch_tokens)
 
     def set_threads(self) -> None:
@@ -209,7 +209,7 @@ class JobContext:
 
             torch.set_num_threads(self.limits.threads)
 
-    def space(
+    def open_space(
         self,
         artifact: Artifact,
         encoding: Encoding,
@@ -222,13 +222,13 @@ class JobContext:
 
         `documents` are the context of a two-stage model; None for the null context.
         """
-        prompt = encoding.prompt(task, role)
-        sided = encoding.late_interaction is not None or _asymmetric(artifact.folder)
+        prompt = encoding.resolve_prompt(task, role)
+        sided = encoding.late_interaction is not None or _is_asymmetric(artifact.folder)
         tower: Role = role if sided else ""
         behind = NULL if documents is None else documents.digest
-        return self._space(artifact, encoding, prompt=prompt, role=tower, context=behind)
+        return self._open_identity_space(artifact, encoding, prompt=prompt, role=tower, context=behind)
 
-    def _space(
+    def _open_identity_space(
         self,
         artifact: Artifact,
         encoding: Encoding,
@@ -241,27 +241,29 @@ class JobContext:
         """The cached vectors of an identity, with some of its values changed."""
         from harness.storage.vectors import Space
 
-        whole = Space.identity_of(artifact, encoding, prompt=prompt, role=role, context=context)
-        identity = {**whole, **changed}
-        known = tuple(f"{name} {identity[name]}" for name in sorted(identity))
-        if known not in self._spaces:
+        base_identity = Space.build_space_identity(
+            artifact, encoding, prompt=prompt, role=role, context=context
+        )
+        identity = {**base_identity, **changed}
+        space_key = tuple(f"{name} {identity[name]}" for name in sorted(identity))
+        if space_key not in self._spaces:
             mine = {k: s for k, s in self._spaces.items() if s.identity["artifact"] == artifact.key}
             self._spaces = mine  # open files of another model would keep its disk after it is removed
-            self._spaces[known] = Space(self.cache, identity)
-        return self._spaces[known]
+            self._spaces[space_key] = Space(self.cache, identity)
+        return self._spaces[space_key]
 
-    def _missing(self, space: Space, texts: Sequence[str]) -> list[str]:
+    def _find_missing_texts(self, space: Space, texts: Sequence[str]) -> list[str]:
         """The texts without vectors, neither here nor on other machines, whose vectors are fetched.
 
         The remote is asked where texts are missing, and once for each space, to send what it lacks.
         """
         space.refresh()
-        missing = space.missing(texts)
+        missing = space.find_missing_texts(texts)
         if self.remote is None or (not missing and space.folder in self._exchanged):
             return missing
         self._exchanged.add(space.folder)
-        space.exchange(self.remote)
-        return space.missing(texts)
+        space.sync_shards(self.remote)
+        return space.find_missing_texts(texts)
 
     def encode_missing(
         self,
@@ -278,14 +280,14 @@ class JobContext:
 
         `documents` are the context of a two-stage model; None for the null context.
         """
-        space = self.space(artifact, encoding, task, role, documents=documents)
-        missing = self._missing(space, texts)
-        made = TextEncoding(self, artifact, encoding, task, role, documents)
-        made.begin(len(missing), missing)
-        made.write(missing, space, self.emit, hold=hold)
-        made.end()
+        space = self.open_space(artifact, encoding, task, role, documents=documents)
+        missing = self._find_missing_texts(space, texts)
+        text_encoding = TextEncoding(self, artifact, encoding, task, role, documents)
+        text_encoding.start_encoding(len(missing), missing)
+        text_encoding.write_shards(missing, space, self.emit, hold=hold)
+        text_encoding.finish_encoding()
         space.refresh()
-        return made.cost
+        return text_encoding.cost
 
     def use_context(
         self,
@@ -298,7 +300,7 @@ class JobContext:
         if documents is None or not documents.texts:
             encoder.set_context(None)
         elif encoder.context != documents.digest:
-            space = self._space(
+            space = self._open_identity_space(
                 artifact,
                 encoding,
                 prompt=documents.prompt,
@@ -306,11 +308,11 @@ class JobContext:
                 output="context",
                 vectors="float32",
             )
-            if self._missing(space, documents.texts):
+            if self._find_missing_texts(space, documents.texts):
                 unique = list(dict.fromkeys(documents.texts))
                 self.emit(Event(kind="stage", text=f"encoding {len(unique):,} context documents"))
                 with _Shards(space, self.emit, hold=True) as shards:
-                    encoder.context_vectors(unique, prompt=documents.prompt, keeper=shards)
+                    encoder.compute_context_vectors(unique, prompt=documents.prompt, keeper=shards)
             encoder.set_context(space.get(documents.texts), documents.digest)
 
     def tell(self, notes: Sequence[str]) -> None:
@@ -339,12 +341,12 @@ class TextEncoding:
         self._documents = documents
         self._context = context
         self._model = (artifact, encoding)
-        self._how: dict[str, Any] = {"prompt": encoding.prompt(task, role), "role": role}
+        self._how: dict[str, Any] = {"prompt": encoding.resolve_prompt(task, role), "role": role}
         self._of_tokens = encoding.late_interaction is not None
         self._encoder: Any = None  # the shards take what either kind of model gives
         self._noted = 0
 
-    def begin(self, count: int, texts: Sequence[str] = ()) -> None:
+    def start_encoding(self, count: int, texts: Sequence[str] = ()) -> None:
         """Announce so many texts, and load the model for them; nothing for none.
 
         Where the texts are given, their tokens are announced as well, by those of a sample.
@@ -352,7 +354,7 @@ class TextEncoding:
         if not count:
             return
         if self._encoder is None:
-            self._encoder = self._context.engine(*self._model)
+            self._encoder = self._context.get_encoder(*self._model)
             self._noted = len(self._encoder.notes)
         if self._model[1].context is not None:
             self._context.use_context(self._encoder, *self._model, self._documents)
@@ -368,7 +370,7 @@ class TextEncoding:
         each: float = self._encoder.count_tokens(some, **self._how) / max(1, sum(map(len, some)))
         return max(1, round(each * sum(map(len, texts))))
 
-    def write(
+    def write_shards(
         self, texts: Sequence[str], space: Space, emit: Callable[[Event], None], *, hold: bool = False
     ) -> None:
         """Encode texts into shards of a space, which are emitted; with `hold` they are usable at once."""
@@ -376,26 +378,30 @@ class TextEncoding:
             return
         many = 2_000_000 if self._of_tokens else 32_000_000
         with _Shards(space, emit, hold=hold) as shards:
-            for part in portions(texts, characters=CPU_CHARACTERS if self._context.device == "cpu" else many):
-                self.encode(part, shards)
+            for part in split_portions(
+                texts, characters=CPU_CHARACTERS if self._context.device == "cpu" else many
+            ):
+                self.encode_texts(part, shards)
 
-    def encode(self, texts: Sequence[str], keeper: _Shards | None = None) -> Vectors | TokenVectors:
+    def encode_texts(self, texts: Sequence[str], keeper: _Shards | None = None) -> Vectors | TokenVectors:
         """The vectors of announced texts; a keeper gets them as they are made."""
         started, tokens = time.monotonic(), 0
 
-        def progress(done: int, count: int) -> None:
+        def report_progress(done: int, count: int) -> None:
             nonlocal tokens
             tokens += count
             self._context.emit(Event(kind="encoded", texts=done, tokens=count))
 
-        found: Vectors | TokenVectors = self._encoder.encode(
-            texts, **self._how, progress=progress, keeper=keeper
+        vectors: Vectors | TokenVectors = self._encoder.encode(
+            texts, **self._how, progress=report_progress, keeper=keeper
         )
         characters, seconds = sum(map(len, texts)), time.monotonic() - started
-        self.cost.add(EncodedTexts(texts=len(texts), characters=characters, tokens=tokens, seconds=seconds))
-        return found
+        self.cost.add_counts(
+            EncodedTexts(texts=len(texts), characters=characters, tokens=tokens, seconds=seconds)
+        )
+        return vectors
 
-    def end(self) -> None:
+    def finish_encoding(self) -> None:
         """Give the notes on the model, to the user and to `cost`."""
         if self._encoder is None:
             return
@@ -432,41 +438,41 @@ class _Shards:
         """Whether the last shard was a minute ago."""
         return time.monotonic() - self._since >= KEPT_SECONDS
 
-    def add(self, texts: Sequence[str], vectors: Vectors | TokenVectors) -> None:
+    def add_vectors(self, texts: Sequence[str], vectors: Vectors | TokenVectors) -> None:
         """Take the vectors of some texts, or of their tokens; writes a shard when one is due."""
         self._texts += texts
-        self._vectors.append(self._space.rounded(vectors))
+        self._vectors.append(self._space.round_vectors(vectors))
         if self.due or sum(part.nbytes for part in self._vectors) >= KEPT_BYTES:
-            self._write()
+            self._write_shard()
 
     def __enter__(self) -> _Shards:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Write what is left, also when encoding failed."""
-        self._write()
+        self._write_shard()
 
-    def _write(self) -> None:
+    def _write_shard(self) -> None:
         self._since = time.monotonic()
         if not self._texts:
             return
-        keys = self._space.text_keys(self._texts)
+        keys = self._space.hash_texts(self._texts)
         vectors = self._space.join(self._vectors)
         self._texts, self._vectors = [], []
-        content = self._space.shard_bytes(keys, vectors)
+        content = self._space.serialize_shard(keys, vectors)
         self._emit(Event(kind="vectors", space=self._space.identity, content=content))
         if self._hold:
             self._space.hold(keys, vectors, content)
             self._space.refresh()  # those that the driver has written leave memory
 
 
-def _asymmetric(folder: Path) -> bool:
+def _is_asymmetric(folder: Path) -> bool:
     """Whether a model has separate towers for queries and documents."""
     modules = folder / "modules.json"
     return modules.exists() and any(word in modules.read_text() for word in ("Router", "Asym"))
 
 
-def portions(texts: Sequence[str], *, characters: int) -> list[list[str]]:
+def split_portions(texts: Sequence[str], *, characters: int) -> list[list[str]]:
     """Consecutive portions of about `characters` characters, which bound the memory of tokenization."""
     portions: list[list[str]] = [[]]
     filled = 0
@@ -532,7 +538,9 @@ class ContextDocuments:
         }
 
     @staticmethod
-    def of_task(task: Task, encoding: Encoding, *, seed: int, data: Path | None) -> ContextDocuments | None:
+    def draw_task_documents(
+        task: Task, encoding: Encoding, *, seed: int, data: Path | None
+    ) -> ContextDocuments | None:
         """The context documents of a task; None where the vectors depend on none.
 
         Args:
@@ -548,14 +556,14 @@ class ContextDocuments:
         if draw is None or draw.documents == NULL:
             return None if draw is None else ContextDocuments(draw=draw)
         source = task.source
-        given = source.corpus(task, seed=seed, data=data) if isinstance(source, CorpusSource) else None
-        if given is None:
+        corpus_texts = source.corpus(task, seed=seed, data=data) if isinstance(source, CorpusSource) else None
+        if corpus_texts is None:
             return ContextDocuments(draw=draw, without_corpus=True)
         role: Role = "document" if task.retrieves else ""
-        return _drawn(given, draw, encoding.prompt(task, role), task.name)
+        return _draw_documents(corpus_texts, draw, encoding.resolve_prompt(task, role), task.name)
 
 
-def _drawn(given: Sequence[Any], draw: ContextDraw, prompt: str, name: str) -> ContextDocuments:
+def _draw_documents(given: Sequence[Any], draw: ContextDraw, prompt: str, name: str) -> ContextDocuments:
     texts = [text for text in given if isinstance(text, str) and text.strip()]
     different = list(dict.fromkeys(texts))
     if not different:
@@ -564,14 +572,14 @@ def _drawn(given: Sequence[Any], draw: ContextDraw, prompt: str, name: str) -> C
             hint="Check its data, or evaluate without a context: --context null.",
         )
     if draw.documents == "task-with-replacement":
-        chosen = [texts[_number(draw.seed, str(n)) % len(texts)] for n in range(draw.size)]
+        chosen = [texts[_hash_seed_text(draw.seed, str(n)) % len(texts)] for n in range(draw.size)]
     else:
-        once = heapq.nsmallest(draw.size, different, key=lambda text: _number(draw.seed, text))
+        once = heapq.nsmallest(draw.size, different, key=lambda text: _hash_seed_text(draw.seed, text))
         chosen = [once[n % len(once)] for n in range(draw.size)]
     return ContextDocuments(draw=draw, texts=tuple(chosen), prompt=prompt, corpus=len(different))
 
 
-def _number(seed: int, text: str) -> int:
+def _hash_seed_text(seed: int, text: str) -> int:
     """A number of 128 bits that a seed and a text have."""
     content = f"{seed}\n{text}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=16).digest(), "big")

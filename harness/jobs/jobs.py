@@ -25,10 +25,10 @@ from harness.core.encoding import Encoding
 from harness.core.errors import DataError
 from harness.core.lineage import Lineage, read_document
 from harness.core.types import Artifact, Outcome, Purpose, Role, Similarity, Task, TextModel, VectorSource
-from harness.data.prepared import naming_full_disk, prepared
-from harness.data.training.loading import count_trained, trained_texts
+from harness.data.prepared import explain_disk_full, open_prepared_data
+from harness.data.training.loading import count_trained, read_text_hashes
 from harness.jobs.context import ContextDocuments, EncodedTexts, Event, JobContext
-from harness.results.cost.encoding import Speed, computing_parameters
+from harness.results.cost.encoding import Speed, estimate_non_embedding
 from harness.storage.record import (
     EXAMPLE_COLUMNS,
     RUN_COLUMNS,
@@ -110,26 +110,32 @@ class Job:
         artifact = getattr(self.work, "artifact", None)
         return artifact.key if isinstance(artifact, Artifact) else ""
 
-    def change_resources(self, **changes: Any) -> Job:
+    def replace_resources(self, **changes: Any) -> Job:
         """The job with other values of its resources."""
         return replace(self, resources=replace(self.resources, **changes))
 
 
-def with_weights(artifact: Artifact, remote: Remote | None = None) -> Artifact:
+def resolve_weights(artifact: Artifact, remote: Remote | None = None) -> Artifact:
     """A trained model with the folder and the weights that it has now; the same where it is not there.
 
     One that is not on this machine is fetched from the remote, where it is there.
     """
     if artifact.trained and remote is not None and not artifact.folder.is_dir():
         store = ModelStore(artifact.folder.parents[1], remote)
-        store.obtain(artifact.key, artifact.slug)
+        store.fetch_model(artifact.key, artifact.slug)
     if not artifact.trained or artifact.weights:
         return artifact
     document = read_document(artifact.folder)
     if document is not None and document.key == artifact.key:
         return replace(artifact, weights=document.weights)
-    there = ModelStore(artifact.folder.parents[1]).find(artifact.key)  # trained elsewhere, under another name
-    return artifact if there is None else replace(artifact, folder=there[0], weights=there[1].weights)
+    stored_model = ModelStore(artifact.folder.parents[1]).find(
+        artifact.key
+    )  # trained elsewhere, under another name
+    return (
+        artifact
+        if stored_model is None
+        else replace(artifact, folder=stored_model[0], weights=stored_model[1].weights)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,10 +153,10 @@ class Resolve:
         from harness.encoder import sanity
 
         started = time.monotonic()
-        artifact = with_weights(self.artifact, context.remote)
-        encoder = context.engine(artifact, self.encoding)
+        artifact = resolve_weights(self.artifact, context.remote)
+        encoder = context.get_encoder(artifact, self.encoding)
         try:
-            report = sanity.check_encoder(encoder, lambda: context.load(artifact, self.encoding))
+            report = sanity.check_encoder(encoder, lambda: context.load_encoder(artifact, self.encoding))
             if self.gate:
                 sanity.require_sane(report)
         except BaseException:
@@ -169,19 +175,19 @@ class Resolve:
         output = {"facts": json.dumps(facts).encode()}
         if report.speed is not None:
             speed = replace(
-                self._speed(encoder, context, report.speed),
+                self._compute_speed(encoder, context, report.speed),
                 load_seconds=time.monotonic() - started,
                 import_seconds=started - began,
             )
             output["speed"] = json.dumps(asdict(speed)).encode()
         return output
 
-    def _speed(self, encoder: Any, context: JobContext, measured: tuple[int, float]) -> Speed:
+    def _compute_speed(self, encoder: Any, context: JobContext, measured: tuple[int, float]) -> Speed:
         """The measured tokens and seconds as a speed, from which later plans expect times."""
-        device = provenance.snapshot(device=context.device)["device"]
+        device = provenance.collect_provenance(device=context.device)["device"]
         return Speed(
             model=self.artifact.key,
-            parameters=computing_parameters(encoder.parameters, encoder.dimension),
+            parameters=estimate_non_embedding(encoder.parameters, encoder.dimension),
             device=(device["kind"], device["name"]),
             dtype=self.encoding.dtype,
             tokens=measured[0],
@@ -211,9 +217,9 @@ class _TaskJob:
         assert isinstance(source, VectorSource)
         return source.evaluate(self.task, model, seed=self.seed, data=self.data)
 
-    def context_documents(self, encoding: Encoding) -> ContextDocuments | None:
+    def draw_context_documents(self, encoding: Encoding) -> ContextDocuments | None:
         """The context documents of the task; None where vectors depend on none."""
-        return ContextDocuments.of_task(self.task, encoding, seed=self.seed, data=self.data)
+        return ContextDocuments.draw_task_documents(self.task, encoding, seed=self.seed, data=self.data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,23 +233,23 @@ class Encode(_TaskJob):
         started = time.monotonic()
         context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
         collector = _Collector(self.encoding)
-        with prepared_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
-            behind = self.context_documents(self.encoding)
+        with prepare_task_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
+            behind = self.draw_context_documents(self.encoding)
             self.run_task(collector)
         loaded = time.monotonic() - started
-        made, artifact = EncodedTexts(), with_weights(self.artifact, context.remote)
+        encoded_texts, artifact = EncodedTexts(), resolve_weights(self.artifact, context.remote)
         for role, texts in collector.texts.items():
-            made.add(
+            encoded_texts.add_counts(
                 context.encode_missing(
                     artifact, self.encoding, self.task, role, list(texts), documents=behind
                 )
             )
-        told = {
+        counts = {
             "texts": collector.count,
             "load_seconds": loaded,
-            "encoded": asdict(made),
+            "encoded": asdict(encoded_texts),
         }
-        return {"counts": json.dumps(told).encode()}
+        return {"counts": json.dumps(counts).encode()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,15 +266,15 @@ class ScoreJob(_TaskJob):
     identity: Mapping[str, Any]
     purpose: Purpose = "final"
 
-    def outcome(self, model: TextModel, context: JobContext) -> Outcome:
+    def compute_outcome(self, model: TextModel, context: JobContext) -> Outcome:
         """Run the task's code on its data; its notes become events."""
-        with prepared_data(self.task, self.data, context.cache):
+        with prepare_task_data(self.task, self.data, context.cache):
             outcome = self.run_task(model)
         for note in outcome.notes:
             context.emit(Event(kind="note", text=note))
         return outcome
 
-    def output(
+    def build_output(
         self,
         outcome: Outcome,
         model: ModelPart,
@@ -282,13 +288,13 @@ class ScoreJob(_TaskJob):
             status="done",
             model=model,
             lineage=lineage,
-            task=task_part(self.task),
+            task=build_task_part(self.task),
             identity=self.identity,
             main_score=outcome.main_score,
             scores=outcome.scores,
             provenance=provenance,
         )
-        return record_output(record, outcome.examples, outcome.run)
+        return build_record_output(record, outcome.examples, outcome.run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,36 +307,36 @@ class Score(ScoreJob):
         """Run the task with cached vectors and return the record of the outcome."""
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
-        artifact = with_weights(self.artifact, context.remote)
-        with prepared_data(self.task, self.data, context.cache):
-            behind = self.context_documents(self.encoding)
-        known = _Known(context, artifact, self.encoding, self.task, behind)
-        outcome = self.outcome(known, context)
+        artifact = resolve_weights(self.artifact, context.remote)
+        with prepare_task_data(self.task, self.data, context.cache):
+            behind = self.draw_context_documents(self.encoding)
+        cached_model = _Known(context, artifact, self.encoding, self.task, behind)
+        outcome = self.compute_outcome(cached_model, context)
         if behind is not None:
             outcome = replace(outcome, notes=(*outcome.notes, *behind.notes))
-        model = model_part(artifact, context.input("facts"))
-        ran = self._provenance(context, known, outcome, started)
-        return self.output(outcome, model, ran, lineage_of(artifact))
+        model = build_model_part(artifact, context.read_input("facts"))
+        ran = self._build_score_provenance(context, cached_model, outcome, started)
+        return self.build_output(outcome, model, ran, read_model_lineage(artifact))
 
-    def _provenance(
+    def _build_score_provenance(
         self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
     ) -> dict[str, Any]:
-        counts = context.input("counts")
-        made = EncodedTexts(**counts.get("encoded", {}))
-        made.add(known.encoded)
+        counts = context.read_input("counts")
+        encoded_texts = EncodedTexts(**counts.get("encoded", {}))
+        encoded_texts.add_counts(known.encoded)
         seconds = (datetime.now(tz=UTC) - started).total_seconds() - known.encoded.seconds
-        spent = {"load": counts.get("load_seconds", 0.0), "encode": made.seconds, "score": seconds}
+        spent = {"load": counts.get("load_seconds", 0.0), "encode": encoded_texts.seconds, "score": seconds}
         texts = max(counts.get("texts", 0), known.count)
         return {
-            **encoded_provenance(context, self.encoding, made, outcome, started, texts=texts),
+            **build_encoding_provenance(context, self.encoding, encoded_texts, outcome, started, texts=texts),
             "prompts_applied": known.applied,
             **({} if known.documents is None else {"context": known.documents.to_json()}),
-            **known.trained_on(),
+            **known.measure_contamination(),
             "seconds": {name: round(value, 3) for name, value in spent.items()},
         }
 
 
-def encoded_provenance(
+def build_encoding_provenance(
     context: JobContext,
     encoding: Encoding,
     made: EncodedTexts,
@@ -349,9 +355,11 @@ def encoded_provenance(
         started: The time when the job began.
         texts: The number of texts of the task.
     """
-    facts = context.input("facts")
+    facts = context.read_input("facts")
     return {
-        **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
+        **provenance.collect_provenance(
+            device=context.device, threads=context.limits.threads, started=started
+        ),
         "dtype_as_run": facts.get("dtype_as_run"),
         "attention": facts.get("attention"),
         **({"batch_tokens": context.limits.batch_tokens} if context.limits.batch_tokens else {}),
@@ -363,23 +371,25 @@ def encoded_provenance(
         "characters_encoded": made.characters,
         "tokens_encoded": made.tokens,
         "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
-        "peak_memory_bytes": provenance.peak_memory(),
+        "peak_memory_bytes": provenance.measure_peak_memory(),
     }
 
 
-def texts_trained_on(artifact: Artifact, texts: Iterable[set[str]]) -> dict[str, int]:
+def count_contamination(artifact: Artifact, texts: Iterable[set[str]]) -> dict[str, int]:
     """The number of texts that a model was trained on; empty where that is not known."""
-    trained = trained_texts(artifact.folder) if artifact.trained else None
+    trained = read_text_hashes(artifact.folder) if artifact.trained else None
     return {} if trained is None else {"texts_trained_on": count_trained([*set().union(*texts)], trained)}
 
 
-def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.AbstractContextManager[object]:
+def prepare_task_data(
+    task: Task, data: Path | None, cache: Path
+) -> contextlib.AbstractContextManager[object]:
     """A context in which the datasets library caches data from a local folder by the data's content."""
     content = task.data.content or task.data.revision
-    return prepared(content, cache) if data else naming_full_disk()
+    return open_prepared_data(content, cache) if data else explain_disk_full()
 
 
-def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
+def build_model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
     """The model's part of a record; the path of a local folder is left out."""
     return ModelPart(
         name=artifact.name,
@@ -392,18 +402,20 @@ def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
     )
 
 
-def lineage_of(artifact: Artifact) -> Lineage | None:
+def read_model_lineage(artifact: Artifact) -> Lineage | None:
     """The lineage of a trained model; None of any other."""
-    document = read_document(with_weights(artifact).folder) if artifact.trained else None
+    document = read_document(resolve_weights(artifact).folder) if artifact.trained else None
     return None if document is None else document.lineage
 
 
-def task_part(task: Task) -> TaskPart:
+def build_task_part(task: Task) -> TaskPart:
     """The task's part of a record."""
     return TaskPart(name=task.name, type=task.type, metric=task.metric)
 
 
-def record_output(record: Record, examples: Examples, run: Examples | None = None) -> Mapping[str, bytes]:
+def build_record_output(
+    record: Record, examples: Examples, run: Examples | None = None
+) -> Mapping[str, bytes]:
     """The output of a job that makes a record: the record, which names the files beside it, and those files.
 
     Args:
@@ -414,18 +426,18 @@ def record_output(record: Record, examples: Examples, run: Examples | None = Non
     contents: dict[str, bytes] = {}
     parts: dict[str, ExamplesPart | RunPart] = {}
     if examples:
-        contents["examples"] = _parquet({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
+        contents["examples"] = _serialize_parquet({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
         parts["examples"] = ExamplesPart(
-            file="", rows=len(examples["example_id"]), sha256=_sha256(contents["examples"])
+            file="", rows=len(examples["example_id"]), sha256=_hash_content(contents["examples"])
         )
     if run:
         contents["run"] = _run_bytes(run)
-        sha256, depth = _sha256(contents["run"]), max(run["rank"])
+        sha256, depth = _hash_content(contents["run"]), max(run["rank"])
         parts["run"] = RunPart(file="", rows=len(run["rank"]), sha256=sha256, depth=depth)
     return {"record": record.model_copy(update=parts).to_json().encode(), **contents}
 
 
-def _sha256(content: bytes) -> str:
+def _hash_content(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
@@ -434,10 +446,12 @@ def _run_bytes(run: Examples) -> bytes:
     import pyarrow as pa
 
     types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.int32(), pa.float32())
-    return _parquet({name: pa.array(run[name], kind) for name, kind in zip(RUN_COLUMNS, types, strict=True)})
+    return _serialize_parquet(
+        {name: pa.array(run[name], kind) for name, kind in zip(RUN_COLUMNS, types, strict=True)}
+    )
 
 
-def _parquet(columns: Mapping[str, Any]) -> bytes:
+def _serialize_parquet(columns: Mapping[str, Any]) -> bytes:
     """A Parquet file of columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -454,11 +468,11 @@ class _VectorsNeeded(BaseException):
 class _Placeholder:
     """A placeholder for vectors that do not exist yet; any use of it ends the collecting run."""
 
-    def _needed(self, *_: Any, **__: Any) -> NoReturn:
+    def _require_vectors(self, *_: Any, **__: Any) -> NoReturn:
         raise _VectorsNeeded
 
-    __array__ = __getitem__ = __len__ = __iter__ = __getattr__ = _needed
-    __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = _needed
+    __array__ = __getitem__ = __len__ = __iter__ = __getattr__ = _require_vectors
+    __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = _require_vectors
 
 
 class _Collector:
@@ -505,14 +519,14 @@ class _Known:
     def count(self) -> int:
         return sum(map(len, self._asked.values()))
 
-    def trained_on(self) -> dict[str, int]:
+    def measure_contamination(self) -> dict[str, int]:
         """The number of texts so far that the model was trained on; empty where that is not known."""
-        return texts_trained_on(self._of[0], self._asked.values())
+        return count_contamination(self._of[0], self._asked.values())
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         check_texts(texts, role)
         unique = list(dict.fromkeys(texts))
-        self.encoded.add(
+        self.encoded.add_counts(
             self._context.encode_missing(*self._of, role, unique, hold=True, documents=self.documents)
         )
 
@@ -520,9 +534,9 @@ class _Known:
         """The vectors of `texts`, shape (len(texts), dimension), float32."""
         check_texts(texts, role)
         _, encoding, task = self._of
-        self.applied[role or "text"] = encoding.prompt(task, role)
+        self.applied[role or "text"] = encoding.resolve_prompt(task, role)
         self._asked.setdefault(role, set()).update(texts)
-        space = self._context.space(*self._of, role, documents=self.documents)
+        space = self._context.open_space(*self._of, role, documents=self.documents)
         try:
             return space.get(texts)
         except KeyError:

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.encoding import Encoding, Plaid, TextTask
 from harness.core.types import SIDES, Artifact, Role
-from harness.data.locate import human_size
-from harness.jobs.context import CPU_CHARACTERS, EncodedTexts, Event, JobContext, TextEncoding, portions
+from harness.data.locate import format_size
+from harness.jobs.context import CPU_CHARACTERS, EncodedTexts, Event, JobContext, TextEncoding, split_portions
 from harness.jobs.jobs import (
     ScoreJob,
+    build_encoding_provenance,
+    build_model_part,
     check_texts,
-    encoded_provenance,
-    lineage_of,
-    model_part,
-    texts_trained_on,
-    with_weights,
+    count_contamination,
+    read_model_lineage,
+    resolve_weights,
 )
-from harness.search.plaid import AT, Corpus, Recall, sampled_queries, shares_found
+from harness.search.plaid import AT, Corpus, Recall, compute_recall_shares, sample_queries
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,64 +75,67 @@ class MaxSimRanker:
 
         Documents of which no token has a vector are left out. The order of candidates is exact.
         """
-        asked = self._known(queries, "query").get_tokens(queries)
+        query_vectors = self._encode_side(queries, "query").get_tokens(queries)
         if candidates is not None:
-            there = self._known(documents, "document")
-            with self._timed("search"):
-                return [self._ordered(asked, row, there, documents, at) for row, at in enumerate(candidates)]
+            space = self._encode_side(documents, "document")
+            with self._measure_step("search"):
+                return [
+                    self._sort_candidates(query_vectors, row, space, documents, at)
+                    for row, at in enumerate(candidates)
+                ]
         if self._index is not None:
-            found = self._search_index(self._index, queries, asked, documents, k)
-            if found is not None:
-                return found
-        there = self._known(documents, "document")
-        with self._timed("search"):
-            return list(self._search(asked, there, documents, k))
+            matches = self._search_index(self._index, queries, query_vectors, documents, k)
+            if matches is not None:
+                return matches
+        space = self._encode_side(documents, "document")
+        with self._measure_step("search"):
+            return list(self._search_exact(query_vectors, space, documents, k))
 
     @contextlib.contextmanager
-    def _timed(self, use: str) -> Iterator[None]:
+    def _measure_step(self, use: str) -> Iterator[None]:
         started = time.monotonic()
         yield
         self.seconds[use] += time.monotonic() - started
 
-    def _known(self, texts: Sequence[str], side: Role) -> Space:
+    def _encode_side(self, texts: Sequence[str], side: Role) -> Space:
         """The vectors of a side, those of `texts` among them."""
         import numpy as np
 
         check_texts(texts, side)
         self.asked[side].update(texts)
         unique = list(dict.fromkeys(texts))
-        self.encoded.add(self._context.encode_missing(*self._of, side, unique, hold=True))
-        space = self._context.space(*self._of, side)
-        self._empty[side].update(unique[at] for at in np.flatnonzero(space.token_counts(unique) == 0))
+        self.encoded.add_counts(self._context.encode_missing(*self._of, side, unique, hold=True))
+        space = self._context.open_space(*self._of, side)
+        self._empty[side].update(unique[at] for at in np.flatnonzero(space.count_token_vectors(unique) == 0))
         return space
 
-    def text_notes(self) -> list[str]:
+    def collect_text_notes(self) -> list[str]:
         """Notes on the texts so far, cached or not: queries that were cut, texts without a vector."""
         from harness.encoder.token_encoder import count_cut
 
         artifact, encoding, task = self._of
         late, queries = encoding.late_interaction, self.asked["query"]
         assert late is not None
-        prompt = encoding.prompt(task, "query")
+        prompt = encoding.resolve_prompt(task, "query")
         cut = count_cut(artifact, [prompt + text for text in queries], late)
         longer = f"more than {late.query_length} tokens and were cut"
-        told = [f"{cut:,} of {len(queries):,} queries have {longer}"] if cut else []
+        notes = [f"{cut:,} of {len(queries):,} queries have {longer}"] if cut else []
         for side, texts in self._empty.items():
             if texts:
                 of = f"{len(texts):,} of {len(self.asked[side]):,} texts ({side})"
-                told.append(f"{of} have no token with a vector")
-        return told
+                notes.append(f"{of} have no token with a vector")
+        return notes
 
-    def _search(
+    def _search_exact(
         self, queries: TokenVectors, there: Space, documents: Sequence[str], k: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        from harness.search.search import top_k_by_maxsim
+        from harness.search.search import find_maxsim_top_k
 
         emit = self._context.emit
         emit(Event(kind="ranking", text="searching", texts=len(documents)))
-        counts = there.token_counts(documents)
+        counts = there.count_token_vectors(documents)
         self.pairs += len(queries.vectors) * int(counts.sum())
-        yield from top_k_by_maxsim(
+        yield from find_maxsim_top_k(
             queries,
             lambda start, end: there.get_tokens(documents[start:end]),
             counts,
@@ -153,20 +156,20 @@ class MaxSimRanker:
 
         from harness.search import plaid_index
 
-        context, sample = self._context, sampled_queries(len(queries))
-        space = context.space(*self._of, "document")
-        index = plaid_index.PlaidIndex.of(
+        context, sample = self._context, sample_queries(len(queries))
+        space = context.open_space(*self._of, "document")
+        index = plaid_index.PlaidIndex.locate_index(
             space, documents, settings, cache=context.cache, device=context.device
         )
-        own = context.space(*self._of, "query")
+        query_space = context.open_space(*self._of, "query")
         some = [queries[row] for row in sample.tolist()]
-        exact = plaid_index.ExactSearch(asked.take(sample), own, some, device=context.device)
+        exact = plaid_index.ExactSearch(asked.take(sample), query_space, some, device=context.device)
         was_there, before = index.is_there, self.seconds.copy()
-        if not self._complete(index, exact, documents, was_there=was_there):
+        if not self._ensure_index(index, exact, documents, was_there=was_there):
             return None
         context.emit(Event(kind="ranking", text="searching", texts=len(queries)))
-        with self._timed("search"):
-            found = index.search(
+        with self._measure_step("search"):
+            matches = index.search(
                 asked,
                 k=k,
                 threads=context.limits.threads,
@@ -174,62 +177,64 @@ class MaxSimRanker:
             )
         absent = np.setdiff1d(np.arange(len(documents)), index.places)
         self._empty["document"].update(documents[at] for at in absent.tolist())
-        near = [found[row][0][:AT].tolist() for row in sample]
+        near = [matches[row][0][:AT].tolist() for row in sample]
         spent = {use: round(self.seconds[use] - before[use], 3) for use in ("index", "search", "recall")}
         self.searches.append(
             _ApproximateSearch(
                 documents=len(index.places),
                 tokens=index.tokens,
-                recall=Recall.of(shares_found(index.exact(exact.key) or [], near), len(queries)),
+                recall=Recall.estimate_recall(
+                    compute_recall_shares(index.read_exact_matches(exact.key) or [], near), len(queries)
+                ),
                 bytes=index.nbytes,
                 was_there=was_there,
-                vectors_kept=not space.missing(documents),
+                vectors_kept=not space.find_missing_texts(documents),
                 seconds=spent,
             )
         )
-        return found
+        return matches
 
-    def _complete(
+    def _ensure_index(
         self, index: PlaidIndex, exact: ExactSearch, documents: Sequence[str], *, was_there: bool
     ) -> bool:
         """Make the index and the exact results unless they are there; False where there can be no index."""
         check_texts(documents, "document")
         self.asked["document"].update(documents)
-        if was_there and index.exact(exact.key) is not None:
+        if was_there and index.read_exact_matches(exact.key) is not None:
             return True
         if not was_there:
             self._context.emit(Event(kind="stage", text="making the index"))
-        corpus = self._corpus(index, documents, was_there=was_there)
+        corpus = self._open_corpus(index, documents, was_there=was_there)
         started = time.monotonic()
-        made = index.complete(corpus, exact)
+        is_complete = index.ensure_complete(corpus, exact)
         taken = time.monotonic() - started - exact.seconds
         if isinstance(corpus, _PassingVectors):
-            corpus.encoding.end()
-            self.encoded.add(corpus.encoding.cost)
+            corpus.encoding.finish_encoding()
+            self.encoded.add_counts(corpus.encoding.cost)
             taken -= corpus.encoding.cost.seconds
         self.seconds["recall" if was_there else "index"] += taken
         self.seconds["recall"] += exact.seconds
-        return made
+        return is_complete
 
-    def _corpus(self, index: PlaidIndex, documents: Sequence[str], *, was_there: bool) -> Corpus:
+    def _open_corpus(self, index: PlaidIndex, documents: Sequence[str], *, was_there: bool) -> Corpus:
         """The documents of an index; their vectors are kept unless they take more than the limit."""
         emit = self._context.emit
         follow = {
             "begin": lambda use: emit(Event(kind="ranking", text=use, texts=len(documents))),
             "progress": lambda done: emit(Event(kind="ranked", texts=done)),
         }
-        space = self._context.space(*self._of, "document")
-        size = _token_bytes(space.missing(documents), self._of[1])
+        space = self._context.open_space(*self._of, "document")
+        size = _estimate_token_bytes(space.find_missing_texts(documents), self._of[1])
         if size <= self._context.limits.keep_vectors * 1e9:
-            return Corpus(self._known(documents, "document"), documents, **follow)
-        note = f"about {human_size(size)} of vectors of documents are not kept: they are encoded "
+            return Corpus(self._encode_side(documents, "document"), documents, **follow)
+        note = f"about {format_size(size)} of vectors of documents are not kept: they are encoded "
         note += "again, for the recall of other queries" if was_there else "into the index"
         self._context.tell([note])
         encoding = TextEncoding(self._context, *self._of, "document")
         encoding.cost.notes.append(note)
         return _PassingVectors(encoding, space, documents, folder=index.part, **follow)
 
-    def _ordered(
+    def _sort_candidates(
         self,
         queries: TokenVectors,
         row: int,
@@ -240,24 +245,24 @@ class MaxSimRanker:
         """The candidates of one query in their order, with their scores."""
         import numpy as np
 
-        from harness.search.search import maxsim
+        from harness.search.search import compute_maxsim
 
         if not len(candidates):
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        given = np.asarray(candidates, dtype=np.int64)
+        candidate_places = np.asarray(candidates, dtype=np.int64)
         block = there.get_tokens([documents[at] for at in candidates])
         longest = int(block.lengths.max()) if self._pylate else None
-        scores = maxsim(queries.take([row]), block, device=self._context.device, longest=longest)[0]
+        scores = compute_maxsim(queries.take([row]), block, device=self._context.device, longest=longest)[0]
         order = np.argsort(-scores, kind="stable")
         order = order[np.isfinite(scores[order])]
-        return given[order], scores[order]
+        return candidate_places[order], scores[order]
 
 
 BYTES_PER_TOKEN = 4.0
 """A rough figure of UTF-8, for English and for writing in which a token is one sign of three bytes."""
 
 
-def _token_bytes(documents: Sequence[str], encoding: Encoding) -> int:
+def _estimate_token_bytes(documents: Sequence[str], encoding: Encoding) -> int:
     """The bytes of the vectors of the tokens of documents, about; no score depends on it."""
     late = encoding.late_interaction
     assert late is not None
@@ -285,42 +290,42 @@ class _PassingVectors(Corpus):
         self.encoding = encoding
         self._folder, self._own = folder, Space(folder, space.identity)
 
-    def views(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
+    def load_document_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
         """The vectors of some documents, each (tokens, dimension), on disk from now on."""
-        missing = self._own.missing(self.space.missing(texts))
-        self.encoding.begin(len(missing), missing)
-        self.encoding.write(missing, self._own, self._write)
+        missing = self._own.find_missing_texts(self.space.find_missing_texts(texts))
+        self.encoding.start_encoding(len(missing), missing)
+        self.encoding.write_shards(missing, self._own, self._write_folder_shard)
         self._own.refresh()
-        own = self.space.missing(texts)
+        own = self.space.find_missing_texts(texts)
         known = [*({*texts} - {*own})]
-        views = dict(zip(known, self.space.token_views(known), strict=True))
-        views |= zip(own, self._own.token_views(own), strict=True)
+        views = dict(zip(known, self.space.list_token_views(known), strict=True))
+        views |= zip(own, self._own.list_token_views(own), strict=True)
         return [views[text] for text in texts]
 
-    def _write(self, event: Event) -> None:
+    def _write_folder_shard(self, event: Event) -> None:
         self._own.write_shard(self._folder, event.space, event.content)
 
-    def parts(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
+    def iter_part_vectors(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
         """The vectors of the documents of each part in turn."""
-        count = sum(len(self._own.missing(self.space.missing(part))) for part in parts)
+        count = sum(len(self._own.find_missing_texts(self.space.find_missing_texts(part))) for part in parts)
         if not count:
-            yield from super().parts(parts, use)
+            yield from super().iter_part_vectors(parts, use)
             return
-        self.encoding.begin(count)
-        yield from map(self._read, parts)
+        self.encoding.start_encoding(count)
+        yield from map(self._load_part_vectors, parts)
 
-    def _read(self, part: Sequence[str]) -> TokenVectors:
+    def _load_part_vectors(self, part: Sequence[str]) -> TokenVectors:
         """The vectors of documents: those of the cache, those of the folder, and the others as they come."""
         from harness.storage.vectors import TokenVectors
 
-        others = self.space.missing(part)
-        new = self._own.missing(others)
+        others = self.space.find_missing_texts(part)
+        new = self._own.find_missing_texts(others)
         known = [*({*part} - {*others})]
         own = [*({*others} - {*new})]
         found = [self.space.get_tokens(known)] if known else []
         found += [self._own.get_tokens(own)] if own else []
-        for few in filter(None, portions(new, characters=CPU_CHARACTERS)):
-            vectors = self.space.rounded(self.encoding.encode(few))
+        for few in filter(None, split_portions(new, characters=CPU_CHARACTERS)):
+            vectors = self.space.round_vectors(self.encoding.encode_texts(few))
             assert isinstance(vectors, TokenVectors)
             found.append(vectors)
         places = {text: place for place, text in enumerate([*known, *own, *new])}
@@ -350,7 +355,9 @@ class _ApproximateSearch:
     seconds: Mapping[str, float]
 
 
-def _index_provenance(settings: Plaid | None, searches: Sequence[_ApproximateSearch]) -> dict[str, Any]:
+def _describe_index_searches(
+    settings: Plaid | None, searches: Sequence[_ApproximateSearch]
+) -> dict[str, Any]:
     """The approximate searches of a score; empty where all were exact."""
     if settings is None or not searches:
         return {}
@@ -370,25 +377,25 @@ class ScoreByMaxSim(ScoreJob):
         """Encode the texts that have no cached vectors, search, and return the record of the outcome."""
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
-        artifact = with_weights(self.artifact, context.remote)
+        artifact = resolve_weights(self.artifact, context.remote)
         ranker = MaxSimRanker(context, artifact, self.encoding, self.task)
-        outcome = self.outcome(ranker, context)
-        for one in ranker.searches:
-            context.emit(Event(kind="note", text=f"PLAID: {one.recall.text}"))
-        ranker.encoded.notes += (notes := ranker.text_notes())
+        outcome = self.compute_outcome(ranker, context)
+        for search in ranker.searches:
+            context.emit(Event(kind="note", text=f"PLAID: {search.recall.text}"))
+        ranker.encoded.notes += (notes := ranker.collect_text_notes())
         for note in notes:
             context.emit(Event(kind="note", text=note))
         texts = sum(map(len, ranker.asked.values()))
         taken = (datetime.now(tz=UTC) - started).total_seconds()
         spent = {"encode": ranker.encoded.seconds, "search": 0.0, **ranker.seconds}
-        ran: dict[str, Any] = encoded_provenance(
+        ran: dict[str, Any] = build_encoding_provenance(
             context, self.encoding, ranker.encoded, outcome, started, texts=texts
         )
-        applied = {side: self.encoding.prompt(self.task, side) for side in SIDES}
-        ran |= texts_trained_on(artifact, ranker.asked.values())
+        applied = {side: self.encoding.resolve_prompt(self.task, side) for side in SIDES}
+        ran |= count_contamination(artifact, ranker.asked.values())
         ran |= {} if ranker.searches else {"token_pairs": ranker.pairs}
-        ran |= _index_provenance(self.encoding.index, ranker.searches)
+        ran |= _describe_index_searches(self.encoding.index, ranker.searches)
         ran |= {"prompts_applied": applied, "seconds": spent | {"score": taken - sum(spent.values())}}
         ran["seconds"] = {name: round(value, 3) for name, value in ran["seconds"].items()}
-        model = model_part(artifact, context.input("facts"))
-        return self.output(outcome, model, ran, lineage_of(artifact))
+        model = build_model_part(artifact, context.read_input("facts"))
+        return self.build_output(outcome, model, ran, read_model_lineage(artifact))

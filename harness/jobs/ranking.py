@@ -20,7 +20,7 @@ from harness.core.encoding import Ranking
 from harness.core.errors import DataError
 from harness.core.types import Outcome
 from harness.jobs.context import Event, JobContext
-from harness.jobs.jobs import ScoreJob, check_texts, model_part
+from harness.jobs.jobs import ScoreJob, build_model_part, check_texts
 from harness.search.bm25 import NAME, STOP_WORDS
 
 if TYPE_CHECKING:
@@ -69,29 +69,29 @@ class _Words:
         self._characters = automatic and language in CHARACTERS
         self.by_frequency = not stop_words
         self._left_out = _stop_words(stop_words)
-        self._stemmer = _stemmer(stemmer) if stemmer else None
+        self._stemmer = _create_stemmer(stemmer) if stemmer else None
         self.facts = {
             "stop_words": stop_words or f"in {FREQUENT:.0%} of the documents",
             "stemmer": stemmer or "none",
             "words": "characters" if self._characters else "words",
         }
 
-    def leave_out(self, words: frozenset[str]) -> None:
+    def add_stop_words(self, words: frozenset[str]) -> None:
         """Count these as stop words from now on."""
         self._left_out |= words
 
-    def of(self, texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
+    def tokenize_texts(self, texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
         """The words of each text as numbers, and the word of each number."""
         import bm25s
 
         if self._characters:
-            return _numbered([self._split(text) for text in texts])
+            return _assign_word_numbers([self._split(text) for text in texts])
         stop_words: Any = sorted(self._left_out) or None
-        made = bm25s.tokenize(list(texts), stopwords=stop_words, stemmer=self._stemmer, show_progress=False)
-        words = [""] * len(made.vocab)
-        for word, number in made.vocab.items():
+        tokens = bm25s.tokenize(list(texts), stopwords=stop_words, stemmer=self._stemmer, show_progress=False)
+        words = [""] * len(tokens.vocab)
+        for word, number in tokens.vocab.items():
             words[number] = word
-        return made.ids, words
+        return tokens.ids, words
 
     def _split(self, text: str) -> list[str]:
         characters = unicodedata.normalize("NFKC", text).lower().replace(" ", "")
@@ -105,13 +105,13 @@ def _stop_words(name: str) -> frozenset[str]:
     return frozenset(getattr(stopwords, f"STOPWORDS_{listed}")) if listed else frozenset()
 
 
-def _stemmer(name: str) -> Any:
+def _create_stemmer(name: str) -> Any:
     import Stemmer
 
     return Stemmer.Stemmer(name)
 
 
-def _numbered(texts: Sequence[Sequence[str]]) -> tuple[list[list[int]], list[str]]:
+def _assign_word_numbers(texts: Sequence[Sequence[str]]) -> tuple[list[list[int]], list[str]]:
     numbers: dict[str, int] = {}
     rows = [[numbers.setdefault(word, len(numbers)) for word in text] for text in texts]
     return rows, list(numbers)
@@ -160,35 +160,35 @@ class BM25Ranker:
         started = time.monotonic()
         words = _Words(self._ranking, language or ENGLISH)
         self.languages[language or ENGLISH] = words.facts
-        index = self._index(documents, words)
+        index = self._build_bm25_index(documents, words)
         indexed = time.monotonic()
-        found = list(self._search(queries, index, words, min(k, len(documents)), candidates))
+        matches = list(self._search_queries(queries, index, words, min(k, len(documents)), candidates))
         self.seconds["index"] += indexed - started
         self.seconds["search"] += time.monotonic() - indexed
         self.texts += len(queries) + len(documents)
-        return found
+        return matches
 
-    def _index(self, documents: Sequence[str], words: _Words) -> BM25:
+    def _build_bm25_index(self, documents: Sequence[str], words: _Words) -> BM25:
         import bm25s
         from bm25s.tokenization import Tokenized
 
         ids, vocabulary = self._split(documents, words)
         if words.by_frequency:
-            frequent = _frequent(ids)
+            frequent = _find_frequent_words(ids)
             names = list(vocabulary)
-            words.leave_out(frozenset(names[number] for number in frequent))
+            words.add_stop_words(frozenset(names[number] for number in frequent))
             ids = [array("i", (n for n in row if n not in frequent)) for row in ids]
         if not any(ids):
             raise DataError(
                 "BM25 finds no word in any document: each has stop words or signs alone.",
                 hint=f"Look into the data's documents, or keep every word: {NAME}:stop_words=none.",
             )
-        made = bm25s.BM25(
+        bm25_index = bm25s.BM25(
             k1=self._ranking.k1, b=self._ranking.b, delta=self._ranking.delta, method=self._ranking.method
         )
         self._progress("making the index", len(documents), 0)
-        made.index(Tokenized(ids=ids, vocab=vocabulary), show_progress=False)
-        return made
+        bm25_index.index(Tokenized(ids=ids, vocab=vocabulary), show_progress=False)
+        return bm25_index
 
     def _split(self, documents: Sequence[str], words: _Words) -> tuple[list[array[int]], dict[str, int]]:
         """The words of the documents as numbers, in few bytes, and the number of each word."""
@@ -197,13 +197,13 @@ class BM25Ranker:
         vocabulary: dict[str, int] = {}
         for start in range(0, len(documents), DOCUMENTS):
             part = documents[start : start + DOCUMENTS]
-            ids, names = words.of(part)
+            ids, names = words.tokenize_texts(part)
             numbers = [vocabulary.setdefault(name, len(vocabulary)) for name in names]
             rows += [array("i", [numbers[number] for number in row]) for row in ids]
             self._progress("", 0, len(part))
         return rows, vocabulary
 
-    def _search(
+    def _search_queries(
         self,
         queries: Sequence[str],
         index: BM25,
@@ -216,26 +216,26 @@ class BM25Ranker:
         self._progress("searching", len(queries), 0)
         for start in range(0, len(queries), QUERIES):
             part = queries[start : start + QUERIES]
-            ids, names = words.of(part)
+            ids, names = words.tokenize_texts(part)
             for row, numbers in enumerate(ids, start):
-                known = [index.vocab_dict[names[n]] for n in numbers if names[n] in index.vocab_dict]
-                scores = index.get_scores_from_ids(known)
+                word_ids = [index.vocab_dict[names[n]] for n in numbers if names[n] in index.vocab_dict]
+                scores = index.get_scores_from_ids(word_ids)
                 if candidates is None:
-                    at = _best(scores, k)
+                    places = _select_best_places(scores, k)
                 else:
-                    given = np.asarray(candidates[row], dtype=np.int64)
-                    at = given[np.argsort(-scores[given], kind="stable")]
-                yield at, scores[at]
+                    candidate_places = np.asarray(candidates[row], dtype=np.int64)
+                    places = candidate_places[np.argsort(-scores[candidate_places], kind="stable")]
+                yield places, scores[places]
             self._progress("", 0, len(part))
 
 
-def _frequent(rows: Sequence[Sequence[int]]) -> frozenset[int]:
+def _find_frequent_words(rows: Sequence[Sequence[int]]) -> frozenset[int]:
     """The words in so many documents that they count as stop words."""
     counts = Counter(number for row in rows for number in set(row))
     return frozenset(number for number, count in counts.items() if count / len(rows) >= FREQUENT)
 
 
-def _best(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+def _select_best_places(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """The places of the `k` highest scores, highest first; of equal ones the first places."""
     import numpy as np
 
@@ -256,25 +256,25 @@ class Rank(ScoreJob):
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"ranking {self.task.name}"))
         ranker = BM25Ranker(self.ranking, lambda *step: tell_ranked(context, *step))
-        outcome = self.outcome(ranker, context)
-        ran = self._provenance(context, ranker, outcome, started)
-        return self.output(outcome, model_part(self.artifact, {}), ran)
+        outcome = self.compute_outcome(ranker, context)
+        ran = self._build_rank_provenance(context, ranker, outcome, started)
+        return self.build_output(outcome, build_model_part(self.artifact, {}), ran)
 
     @staticmethod
-    def _provenance(
+    def _build_rank_provenance(
         context: JobContext, ranker: BM25Ranker, outcome: Outcome, started: datetime
     ) -> dict[str, Any]:
-        ran = provenance.snapshot(device="cpu", threads=context.limits.threads, started=started)
-        own = {name: provenance.version(name) for name in ("bm25s", "PyStemmer")}
+        ran = provenance.collect_provenance(device="cpu", threads=context.limits.threads, started=started)
+        library_versions = {name: provenance.find_package_version(name) for name in ("bm25s", "PyStemmer")}
         rest = (datetime.now(tz=UTC) - started).total_seconds() - sum(ranker.seconds.values())
         return {
             **ran,
-            "packages": {**ran["packages"], **own},
+            "packages": {**ran["packages"], **library_versions},
             "languages": ranker.languages,
             "notes": list(dict.fromkeys(outcome.notes)),
             "texts": ranker.texts,
             "seconds": {n: round(value, 3) for n, value in {**ranker.seconds, "score": rest}.items()},
-            "peak_memory_bytes": provenance.peak_memory(),
+            "peak_memory_bytes": provenance.measure_peak_memory(),
         }
 
 

@@ -86,7 +86,7 @@ class TaskRecipe(Protocol):
         """The cost of each run, from a few steps on this machine; None for other jobs."""
         ...
 
-    def probe(self, jobs: Sequence[Job]) -> Job | None:
+    def build_probe_job(self, jobs: Sequence[Job]) -> Job | None:
         """A job that gives the memory of a run and of its device, as JSON (`peak_bytes`, `device_bytes`)."""
         ...
 
@@ -190,7 +190,7 @@ class GuidedRecipe(ModelRecipe, Protocol):
         """The guide as a user types it, as for --model; empty where the settings need none."""
         ...
 
-    def with_guide(self, artifact: Artifact, encoding: Encoding) -> ModelRecipe:
+    def attach_guide(self, artifact: Artifact, encoding: Encoding) -> ModelRecipe:
         """The recipe with its guide on disk, without which it neither plans nor trains where it needs one.
 
         Raises:
@@ -203,15 +203,15 @@ class GuidedRecipe(ModelRecipe, Protocol):
 class NamedDataRecipe(ModelRecipe, Protocol):
     """A recipe that makes one model of several named data sets, each of which a user can replace."""
 
-    def parts(self) -> tuple[TrainingData | str, ...]:
+    def list_data_parts(self) -> tuple[TrainingData | str, ...]:
         """What is read, in the order in which `plan` and `train` are given it; own data as it was typed."""
         ...
 
-    def names_without(self, absent: Collection[TrainingData]) -> tuple[str, ...]:
+    def filter_set_names(self, absent: Collection[TrainingData]) -> tuple[str, ...]:
         """The names of the sets that read none of these."""
         ...
 
-    def with_own_data(self, given: Sequence[str]) -> NamedDataRecipe:
+    def attach_user_data(self, given: Sequence[str]) -> NamedDataRecipe:
         """The recipe with a user's own data, `NAME=DATA` or data alone.
 
         Raises:
@@ -220,7 +220,7 @@ class NamedDataRecipe(ModelRecipe, Protocol):
         ...
 
 
-def two_stages_refused(model: str, recipe: str) -> UsageError:
+def build_two_stage_error(model: str, recipe: str) -> UsageError:
     """The error for a two-stage model in the place of a backbone."""
     return UsageError(
         f"{model} has two stages, and {recipe} trains one backbone.",

@@ -15,10 +15,10 @@ from harness.core.encoding import Settings
 from harness.core.errors import DivergenceError, StoreError, TrainingError
 from harness.core.lineage import Lineage, MemberPart, ModelDocument
 from harness.core.types import Artifact
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import Description, describe, resolve_encoding
 from harness.jobs.context import Event, JobContext
-from harness.jobs.jobs import with_weights
+from harness.jobs.jobs import resolve_weights
 from harness.storage.record import Record
 from harness.storage.remote import Remote
 from harness.storage.store import Store
@@ -55,9 +55,9 @@ class Train:
             TrainingError: The training failed; the message says why and where its log lies.
         """
         store = ModelStore(self.results, context.remote)
-        if store.obtain(self.artifact.key, self.artifact.slug, context.cache) is not None:
+        if store.fetch_model(self.artifact.key, self.artifact.slug, context.cache) is not None:
             return {}  # another process has trained it meanwhile
-        if reason := store.divergence(self.artifact.key):
+        if reason := store.read_divergence(self.artifact.key):
             forget = f"harness models remove {self.artifact.key[:12]}"
             raise DivergenceError(reason, hint=f"To train it again: {forget}, then the same command.")
         context.forget()
@@ -65,11 +65,13 @@ class Train:
         for part in self.spec.data:
             if part.read_as:
                 context.emit(Event(kind="note", text=f"{part.name}: {part.read_as}"))
-        store.begin(self.artifact.key, name=self.artifact.name, lineage=self.lineage, steps=self.steps)
+        store.start_training(
+            self.artifact.key, name=self.artifact.name, lineage=self.lineage, steps=self.steps
+        )
         started = datetime.now(tz=UTC)
-        backbone = with_weights(self.spec.backbone, context.remote)
+        backbone = resolve_weights(self.spec.backbone, context.remote)
         spec = replace(self.spec, backbone=backbone, devices=context.devices)
-        spec = replace(spec, micro_batch=store.micro_batch(spec.key))
+        spec = replace(spec, micro_batch=store.read_micro_batch(spec.key))
         try:
             outcome, micro_batch = _train(spec, context, store)
         except DivergenceError as error:
@@ -79,26 +81,35 @@ class Train:
         log = read_log(spec.log.path)
         facts = {
             "micro_batch": micro_batch,
-            **provenance.snapshot(device=context.devices[0], threads=self.spec.threads, started=started),
+            **provenance.collect_provenance(
+                device=context.devices[0], threads=self.spec.threads, started=started
+            ),
             "devices": list(context.devices),
             "steps": max((line["step"] for line in log), default=0),
             "seconds": round(sum(line.get("seconds", 0.0) for line in log), 3),
             "tokens": sum(line.get("tokens", 0) for line in log),
-            **_flops(log),
+            **_sum_flops(log),
             "texts": self.texts,
-            **_masked(log),
+            **_compute_mask_share(log),
             "notes": list(outcome.notes),
         }
-        folder = store.put(spec.output, self._document(spec.output, facts, context.cache), self.artifact.slug)
+        folder = store.put(
+            spec.output, self._build_model_document(spec.output, facts, context.cache), self.artifact.slug
+        )
         store.send(self.artifact.key, context.cache)
         context.emit(Event(kind="finished", text=str(folder), steps=facts["steps"], seconds=facts["seconds"]))
         return {}
 
     def _require_as_planned(self) -> None:
         """Refuse a model whose evaluation would not be the planned one."""
-        made, planned = _plain(describe(self.spec.output)), _plain(self.description)
+        actual_encoding, planned = (
+            _resolve_default_encoding(describe(self.spec.output)),
+            _resolve_default_encoding(self.description),
+        )
         differs = [
-            f"{name} is {made[name]!r}, not {planned[name]!r}" for name in made if made[name] != planned[name]
+            f"{name} is {actual_encoding[name]!r}, not {planned[name]!r}"
+            for name in actual_encoding
+            if actual_encoding[name] != planned[name]
         ]
         if differs:
             raise TrainingError(
@@ -106,8 +117,8 @@ class Train:
                 hint="This is a fault of the recipe: what `plan` says and what `train` writes must agree.",
             )
 
-    def _document(self, folder: Path, facts: Mapping[str, Any], cache: Path) -> ModelDocument:
-        content, weights = content_key(folder, cache)
+    def _build_model_document(self, folder: Path, facts: Mapping[str, Any], cache: Path) -> ModelDocument:
+        content, weights = compute_content_key(folder, cache)
         return ModelDocument(
             name=self.artifact.name,
             key=self.artifact.key,
@@ -118,19 +129,19 @@ class Train:
         )
 
 
-def _flops(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _sum_flops(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The operations of all steps, where the trainer counted them."""
     spent = [line["flops"] for line in log if "flops" in line]
     return {"flops": float(sum(spent))} if spent else {}
 
 
-def _masked(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _compute_mask_share(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The mean share of in-batch negatives that a filter masked, where there was one."""
     shares = [line["masked"] for line in log if "masked" in line]
     return {"masked": round(fmean(shares), 6)} if shares else {}
 
 
-def _plain(description: Description) -> dict[str, Any]:
+def _resolve_default_encoding(description: Description) -> dict[str, Any]:
     """The encoding of a model by its own defaults; an empty prompt is none."""
     encoding = resolve_encoding(description, Settings())
     named = tuple((name, text) for name, text in encoding.prompts if text)
@@ -145,7 +156,7 @@ def _train(spec: TrainingSpec, context: JobContext, store: ModelStore) -> tuple[
             return outcome, spec.micro_batch
         rows = int((outcome.memory or {}).get("rows", 0))
         if outcome.memory is None or not outcome.memory["halves"] or rows < 2:
-            raise _failure(spec, outcome)
+            raise _build_training_error(spec, outcome)
         spec = replace(spec, micro_batch=rows // 2)
         store.set_micro_batch(spec.key, rows // 2)
         context.emit(
@@ -166,13 +177,13 @@ def _tell(message: Mapping[str, Any], context: JobContext) -> None:
             text = "" if loss is None else f"loss {loss:.4g}"
             context.emit(Event(kind="trained", text=text, steps=message["count"], tokens=message["tokens"]))
         case "progress":
-            told = {name: message[name] for name in ("text", "texts", "tokens")}
-            context.emit(Event(kind=message["event"], **told))
+            fields = {name: message[name] for name in ("text", "texts", "tokens")}
+            context.emit(Event(kind=message["event"], **fields))
         case "note":
             context.emit(Event(kind="note", text=message["text"]))
 
 
-def _failure(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError | StoreError:
+def _build_training_error(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError | StoreError:
     """The error for a training that ended without a model."""
     error = outcome.error
     kept = f"The same command goes on from the last checkpoint. Its output: {spec.printed}"
@@ -222,49 +233,52 @@ class Choose:
         from harness.storage.vectors import drop_vectors
 
         store = ModelStore(self.results, context.remote)
-        if store.obtain(self.artifact.key, self.artifact.slug, context.cache) is not None:
+        if store.fetch_model(self.artifact.key, self.artifact.slug, context.cache) is not None:
             return {}  # another process has chosen it meanwhile
         context.emit(Event(kind="stage", text=f"choosing {self.artifact.name}"))
-        members = [with_weights(replace(member, weights=""), context.remote) for member in self.members]
-        records = [self._records(*pair, context.remote) for pair in zip(members, self.trials, strict=True)]
-        best = best_member(records)
+        members = [resolve_weights(replace(member, weights=""), context.remote) for member in self.members]
+        records = [
+            self._read_member_records(*pair, context.remote)
+            for pair in zip(members, self.trials, strict=True)
+        ]
+        best = find_best_member(records)
         if best is None:
             raise TrainingError(
                 f"All {len(members)} trainings of {self.artifact.name} diverged, so that none can be chosen.",
                 hint="Sweep other values.",
             )
-        there = store.find(members[best].key, context.cache)
-        if there is None:
+        stored_model = store.find(members[best].key, context.cache)
+        if stored_model is None:
             raise TrainingError(f"{members[best].name} ({members[best].key[:12]}) is gone.", hint=_AGAIN)
-        chosen, document = there
-        work = store.begin(
+        chosen, document = stored_model
+        work = store.start_training(
             self.artifact.key,
             name=self.artifact.name,
             lineage=self.lineage,
             steps=document.training.get("steps"),
         )
         folder = copy_model(chosen, work / MODEL)
-        made = document.model_copy(
+        model_document = document.model_copy(
             update={
                 "name": self.artifact.name,
                 "key": self.artifact.key,
-                "lineage": self._lineage(records, best, document.lineage.assumed),
+                "lineage": self._build_sweep_lineage(records, best, document.lineage.assumed),
             }
         )
         for member in members:
             drop_vectors(context.cache, member.key)
-        placed = store.put(folder, made, self.artifact.slug)
+        placed = store.put(folder, model_document, self.artifact.slug)
         store.send(self.artifact.key, context.cache)
-        text = f"{made.lineage.text}, by {', '.join(self.trials[0])}; {placed}"
+        text = f"{model_document.lineage.text}, by {', '.join(self.trials[0])}; {placed}"
         context.emit(Event(kind="finished", text=text))
         return {}
 
-    def _records(
+    def _read_member_records(
         self, member: Artifact, trials: Mapping[str, tuple[str, str]], remote: Remote | None
     ) -> list[Record]:
         """The records of a member's scores, of the weights that it has now; none where it diverged."""
         store, models = Store(self.results, remote), ModelStore(self.results)
-        if not member.weights and models.divergence(member.key):
+        if not member.weights and models.read_divergence(member.key):
             return []
         records = []
         for task, key in trials.values():
@@ -275,39 +289,41 @@ class Choose:
             records.append(record)
         return records
 
-    def _lineage(self, records: Sequence[Sequence[Record]], best: int, assumed: tuple[str, ...]) -> Lineage:
+    def _build_sweep_lineage(
+        self, records: Sequence[Sequence[Record]], best: int, assumed: tuple[str, ...]
+    ) -> Lineage:
         sweep = self.lineage.sweep
         assert sweep is not None
         curve = tuple(
             MemberPart(
                 value=value,
                 artifact=member.key,
-                scores=dict(zip(sweep.tasks, map(_main_score, found), strict=True)) if found else {},
-                mean=_mean(found) if found else None,
+                scores=dict(zip(sweep.tasks, map(_require_main_score, found), strict=True)) if found else {},
+                mean=_compute_member_mean(found) if found else None,
             )
             for value, member, found in zip(sweep.values, self.members, records, strict=True)
         )
-        whole = sweep.model_copy(update={"chosen": sweep.values[best], "curve": curve})
-        return self.lineage.model_copy(update={"sweep": whole, "assumed": assumed})
+        full_sweep = sweep.model_copy(update={"chosen": sweep.values[best], "curve": curve})
+        return self.lineage.model_copy(update={"sweep": full_sweep, "assumed": assumed})
 
 
 _AGAIN = "Run the same command again: what is missing is made anew."
 
 
-def best_member(records: Sequence[Sequence[Record]]) -> int | None:
+def find_best_member(records: Sequence[Sequence[Record]]) -> int | None:
     """The place of the member of a sweep with the highest mean of main scores, the first of equals.
 
     None where no member has scores.
     """
-    means = {place: _mean(found) for place, found in enumerate(records) if found}
+    means = {place: _compute_member_mean(found) for place, found in enumerate(records) if found}
     finite = {place: mean if math.isfinite(mean) else -math.inf for place, mean in means.items()}
     return max(finite, key=finite.__getitem__, default=None)
 
 
-def _mean(records: Sequence[Record]) -> float:
-    return fmean(map(_main_score, records))
+def _compute_member_mean(records: Sequence[Record]) -> float:
+    return fmean(map(_require_main_score, records))
 
 
-def _main_score(record: Record) -> float:
+def _require_main_score(record: Record) -> float:
     assert record.main_score is not None
     return record.main_score

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from harness.core.arguments import split_names, with_settings
-from harness.core.errors import UsageError, unknown
+from harness.core.arguments import replace_settings, split_names
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.registry import Registry
 from harness.core.types import Column, Suite, SuiteEntry, SuiteOptions
 from harness.jobs.recipe import ModelRecipe, RecipeEntry, TaskRecipe
@@ -24,15 +24,15 @@ RECIPES = Registry(kind=RecipeEntry, package="finetune.recipes", attribute="RECI
 
 
 @functools.cache
-def suites() -> dict[str, SuiteEntry]:
+def load_suite_entries() -> dict[str, SuiteEntry]:
     """Every suite by name."""
-    return SUITES.all()
+    return SUITES.load_entries()
 
 
 @functools.cache
-def recipes() -> dict[str, RecipeEntry]:
+def load_recipe_entries() -> dict[str, RecipeEntry]:
     """Every recipe by name."""
-    return RECIPES.all()
+    return RECIPES.load_entries()
 
 
 def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
@@ -42,9 +42,9 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
         UsageError: There is no such suite, or its argument is missing or wrong.
     """
     name, _, argument = text.partition(":")
-    entry = SUITES.named(name) or suites().get(name)
+    entry = SUITES.find_entry(name) or load_suite_entries().get(name)
     if entry is None:
-        raise SUITES.with_broken(_no_suite(text))
+        raise SUITES.add_failures(_explain_unknown_suite(text))
     if argument and not entry.argument:
         _refuse_tasks(entry, argument)
         raise UsageError(f"The suite {name!r} takes no argument.", hint=f"Type --suite {name}.")
@@ -61,22 +61,24 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
 
 def _refuse_tasks(entry: SuiteEntry, argument: str) -> None:
     """Say how tasks of a suite are chosen, where they are given as the suite's argument."""
-    asked = split_names(argument)
-    if not asked or not entry.alone or entry.offers():
+    task_names = split_names(argument)
+    if not task_names or not entry.alone or entry.offers():
         return
     columns = entry.open("", SuiteOptions()).columns
-    if all(any(_is_column(column, name) for column in columns) for name in asked):
+    if all(any(_is_column(column, name) for column in columns) for name in task_names):
         raise UsageError(
             f"The suite {entry.name} takes no task behind a colon.",
-            hint=f"Type --suite {entry.name} --tasks {shlex.quote(','.join(asked))}.",
+            hint=f"Type --suite {entry.name} --tasks {shlex.quote(','.join(task_names))}.",
         )
 
 
-def _no_suite(text: str) -> UsageError:
-    offered = [f"{e.name}:{o.name}" for e in suites().values() for o in e.offers() if o.name == text]
+def _explain_unknown_suite(text: str) -> UsageError:
+    offered = [
+        f"{e.name}:{o.name}" for e in load_suite_entries().values() for o in e.offers() if o.name == text
+    ]
     if offered:
         return UsageError(f"No suite is called {text!r}.", hint=f"Did you mean {offered[0]}?")
-    return unknown("suite", text, suites(), then="`harness list suites` shows all.")
+    return explain_unknown("suite", text, load_suite_entries(), then="`harness list suites` shows all.")
 
 
 def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> list[Suite]:
@@ -86,17 +88,17 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
         UsageError: A name is that of no suite, or of no column.
     """
     suites = [open_suite(name, options) for name in names]
-    wanted = options.tasks if options else ()
+    task_names = options.tasks if options else ()
     every = [column for suite in suites for column in suite.columns]
-    for name in wanted:
+    for name in task_names:
         if not any(_is_column(column, name) for column in every):
             of = " or ".join(names)
             columns = [column.name for column in every]
             types = [f"{_TYPE}{column.type}" for column in every]
-            known = [*dict.fromkeys(types)] if name.startswith(_TYPE) else columns
+            valid_names = [*dict.fromkeys(types)] if name.startswith(_TYPE) else columns
             then = f"Names of tasks are those of a suite's table; {_TYPE}STS are all of a type."
-            raise unknown(f"task of {of}", name, known, then=then)
-    return [_only(suite, wanted) for suite in suites] if wanted else suites
+            raise explain_unknown(f"task of {of}", name, valid_names, then=then)
+    return [_select_columns(suite, task_names) for suite in suites] if task_names else suites
 
 
 _TYPE = "type:"
@@ -110,11 +112,11 @@ def _is_column(column: Column, name: str) -> bool:
     return column.name == name or [task.name for task in column.tasks] == [name]
 
 
-def _only(suite: Suite, wanted: Sequence[str]) -> Suite:
+def _select_columns(suite: Suite, wanted: Sequence[str]) -> Suite:
     """The suite with tasks in the wanted columns only."""
-    found = tuple(c.name for c in suite.columns if any(_is_column(c, name) for name in wanted))
-    columns = tuple(c if c.name in found else replace(c, tasks=()) for c in suite.columns)
-    return replace(suite, columns=columns, requested=found if len(found) < len(columns) else ())
+    column_names = tuple(c.name for c in suite.columns if any(_is_column(c, name) for name in wanted))
+    columns = tuple(c if c.name in column_names else replace(c, tasks=()) for c in suite.columns)
+    return replace(suite, columns=columns, requested=column_names if len(column_names) < len(columns) else ())
 
 
 def join_single_tasks(suites: Sequence[Suite]) -> list[Suite]:
@@ -127,10 +129,10 @@ def join_single_tasks(suites: Sequence[Suite]) -> list[Suite]:
         family, _, argument = suite.name.partition(":")
         single = [column.name for column in suite.columns] == [argument]
         groups.setdefault(family if single else number, []).append(suite)
-    return [_joined(str(family), found) for family, found in groups.items()]
+    return [_join_suites(str(family), found) for family, found in groups.items()]
 
 
-def _joined(family: str, suites: Sequence[Suite]) -> Suite:
+def _join_suites(family: str, suites: Sequence[Suite]) -> Suite:
     columns = {column.name: column for suite in suites for column in suite.columns}
     if len(suites) == 1 or len(columns) == 1:
         return suites[0]
@@ -142,31 +144,31 @@ def _joined(family: str, suites: Sequence[Suite]) -> Suite:
     )
 
 
-def recipe_entry(text: str) -> RecipeEntry:
+def find_recipe_entry(text: str) -> RecipeEntry:
     """The entry of the recipe called `name` or `name:variant`.
 
     Raises:
         UsageError: There is no such recipe or variant.
     """
     name, _, variant = text.partition(":")
-    entry = RECIPES.named(name) or recipes().get(name)
+    entry = RECIPES.find_entry(name) or load_recipe_entries().get(name)
     if entry is None:
         then = "`harness list recipes` shows all."
-        raise RECIPES.with_broken(unknown("recipe", name, recipes(), then=then))
+        raise RECIPES.add_failures(explain_unknown("recipe", name, load_recipe_entries(), then=then))
     if variant not in entry.settings:
         then = f"Without one it is the recipe's own default: --recipe {name}."
-        raise unknown(f"variant of {name}", variant, entry.variants, then=then)
+        raise explain_unknown(f"variant of {name}", variant, entry.variants, then=then)
     return entry
 
 
-def recipe_kind(text: str) -> Literal["model", "task"]:
+def find_recipe_kind(text: str) -> Literal["model", "task"]:
     """What a recipe makes, or recipes that make a model one after the other, `A+B`.
 
     Raises:
         UsageError: There is no such recipe, or one of several makes no model.
     """
     stages = text.split("+")
-    kinds = [recipe_entry(stage).kind for stage in stages]
+    kinds = [find_recipe_entry(stage).kind for stage in stages]
     for stage, kind in zip(stages, kinds, strict=True):
         if kind == "task" and len(stages) > 1:
             raise UsageError(
@@ -176,17 +178,17 @@ def recipe_kind(text: str) -> Literal["model", "task"]:
     return kinds[-1]
 
 
-def recipe_chain(text: str) -> str:
+def resolve_recipe_chain(text: str) -> str:
     """A recipe as those that make its models one after the other, `A+B`; most are one.
 
     Raises:
         UsageError: There is no such recipe or variant.
     """
-    found: list[str] = []
+    stages: list[str] = []
     for stage in text.split("+"):
-        chain = recipe_entry(stage).chains.get(stage.partition(":")[2])
-        found += [stage] if chain is None else [f"{stage.partition(':')[0]}:{variant}" for variant in chain]
-    return "+".join(found)
+        chain = find_recipe_entry(stage).chains.get(stage.partition(":")[2])
+        stages += [stage] if chain is None else [f"{stage.partition(':')[0]}:{variant}" for variant in chain]
+    return "+".join(stages)
 
 
 def open_recipe(text: str, changes: Mapping[str, Any] | None = None) -> TaskRecipe | ModelRecipe:
@@ -195,5 +197,5 @@ def open_recipe(text: str, changes: Mapping[str, Any] | None = None) -> TaskReci
     Raises:
         UsageError: There is no such recipe, variant or setting, or a value has another form.
     """
-    entry, variant = recipe_entry(text), text.partition(":")[2]
-    return entry.open(variant, with_settings(entry.settings[variant], changes or {}, of=text))
+    entry, variant = find_recipe_entry(text), text.partition(":")[2]
+    return entry.open(variant, replace_settings(entry.settings[variant], changes or {}, of=text))

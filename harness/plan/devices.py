@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from harness.core.errors import UsageError
-from harness.core.provenance import cores
-from harness.executors.executor import executor_settings
+from harness.core.provenance import count_cores
+from harness.executors.executor import parse_executor
 
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 """The spelling of a device."""
@@ -24,11 +24,11 @@ def require_spelled(devices: Sequence[str]) -> None:
 
 def require_room(devices: Sequence[str], executor: str, threads: int | None) -> None:
     """Refuse an unknown executor, numbered devices of a cluster, and far more threads than cores here."""
-    if executor_settings(executor) is None:
-        if threads is not None and threads > 2 * cores():
+    if parse_executor(executor) is None:
+        if threads is not None and threads > 2 * count_cores():
             raise UsageError(
-                f"--threads is {threads}, more than twice the {cores()} cores of this machine.",
-                hint=f"Type {cores()} or fewer: more threads than cores make each step slower.",
+                f"--threads is {threads}, more than twice the {count_cores()} cores of this machine.",
+                hint=f"Type {count_cores()} or fewer: more threads than cores make each step slower.",
             )
     elif tuple(devices) not in ((), ("cpu",), ("cuda",)):
         raise UsageError(
@@ -45,16 +45,18 @@ def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
     """
     import torch
 
-    there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    device_names = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     if torch.backends.mps.is_available():
-        there.append("mps")
+        device_names.append("mps")
     for name in devices:
-        if name not in there and f"{name}:0" not in there:
-            raise UsageError(f"This machine has no device {name!r}.", hint=f"There is: {', '.join(there)}.")
+        if name not in device_names and f"{name}:0" not in device_names:
+            raise UsageError(
+                f"This machine has no device {name!r}.", hint=f"There is: {', '.join(device_names)}."
+            )
     return devices
 
 
-def one_device(name: str) -> str:
+def choose_device(name: str) -> str:
     """The device that a user named, or where the name is empty a GPU, or else the CPU.
 
     Raises:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from harness.core import paths
 from harness.core.encoding import Settings
-from harness.core.errors import ModelError, UsageError, nearest, shortened
+from harness.core.errors import ModelError, UsageError, find_similar_names, shorten_names
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
 from harness.encoder import backbones
@@ -51,7 +51,7 @@ class ModelOptions:
     results: Path | None = None
 
 
-def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
+def resolve_model(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
     """The model that `text` names, with its encoding or ranking, every default filled in.
 
     Raises:
@@ -59,10 +59,10 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredM
         UsageError: A setting does not fit the model.
     """
     if bm25.is_bm25(text):
-        artifact, ranking = bm25.bm25(text)
+        artifact, ranking = bm25.resolve_bm25(text)
         return ConfiguredModel(artifact=artifact, encoding=ranking)
     try:
-        return _configured(_resolve(text, options), settings, options)
+        return _configure_model(_resolve(text, options), settings, options)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise ModelError(
             f"{text} cannot be read: a value in its files makes no model ({type(error).__name__}: {error}).",
@@ -70,46 +70,46 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredM
         ) from error
 
 
-def _configured(artifact: Artifact, settings: Settings, options: ModelOptions) -> ConfiguredModel:
-    found = describe(artifact.folder, own_code=artifact.trust_remote_code)
-    description = replace(found, name=artifact.name)
+def _configure_model(artifact: Artifact, settings: Settings, options: ModelOptions) -> ConfiguredModel:
+    folder_description = describe(artifact.folder, own_code=artifact.trust_remote_code)
+    description = replace(folder_description, name=artifact.name)
     encoding = resolve_encoding(description, settings)
-    wanted = PreflightOptions(pooling=settings.pooling, trained=options.trained)
-    check_model(artifact, encoding, wanted)
+    preflight_options = PreflightOptions(pooling=settings.pooling, trained=options.trained)
+    check_model(artifact, encoding, preflight_options)
     document = read_document(artifact.folder) if artifact.trained else None
     lineage = None if document is None else document.lineage
     return ConfiguredModel(artifact=artifact, encoding=encoding, lineage=lineage)
 
 
 def _resolve(text: str, options: ModelOptions) -> Artifact:
-    named = None if text.startswith(PLACES) else backbones.named_model(text)
+    named = None if text.startswith(PLACES) else backbones.find_catalog_model(text)
     if named is not None and named.locate is not None:
-        return _as_published(named, _located(named.locate(), name=text, options=options))
-    folder = paths.expanded(text)
+        return _verify_weights(named, _locate_catalog_model(named.locate(), name=text, options=options))
+    folder = paths.resolve_home_path(text)
     if _is_folder(folder):
-        return _from_folder(folder, name=folder.resolve().name, source=text, options=options)
+        return _build_folder_artifact(folder, name=folder.resolve().name, source=text, options=options)
     if os.path.isfile(folder):
         raise ModelError(
             f"{text} is a file, not a model folder.", hint=f"Did you mean --model {folder.parent}?"
         )
-    stored = _stored(text, options)
+    stored = _find_trained_folder(text, options)
     if stored is not None:
-        return _from_folder(stored, name=stored.name, source=str(stored), options=options)
-    if not _may_be_on_the_hub(text):
-        raise _no_model(text, options)
+        return _build_folder_artifact(stored, name=stored.name, source=str(stored), options=options)
+    if not _is_hub_name(text):
+        raise _explain_unknown_model(text, options)
     if "@" not in text and _is_folder(folder.parent):
-        raise _no_folder(text, folder)
-    return _from_hub(text, name=text.partition("@")[0], options=options)
+        raise _explain_missing_folder(text, folder)
+    return _fetch_hub_artifact(text, name=text.partition("@")[0], options=options)
 
 
-def _located(place: str, *, name: str, options: ModelOptions) -> Artifact:
+def _locate_catalog_model(place: str, *, name: str, options: ModelOptions) -> Artifact:
     """The artifact of a catalog name, which stands for a folder or a hub id."""
     if Path(place).is_dir():
-        return _from_folder(Path(place), name=name, source=name, options=options)
-    return _from_hub(place, name=name, options=options)
+        return _build_folder_artifact(Path(place), name=name, source=name, options=options)
+    return _fetch_hub_artifact(place, name=name, options=options)
 
 
-def _as_published(entry: BackboneEntry, artifact: Artifact) -> Artifact:
+def _verify_weights(entry: BackboneEntry, artifact: Artifact) -> Artifact:
     """The artifact, if its weights are those in the catalog."""
     if entry.weights not in (None, artifact.weights):
         raise ModelError(
@@ -123,7 +123,7 @@ KEY = re.compile(r"^[0-9a-f]{6,64}$")
 """The form of a key, or of its first digits."""
 
 
-def _stored(text: str, options: ModelOptions) -> Path | None:
+def _find_trained_folder(text: str, options: ModelOptions) -> Path | None:
     """The folder of the trained model that a text names: its folder's name, its own, or its key's start.
 
     Raises:
@@ -131,18 +131,18 @@ def _stored(text: str, options: ModelOptions) -> Path | None:
     """
     if options.results is None or "/" in text:
         return None
-    folders = ModelStore(options.results).folders()
-    models = [StoredModel.of(folder) for folder in folders]
-    found = [folder for folder in folders if folder.name == text] or [
+    folders = ModelStore(options.results).list_model_folders()
+    models = [StoredModel.read_stored_model(folder) for folder in folders]
+    matches = [folder for folder in folders if folder.name == text] or [
         one.folder for one in models if one.name == text or (KEY.match(text) and one.key.startswith(text))
     ]
-    if len(found) > 1:
-        names = shortened([folder.name for folder in found])
+    if len(matches) > 1:
+        names = shorten_names([folder.name for folder in matches])
         raise UsageError(
-            f"{len(found)} trained models in {options.results} are called {text}.",
+            f"{len(matches)} trained models in {options.results} are called {text}.",
             hint=f"Name one of them: {names}.",
         )
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def _is_folder(folder: Path) -> bool:
@@ -152,37 +152,39 @@ def _is_folder(folder: Path) -> bool:
         raise ModelError(f"{folder} cannot be read: {error.strerror}.") from error
 
 
-def _may_be_on_the_hub(text: str) -> bool:
+def _is_hub_name(text: str) -> bool:
     """Whether a text can be the name of a model on the hub, by its form and the hub's own rules."""
     name = text.partition("@")[0]
     forbidden = "--" in name or ".." in name or name.endswith((".", "-", ".git")) or len(name) > 96
     return bool(HUB_ID.match(text)) and not text.startswith(PLACES) and not forbidden
 
 
-def _from_folder(
+def _build_folder_artifact(
     folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
 ) -> Artifact:
     try:
         describe(folder, own_code=options.trust_remote_code)
-        found = content.identify(folder, options.cache, trust_remote_code=options.trust_remote_code)
+        identity = content.compute_folder_identity(
+            folder, options.cache, trust_remote_code=options.trust_remote_code
+        )
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelError(f"{error.filename or folder} cannot be read: {reason}.") from error
-    named = None if found.document is None or revision is not None else found.document.name
+    named = None if identity.document is None or revision is not None else identity.document.name
     return Artifact(
         name=named or name,
         source=source,
         folder=folder.resolve() if revision is None else folder,
-        key=found.key,
-        weights=found.weights,
-        trained=found.document is not None,
+        key=identity.key,
+        weights=identity.weights,
+        trained=identity.document is not None,
         revision=revision,
         trust_remote_code=options.trust_remote_code,
         allow_extra=options.allow_extra,
     )
 
 
-def _from_hub(text: str, *, name: str, options: ModelOptions) -> Artifact:
+def _fetch_hub_artifact(text: str, *, name: str, options: ModelOptions) -> Artifact:
     repository, _, revision = text.partition("@")
     if options.trust_remote_code and not COMMIT.match(revision):
         raise UsageError(
@@ -190,7 +192,7 @@ def _from_hub(text: str, *, name: str, options: ModelOptions) -> Artifact:
             hint=f"Type --model {repository}@<40 hex digits of the commit you have read>.",
         )
     folder = _download(repository, revision or None, offline=options.offline)
-    return _from_folder(folder, name=name, source=repository, options=options, revision=folder.name)
+    return _build_folder_artifact(folder, name=name, source=repository, options=options, revision=folder.name)
 
 
 def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
@@ -211,7 +213,7 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
             return Path(snapshot_download(repository, revision=revision, local_files_only=True))
         info = HfApi().model_info(repository, revision=revision)
         names = [sibling.rfilename for sibling in info.siblings or ()]
-        skip = [*FORMATS, *(glob.escape(name) for name in _second_formats(names))]
+        skip = [*FORMATS, *(glob.escape(name) for name in _find_redundant_weights(names))]
         return Path(snapshot_download(repository, revision=info.sha, ignore_patterns=skip))
     except GatedRepoError as error:
         hint = "Ask for access on its page, then set HF_TOKEN."
@@ -236,10 +238,10 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
         ) from error
 
 
-def _second_formats(names: Sequence[str]) -> list[str]:
+def _find_redundant_weights(names: Sequence[str]) -> list[str]:
     """A repository's pickled weight files that have the same weights beside them as safetensors.
 
-    >>> _second_formats(["model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin"])
+    >>> _find_redundant_weights(["model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin"])
     ['pytorch_model.bin']
     """
     safe = {PurePosixPath(name).parent for name in names if PurePosixPath(name).name in SAFE}
@@ -247,26 +249,28 @@ def _second_formats(names: Sequence[str]) -> list[str]:
     return [str(path) for path in paths if path.parent in safe]
 
 
-def _no_folder(text: str, folder: Path) -> ModelError:
+def _explain_missing_folder(text: str, folder: Path) -> ModelError:
     """The error for a folder that is not there, below one that is."""
-    there = sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
-    close = [str(Path(text).parent / name) for name in nearest(folder.name, there)]
-    exists = f"{folder.parent} has {shortened(there) if there else 'no folder'}."
+    folder_names = sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
+    close = [str(Path(text).parent / name) for name in find_similar_names(folder.name, folder_names)]
+    exists = f"{folder.parent} has {shorten_names(folder_names) if folder_names else 'no folder'}."
     near = f"Did you mean {' or '.join(close)}?" if close else exists
-    hub = f" For a model of the hub type {text}@main." if _may_be_on_the_hub(text) else ""
+    hub = f" For a model of the hub type {text}@main." if _is_hub_name(text) else ""
     return ModelError(f"There is no folder {text}.", hint=near + hub)
 
 
-def _no_model(text: str, options: ModelOptions) -> UsageError:
-    folder = paths.expanded(text)
+def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
+    folder = paths.resolve_home_path(text)
     if "/" in text and _is_folder(folder.parent):
-        return _no_folder(text, folder)
-    trained = [] if options.results is None else ModelStore(options.results).folders()
-    close = nearest(text, [*backbones.named_models(), bm25.NAME, *(folder.name for folder in trained)])
+        return _explain_missing_folder(text, folder)
+    trained = [] if options.results is None else ModelStore(options.results).list_model_folders()
+    close = find_similar_names(
+        text, [*backbones.list_catalog_models(), bm25.NAME, *(folder.name for folder in trained)]
+    )
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     error = ModelError(
         f"No model is called {text!r}, and no folder lies there.",
         hint=hint + "Give a catalog name (`harness list models`), org/name from the hub, a folder, or a "
         "trained model of the results folder (`harness models list`).",
     )
-    return backbones.BACKBONES.with_broken(error)
+    return backbones.BACKBONES.add_failures(error)

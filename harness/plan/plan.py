@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from harness.core.encoding import ContextDraw, Encoding, Ranking
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import digest, evaluation_identity
+from harness.core.identity import build_evaluation_identity, digest
 from harness.core.lineage import Lineage, SweepPart
 from harness.core.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
@@ -17,7 +17,7 @@ from harness.jobs.jobs import Encode, Job, JobKind, Place, Resolve, Score
 from harness.jobs.maxsim import ScoreByMaxSim
 from harness.jobs.ranking import Rank
 from harness.jobs.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
-from harness.jobs.training_jobs import best_member
+from harness.jobs.training_jobs import find_best_member
 from harness.storage.record import Record
 from harness.storage.store import Store
 
@@ -47,13 +47,13 @@ class PlannedSweep:
         pairs = zip(self.members, self.trials, strict=True)
         return tuple((one, found) for one, found in pairs if one.training and not one.training.diverged)
 
-    def value_text(self, member: ConfiguredModel) -> str:
+    def format_member_value(self, member: ConfiguredModel) -> str:
         """The setting with a member's value."""
         return f"{self.part.setting}={self.part.values[self.members.index(member)]}"
 
-    def label(self, member: ConfiguredModel) -> str:
+    def format_member_label(self, member: ConfiguredModel) -> str:
         """The name of a member with its value of the setting."""
-        return f"{member.artifact.name}, {self.value_text(member)}"
+        return f"{member.artifact.name}, {self.format_member_value(member)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class PlannedTraining:
     sweep: PlannedSweep | None = None
     diverged: str = ""
 
-    def jobs(self, trials: Mapping[str, PlannedScore], *, gate: bool) -> tuple[Job, ...]:
+    def plan_jobs(self, trials: Mapping[str, PlannedScore], *, gate: bool) -> tuple[Job, ...]:
         """The jobs that make the model, the last one makes it; none where it is there.
 
         Args:
@@ -83,7 +83,7 @@ class PlannedTraining:
         if self.sweep is not None:
             return _sweep_jobs(self.sweep, self.job, trials, gate=gate)
         earlier = self.backbone.training
-        before = () if earlier is None else earlier.jobs(trials, gate=gate)
+        before = () if earlier is None else earlier.plan_jobs(trials, gate=gate)
         first = _resolve(self.backbone, gate=gate, inputs=tuple(job.key for job in before[-1:]))
         return (*before, first, replace(self.job, inputs=(first.key,)))
 
@@ -162,8 +162,12 @@ class PlannedScore:
     @property
     def encoding(self) -> Encoding | Ranking:
         """The model's encoding on this task, or its ranking."""
-        whole = self.subject.encoding
-        return whole.on(self.task) if isinstance(whole, Encoding) else whole
+        model_encoding = self.subject.encoding
+        return (
+            model_encoding.adapt_encoding(self.task)
+            if isinstance(model_encoding, Encoding)
+            else model_encoding
+        )
 
     @property
     def is_indexed(self) -> bool:
@@ -171,7 +175,7 @@ class PlannedScore:
         return isinstance(self.encoding, Encoding) and self.encoding.index is not None
 
 
-def _every_task(_subject: ConfiguredModel, _task: Task) -> bool:
+def _accept_every_task(_subject: ConfiguredModel, _task: Task) -> bool:
     return True
 
 
@@ -190,7 +194,7 @@ def plan_scores(
     settings: DataSettings,
     seed: int = SEED,
     recipe: TaskRecipe | None = None,
-    is_evaluated: Callable[[ConfiguredModel, Task], bool] = _every_task,
+    is_evaluated: Callable[[ConfiguredModel, Task], bool] = _accept_every_task,
 ) -> _PlannedScores:
     """Every task of every suite for every model, each once; no record is read.
 
@@ -208,10 +212,12 @@ def plan_scores(
                 continue
             if task.output == "label":
                 assert recipe is not None
-                cell = _trained_score(subject, task, recipe, locate, seed=seed)
+                cell = _plan_finetune_score(subject, task, recipe, locate, seed=seed)
             else:
-                own = SEED if subject.training is not None else seed  # there the seed is that of the training
-                cell = _encoded_score(subject, task, at_hand(task), seed=own)
+                model_seed = (
+                    SEED if subject.training is not None else seed
+                )  # there the seed is that of the training
+                cell = _plan_encoding_score(subject, task, at_hand(task), seed=model_seed)
             keys[subject, task] = cell.key
             cells.setdefault(cell.key, cell)
     return _PlannedScores(cells=tuple(cells.values()), keys=keys)
@@ -223,28 +229,28 @@ def plan_trials(
     """For each of several models the scores by which one is chosen, by name; no record is read."""
     at_hand = _lookup_once(locate_local, settings)
 
-    def trial(member: ConfiguredModel, task: Task) -> PlannedScore:
-        return replace(_encoded_score(member, task, at_hand(task), seed=SEED), purpose="trial")
+    def plan_trial(member: ConfiguredModel, task: Task) -> PlannedScore:
+        return replace(_plan_encoding_score(member, task, at_hand(task), seed=SEED), purpose="trial")
 
-    return tuple({name: trial(member, task) for name, task in tasks.items()} for member in members)
+    return tuple({name: plan_trial(member, task) for name, task in tasks.items()} for member in members)
 
 
 def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
     """A lookup of a task's data that runs once for each task and returns the error it meets."""
-    found: dict[Task, Found | DataError] = {}
+    results: dict[Task, Found | DataError] = {}
 
-    def looked_for(task: Task) -> Found | DataError:
-        if task not in found:
+    def locate_task_data(task: Task) -> Found | DataError:
+        if task not in results:
             try:
-                found[task] = look(task.data, settings, subsets=task.subsets)
+                results[task] = look(task.data, settings, subsets=task.subsets)
             except DataError as error:
-                found[task] = error
-        return found[task]
+                results[task] = error
+        return results[task]
 
-    return looked_for
+    return locate_task_data
 
 
-def _trained_score(
+def _plan_finetune_score(
     subject: ConfiguredModel, task: Task, recipe: TaskRecipe, locate: Locate, *, seed: int
 ) -> PlannedScore:
     recipe_plan = recipe.plan_task(subject.artifact, task, locate=locate, seed=seed)
@@ -259,13 +265,13 @@ def _trained_score(
     )
 
 
-def _encoded_score(
+def _plan_encoding_score(
     subject: ConfiguredModel, task: Task, found: Located | DataError | None, *, seed: int
 ) -> PlannedScore:
     located = found if isinstance(found, Located) else None
     if located is not None:
         task = replace(task, data=located.data)
-    identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
+    identity = build_evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
     problem = found if isinstance(found, DataError) else None
     if (subject.ranks or subject.interacts_late) and not task.retrieves:
         does = "ranks documents" if subject.ranks else "gives a vector for each token"
@@ -311,7 +317,7 @@ class Plan:
         """The names of the models of trials, with their values, by the trials' keys."""
         sweeps = [one.training.sweep for one in self.trainings if one.training and one.training.sweep]
         return {
-            trial.key: sweep.label(member)
+            trial.key: sweep.format_member_label(member)
             for sweep in sweeps
             for member, trials in zip(sweep.members, sweep.trials, strict=True)
             for trial in trials.values()
@@ -334,7 +340,7 @@ class Plan:
         gate: bool = True,
         purpose: Purpose = "final",
         recipe: TaskRecipe | None = None,
-        is_evaluated: Callable[[ConfiguredModel, Task], bool] = _every_task,
+        is_evaluated: Callable[[ConfiguredModel, Task], bool] = _accept_every_task,
     ) -> Plan:
         """The plan of a run: every task of every suite for every model, each once.
 
@@ -344,29 +350,35 @@ class Plan:
         Raises:
             UsageError: The data of a sweep's selection is not available.
         """
-        asked = plan_scores(
+        planned_scores = plan_scores(
             subjects, suites, settings=settings, seed=seed, recipe=recipe, is_evaluated=is_evaluated
         )
-        cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
-        lookups = _Lookups.of(settings)
-        cells = lookups.current(cells)
+        cells = (
+            planned_scores.cells
+            if force
+            else tuple(_attach_record(cell, store, purpose) for cell in planned_scores.cells)
+        )
+        lookups = _Lookups.create_lookups(settings)
+        cells = lookups.refresh_scores(cells)
         trials = {
             trial.key: trial
-            for trial in lookups.current(
-                [_with_record(one, store, "trial") for one in _open_trials(subjects)]
+            for trial in lookups.refresh_scores(
+                [_attach_record(one, store, "trial") for one in _open_trials(subjects)]
             )
         }
         _require_selection(trials.values())
-        jobs, known_jobs = _all_jobs(cells, trials, store, gate=gate, purpose=purpose)
+        jobs, known_jobs = _collect_jobs(cells, trials, store, gate=gate, purpose=purpose)
         if not suites:
-            made = [job for one in subjects if one.training for job in one.training.jobs(trials, gate=gate)]
-            jobs = tuple({job.key: job for job in made}.values())
-        own = {cell.key for cell in cells}
-        stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
+            training_jobs = [
+                job for one in subjects if one.training for job in one.training.plan_jobs(trials, gate=gate)
+            ]
+            jobs = tuple({job.key: job for job in training_jobs}.values())
+        score_keys = {cell.key for cell in cells}
+        stale = (job for job in jobs if job.key not in known_jobs and job.key not in score_keys)
         return Plan(
             cells=cells,
             jobs=jobs,
-            keys=asked.keys,
+            keys=planned_scores.keys,
             known=known_jobs,
             anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
             purpose=purpose,
@@ -383,23 +395,23 @@ class _Lookups:
     check: Callable[[Task, Located], Size | DataError]
 
     @staticmethod
-    def of(settings: DataSettings) -> _Lookups:
+    def create_lookups(settings: DataSettings) -> _Lookups:
         """The lookups in these places."""
-        return _Lookups(locate=_lookup_once(locate_data, settings), check=_checked_once(settings))
+        return _Lookups(locate=_lookup_once(locate_data, settings), check=_create_data_check(settings))
 
-    def current(self, cells: Iterable[PlannedScore]) -> tuple[PlannedScore, ...]:
+    def refresh_scores(self, cells: Iterable[PlannedScore]) -> tuple[PlannedScore, ...]:
         """Planned scores with their data, and without records that no longer count."""
-        known = tuple(map(self._completed, cells))
-        lost = _lost_weights(known)
+        scores = tuple(map(self._fill_planned_score, cells))
+        lost = _find_lost_weights(scores)
         return tuple(
-            self._completed(_without_record(cell))
+            self._fill_planned_score(_detach_record(cell))
             if cell.record and cell.subject.artifact.key in lost
             else cell
-            for cell in known
+            for cell in scores
         )
 
-    def _completed(self, cell: PlannedScore) -> PlannedScore:
-        return _with_size(_with_data(cell, self.locate), self.locate, self.check)
+    def _fill_planned_score(self, cell: PlannedScore) -> PlannedScore:
+        return _attach_size(_attach_data(cell, self.locate), self.locate, self.check)
 
 
 def _open_trials(subjects: Sequence[ConfiguredModel]) -> list[PlannedScore]:
@@ -428,14 +440,14 @@ def _sweep_jobs(
     """
     scores = [[trials[trial.key] for trial in found.values()] for _, found in sweep.open]
     records = [[trial.record for trial in found if trial.record] for found in scores]
-    best = best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
+    best = find_best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
     jobs: dict[str, Job] = {}
-    for number, ((member, _), found) in enumerate(zip(sweep.open, scores, strict=True)):
+    for number, ((member, _), member_trials) in enumerate(zip(sweep.open, scores, strict=True)):
         assert member.training is not None
-        name, value = sweep.label(member), sweep.value_text(member)
-        before = member.training.jobs(trials, gate=gate)
+        name, value = sweep.format_member_label(member), sweep.format_member_value(member)
+        before = member.training.plan_jobs(trials, gate=gate)
         before = (*before[:-1], *(replace(job, label=name, member=value) for job in before[-1:]))
-        open_trials = [trial for trial in found if trial.record is None]
+        open_trials = [trial for trial in member_trials if trial.record is None]
         if best in (None, number):
             jobs |= {job.key: job for job in before if job.key not in jobs}
         if open_trials:
@@ -443,21 +455,21 @@ def _sweep_jobs(
             jobs |= {resolve.key: replace(resolve, label=name, member=value)}
         for trial in open_trials:
             named = f"{trial.task.name} ({name})"
-            made = _task_jobs(trial, resolve.key, trial.purpose)
-            jobs |= {job.key: replace(job, label=named, member=value) for job in made}
+            trial_jobs = _build_task_jobs(trial, resolve.key, trial.purpose)
+            jobs |= {job.key: replace(job, label=named, member=value) for job in trial_jobs}
     needed = tuple(job.key for job in jobs.values() if job.member and job.kind in ("train", "score"))
     return (*jobs.values(), replace(choice, inputs=needed))
 
 
-def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
-    found = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
+def _attach_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
+    record = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
     artifact = cell.subject.artifact
-    if found is not None and artifact.trained and artifact.weights not in ("", found.model.weights):
-        return replace(cell, former=found)
-    return replace(cell, record=found)
+    if record is not None and artifact.trained and artifact.weights not in ("", record.model.weights):
+        return replace(cell, former=record)
+    return replace(cell, record=record)
 
 
-def _lost_weights(cells: Sequence[PlannedScore]) -> frozenset[str]:
+def _find_lost_weights(cells: Sequence[PlannedScore]) -> frozenset[str]:
     """The keys of models that are not there and must be trained again, so that no record counts before that.
 
     A training under one key may give other weights, on another device for instance. So does a model whose
@@ -473,51 +485,51 @@ def _lost_weights(cells: Sequence[PlannedScore]) -> frozenset[str]:
     return frozenset(mixed | needed)
 
 
-def _without_record(cell: PlannedScore) -> PlannedScore:
+def _detach_record(cell: PlannedScore) -> PlannedScore:
     return replace(cell, record=None, former=cell.record)
 
 
-def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
+def _attach_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
     """The planned score with the place of its data, or the problem with it, if it has no record yet."""
     if any(known is not None for known in (cell.recipe_plan, cell.record, cell.problem, cell.located)):
         return cell
-    found = locate(cell.task)
-    if isinstance(found, DataError):
-        return replace(cell, problem=found)
-    return replace(cell, located=found)
+    location = locate(cell.task)
+    if isinstance(location, DataError):
+        return replace(cell, problem=location)
+    return replace(cell, located=location)
 
 
-def _with_size(
+def _attach_size(
     cell: PlannedScore, locate: Locate, check: Callable[[Task, Located], Size | DataError]
 ) -> PlannedScore:
     """The planned score with the size of its data, or the problem with it, if it has no record yet."""
     if cell.record is not None or cell.problem is not None:
         return cell
     located = cell.located or locate(cell.task)
-    found = (
+    size = (
         located if isinstance(located, DataError) else check(replace(cell.task, data=located.data), located)
     )
-    if isinstance(found, DataError):
-        return replace(cell, problem=found)
-    return replace(cell, task=replace(cell.task, size=found))
+    if isinstance(size, DataError):
+        return replace(cell, problem=size)
+    return replace(cell, task=replace(cell.task, size=size))
 
 
-def _checked_once(settings: DataSettings) -> Callable[[Task, Located], Size | DataError]:
+def _create_data_check(settings: DataSettings) -> Callable[[Task, Located], Size | DataError]:
     """A look at a task's data that is taken once for each task and returns the error it meets."""
-    known: dict[Task, Size | DataError] = {}
+    results: dict[Task, Size | DataError] = {}
 
-    def check(task: Task, located: Located) -> Size | DataError:
-        if task not in known:
+    def check_task_data(task: Task, located: Located) -> Size | DataError:
+        if task not in results:
             try:
-                known[task] = check_data(task, located, settings)
+                results[task] = check_data(task, located, settings)
             except DataError as error:
-                known[task] = error
-        return known[task]
+                results[task] = error
+        return results[task]
 
-    return check
+    return check_task_data
 
 
-def _all_jobs(
+def _collect_jobs(
     cells: Iterable[PlannedScore],
     trials: Mapping[str, PlannedScore],
     store: Store,
@@ -527,7 +539,7 @@ def _all_jobs(
 ) -> tuple[tuple[Job, ...], frozenset[str]]:
     """The jobs of all open planned scores, each once, and the keys of those that are done."""
     jobs: dict[str, Job] = {}
-    known: set[str] = set()
+    done_keys: set[str] = set()
     for cell in cells:
         if cell.record is not None or cell.problem is not None:
             continue
@@ -535,23 +547,25 @@ def _all_jobs(
             jobs[cell.key] = _rank(cell, purpose)
             continue
         training = cell.subject.training
-        before = () if training is None else training.jobs(trials, gate=gate)
+        before = () if training is None else training.plan_jobs(trials, gate=gate)
         resolve = _resolve(cell.subject, gate=gate, inputs=tuple(job.key for job in before[-1:]))
         if cell.recipe_plan is None:
-            jobs |= {job.key: job for job in (*before, resolve, *_task_jobs(cell, resolve.key, purpose))}
+            jobs |= {
+                job.key: job for job in (*before, resolve, *_build_task_jobs(cell, resolve.key, purpose))
+            }
             continue
-        there = _settled(cell, cell.recipe_plan.jobs, store)
-        for job in _needed(cell.key, cell.recipe_plan.jobs, there):
-            if job.key in there:
-                known.add(job.key)
+        settled_keys = _find_settled_jobs(cell, cell.recipe_plan.jobs, store)
+        for job in _select_required_jobs(cell.key, cell.recipe_plan.jobs, settled_keys):
+            if job.key in settled_keys:
+                done_keys.add(job.key)
             elif job.kind == "finetune":
                 jobs[resolve.key] = resolve
                 job = replace(job, inputs=(resolve.key, *job.inputs))
             jobs.setdefault(job.key, job)
-    return tuple(jobs.values()), frozenset(known)
+    return tuple(jobs.values()), frozenset(done_keys)
 
 
-def _settled(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
+def _find_settled_jobs(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
     """The finished runs that depend on no run to be made again; a choice among runs needs all of them."""
     firm: set[str] = set()
     for job in jobs:
@@ -565,16 +579,16 @@ def _settled(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset
     return frozenset(job.key for job in jobs if job.place is not None and job.key in firm)
 
 
-def _needed(key: str, jobs: Sequence[Job], there: frozenset[str]) -> list[Job]:
+def _select_required_jobs(key: str, jobs: Sequence[Job], there: frozenset[str]) -> list[Job]:
     """The jobs that a score waits for, in order, without those behind finished ones."""
     by_key = {job.key: job for job in jobs}
     needed: set[str] = set()
     left = [key]
     while left:
-        one = left.pop()
-        if one not in needed:
-            needed.add(one)
-            left += by_key[one].inputs if one not in there else ()
+        job_key = left.pop()
+        if job_key not in needed:
+            needed.add(job_key)
+            left += by_key[job_key].inputs if job_key not in there else ()
     return [job for job in jobs if job.key in needed]
 
 
@@ -588,7 +602,7 @@ def _has_predictions(job: Job, place: Place, store: Store, artifact: Artifact) -
     if record is not None and artifact.trained and record.model.weights != artifact.weights:
         return False
     return record is not None and (
-        record.examples is None or store.examples(record, place.artifact) is not None
+        record.examples is None or store.find_examples_file(record, place.artifact) is not None
     )
 
 
@@ -605,36 +619,38 @@ def _rank(cell: PlannedScore, purpose: Purpose) -> Job:
     """The only job of a score from a ranking."""
     ranking = cell.subject.encoding
     assert isinstance(ranking, Ranking)
-    return _score_job(cell, "rank", Rank(ranking=ranking, **_scored(cell, purpose)))
+    return _score_job(cell, "rank", Rank(ranking=ranking, **_collect_score_arguments(cell, purpose)))
 
 
-def _task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
+def _build_task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
     encoding = cell.subject.encoding
     assert isinstance(encoding, Encoding)
     if cell.subject.interacts_late:
-        search = ScoreByMaxSim(encoding=encoding.on(cell.task), **_scored(cell, purpose))
+        search = ScoreByMaxSim(
+            encoding=encoding.adapt_encoding(cell.task), **_collect_score_arguments(cell, purpose)
+        )
         ordered = _score_job(cell, "score", search)
         return (replace(ordered, inputs=(resolve,)),)
     encode = Job(
         key=digest({"job": "encode", "evaluation": cell.key}),
         kind="encode",
-        label=_label(cell),
+        label=_format_score_label(cell),
         inputs=(resolve,),
         claim=cell.key,
-        work=Encode(encoding=encoding, **_on_task(cell)),
+        work=Encode(encoding=encoding, **_collect_task_arguments(cell)),
     )
-    score = _score_job(cell, "score", Score(encoding=encoding, **_scored(cell, purpose)))
+    score = _score_job(cell, "score", Score(encoding=encoding, **_collect_score_arguments(cell, purpose)))
     return encode, replace(score, inputs=(resolve, encode.key))
 
 
-def _label(cell: PlannedScore) -> str:
+def _format_score_label(cell: PlannedScore) -> str:
     """The task with its model, and the seed of a context that is not the first."""
     draw = cell.subject.context
     seed = f", context {draw.seed}" if draw is not None and draw.seed != SEED else ""
     return f"{cell.task.name} ({cell.subject.artifact.name}{seed})"
 
 
-def _on_task(cell: PlannedScore) -> dict[str, Any]:
+def _collect_task_arguments(cell: PlannedScore) -> dict[str, Any]:
     """What every job on a task is given."""
     assert cell.located is not None
     return {
@@ -645,9 +661,9 @@ def _on_task(cell: PlannedScore) -> dict[str, Any]:
     }
 
 
-def _scored(cell: PlannedScore, purpose: Purpose) -> dict[str, Any]:
+def _collect_score_arguments(cell: PlannedScore, purpose: Purpose) -> dict[str, Any]:
     """What every job is given that makes the record of a score."""
-    return {**_on_task(cell), "key": cell.key, "identity": cell.identity, "purpose": purpose}
+    return {**_collect_task_arguments(cell), "key": cell.key, "identity": cell.identity, "purpose": purpose}
 
 
 def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMaxSim) -> Job:
@@ -656,7 +672,7 @@ def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMa
     return Job(
         key=cell.key,
         kind=kind,
-        label=_label(cell),
+        label=_format_score_label(cell),
         claim=cell.key,
         place=Place(artifact=artifact.slug, task=cell.task.name, purpose=work.purpose),
         work=work,

@@ -7,8 +7,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.core.arguments import Table, checked
-from harness.core.errors import UsageError, unknown
+from harness.core.arguments import Table, check_value
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import SIDES, Suite
 from harness.plan import catalog
 
@@ -19,24 +19,24 @@ def read_prompts(pairs: Sequence[str], file: Path | None) -> dict[str, str] | No
     Raises:
         UsageError: A pair has no "=", or the file is not a table of strings.
     """
-    prompts = _prompt_file(file) if file else {}
+    prompts = _read_prompt_file(file) if file else {}
     for pair in pairs:
-        name, found, text = str(pair).partition("=")
-        if not found:
+        name, equals, text = str(pair).partition("=")
+        if not equals:
             raise UsageError(f"--prompt {pair!r} has no '='.", hint='Type --prompt query="search_query: ".')
         prompts[name] = text
     return prompts or None
 
 
-def _prompt_file(file: Path) -> dict[str, str]:
+def _read_prompt_file(file: Path) -> dict[str, str]:
     try:
         text = Path(file).read_text(encoding="utf-8")
-        found = tomllib.loads(text) if Path(file).suffix == ".toml" else json.loads(text)
+        content = tomllib.loads(text) if Path(file).suffix == ".toml" else json.loads(text)
     except (OSError, ValueError) as error:
         raise UsageError(f"The prompts in {file} cannot be read: {error}.") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise UsageError(f"{file} is not a table of prompt names and texts.")
-    prompts: dict[str, str] = checked("prompts", found, Table)
+    prompts: dict[str, str] = check_value("prompts", content, Table)
     return prompts
 
 
@@ -48,20 +48,22 @@ def require_sides(prompts: Mapping[str, str] | None) -> None:
     """
     for name in prompts or {}:
         if name not in SIDES:
-            raise unknown("side", name, SIDES, then='Type e.g. --prompt query="search_query: ".')
+            raise explain_unknown("side", name, SIDES, then='Type e.g. --prompt query="search_query: ".')
 
 
 def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
     """Refuse prompts for no known side, task or type (with or without a side): they would be ignored."""
     if not prompts:
         return
-    offered = [o for entry in catalog.suites().values() for o in entry.offers() if o.kind == "task"]
+    offered = [
+        o for entry in catalog.load_suite_entries().values() for o in entry.offers() if o.kind == "task"
+    ]
     tasks = {c.name for suite in suites for c in suite.columns} | {o.name for o in offered}
     tasks |= {task.name for suite in suites for task in suite.tasks}
     types = {t.type for suite in suites for t in suite.tasks} | {o.facts["type"] for o in offered}
     for name in prompts:
-        whole = name.removesuffix("-query").removesuffix("-document")
-        if name not in SIDES and whole not in tasks | types:
-            known = [*SIDES, *types, *tasks]
+        base_name = name.removesuffix("-query").removesuffix("-document")
+        if name not in SIDES and base_name not in tasks | types:
+            valid_names = [*SIDES, *types, *tasks]
             then = "A prompt is for query, document, a type or a task (`harness list tasks`)."
-            raise unknown("side, type or task", name, known, then=then)
+            raise explain_unknown("side, type or task", name, valid_names, then=then)

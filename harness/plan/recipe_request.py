@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from harness.core.arguments import split_names, with_settings
+from harness.core.arguments import replace_settings, split_names
 from harness.core.encoding import Settings
-from harness.core.errors import UsageError, shortened, unknown
+from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.core.types import SEED, Column, DocumentText, Suite, SuiteOptions, Task
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
@@ -57,16 +57,16 @@ class Recipes:
     sweep: Sweep | None = None
 
     @staticmethod
-    def of(suites: Sequence[Suite], request: RecipeRequest) -> Recipes:
+    def resolve_recipes(suites: Sequence[Suite], request: RecipeRequest) -> Recipes:
         """The recipes that a request names, with its settings.
 
         Raises:
             UsageError: A recipe is missing, has nothing to do, or is refused its settings.
         """
         tasks = [task for suite in suites for task in suite.tasks]
-        names = _by_kind(request.names)
+        names = _group_recipes(request.names)
         _require_use(names, tasks, suites, request)
-        changes = _changes_by_recipe(request)
+        changes = _assign_changes(request)
         stages = names.get("model", "").split("+") if "model" in names else []
         task: Any = catalog.open_recipe(names["task"], changes[names["task"]]) if "task" in names else None
         opened: list[Any] = [catalog.open_recipe(stage, changes[stage]) for stage in stages]
@@ -81,17 +81,19 @@ def require_model_recipe(request: RecipeRequest) -> None:
     Raises:
         UsageError: The message names those that there are.
     """
-    names = _by_kind(request.names)
+    names = _group_recipes(request.names)
     if names.keys() != {"model"}:
-        known = [name for name, entry in catalog.recipes().items() if entry.kind == "model"]
-        given = f"{names['task']} trains for tasks with labels" if "task" in names else "No recipe is named"
+        recipe_names = [
+            name for name, entry in catalog.load_recipe_entries().items() if entry.kind == "model"
+        ]
+        reason = f"{names['task']} trains for tasks with labels" if "task" in names else "No recipe is named"
         raise UsageError(
-            f"{given}, and what is asked for is a model.",
-            hint=f"Type --recipe with one of {', '.join(known)} (`harness list recipes`).",
+            f"{reason}, and what is asked for is a model.",
+            hint=f"Type --recipe with one of {', '.join(recipe_names)} (`harness list recipes`).",
         )
 
 
-def changes_of(pairs: Any) -> Any:
+def parse_changes(pairs: Any) -> Any:
     """The changed settings of FIELD=VALUE pairs; what is no list of such is left as it is.
 
     Raises:
@@ -99,13 +101,13 @@ def changes_of(pairs: Any) -> Any:
     """
     if not isinstance(pairs, list | tuple):
         return pairs
-    found: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = str(pair).partition("=")
         if not equals:
             raise UsageError(f"--set {pair!r} has no '='.", hint="Type e.g. --set learning_rate=3e-5.")
-        found[name.strip()] = value
-    return found
+        changes[name.strip()] = value
+    return changes
 
 
 def sweep_of(given: Any) -> Any:
@@ -116,7 +118,7 @@ def sweep_of(given: Any) -> Any:
     """
     if not isinstance(given, list | tuple):
         return given
-    found: dict[str, tuple[str, ...]] = {}
+    sweeps: dict[str, tuple[str, ...]] = {}
     for text in map(str, given):
         name, equals, values = text.partition("=")
         if not equals:
@@ -128,24 +130,25 @@ def sweep_of(given: Any) -> Any:
                 f"--sweep {text!r} has an empty value.",
                 hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5.",
             )
-        if name.strip() in found:
+        if name.strip() in sweeps:
             raise UsageError(f"--sweep {name.strip()} is given twice.", hint="Name all values in one.")
-        found[name.strip()] = split_names(values)
-    return found
+        sweeps[name.strip()] = split_names(values)
+    return sweeps
 
 
-def _by_kind(names: Sequence[str]) -> dict[str, str]:
+def _group_recipes(names: Sequence[str]) -> dict[str, str]:
     """The names of recipes by their kind, "task" or "model"."""
-    found: dict[str, str] = {}
+    names_by_kind: dict[str, str] = {}
     for name in names:
-        kind = catalog.recipe_kind(name)
-        if kind in found:
+        kind = catalog.find_recipe_kind(name)
+        if kind in names_by_kind:
             what = "make models" if kind == "model" else "train for tasks with labels"
             raise UsageError(
-                f"{found[kind]} and {name} both {what}.", hint="Run one after the other, one --recipe each."
+                f"{names_by_kind[kind]} and {name} both {what}.",
+                hint="Run one after the other, one --recipe each.",
             )
-        found[kind] = name
-    return found
+        names_by_kind[kind] = name
+    return names_by_kind
 
 
 def _require_use(
@@ -155,11 +158,11 @@ def _require_use(
     labelled = [task.name for task in tasks if task.output == "label"]
     titles = ", ".join(suite.name for suite in suites)
     if labelled and "task" not in names:
-        known = [name for name, entry in catalog.recipes().items() if entry.kind == "task"]
+        recipe_names = [name for name, entry in catalog.load_recipe_entries().items() if entry.kind == "task"]
         also = f" beside {names['model']}" if "model" in names else ""
         raise UsageError(
-            f"A model must be trained for {shortened(labelled)}: which recipe{also}?",
-            hint=f"Type --recipe with one of {', '.join(known)} (`harness list recipes`).",
+            f"A model must be trained for {shorten_names(labelled)}: which recipe{also}?",
+            hint=f"Type --recipe with one of {', '.join(recipe_names)} (`harness list recipes`).",
         )
     if not names and request.changes:
         raise UsageError(
@@ -181,8 +184,8 @@ def _require_use(
                 hint="Leave it out, or name a suite of vectors, e.g. --suite mteb.",
             )
         return
-    for option, given in (("--train-data", request.train_data), ("--seeds", request.seeds > 1)):
-        if given:
+    for option, value in (("--train-data", request.train_data), ("--seeds", request.seeds > 1)):
+        if value:
             raise UsageError(
                 f"{option} is for a recipe that makes a model.",
                 hint="Name one with --recipe, e.g. simcse (`harness list recipes`), or leave it out.",
@@ -191,7 +194,7 @@ def _require_use(
 
 def _refuse_settings(request: RecipeRequest, recipe: TaskRecipe) -> None:
     """Refuse settings for finished models, which a recipe for tasks would silently ignore."""
-    for option in vector_options(request.settings):
+    for option in list_vector_options(request.settings):
         raise UsageError(
             f"{option} is for finished models; the recipe {request.names[0]} says how one is trained.",
             hint=f"Leave out {option}.",
@@ -207,39 +210,43 @@ _OPTIONS = {"prompts": "prompt"}
 """The options of settings that have another name on the command line."""
 
 
-def vector_options(settings: Settings) -> list[str]:
+def list_vector_options(settings: Settings) -> list[str]:
     """The options that were given for how a model gives vectors."""
-    given = replace(settings, vectors=None) if settings.vectors == "float32" else settings  # a former default
-    names = [f.name for f in fields(Settings) if getattr(given, f.name) != f.default]
+    explicit_settings = (
+        replace(settings, vectors=None) if settings.vectors == "float32" else settings
+    )  # a former default
+    names = [f.name for f in fields(Settings) if getattr(explicit_settings, f.name) != f.default]
     return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
 
 
-def _settings_by_stage(names: Sequence[str]) -> dict[str, frozenset[str]]:
+def _list_stage_settings(names: Sequence[str]) -> dict[str, frozenset[str]]:
     """The names of the settings of every recipe, those that follow each other one by one."""
     stages = [stage for name in names for stage in name.split("+")]
     return {
-        stage: frozenset(f.name for f in fields(catalog.recipe_entry(stage).settings[_variant(stage)]))
+        stage: frozenset(
+            f.name for f in fields(catalog.find_recipe_entry(stage).settings[_parse_variant(stage)])
+        )
         for stage in stages
     }
 
 
-def _variant(name: str) -> str:
+def _parse_variant(name: str) -> str:
     return name.partition(":")[2]
 
 
-def _changes_by_recipe(request: RecipeRequest) -> dict[str, dict[str, Any]]:
+def _assign_changes(request: RecipeRequest) -> dict[str, dict[str, Any]]:
     """The changed settings of each recipe: of the one before a dot, or of each stage that has the setting."""
-    known = _settings_by_stage(request.names)
-    found: dict[str, dict[str, Any]] = {name: {} for name in known}
-    for given, value in request.changes.items():
-        for owner, setting in _owners(given, known, request, "--set", f"={value}"):
-            if setting in found[owner]:
+    stage_settings = _list_stage_settings(request.names)
+    changes: dict[str, dict[str, Any]] = {name: {} for name in stage_settings}
+    for spelling, value in request.changes.items():
+        for owner, setting in _find_setting_owners(spelling, stage_settings, request, "--set", f"={value}"):
+            if setting in changes[owner]:
                 raise UsageError(f"The setting {setting} is given twice.", hint="Leave one of them out.")
-            found[owner][setting] = value
-    return found
+            changes[owner][setting] = value
+    return changes
 
 
-def _owners(
+def _find_setting_owners(
     given: str, known: Mapping[str, frozenset[str]], request: RecipeRequest, option: str, value: str
 ) -> list[tuple[str, str]]:
     """The recipes that a setting is for, with its name without a recipe before it."""
@@ -247,7 +254,9 @@ def _owners(
     if dot:
         named = [name for name in known if recipe in (name, *name.split(":"))]
         if not named:
-            raise unknown("recipe of this request", recipe, [*known], then=f"Type {option} {setting}{value}.")
+            raise explain_unknown(
+                "recipe of this request", recipe, [*known], then=f"Type {option} {setting}{value}."
+            )
         return [(name, setting) for name in named]
     owners = [name for name, settings in known.items() if given in settings]
     requested = [one for one in request.names if not set(owners).isdisjoint(one.split("+"))]
@@ -259,7 +268,7 @@ def _owners(
     if not owners and len(known) > 1:
         every = sorted(set().union(*known.values()))
         then = "See docs/training.md and docs/glue.md."
-        raise unknown("setting of these recipes", given, every, then=then)
+        raise explain_unknown("setting of these recipes", given, every, then=then)
     return [(name, given) for name in owners or [*known][:1]]
 
 
@@ -286,12 +295,13 @@ def _sweep(
         )
     if len(request.sweep) > 1:
         raise UsageError("One setting can be swept at a time.", hint="Fix the others with --set.")
-    given, values = next(iter(request.sweep.items()))
-    setting = _swept_setting(given, stages, request)
+    spelling, values = next(iter(request.sweep.items()))
+    setting = _resolve_sweep_setting(spelling, stages, request)
     if setting in changes[stages[-1]]:
         raise UsageError(f"{setting} is swept and set.", hint=f"Leave out --set {setting}.")
     members = [
-        _with_value(stages[-1], changes[stages[-1]], setting, value) for value in _several(setting, values)
+        _apply_sweep_value(stages[-1], changes[stages[-1]], setting, value)
+        for value in _parse_sweep_values(setting, values)
     ]
     _require_different(setting, [value for value, _ in members])
     if not request.select:
@@ -303,13 +313,15 @@ def _sweep(
         setting=setting,
         values=tuple(value for value, _ in members),
         recipes=tuple(recipe for _, recipe in members),
-        tasks=_selection(request),
+        tasks=_resolve_selection(request),
     )
 
 
-def _swept_setting(given: str, stages: Sequence[str], request: RecipeRequest) -> str:
+def _resolve_sweep_setting(given: str, stages: Sequence[str], request: RecipeRequest) -> str:
     """The name of the setting that is swept, which must be one of the last recipe alone."""
-    owners = _owners(given, _settings_by_stage(["+".join(stages)]), request, "--sweep", "=VALUE,VALUE")
+    owners = _find_setting_owners(
+        given, _list_stage_settings(["+".join(stages)]), request, "--sweep", "=VALUE,VALUE"
+    )
     if [name for name, _ in owners] != [stages[-1]]:
         setting, last = owners[0][1], stages[-1]
         raise UsageError(
@@ -320,7 +332,7 @@ def _swept_setting(given: str, stages: Sequence[str], request: RecipeRequest) ->
     return owners[0][1]
 
 
-def _several(setting: str, values: Any) -> tuple[Any, ...]:
+def _parse_sweep_values(setting: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, str):
         values = split_names(values)
     if not isinstance(values, Sequence):
@@ -330,9 +342,9 @@ def _several(setting: str, values: Any) -> tuple[Any, ...]:
 
 def _require_different(setting: str, values: Sequence[Any]) -> None:
     if len(values) < 2:
-        given = f"The value {values[0]}" if values else "No value"
+        phrase = f"The value {values[0]}" if values else "No value"
         raise UsageError(
-            f"{given} is given for {setting}: a sweep chooses among two or more.",
+            f"{phrase} is given for {setting}: a sweep chooses among two or more.",
             hint=f"Type e.g. --sweep {setting}=VALUE,VALUE, or --set {setting}=VALUE without a sweep.",
         )
     twice = [value for number, value in enumerate(values) if value in values[:number]]
@@ -340,45 +352,49 @@ def _require_different(setting: str, values: Sequence[Any]) -> None:
         raise UsageError(f"The value {twice[0]} of {setting} is given twice.", hint="Leave one of them out.")
 
 
-def _with_value(recipe: str, changes: Mapping[str, Any], setting: str, value: Any) -> tuple[Any, ModelRecipe]:
+def _apply_sweep_value(
+    recipe: str, changes: Mapping[str, Any], setting: str, value: Any
+) -> tuple[Any, ModelRecipe]:
     """A value of a recipe's setting in the setting's own type, and the recipe with it."""
-    given = {**changes, setting: value}
+    member_changes = {**changes, setting: value}
     try:
-        settings = with_settings(catalog.recipe_entry(recipe).settings[_variant(recipe)], given, of=recipe)
-        opened: Any = catalog.open_recipe(recipe, given)
+        settings = replace_settings(
+            catalog.find_recipe_entry(recipe).settings[_parse_variant(recipe)], member_changes, of=recipe
+        )
+        opened: Any = catalog.open_recipe(recipe, member_changes)
     except UsageError as error:
         hint = (error.hint or "").replace(f"--set {setting}=", f"--sweep {setting}=VALUE,")
         raise UsageError(error.message, hint=hint) from error
     return getattr(settings, setting), opened
 
 
-def _selection(request: RecipeRequest) -> dict[str, Task]:
+def _resolve_selection(request: RecipeRequest) -> dict[str, Task]:
     """The tasks that choose by name; one of which a column shows a part has the name of the column.
 
     Raises:
         UsageError: There is no such suite or task, a task is no single one, or needs no vectors.
     """
-    found: dict[str, Task] = {}
+    selection: dict[str, Task] = {}
     for text in request.select:
-        for name, tasks in _suites_of(text, request.folders):
+        for name, tasks in _split_selection(text, request.folders):
             parts = catalog.open_suite(name, request.folders).parts
             suite = catalog.open_suites([name], replace(request.folders, tasks=tasks))[0]
-            for column in _with_documents(suite, request.settings.document_text).columns:
-                for task in _single(column):
-                    known = column.name if column.name in parts else task.name
-                    if found.setdefault(known, task) != task:
-                        raise UsageError(f"--select names two tasks {known}.", hint="Name one of them.")
-    return found
+            for column in _apply_document_text(suite, request.settings.document_text).columns:
+                for task in _require_single_task(column):
+                    label = column.name if column.name in parts else task.name
+                    if selection.setdefault(label, task) != task:
+                        raise UsageError(f"--select names two tasks {label}.", hint="Name one of them.")
+    return selection
 
 
-def _with_documents(suite: Suite, documents: DocumentText | None) -> Suite:
+def _apply_document_text(suite: Suite, documents: DocumentText | None) -> Suite:
     return suite if documents is None else suite.with_documents(documents)
 
 
-def _suites_of(text: str, options: SuiteOptions) -> list[tuple[str, tuple[str, ...]]]:
+def _split_selection(text: str, options: SuiteOptions) -> list[tuple[str, tuple[str, ...]]]:
     """The suites that `suite`, `suite:argument` or `suite:tasks` stands for, each with names of its tasks."""
     name, _, rest = text.partition(":")
-    entry, parts = catalog.suites().get(name), split_names(rest)
+    entry, parts = catalog.load_suite_entries().get(name), split_names(rest)
     if entry is None or not rest:
         return [(text, ())]
     try:
@@ -391,7 +407,7 @@ def _suites_of(text: str, options: SuiteOptions) -> list[tuple[str, tuple[str, .
     return [(text, ())]
 
 
-def _single(column: Column) -> tuple[Task, ...]:
+def _require_single_task(column: Column) -> tuple[Task, ...]:
     """The task of a column that chooses; none where the column was not asked for."""
     if len(column.tasks) > 1:
         raise UsageError(

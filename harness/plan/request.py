@@ -22,15 +22,15 @@ from harness.core.arguments import (
     Seconds,
     Seeds,
     Table,
-    checked,
-    checked_fields,
-    options_of,
+    check_fields,
+    check_value,
+    collect_options,
 )
 from harness.core.encoding import Settings
-from harness.core.errors import UsageError, unknown
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import Purpose, Suite, SuiteOptions
 from harness.data.offline import forbid_network
-from harness.executors.executor import LOCAL, executor_settings
+from harness.executors.executor import LOCAL, parse_executor
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
 from harness.plan.devices import check_devices, default_devices, require_room, require_spelled
@@ -39,7 +39,6 @@ from harness.plan.prompts import check_prompts, read_prompts
 from harness.plan.recipe_request import (
     RecipeRequest,
     Recipes,
-    changes_of,
     sweep_of,
 )
 from harness.search import plaid
@@ -88,7 +87,7 @@ class Request:
     ] = ()
     recipe_settings: Annotated[
         Mapping[str, Any],
-        Form(read=changes_of, must="a mapping of settings to values", repeated=True),
+        Form(read=parse_changes, must="a mapping of settings to values", repeated=True),
         Option(
             "A setting of the recipe (docs/training.md, docs/glue.md). Repeat for several.",
             typed="--set",
@@ -255,16 +254,16 @@ class Request:
         Table, Option("What models are called in records and tables, by their spelling.", typed="")
     ] = field(default_factory=dict)
 
-    def network(self) -> contextlib.AbstractContextManager[object]:
+    def limit_network(self) -> contextlib.AbstractContextManager[object]:
         """A context in which the network is available only if the request allows it.
 
         On a cluster the workers are kept off it, and the driver is kept off the hub.
         """
-        alone = executor_settings(self.executor) is None
+        alone = parse_executor(self.executor) is None
         return forbid_network(sockets=alone) if self.offline else contextlib.nullcontext()
 
     @staticmethod
-    def of_options(
+    def parse_options(
         models: Sequence[str], suites: Sequence[str], given: Mapping[str, Any], **more: Any
     ) -> Request:
         """The request for options of the command line, or for those stored in a baseline.
@@ -278,50 +277,52 @@ class Request:
         Raises:
             UsageError: An option's value cannot be used.
         """
-        names = {argument.parameter: name for name, argument in options_of(Request).items()}
+        names = {argument.parameter: name for name, argument in collect_options(Request).items()}
         values = {names.get(option, option): value for option, value in given.items()} | more
         values["prompts"] = read_prompts(values.get("prompts", ()), values.pop("prompt_file", None))
         if "no_gate" in given:
-            values["gate"] = not checked("no_gate", given["no_gate"], bool)
-        return Request(models=tuple(models), suites=tuple(suites)).changed(values, of="the command line")
+            values["gate"] = not check_value("no_gate", given["no_gate"], bool)
+        return Request(models=tuple(models), suites=tuple(suites)).replace_fields(
+            values, of="the command line"
+        )
 
-    def checked(self) -> Request:
+    def validate_fields(self) -> Request:
         """The request with every value in its form; a name alone stands for a list of one.
 
         Raises:
             UsageError: A value has another form; the message says which, and what there is.
         """
         return replace(
-            checked_fields(self, Request, "request"),
-            settings=checked_fields(self.settings, Settings, "settings"),
-            options=checked_fields(self.options, SuiteOptions, "options"),
+            check_fields(self, Request, "request"),
+            settings=check_fields(self.settings, Settings, "settings"),
+            options=check_fields(self.options, SuiteOptions, "options"),
         )
 
-    def check(self) -> None:
+    def check_request(self) -> None:
         """Refuse a request that would fail for any model, before there is a model.
 
         Raises:
             UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
         """
-        request = self.checked()
+        request = self.validate_fields()
         require_spelled(request.devices)
         require_room(request.devices, request.executor, request.threads)
-        plaid.index_of(request.settings.index)
-        request.data_root()
+        plaid.parse_plaid(request.settings.index)
+        request.require_data_root()
         request.open_remote()
         suites = request.open_suites()
-        Recipes.of(suites, request.recipe_request())
+        Recipes.resolve_recipes(suites, request.build_recipe_request())
         check_prompts(request.settings.prompts or {}, suites)
-        if request.devices and executor_settings(request.executor) is None:
+        if request.devices and parse_executor(request.executor) is None:
             check_devices(request.devices)
 
-    def data_root(self) -> Path | None:
+    def require_data_root(self) -> Path | None:
         """The data root, which is a folder; None if none is set.
 
         Raises:
             UsageError: It is no folder.
         """
-        root = paths.data_root(self.data)
+        root = paths.resolve_data_root(self.data)
         if root is not None and not os.path.isdir(root):
             raise UsageError(
                 f"The data root {root} is not a folder.",
@@ -335,7 +336,7 @@ class Request:
         Raises:
             UsageError: There is no such suite.
         """
-        cache, results = paths.cache_folder(self.cache), paths.results_folder(self.results)
+        cache, results = paths.resolve_cache_folder(self.cache), paths.resolve_results_folder(self.results)
         suites = catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
         documents = self.settings.document_text
         return suites if documents is None else [suite.with_documents(documents) for suite in suites]
@@ -346,7 +347,7 @@ class Request:
         Raises:
             UsageError: It cannot be used, or is reached by a network that the request forbids.
         """
-        url = paths.remote_url(self.remote)
+        url = paths.resolve_remote_url(self.remote)
         if not url:
             return None
         remote = Remote(url)
@@ -357,11 +358,11 @@ class Request:
         remote.require_usable()
         return remote
 
-    def recipe_request(self) -> RecipeRequest:
+    def build_recipe_request(self) -> RecipeRequest:
         """The part of the request that concerns recipes."""
-        cache, results = paths.cache_folder(self.cache), paths.results_folder(self.results)
+        cache, results = paths.resolve_cache_folder(self.cache), paths.resolve_results_folder(self.results)
         return RecipeRequest(
-            names=tuple(map(catalog.recipe_chain, self.recipe)),
+            names=tuple(map(catalog.resolve_recipe_chain, self.recipe)),
             changes=self.recipe_settings,
             sweep=self.sweep,
             select=self.select,
@@ -372,27 +373,29 @@ class Request:
             trial=self.purpose == "trial",
         )
 
-    def changed(self, fields_: Mapping[str, Any], *, of: str) -> Request:
+    def replace_fields(self, fields_: Mapping[str, Any], *, of: str) -> Request:
         """A request with changed fields, also those of its `settings` and its `options`.
 
         Raises:
             UsageError: There is no such field, and the message names the called function, `of`; or a value
                 has another form.
         """
-        own = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
-        parts = {part: {f.name for f in fields(part)} - own for part in (Settings, SuiteOptions)}
-        known = own.union(*parts.values())
+        request_fields = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
+        parts = {part: {f.name for f in fields(part)} - request_fields for part in (Settings, SuiteOptions)}
+        valid_names = request_fields.union(*parts.values())
         for name in fields_:
-            if name not in known:
-                raise unknown(f"argument of {of}", name, known, then="See docs/python.md.")
-        made = {part: {n: v for n, v in fields_.items() if n in names} for part, names in parts.items()}
-        whole = {name: value for name, value in fields_.items() if name in own}
-        before = replace(self, **whole).checked()
+            if name not in valid_names:
+                raise explain_unknown(f"argument of {of}", name, valid_names, then="See docs/python.md.")
+        part_values = {
+            part: {n: v for n, v in fields_.items() if n in names} for part, names in parts.items()
+        }
+        request_values = {name: value for name, value in fields_.items() if name in request_fields}
+        before = replace(self, **request_values).validate_fields()
         return replace(
             before,
-            settings=replace(before.settings, **made[Settings]),
-            options=replace(before.options, **made[SuiteOptions]),
-        ).checked()
+            settings=replace(before.settings, **part_values[Settings]),
+            options=replace(before.options, **part_values[SuiteOptions]),
+        ).validate_fields()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -409,7 +412,7 @@ class PreparedRun:
     recipe: TaskRecipe | None = None
     stages: tuple[ModelRecipe, ...] = ()
 
-    def label(self, one: ConfiguredModel) -> str:
+    def format_model_label(self, one: ConfiguredModel) -> str:
         """A model's name, with its seed or the start of its key where another model has the same name."""
         name = one.artifact.name
         alike = [other for other in self.subjects if other.artifact.name == name]
@@ -425,13 +428,13 @@ class PreparedRun:
     @property
     def groups(self) -> tuple[tuple[ConfiguredModel, ...], ...]:
         """The evaluated models, those that differ in the seed of training or context together."""
-        found: dict[str, list[ConfiguredModel]] = {}
-        for one in self.subjects:
-            family = one.artifact.key if one.lineage is None else one.lineage.group
-            found.setdefault(f"{family} {one.loaded}", []).append(one)
-        return tuple(map(tuple, found.values()))
+        models_by_family: dict[str, list[ConfiguredModel]] = {}
+        for model in self.subjects:
+            family = model.artifact.key if model.lineage is None else model.lineage.group
+            models_by_family.setdefault(f"{family} {model.loaded}", []).append(model)
+        return tuple(map(tuple, models_by_family.values()))
 
-    def with_suites(self, hint: str) -> str:
+    def insert_suites(self, hint: str) -> str:
         """An advice with the run's suites in place of `--suite SUITE`."""
         return hint.replace("--suite SUITE", " ".join(f"--suite '{suite.name}'" for suite in self.suites))
 

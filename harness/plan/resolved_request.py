@@ -11,15 +11,15 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
 from harness.core.types import Suite, Task
 from harness.data.locate import DataSettings
-from harness.executors.executor import executor_settings
-from harness.jobs.recipe import ModelRecipe, TaskRecipe, two_stages_refused
+from harness.executors.executor import parse_executor
+from harness.jobs.recipe import ModelRecipe, TaskRecipe, build_two_stage_error
 from harness.plan.devices import require_room, require_spelled
-from harness.plan.models import ModelOptions, subject
+from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
 from harness.plan.prompts import check_prompts
-from harness.plan.recipe_request import Recipes, require_model_recipe, vector_options
+from harness.plan.recipe_request import Recipes, list_vector_options, require_model_recipe
 from harness.plan.request import Request
-from harness.plan.training_plan import TrainingRequest, planned_models
+from harness.plan.training_plan import TrainingRequest, plan_models
 from harness.search import bm25
 from harness.storage.remote import Remote
 
@@ -49,16 +49,18 @@ class ResolvedRequest:
     def subjects(self) -> tuple[ConfiguredModel, ...]:
         """Every model that is evaluated, once."""
         labelled = any(task.output == "label" for suite in self.suites for task in suite.tasks)
-        asked = self.asked if labelled or not self.stages else ()
-        every = tuple(dict.fromkeys((*asked, *self.trained)))
-        return _with_context_seeds(every, self.request.context_seeds)
+        models = self.asked if labelled or not self.stages else ()
+        every = tuple(dict.fromkeys((*models, *self.trained)))
+        return _add_context_draws(every, self.request.context_seeds)
 
     def is_evaluated(self, one: ConfiguredModel, task: Task) -> bool:
         """Whether a model is evaluated on a task: those that a recipe made where the task needs vectors."""
         return not self.stages or (one.training is None) == (task.output == "label")
 
     @staticmethod
-    def of(request: Request, *, training: bool = False, remote: Remote | None = None) -> ResolvedRequest:
+    def resolve_request(
+        request: Request, *, training: bool = False, remote: Remote | None = None
+    ) -> ResolvedRequest:
         """Resolve the models, suites and recipes of a request.
 
         Args:
@@ -69,28 +71,31 @@ class ResolvedRequest:
         Raises:
             UsageError: A name or a setting cannot be used.
         """
-        request = request.checked()
+        request = request.validate_fields()
         require_spelled(request.devices)
         require_room(request.devices, request.executor, request.threads)
         if not request.models or not (request.suites or training):
             raise UsageError(
                 "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
             )
-        cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
-        if executor_settings(request.executor) is not None:  # other machines know no working directory
+        cache, results = (
+            paths.resolve_cache_folder(request.cache),
+            paths.resolve_results_folder(request.results),
+        )
+        if parse_executor(request.executor) is not None:  # other machines know no working directory
             cache, results = cache.absolute(), results.absolute()
-        data = DataSettings(root=request.data_root(), offline=request.offline, cache=cache)
+        data = DataSettings(root=request.require_data_root(), offline=request.offline, cache=cache)
         suites = request.open_suites()
         if training:
-            require_model_recipe(request.recipe_request())
-        recipes = Recipes.of(suites, request.recipe_request())
+            require_model_recipe(request.build_recipe_request())
+        recipes = Recipes.resolve_recipes(suites, request.build_recipe_request())
         _check_bm25(request, suites)
         trained = bool(recipes.stages)
-        asked = _configured_models(request, cache, recipe=trained or _only_trained(suites), plain=trained)
-        _check_late_interaction(asked, suites, "+".join(request.recipe))
-        _check_two_stages(asked, recipes.task)
+        models = _resolve_models(request, cache, recipe=trained or _is_training_only(suites), plain=trained)
+        _check_late_interaction(models, suites, "+".join(request.recipe))
+        _check_two_stages(models, recipes.task)
         check_prompts(request.settings.prompts or {}, suites)
-        made: tuple[ConfiguredModel, ...] = ()
+        trained_models: tuple[ConfiguredModel, ...] = ()
         if recipes.stages:
             how = TrainingRequest(
                 settings=request.settings,
@@ -103,11 +108,11 @@ class ResolvedRequest:
                 sweep=recipes.sweep,
                 remote=remote,
             )
-            made = planned_models(tuple(dict.fromkeys(asked)), recipes.stages, how)
+            trained_models = plan_models(tuple(dict.fromkeys(models)), recipes.stages, how)
         return ResolvedRequest(
             request=request,
-            asked=asked,
-            trained=made,
+            asked=models,
+            trained=trained_models,
             suites=tuple(suites),
             recipe=recipes.task,
             stages=recipes.stages,
@@ -117,7 +122,7 @@ class ResolvedRequest:
         )
 
 
-def _with_context_seeds(models: Sequence[ConfiguredModel], count: int) -> tuple[ConfiguredModel, ...]:
+def _add_context_draws(models: Sequence[ConfiguredModel], count: int) -> tuple[ConfiguredModel, ...]:
     """The models, those whose vectors depend on drawn documents once for each of `count` draws.
 
     Raises:
@@ -128,10 +133,10 @@ def _with_context_seeds(models: Sequence[ConfiguredModel], count: int) -> tuple[
             "--context-seeds is for models whose vectors depend on context documents; here is none.",
             hint="Leave it out.",
         )
-    return tuple(own for one in models for own in _draws(one, count))
+    return tuple(own for one in models for own in _list_context_draws(one, count))
 
 
-def _draws(one: ConfiguredModel, count: int) -> Sequence[ConfiguredModel]:
+def _list_context_draws(one: ConfiguredModel, count: int) -> Sequence[ConfiguredModel]:
     """A model with each of several draws of context documents; the model alone where nothing is drawn."""
     encoding, draw = one.encoding, one.context
     if draw is None or not isinstance(encoding, Encoding):
@@ -156,20 +161,22 @@ def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
             "vector for each text.",
             hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
         )
-    given = [option for option in vector_options(request.settings) if option != "--document-text"]
-    if given and len(named) == len(request.models):
+    vector_settings = [
+        option for option in list_vector_options(request.settings) if option != "--document-text"
+    ]
+    if vector_settings and len(named) == len(request.models):
         raise UsageError(
-            f"{given[0]} is for models that give vectors; {named[0]} ranks documents by their words.",
+            f"{vector_settings[0]} is for models that give vectors; {named[0]} ranks documents by their words.",
             hint=f"Leave it out. Settings of BM25 are typed with it, e.g. {bm25.NAME}:k1=0.9,b=0.4.",
         )
 
 
-def _only_trained(suites: Sequence[Suite]) -> bool:
+def _is_training_only(suites: Sequence[Suite]) -> bool:
     """Whether a recipe trains for every task, so that no model is evaluated as it is."""
     return all(task.output == "label" for suite in suites for task in suite.tasks)
 
 
-def _configured_models(
+def _resolve_models(
     request: Request, cache: Path, *, recipe: bool, plain: bool
 ) -> tuple[ConfiguredModel, ...]:
     """The models in the order of the request; of two identical models the first name is used.
@@ -185,7 +192,7 @@ def _configured_models(
         results=request.results,
     )
     settings = Settings() if plain else request.settings
-    every = [_with_name(subject(text, settings, options), text, request) for text in request.models]
+    every = [_rename_model(resolve_model(text, settings, options), text, request) for text in request.models]
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
     return tuple(first[one.artifact.key, one.encoding] for one in every)
 
@@ -211,9 +218,9 @@ def _check_two_stages(asked: Sequence[ConfiguredModel], recipe: TaskRecipe | Non
     """Refuse a two-stage model where a recipe would train one of its backbones for each task."""
     name = next((one.artifact.name for one in asked if one.has_two_stages), None)
     if name is not None and recipe is not None:
-        raise two_stages_refused(name, recipe.name)
+        raise build_two_stage_error(name, recipe.name)
 
 
-def _with_name(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
+def _rename_model(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
     name = request.names.get(text)
     return replace(one, artifact=replace(one.artifact, name=name)) if name else one

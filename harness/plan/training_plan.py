@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import Encoding, Settings
-from harness.core.errors import DataError, HarnessError, UsageError, shortened
-from harness.core.identity import canonical
+from harness.core.errors import DataError, HarnessError, UsageError, shorten_names
+from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart, SweepPart
 from harness.core.types import Artifact, Task
 from harness.data.locate import DataSettings
-from harness.data.training.sets import LocatedTraining, TrainingData, locate_training, own_training
+from harness.data.training.sets import LocatedTraining, TrainingData, locate_training, locate_user_training
 from harness.encoder.folder.description import resolve_encoding
 from harness.jobs.jobs import Job, Resources
 from harness.jobs.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, PlannedModel
 from harness.jobs.training_jobs import Choose, Train
-from harness.plan.models import ModelOptions, subject
+from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
 from harness.storage.remote import Remote
 from harness.training.model_store import ModelStore
@@ -70,7 +70,7 @@ class TrainingRequest:
     remote: Remote | None = None
 
 
-def planned_models(
+def plan_models(
     backbones: Sequence[ConfiguredModel], stages: Sequence[ModelRecipe], request: TrainingRequest
 ) -> tuple[ConfiguredModel, ...]:
     """The models that recipes make, one after the other, of each backbone with each seed, there or not.
@@ -79,43 +79,49 @@ def planned_models(
         UsageError: A recipe cannot be used with a backbone or with the data.
         DataError: There is no data, or it cannot be read.
     """
-    own = _own_data(stages, request)
-    earlier = [_with_data(stage, names, request) for stage, names in zip(stages[:-1], own, strict=False)]
+    data_names = _assign_own_data(stages, request)
+    earlier = [
+        _prepare_recipe(stage, names, request) for stage, names in zip(stages[:-1], data_names, strict=False)
+    ]
     lasts = request.sweep.recipes if request.sweep else stages[-1:]
-    last = [_with_data(recipe, own[-1], request) for recipe in lasts]
-    found = []
+    last = [_prepare_recipe(recipe, data_names[-1], request) for recipe in lasts]
+    models = []
     for backbone in backbones:
         for seed in request.seeds:
             start = backbone
             for recipe, data in earlier:
-                start = _planned(start, recipe, data, seed, request)
-            members = tuple(_planned(start, recipe, data, seed, request) for recipe, data in last)
-            found.append(_chosen(members, request.sweep, request) if request.sweep else members[0])
-    return tuple(found)
+                start = _plan_model(start, recipe, data, seed, request)
+            members = tuple(_plan_model(start, recipe, data, seed, request) for recipe, data in last)
+            models.append(
+                _plan_sweep_choice(members, request.sweep, request) if request.sweep else members[0]
+            )
+    return tuple(models)
 
 
-def _guided(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe:
+def _resolve_guide(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe:
     """A recipe with its guide found, where it needs one."""
     if not isinstance(recipe, GuidedRecipe) or not recipe.guide:
         return recipe
     options = ModelOptions(offline=request.data.offline, cache=request.data.cache, results=request.results)
     try:
-        found = subject(recipe.guide, Settings(), options)
+        guide = resolve_model(recipe.guide, Settings(), options)
     except HarnessError as error:
         also = f" {error.hint}" if error.hint else ""
         raise UsageError(
             f"The guide of {recipe.name}: {error.message}",
             hint=f"Name one that is here, e.g. --set guide=minilm.{also}",
         ) from error
-    if not isinstance(found.encoding, Encoding):
+    if not isinstance(guide.encoding, Encoding):
         raise UsageError(
             f"{recipe.guide} gives no vectors, and the guide of {recipe.name} must.",
             hint="Name a finished embedding model: --set guide=MODEL.",
         )
-    return recipe.with_guide(found.artifact, found.encoding)
+    return recipe.attach_guide(guide.artifact, guide.encoding)
 
 
-def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingRequest) -> ConfiguredModel:
+def _plan_sweep_choice(
+    members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingRequest
+) -> ConfiguredModel:
     """The model that a sweep chooses from its members, chosen already or not."""
     _require_comparable(members, sweep)
     first = members[0]
@@ -137,7 +143,7 @@ def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingR
     of_all = [member.lineage.assumed for member in members if member.lineage is not None]
     assumed = tuple(sentence for sentence in first.lineage.assumed if all(sentence in one for one in of_all))
     lineage = first.lineage.model_copy(update={**changes, "assumed": assumed, "sweep": part})
-    artifact, done = _artifact(first.artifact.name, first.training.backbone.artifact, lineage, request)
+    artifact, done = _locate_artifact(first.artifact.name, first.training.backbone.artifact, lineage, request)
     choice = Choose(
         artifact=artifact,
         lineage=lineage,
@@ -176,8 +182,8 @@ def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> Non
         )
     lineages = [member.lineage for member in members if member.lineage is not None]
     first = lineages[0]
-    fixed = _without_setting(first, sweep.setting)
-    if any(_without_setting(one, sweep.setting) != fixed for one in lineages):
+    fixed = _drop_setting(first, sweep.setting)
+    if any(_drop_setting(one, sweep.setting) != fixed for one in lineages):
         raise UsageError(
             f"Models that differ in {sweep.setting} are made of different data, models or instructions.",
             hint=f"Train them one by one: --set {sweep.setting}=VALUE.",
@@ -190,23 +196,23 @@ def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> Non
         )
 
 
-def _without_setting(lineage: Lineage, setting: str) -> tuple[Any, ...]:
+def _drop_setting(lineage: Lineage, setting: str) -> tuple[Any, ...]:
     """What models are made of that differ in one setting alone."""
     settings = {name: value for name, value in lineage.settings.items() if name != setting}
     return settings, lineage.data, lineage.selected_on, lineage.parents
 
 
-def _artifact(
+def _locate_artifact(
     name: str, backbone: Artifact, lineage: Lineage, request: TrainingRequest
 ) -> tuple[Artifact, bool]:
     """The model of a lineage, and whether it is there."""
     key, store = lineage.key, ModelStore(request.results, request.remote)
     artifact = Artifact(name=name, source=backbone.source, folder=Path(), key=key, weights="", trained=True)
-    artifact = replace(artifact, folder=store.folder(artifact.slug))
-    there = store.obtain(key, artifact.slug, request.data.cache)
-    if there is None:
+    artifact = replace(artifact, folder=store.locate_model(artifact.slug))
+    stored_model = store.fetch_model(key, artifact.slug, request.data.cache)
+    if stored_model is None:
         return artifact, False
-    folder, document = there
+    folder, document = stored_model
     return replace(artifact, folder=folder, weights=document.weights), True
 
 
@@ -214,23 +220,23 @@ _Data = tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]]
 """Training data, and that of the selection."""
 
 
-def _with_data(
+def _prepare_recipe(
     recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest
 ) -> tuple[ModelRecipe, _Data]:
     """A recipe with what it needs beside a backbone, and its data."""
     if isinstance(recipe, NamedDataRecipe):
-        recipe = recipe.with_own_data(own)
-    return _guided(recipe, request), _located(recipe, own, request)
+        recipe = recipe.attach_user_data(own)
+    return _resolve_guide(recipe, request), _locate_recipe_data(recipe, own, request)
 
 
-def _located(recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest) -> _Data:
+def _locate_recipe_data(recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest) -> _Data:
     """The training data, the user's own where there is some, and that of the selection."""
     try:
         selection = tuple(locate_training(one, request.data) for one in recipe.selection)
         if isinstance(recipe, NamedDataRecipe):
-            return _parts(recipe, request.data), selection
+            return _locate_data_parts(recipe, request.data), selection
         if own:
-            data = tuple(own_training(name, request.data) for name in own)
+            data = tuple(locate_user_training(name, request.data) for name in own)
             _require_different(own, data)
             return data, selection
         return tuple(locate_training(one, request.data) for one in recipe.data), selection
@@ -239,32 +245,32 @@ def _located(recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest) 
         raise UsageError(error.message, hint=hint or None) from error
 
 
-def _parts(recipe: NamedDataRecipe, settings: DataSettings) -> tuple[LocatedTraining, ...]:
+def _locate_data_parts(recipe: NamedDataRecipe, settings: DataSettings) -> tuple[LocatedTraining, ...]:
     """The data of all sets.
 
     Raises:
         DataError: Some of it is not on this machine, or not as it must be; the message names all of it.
     """
-    found: list[LocatedTraining] = []
+    parts: list[LocatedTraining] = []
     absent: dict[TrainingData, DataError] = {}
-    for part in recipe.parts():
+    for part in recipe.list_data_parts():
         if isinstance(part, str):
-            found.append(own_training(part, settings))
+            parts.append(locate_user_training(part, settings))
             continue
         try:
-            found.append(locate_training(part, settings))
+            parts.append(locate_training(part, settings))
         except DataError as error:
             absent[part] = error
     if not absent:
-        own = [part for part in found if part.own]
-        _require_different([part for part in recipe.parts() if isinstance(part, str)], own)
-        return tuple(found)
+        own_parts = [part for part in parts if part.own]
+        _require_different([part for part in recipe.list_data_parts() if isinstance(part, str)], own_parts)
+        return tuple(parts)
     first = next(iter(absent.values()))
     paths = [*dict.fromkeys(part.path for part in absent)]
     message = first.message
     if len(paths) > 1:
-        message += f" In all, {len(paths)} data sets are not here or not whole: {shortened(paths)}."
-    rest = recipe.names_without(absent)
+        message += f" In all, {len(paths)} data sets are not here or not whole: {shorten_names(paths)}."
+    rest = recipe.filter_set_names(absent)
     other = f"Or train on the sets that are here: --set sets={','.join(rest)}" if rest else ""
     raise DataError(message, hint=" ".join(filter(None, (first.hint, other))))
 
@@ -273,14 +279,14 @@ def _require_different(names: Sequence[str], data: Sequence[LocatedTraining]) ->
     """Refuse the same rows under two names, which would be trained twice."""
     first: dict[str, str] = {}
     for name, part in zip(names, data, strict=True):
-        other = first.setdefault(canonical(part.data.identity), name)
+        other = first.setdefault(serialize_canonical(part.data.identity), name)
         if other != name:
             raise UsageError(
                 f"--train-data {name} has the same rows as {other}.", hint="Leave one of them out."
             )
 
 
-def _planned(
+def _plan_model(
     one: ConfiguredModel,
     recipe: ModelRecipe,
     located: _Data,
@@ -303,7 +309,7 @@ def _planned(
     if one.lineage is not None:
         parents = (ParentPart.of(backbone, one.lineage), *model.lineage.parents[1:])
         model = replace(model, lineage=model.lineage.model_copy(update={"parents": parents}))
-    artifact, done = _artifact(f"{backbone.name}-{recipe.name}", backbone, model.lineage, request)
+    artifact, done = _locate_artifact(f"{backbone.name}-{recipe.name}", backbone, model.lineage, request)
     key = artifact.key
     spec = TrainingSpec(
         recipe=recipe,
@@ -312,7 +318,7 @@ def _planned(
         selection=selection,
         seed=seed,
         key=key,
-        folder=ModelStore(request.results).work(key),
+        folder=ModelStore(request.results).locate_training_folder(key),
         cache=request.data.cache,
         offline=request.data.offline,
         threads=request.threads,
@@ -326,34 +332,34 @@ def _planned(
         training=PlannedTraining(
             model=model,
             backbone=one,
-            job=_job(artifact, model, spec, request.results),
+            job=_build_train_job(artifact, model, spec, request.results),
             done=done,
-            diverged="" if done else ModelStore(request.results).divergence(key),
+            diverged="" if done else ModelStore(request.results).read_divergence(key),
         ),
     )
 
 
-def _own_data(stages: Sequence[ModelRecipe], request: TrainingRequest) -> list[tuple[str, ...]]:
+def _assign_own_data(stages: Sequence[ModelRecipe], request: TrainingRequest) -> list[tuple[str, ...]]:
     """The names of the user's own data for each training.
 
     Raises:
         UsageError: It is not said which of several trainings a data set is for, or one is named twice.
     """
-    found: list[list[str]] = [[] for _ in stages]
+    names_by_stage: list[list[str]] = [[] for _ in stages]
     for text in request.train_data:
         owner, equals, name = text.partition("=")
         numbers = [at for at, stage in enumerate(stages) if owner in (stage.name, *stage.name.split(":"))]
         if not (equals and numbers):
             numbers, name = [*range(len(stages))], text
         if len(numbers) > 1:
-            raise _whose(stages, name)
-        if name in found[numbers[0]]:
+            raise _explain_ambiguous_data(stages, name)
+        if name in names_by_stage[numbers[0]]:
             raise UsageError(f"--train-data {name} is given twice.", hint="Leave one of them out.")
-        found[numbers[0]].append(name)
-    return [tuple(names) for names in found]
+        names_by_stage[numbers[0]].append(name)
+    return [tuple(names) for names in names_by_stage]
 
 
-def _whose(stages: Sequence[ModelRecipe], data: str) -> UsageError:
+def _explain_ambiguous_data(stages: Sequence[ModelRecipe], data: str) -> UsageError:
     first, *others = [stage.name for stage in stages]
     name = "+".join([first, *others])
     return UsageError(
@@ -362,7 +368,7 @@ def _whose(stages: Sequence[ModelRecipe], data: str) -> UsageError:
     )
 
 
-def _job(artifact: Artifact, model: PlannedModel, spec: TrainingSpec, results: Path) -> Job:
+def _build_train_job(artifact: Artifact, model: PlannedModel, spec: TrainingSpec, results: Path) -> Job:
     return Job(
         key=artifact.key,
         kind="train",

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.core.documents import DocumentFolder, DocumentKind
-from harness.core.errors import UsageError, unknown
+from harness.core.errors import UsageError, explain_unknown
 
 SCHEMA = 1
 """The version of a proxy's form; a newer version is refused."""
@@ -122,10 +122,10 @@ class Proxy(_Part):
             if path.is_file():
                 return path
             raise UsageError(f"There is no {path}.", hint="`harness proxy list` shows what there is.")
-        names = PROXIES.names(results)
+        names = PROXIES.list_names(results)
         if text not in names:
-            raise unknown(f"proxy in {results / PROXIES.folder}", text, names, then=PROXIES.then)
-        return PROXIES.path(results, text)
+            raise explain_unknown(f"proxy in {results / PROXIES.folder}", text, names, then=PROXIES.then)
+        return PROXIES.locate_document(results, text)
 
 
 PROXIES = DocumentFolder(

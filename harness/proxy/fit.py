@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core.errors import UsageError, unknown
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import Suite
 from harness.proxy.document import (
     Proxy,
@@ -60,13 +60,13 @@ def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Prog
     Raises:
         UsageError: The import, a name or the budget does not allow it.
     """
-    table = ScoreTable.read(source, suite)
+    table = ScoreTable.read_score_table(source, suite)
     times = _fit_times(table.seconds)
-    meant = _reference_rows(source, table, times, wish.reference)
-    minutes = times.minutes(meant)
-    choose = _chooser(table, wish, minutes)
+    meant = _select_reference_rows(source, table, times, wish.reference)
+    minutes = times.estimate_minutes(meant)
+    choose = _build_chooser(table, wish, minutes)
     chosen = choose(table.scores, table.target, table.groups)
-    predicted = _held_out(table.scores, table.target, table.groups, choose, progress)
+    predicted = _predict_families(table.scores, table.target, table.groups, choose, progress)
     line = fit_ridge(table.scores[:, list(chosen.tasks)], table.target, chosen.penalty)
     return Proxy(
         name=wish.name or _default_name(suite.title, wish),
@@ -76,7 +76,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Prog
         penalty=chosen.penalty,
         intercept=line.intercept,
         tasks=tuple(
-            _task(table, at, float(weight), minutes)
+            _build_proxy_task(table, at, float(weight), minutes)
             for at, weight in zip(chosen.tasks, line.coefficients, strict=True)
         ),
         error=ProxyErrors(
@@ -85,7 +85,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Prog
             plain_rmse=float(np.sqrt(chosen.error)),
             deviation=float(table.target.std()),
         ),
-        cost=_cost(table, times, chosen, meant, wish, minutes),
+        cost=_estimate_proxy_cost(table, times, chosen, meant, wish, minutes),
         fitted=ProxyFit(
             models=len(table.models),
             families=len(set(table.families)),
@@ -112,15 +112,17 @@ def _default_name(title: str, wish: ProxyRequest) -> str:
     return f"{plain}-{len(wish.tasks)}tasks" if wish.tasks else f"{plain}-{wish.minutes:g}min"
 
 
-def _chooser(table: ScoreTable, wish: ProxyRequest, minutes: Floats) -> Choose:
+def _build_chooser(table: ScoreTable, wish: ProxyRequest, minutes: Floats) -> Choose:
     """The function that chooses tasks on a training set, the same in the cross-validation and at the end."""
     names = [task.name for task in table.tasks]
     if wish.tasks:
         for name in wish.tasks:
             if name not in names:
-                raise unknown("task of the target", name, names, then="--tasks takes the target's tasks.")
+                raise explain_unknown(
+                    "task of the target", name, names, then="--tasks takes the target's tasks."
+                )
         places = sorted({names.index(name) for name in wish.tasks})
-        return lambda scores, target, families: _given(scores, target, families, places)
+        return lambda scores, target, families: _fit_penalty(scores, target, families, places)
     if not np.isfinite(minutes).any():
         raise UsageError(
             "The import tells the time of none of the target's tasks.", hint="Name the tasks with --tasks."
@@ -135,20 +137,20 @@ def _chooser(table: ScoreTable, wish: ProxyRequest, minutes: Floats) -> Choose:
     return lambda scores, target, families: _choose(scores, target, families, minutes, wish.minutes)
 
 
-def _reference_rows(source: Imported, table: ScoreTable, times: _Times, reference: str) -> Ints:
+def _select_reference_rows(source: Imported, table: ScoreTable, times: _Times, reference: str) -> Ints:
     """The entries whose median speed the minutes are for."""
     if not reference:
         return table.rows
-    models = source.entries(["model"])["model"].to_pylist()
+    models = source.load_entries(["model"])["model"].to_pylist()
     timed = {name for name, known in zip(models, ~np.isnan(times.models), strict=True) if known}
     if reference not in timed:
-        raise unknown(
+        raise explain_unknown(
             "imported model with recorded times", reference, timed, then="Or leave out --reference."
         )
     return np.array([row for row, name in enumerate(models) if name == reference], np.int64)
 
 
-def _task(table: ScoreTable, at: int, weight: float, minutes: Floats) -> ProxyTask:
+def _build_proxy_task(table: ScoreTable, at: int, weight: float, minutes: Floats) -> ProxyTask:
     task, scores = table.tasks[at], table.scores[:, at]
     return ProxyTask(
         task=task.name,
@@ -157,26 +159,26 @@ def _task(table: ScoreTable, at: int, weight: float, minutes: Floats) -> ProxyTa
         coefficient=weight,
         low=float(scores.min()),
         high=float(scores.max()),
-        minutes=_finite(minutes[at]),
+        minutes=_keep_finite(minutes[at]),
     )
 
 
-def _cost(
+def _estimate_proxy_cost(
     table: ScoreTable, times: _Times, chosen: _Choice, meant: Ints, wish: ProxyRequest, minutes: Floats
 ) -> ProxyCost:
-    nearest = times.nearest(table.rows) if not wish.reference else -1
-    at = np.flatnonzero(table.rows == nearest)
+    nearest = times.find_nearest(table.rows) if not wish.reference else -1
+    positions = np.flatnonzero(table.rows == nearest)
     return ProxyCost(
-        minutes=_finite(minutes[list(chosen.tasks)].sum()),
+        minutes=_keep_finite(minutes[list(chosen.tasks)].sum()),
         budget=None if wish.tasks else wish.minutes,
-        whole=_finite(minutes.sum()),
+        whole=_keep_finite(minutes.sum()),
         reference=wish.reference or None,
-        nearest=table.models[int(at[0])] if len(at) else None,
-        spread=_finite(times.spread),
+        nearest=table.models[int(positions[0])] if len(positions) else None,
+        spread=_keep_finite(times.spread),
     )
 
 
-def _finite(value: float) -> float | None:
+def _keep_finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
@@ -200,26 +202,26 @@ class _Times:
     tasks: Floats
     spread: float
 
-    def minutes(self, rows: NDArray[np.int64]) -> Floats:
+    def estimate_minutes(self, rows: NDArray[np.int64]) -> Floats:
         """The minutes of each task at the median speed of some rows, (tasks,); infinite without times."""
-        found = self.models[rows]
-        known = found if np.isfinite(found).any() else self.models
-        speed = np.median(known[np.isfinite(known)]) if np.isfinite(known).any() else np.nan
+        row_speeds = self.models[rows]
+        speeds = row_speeds if np.isfinite(row_speeds).any() else self.models
+        speed = np.median(speeds[np.isfinite(speeds)]) if np.isfinite(speeds).any() else np.nan
         return np.nan_to_num(np.exp(self.tasks + speed) / 60, nan=np.inf)
 
-    def nearest(self, rows: NDArray[np.int64]) -> int:
+    def find_nearest(self, rows: NDArray[np.int64]) -> int:
         """The row that is the closest to the median speed of some rows; -1 where none has times."""
-        found = self.models[rows]
-        if np.isnan(found).all():
+        speeds = self.models[rows]
+        if np.isnan(speeds).all():
             return -1
-        return int(rows[np.nanargmin(np.abs(found - np.nanmedian(found)))])
+        return int(rows[np.nanargmin(np.abs(speeds - np.nanmedian(speeds)))])
 
 
 def _fit_times(seconds: Floats) -> _Times:
     """Fit log time = model + task by alternating medians, which single wild times do not move.
 
     >>> times = _fit_times(np.outer([1.0, 60.0], [1.0, 2.0, 4.0, 8.0, 16.0]))
-    >>> times.minutes(np.array([1])).round(6).tolist(), times.spread
+    >>> times.estimate_minutes(np.array([1])).round(6).tolist(), times.spread
     ([1.0, 2.0, 4.0, 8.0, 16.0], 0.0)
     """
     logs = np.log(seconds)
@@ -262,69 +264,72 @@ def _choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, bud
     For every penalty and both paces tasks are added one at a time; after each, the best drop and the best
     exchange are made if they help. The best of all ends is taken.
     """
-    of = Products.of(scores, target, split_families(families))
+    of = Products.compute_products(scores, target, split_families(families))
     paces: tuple[Pace, ...] = ("gain", "rate")
-    ends = [_descend(of, minutes, budget, penalty, pace) for penalty in PENALTIES for pace in paces]
+    ends = [_search_tasks(of, minutes, budget, penalty, pace) for penalty in PENALTIES for pace in paces]
     return min(ends, key=lambda end: end.error)
 
 
-def _given(scores: Floats, target: Floats, families: Ints, tasks: Sequence[int]) -> _Choice:
+def _fit_penalty(scores: Floats, target: Floats, families: Ints, tasks: Sequence[int]) -> _Choice:
     """The given tasks, with the best penalty for them."""
-    of = Products.of(scores, target, split_families(families))
-    tried = {penalty: float(of.errors([tasks], penalty)[0]) for penalty in PENALTIES}
+    of = Products.compute_products(scores, target, split_families(families))
+    tried = {penalty: float(of.compute_errors([tasks], penalty)[0]) for penalty in PENALTIES}
     penalty = min(tried, key=lambda one: tried[one])
     return _Choice(tasks=tuple(tasks), penalty=penalty, error=tried[penalty])
 
 
-def _descend(of: Products, minutes: Floats, budget: float, penalty: float, pace: Pace) -> _Choice:
+def _search_tasks(of: Products, minutes: Floats, budget: float, penalty: float, pace: Pace) -> _Choice:
     now = _Choice(tasks=(), penalty=penalty, error=float(of.whole[-1, -1] / of.rows))
     while True:
         before = now
-        now = _added(of, now, minutes, budget, pace)
-        now = _better(of, now, _drops(now.tasks))
-        now = _better(of, now, _exchanges(now.tasks, minutes, budget))
+        now = _add_task(of, now, minutes, budget, pace)
+        now = _select_best_set(of, now, _list_drops(now.tasks))
+        now = _select_best_set(of, now, _list_exchanges(now.tasks, minutes, budget))
         if now.error >= before.error and now.tasks:
             return now
 
 
-def _added(of: Products, now: _Choice, minutes: Floats, budget: float, pace: Pace) -> _Choice:
+def _add_task(of: Products, now: _Choice, minutes: Floats, budget: float, pace: Pace) -> _Choice:
     """The choice with one task more; the first task is taken even if it helps nothing."""
-    places = _affordable(now.tasks, minutes, budget) if len(now.tasks) < MOST else []
+    places = _list_affordable_tasks(now.tasks, minutes, budget) if len(now.tasks) < MOST else []
     if not places:
         return now
-    found = of.errors([(*now.tasks, place) for place in places], now.penalty)
-    gains = (now.error - found) / (minutes[places] if pace == "rate" else 1.0)
+    errors = of.compute_errors([(*now.tasks, place) for place in places], now.penalty)
+    gains = (now.error - errors) / (minutes[places] if pace == "rate" else 1.0)
     best = int(gains.argmax())
-    if now.tasks and found[best] >= now.error * (1 - BETTER):
+    if now.tasks and errors[best] >= now.error * (1 - BETTER):
         return now
-    return _Choice(tasks=(*now.tasks, places[best]), penalty=now.penalty, error=float(found[best]))
+    return _Choice(tasks=(*now.tasks, places[best]), penalty=now.penalty, error=float(errors[best]))
 
 
-def _better(of: Products, now: _Choice, sets: Sequence[tuple[int, ...]]) -> _Choice:
+def _select_best_set(of: Products, now: _Choice, sets: Sequence[tuple[int, ...]]) -> _Choice:
     """The best of some sets of tasks if it is better than the present choice, else that choice."""
     if not sets:
         return now
-    found = of.errors(sets, now.penalty)
-    best = int(found.argmin())
-    if found[best] >= now.error * (1 - BETTER):
+    errors = of.compute_errors(sets, now.penalty)
+    best = int(errors.argmin())
+    if errors[best] >= now.error * (1 - BETTER):
         return now
-    return _Choice(tasks=sets[best], penalty=now.penalty, error=float(found[best]))
+    return _Choice(tasks=sets[best], penalty=now.penalty, error=float(errors[best]))
 
 
-def _affordable(tasks: Sequence[int], minutes: Floats, budget: float) -> list[int]:
+def _list_affordable_tasks(tasks: Sequence[int], minutes: Floats, budget: float) -> list[int]:
     left = budget - minutes[list(tasks)].sum()
     return [place for place in np.flatnonzero(minutes <= left).tolist() if place not in tasks]
 
 
-def _drops(tasks: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _list_drops(tasks: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [tasks[:at] + tasks[at + 1 :] for at in range(len(tasks))] if len(tasks) > 1 else []
 
 
-def _exchanges(tasks: tuple[int, ...], minutes: Floats, budget: float) -> list[tuple[int, ...]]:
+def _list_exchanges(tasks: tuple[int, ...], minutes: Floats, budget: float) -> list[tuple[int, ...]]:
     rests = [tasks[:at] + tasks[at + 1 :] for at in range(len(tasks))]
     out = set(tasks)
     return [
-        (*rest, place) for rest in rests for place in _affordable(rest, minutes, budget) if place not in out
+        (*rest, place)
+        for rest in rests
+        for place in _list_affordable_tasks(rest, minutes, budget)
+        if place not in out
     ]
 
 
@@ -335,14 +340,14 @@ Progress = Callable[[int, int], None]
 """A callback with the number of families held out so far, and of all families."""
 
 
-def _held_out(
+def _predict_families(
     scores: Floats, target: Floats, families: Ints, choose: Choose, progress: Progress | None = None
 ) -> Floats:
     """Each model's prediction by a proxy chosen and fitted without the model's family, (models,)."""
     tell = progress or (lambda done, total: None)
     predicted, names = np.empty(len(target)), np.unique(families)
 
-    def without(family: int) -> tuple[NDArray[np.bool_], Floats]:
+    def predict_family(family: int) -> tuple[NDArray[np.bool_], Floats]:
         out = families == family
         choice = choose(scores[~out], target[~out], families[~out])
         columns = list(choice.tasks)
@@ -353,7 +358,7 @@ def _held_out(
     with ThreadPoolExecutor(
         len(os.sched_getaffinity(0))
     ) as pool:  # numpy works without the interpreter's lock
-        for done, (out, found) in enumerate(pool.map(without, names.tolist()), 1):
-            predicted[out] = found
+        for done, (out, predictions) in enumerate(pool.map(predict_family, names.tolist()), 1):
+            predicted[out] = predictions
             tell(done, len(names))
     return predicted

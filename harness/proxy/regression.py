@@ -52,7 +52,7 @@ class Products:
         return int(self.folds.shape[1]) - 2
 
     @staticmethod
-    def of(scores: Floats, target: Floats, groups: Ints) -> Products:
+    def compute_products(scores: Floats, target: Floats, groups: Ints) -> Products:
         """The products of a training set.
 
         Args:
@@ -70,7 +70,7 @@ class Products:
             partitions=len(groups),
         )
 
-    def errors(self, sets: Sequence[Sequence[int]], penalty: float) -> Floats:
+    def compute_errors(self, sets: Sequence[Sequence[int]], penalty: float) -> Floats:
         """The mean squared error of ridge regressions, every fold predicted without itself.
 
         Args:
@@ -121,10 +121,10 @@ def split_families(families: Ints, count: int = FOLDS, partitions: int = PARTITI
         The fold of each model in each partition, (partitions, models).
     """
     draw = np.random.default_rng(0)
-    return np.stack([_partition(families, count, draw) for _ in range(partitions)])
+    return np.stack([_draw_partition(families, count, draw) for _ in range(partitions)])
 
 
-def _partition(families: Ints, count: int, draw: np.random.Generator) -> Ints:
+def _draw_partition(families: Ints, count: int, draw: np.random.Generator) -> Ints:
     names, places, sizes = np.unique(families, return_inverse=True, return_counts=True)
     load = np.zeros(min(count, len(names)), np.int64)
     fold = np.zeros(len(names), np.int64)
@@ -166,23 +166,23 @@ def measure_errors(target: Floats, predicted: Floats) -> _Errors:
     return _Errors(
         rmse=float(np.sqrt(np.mean(residuals**2))),
         mae=float(residuals.mean()),
-        half_width=_half_width(residuals),
-        kendall=_correlation("kendalltau", target, predicted),
-        spearman=_correlation("spearmanr", target, predicted),
+        half_width=_compute_half_width(residuals),
+        kendall=_compute_rank_correlation("kendalltau", target, predicted),
+        spearman=_compute_rank_correlation("spearmanr", target, predicted),
     )
 
 
-def _half_width(residuals: Floats) -> float:
+def _compute_half_width(residuals: Floats) -> float:
     """The split-conformal bound: the ⌈(n + 1) · LEVEL⌉-th smallest of n, the largest where n is too small.
 
-    >>> _half_width(np.arange(1.0, 101.0))
+    >>> _compute_half_width(np.arange(1.0, 101.0))
     96.0
     """
     place = min(math.ceil((len(residuals) + 1) * LEVEL), len(residuals))
     return float(np.sort(residuals)[place - 1])
 
 
-def _correlation(name: str, target: Floats, predicted: Floats) -> float | None:
+def _compute_rank_correlation(name: str, target: Floats, predicted: Floats) -> float | None:
     from scipy import stats
 
     if not np.ptp(target) or not np.ptp(predicted):

@@ -19,63 +19,65 @@ Cells = Mapping[tuple[int, str], Mapping[tuple[str, str], "float | None"]]
 """(entry, task) → (split, subset) → main score, None for a flagged score."""
 
 
-def _cells_of(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, Mapping[tuple[int, str], str]]:
+def _read_score_cells(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, Mapping[tuple[int, str], str]]:
     """The scores of some tasks, and the data revision of each by entry and task."""
     columns = ["entry", "task", "split", "subset", "main_score", "flag", "data_revision"]
     cells: dict[tuple[int, str], dict[tuple[str, str], float | None]] = {}
     revisions: dict[tuple[int, str], str] = {}
-    for row in _of_tasks(source.scores(columns), tasks):
+    for row in _filter_task_rows(source.load_scores(columns), tasks):
         score = None if row["flag"] else row["main_score"]
         cells.setdefault((row["entry"], row["task"]), {})[row["split"], row["subset"]] = score
         revisions[row["entry"], row["task"]] = row["data_revision"] or ""
     return cells, revisions
 
 
-def _seconds_of(source: Imported, entries: int, tasks: Sequence[Task], cells: Cells) -> Floats:
+def _read_task_seconds(source: Imported, entries: int, tasks: Sequence[Task], cells: Cells) -> Floats:
     """The times of files with exactly the wanted splits and subsets, (entries, tasks); NaN without a time."""
-    table = source.files(["entry", "task", "seconds"])
+    table = source.load_files(["entry", "task", "seconds"])
     if "seconds" not in table.column_names:
         raise UsageError(
             "The import keeps no times: an older version made it.",
             hint=f"Import again: harness import {source.source} PATH",
         )
-    files = _of_tasks(table, tasks)
-    wanted = {task.name: {(split, s) for split in task.splits for s in task.subsets} for task in tasks}
+    files = _filter_task_rows(table, tasks)
+    expected_cells = {
+        task.name: {(split, s) for split in task.splits for s in task.subsets} for task in tasks
+    }
     places = {task.name: place for place, task in enumerate(tasks)}
     often = Counter((file["entry"], file["task"]) for file in files)
     seconds = np.full((entries, len(tasks)), np.nan)
     for file in files:
         key = (file["entry"], file["task"])
-        if file["seconds"] and often[key] == 1 and set(cells.get(key, ())) == wanted[file["task"]]:
+        if file["seconds"] and often[key] == 1 and set(cells.get(key, ())) == expected_cells[file["task"]]:
             seconds[file["entry"], places[file["task"]]] = file["seconds"]
     return seconds
 
 
-def _of_tasks(table: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+def _filter_task_rows(table: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     names = pa.array([task.name for task in tasks], pa.string())
     kept = pc.is_in(table["task"].cast(pa.string()), value_set=names)
-    found: list[dict[str, Any]] = table.filter(kept).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = table.filter(kept).to_pylist()
+    return rows
 
 
-def _families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
+def _assign_families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
     """The family name of each model.
 
     Models with one root, by what they were adapted from, are one family; so are those of an organisation that
     name no parent, with all that was adapted from them.
 
-    >>> _families(["a/one", "b/two", "b/three", "c/four"], {"b/two": "a/one", "c/four": "d/none"})
+    >>> _assign_families(["a/one", "b/two", "b/three", "c/four"], {"b/two": "a/one", "c/four": "d/none"})
     ['a', 'a', 'b', 'd/none']
     """
-    known = {*models, *parents}
-    roots = [_root(model, parents) for model in models]
-    return [root.partition("/")[0] if root in known else root for root in roots]
+    names = {*models, *parents}
+    roots = [_find_root_model(model, parents) for model in models]
+    return [root.partition("/")[0] if root in names else root for root in roots]
 
 
-def _root(model: str, parents: Mapping[str, str]) -> str:
+def _find_root_model(model: str, parents: Mapping[str, str]) -> str:
     """The last ancestor of a model; in a circle of ancestors, the first name by alphabet."""
     seen = [model]
     while (parent := parents.get(seen[-1])) is not None:
@@ -130,7 +132,7 @@ class ScoreTable:
         return np.unique(self.families, return_inverse=True)[1].astype(np.int64)
 
     @staticmethod
-    def read(source: Imported, suite: Suite) -> ScoreTable:
+    def read_score_table(source: Imported, suite: Suite) -> ScoreTable:
         """The complete models of an import on a suite; nothing is imputed.
 
         Of several entries of a model, that of the best known revision counts. Results of experiments are
@@ -142,31 +144,34 @@ class ScoreTable:
             RecordError: Its tables cannot be read.
         """
         tasks = suite.tasks
-        entries = source.entries(["model", "experiment", "trust", "adapted_from", "rows"]).to_pylist()
-        cells, revisions = _cells_of(source, tasks)
-        found = _complete(entries, cells, tasks)
+        entries = source.load_entries(["model", "experiment", "trust", "adapted_from", "rows"]).to_pylist()
+        cells, revisions = _read_score_cells(source, tasks)
+        model_rows = _select_complete_models(entries, cells, tasks)
         lines = {one["model"]: one["adapted_from"] for one in reversed(entries) if one["adapted_from"]}
         every = sorted({one["model"] for one in entries})
-        family = dict(zip(every, _families(every, lines), strict=True))
-        _enough(suite, found, {family[name] for name in found})
+        family = dict(zip(every, _assign_families(every, lines), strict=True))
+        _require_enough_models(suite, model_rows, {family[name] for name in model_rows})
         pinned = {task.name: task.data.revision for task in tasks}
         return ScoreTable(
-            models=tuple(found),
-            families=tuple(family[name] for name in found),
+            models=tuple(model_rows),
+            families=tuple(family[name] for name in model_rows),
             tasks=tasks,
             scores=np.array(
-                [[_mean(cells[row, task.name], task) for task in tasks] for row in found.values()]
+                [
+                    [_compute_task_mean(cells[row, task.name], task) for task in tasks]
+                    for row in model_rows.values()
+                ]
             ),
-            weights=_weights(suite),
-            seconds=_seconds_of(source, len(entries), tasks, cells),
-            rows=np.array(list(found.values()), np.int64),
+            weights=_compute_task_weights(suite),
+            seconds=_read_task_seconds(source, len(entries), tasks, cells),
+            rows=np.array(list(model_rows.values()), np.int64),
             other_data=sum(
-                any(revisions[row, name] != pinned[name] for name in pinned) for row in found.values()
+                any(revisions[row, name] != pinned[name] for name in pinned) for row in model_rows.values()
             ),
         )
 
 
-def _enough(suite: Suite, found: Mapping[str, int], names: set[str]) -> None:
+def _require_enough_models(suite: Suite, found: Mapping[str, int], names: set[str]) -> None:
     if len(found) < LEAST_MODELS or len(names) < LEAST_FAMILIES:
         raise UsageError(
             f"{len(found)} imported models of {len(names)} families have every task of {suite.title}; "
@@ -175,39 +180,41 @@ def _enough(suite: Suite, found: Mapping[str, int], names: set[str]) -> None:
         )
 
 
-def _complete(entries: Sequence[Mapping[str, Any]], cells: Cells, tasks: Sequence[Task]) -> dict[str, int]:
+def _select_complete_models(
+    entries: Sequence[Mapping[str, Any]], cells: Cells, tasks: Sequence[Task]
+) -> dict[str, int]:
     """The entry of each complete model by name, sorted."""
     best: dict[str, int] = {}
     for row, entry in enumerate(entries):
         if (
             entry["experiment"]
-            or _baseline(entry["model"])
-            or any(_mean(cells.get((row, t.name), {}), t) is None for t in tasks)
+            or _is_baseline(entry["model"])
+            or any(_compute_task_mean(cells.get((row, t.name), {}), t) is None for t in tasks)
         ):
             continue
         former = best.get(entry["model"])
-        if former is None or _known(entry) > _known(entries[former]):
+        if former is None or _rank_entry(entry) > _rank_entry(entries[former]):
             best[entry["model"]] = row
     return dict(sorted(best.items()))
 
 
-def _baseline(model: str) -> bool:
+def _is_baseline(model: str) -> bool:
     """Whether a model's name is that of a baseline: `baseline/…`, `mteb/baseline-…`."""
     return any(part == "baseline" or part.startswith("baseline-") for part in model.lower().split("/"))
 
 
-def _known(entry: Mapping[str, Any]) -> tuple[int, int]:
+def _rank_entry(entry: Mapping[str, Any]) -> tuple[int, int]:
     trust = entry["trust"]
     return (-TRUST.index(trust) if trust in TRUST else -len(TRUST), entry["rows"])
 
 
-def _mean(found: Mapping[tuple[str, str], float | None], task: Task) -> float | None:
+def _compute_task_mean(found: Mapping[tuple[str, str], float | None], task: Task) -> float | None:
     values = [found.get((split, subset)) for split in task.splits for subset in task.subsets]
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    scores = [value for value in values if value is not None]
+    return sum(scores) / len(scores) if scores and len(scores) == len(values) else None
 
 
-def _weights(suite: Suite) -> Floats:
+def _compute_task_weights(suite: Suite) -> Floats:
     places = {task.name: place for place, task in enumerate(suite.tasks)}
     weights = np.zeros(len(places))
     for column in suite.columns:

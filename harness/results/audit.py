@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.core import files
-from harness.core.documents import without_digest
+from harness.core.documents import verify_digest
 from harness.core.errors import HarnessError, NewerSchemaError, RecordError
 from harness.core.identity import digest
-from harness.data.prepared import prepared_problems, remove_prepared
+from harness.data.prepared import find_prepared_problems, remove_prepared
 from harness.results.contradictions import find_contradictions, find_disagreements
-from harness.search.plaid import PART, index_problem
-from harness.storage.leases import LEASE, TERM, has_dead_holder, holder_file, sweep_leases
+from harness.search.plaid import PART, find_index_problem
+from harness.storage.leases import LEASE, TERM, has_dead_holder, locate_holder_file, sweep_leases
 from harness.storage.record import Record
 from harness.storage.store import BESIDE, FAILED, Store
-from harness.storage.vectors import shard_is_finite, shard_problem
-from harness.training.model_store import ModelStore, model_problem
+from harness.storage.vectors import find_shard_problem, is_finite_shard
+from harness.training.model_store import ModelStore, find_model_problem
 
 AREAS = {
     "records": "records",
@@ -117,8 +117,8 @@ class _Check:
 
     @property
     def bytes(self) -> int:
-        found = self.path.rglob("*") if self.path.is_dir() else [self.path]
-        return sum(path.stat().st_size for path in found if path.is_file())
+        paths = self.path.rglob("*") if self.path.is_dir() else [self.path]
+        return sum(path.stat().st_size for path in paths if path.is_file())
 
 
 def audit(
@@ -138,27 +138,27 @@ def audit(
         strict: Whether records that contradict themselves or each other are faults, too.
         progress: Called with the bytes that are done, and with all.
     """
-    checks = [(check, check.bytes) for check in _checks(results, cache)]
+    checks = [(check, check.bytes) for check in _iter_checks(results, cache)]
     faults: list[Fault] = []
     number, size = Counter[str](), Counter[str]()
     for check, bytes_ in checks:
-        found = [*check.faults(check.path)]
-        faults += [_repaired(fault) for fault in found] if repair else found
+        new_faults = [*check.faults(check.path)]
+        faults += [_repair_fault(fault) for fault in new_faults] if repair else new_faults
         number[check.area] += 1
         size[check.area] += bytes_
         progress(size.total(), sum(bytes_ for _, bytes_ in checks))
-    faults += _contradictions(results) if strict else ()
+    faults += _find_record_conflicts(results) if strict else ()
     return Audit(
         results=results,
         cache=cache,
         files=number,
         bytes=size,
-        without_digest=sum(map(_lacks_digest, _records(results))),
+        without_digest=sum(map(_has_no_digest, _list_record_files(results))),
         faults=tuple(faults),
     )
 
 
-def _repaired(fault: Fault) -> Fault:
+def _repair_fault(fault: Fault) -> Fault:
     """A fault after its repair."""
     try:
         if fault.area == "datasets":
@@ -179,29 +179,37 @@ def _repaired(fault: Fault) -> Fault:
     return replace(fault, repaired=bool(fault.repair))
 
 
-def _checks(results: Path, cache: Path) -> Iterator[_Check]:
+def _iter_checks(results: Path, cache: Path) -> Iterator[_Check]:
     store, records, models = Store(results), results / "records", ModelStore(results)
     places: list[tuple[str, Callable[[Path], Iterator[Fault]], list[Path]]] = [
-        ("records", _record_faults, _records(results)),
-        ("examples", _faults_beside("examples"), sorted(records.glob(f"*/*/*{BESIDE['examples']}"))),
-        ("runs", _faults_beside("run"), sorted(records.glob(f"*/*/*{BESIDE['run']}"))),
-        ("failures", _failure_faults, sorted(records.glob(f"*/*/*{FAILED}"))),
-        ("leases", _lease_faults, sorted(store.leases.glob(f"*{LEASE}"))),
-        ("vectors", _space_faults, sorted(cache.glob("vectors/*/*/space.json"))),
-        ("vectors", _shard_faults, sorted(cache.glob("vectors/*/*/*.safetensors"))),
-        ("datasets", _data_faults, sorted(path for path in cache.glob("datasets/*") if path.is_dir())),
-        ("source", _reading_faults("source", _read_digested), sorted(cache.glob("source/*.json"))),
-        ("finetuned", _reading_faults("finetuned", _runs), sorted(cache.glob(f"finetuned/*/{STATE}"))),
+        ("records", _find_record_faults, _list_record_files(results)),
+        ("examples", _build_part_check("examples"), sorted(records.glob(f"*/*/*{BESIDE['examples']}"))),
+        ("runs", _build_part_check("run"), sorted(records.glob(f"*/*/*{BESIDE['run']}"))),
+        ("failures", _find_failure_faults, sorted(records.glob(f"*/*/*{FAILED}"))),
+        ("leases", _find_lease_faults, sorted(store.leases.glob(f"*{LEASE}"))),
+        ("vectors", _find_space_faults, sorted(cache.glob("vectors/*/*/space.json"))),
+        ("vectors", _find_shard_faults, sorted(cache.glob("vectors/*/*/*.safetensors"))),
+        ("datasets", _find_data_faults, sorted(path for path in cache.glob("datasets/*") if path.is_dir())),
+        ("source", _build_read_check("source", _read_digested), sorted(cache.glob("source/*.json"))),
+        (
+            "finetuned",
+            _build_read_check("finetuned", _read_grid_runs),
+            sorted(cache.glob(f"finetuned/*/{STATE}")),
+        ),
         ("finetuned", _weight_faults, sorted(cache.glob("finetuned/*/*.safetensors"))),
-        ("units", _reading_faults("units", files.without_sha256), sorted(cache.glob("units/*.npz"))),
+        ("units", _build_read_check("units", files.unpack_hashed_file), sorted(cache.glob("units/*.npz"))),
         (
             "plaid",
-            _index_faults,
+            _find_index_faults,
             sorted(path for path in cache.glob("plaid/*") if path.suffix not in (".tmp", PART)),
         ),
-        ("models", _model_faults, models.folders()),
-        ("left", _left_faults, sorted({*files.leftovers(results), *files.leftovers(cache)})),
-        ("left", _left_faults, models.leftovers()),
+        ("models", _find_model_faults, models.list_model_folders()),
+        (
+            "left",
+            _find_leftover_faults,
+            sorted({*files.find_leftovers(results), *files.find_leftovers(cache)}),
+        ),
+        ("left", _find_leftover_faults, models.list_leftovers()),
     ]
     for area, faults, paths in places:
         yield from (_Check(area=area, path=path, faults=faults) for path in paths)
@@ -210,13 +218,13 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
 # The results folder
 
 
-def _records(results: Path) -> list[Path]:
+def _list_record_files(results: Path) -> list[Path]:
     """The files of finished records."""
-    found = sorted(results.glob("records/*/*/*.json"))
-    return [path for path in found if not path.name.endswith(FAILED)]
+    candidates = sorted(results.glob("records/*/*/*.json"))
+    return [path for path in candidates if not path.name.endswith(FAILED)]
 
 
-def _record_faults(path: Path, area: str = "records") -> Iterator[Fault]:
+def _find_record_faults(path: Path, area: str = "records") -> Iterator[Fault]:
     try:
         Store.parse(path)
     except FileNotFoundError:
@@ -232,13 +240,15 @@ def _record_faults(path: Path, area: str = "records") -> Iterator[Fault]:
         yield Fault(area=area, file=path, reason=str(error), repair="move aside")
 
 
-def _contradictions(results: Path) -> Iterator[Fault]:
+def _find_record_conflicts(results: Path) -> Iterator[Fault]:
     """What whole records say that cannot be true; which one of two is wrong is not for a repair to say."""
-    whole = {path: one for path in _records(results) if (one := _read_whole(path)) is not None}
+    records = {
+        path: record for path in _list_record_files(results) if (record := _read_whole(path)) is not None
+    }
     reasons = [
-        (path, text) for path, one in whole.items() for text in find_contradictions(one, path.read_bytes())
+        (path, text) for path, one in records.items() for text in find_contradictions(one, path.read_bytes())
     ]
-    for path, reason in sorted([*reasons, *find_disagreements(whole.items())]):
+    for path, reason in sorted([*reasons, *find_disagreements(records.items())]):
         yield Fault(area="records", file=path, reason=reason, repair="")
 
 
@@ -250,16 +260,16 @@ def _read_whole(path: Path) -> Record | None:
         return None
 
 
-def _lacks_digest(path: Path) -> bool:
+def _has_no_digest(path: Path) -> bool:
     """Whether a whole record is of a schema without digests."""
     return _read_whole(path) is not None and "digest" not in json.loads(path.read_bytes())
 
 
-def _faults_beside(part: str) -> Callable[[Path], Iterator[Fault]]:
+def _build_part_check(part: str) -> Callable[[Path], Iterator[Fault]]:
     """What finds the faults of the files that this part of a record names."""
     area = "runs" if part == "run" else part
 
-    def faults(path: Path) -> Iterator[Fault]:
+    def find_part_faults(path: Path) -> Iterator[Fault]:
         record = _read_whole(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
         named = getattr(record, part, None)
         if named is None:
@@ -268,20 +278,22 @@ def _faults_beside(part: str) -> Callable[[Path], Iterator[Fault]]:
             reason = "its SHA-256 is not that in its record"
             yield Fault(area=area, file=path, reason=reason, repair="move aside")
 
-    return faults
+    return find_part_faults
 
 
-def _failure_faults(path: Path) -> Iterator[Fault]:
-    if path in Store(path.parents[3]).superseded():
+def _find_failure_faults(path: Path) -> Iterator[Fault]:
+    if path in Store(path.parents[3]).list_stale_failures():
         yield Fault(area="failures", file=path, reason="its work has been finished since")
     else:
-        yield from _record_faults(path, "failures")
+        yield from _find_record_faults(path, "failures")
 
 
-def _lease_faults(path: Path) -> Iterator[Fault]:
+def _find_lease_faults(path: Path) -> Iterator[Fault]:
     """Whether a lease was left; that of another host may be, if nobody has renewed it for long."""
     try:
-        age = time.time() - max(one.stat().st_mtime for one in {path, holder_file(path)} if one.exists())
+        age = time.time() - max(
+            one.stat().st_mtime for one in {path, locate_holder_file(path)} if one.exists()
+        )
     except (FileNotFoundError, ValueError):
         return
     if has_dead_holder(path):
@@ -291,19 +303,19 @@ def _lease_faults(path: Path) -> Iterator[Fault]:
         yield Fault(area="leases", file=path, reason=reason, repair="")
 
 
-def _left_faults(path: Path) -> Iterator[Fault]:
+def _find_leftover_faults(path: Path) -> Iterator[Fault]:
     yield Fault(area="left", file=path, reason="its process is dead")
 
 
-def _model_faults(folder: Path) -> Iterator[Fault]:
-    if problem := model_problem(folder):
+def _find_model_faults(folder: Path) -> Iterator[Fault]:
+    if problem := find_model_problem(folder):
         yield Fault(area="models", file=folder, reason=problem, repair="move aside")
 
 
 # The cache
 
 
-def _space_faults(path: Path) -> Iterator[Fault]:
+def _find_space_faults(path: Path) -> Iterator[Fault]:
     try:
         same = digest(json.loads(path.read_bytes())) == path.parent.name
     except (OSError, ValueError, TypeError):
@@ -312,27 +324,27 @@ def _space_faults(path: Path) -> Iterator[Fault]:
         yield Fault(area="vectors", file=path, reason="it describes another folder")
 
 
-def _shard_faults(path: Path) -> Iterator[Fault]:
-    problem = shard_problem(path, None)
-    if problem or not shard_is_finite(path):
+def _find_shard_faults(path: Path) -> Iterator[Fault]:
+    problem = find_shard_problem(path, None)
+    if problem or not is_finite_shard(path):
         yield Fault(area="vectors", file=path, reason=problem or "a vector is not finite")
 
 
-def _index_faults(folder: Path) -> Iterator[Fault]:
-    if problem := index_problem(folder, None):
+def _find_index_faults(folder: Path) -> Iterator[Fault]:
+    if problem := find_index_problem(folder, None):
         yield Fault(area="plaid", file=folder, reason=problem)
 
 
-def _data_faults(folder: Path) -> Iterator[Fault]:
-    for problem in prepared_problems(folder, None)[:1]:
+def _find_data_faults(folder: Path) -> Iterator[Fault]:
+    for problem in find_prepared_problems(folder, None)[:1]:
         name = problem.path.relative_to(folder)
         yield Fault(area="datasets", file=folder, reason=f"{name}: {problem.reason}")
 
 
-def _reading_faults(area: str, read: Callable[[Path], object]) -> Callable[[Path], Iterator[Fault]]:
+def _build_read_check(area: str, read: Callable[[Path], object]) -> Callable[[Path], Iterator[Fault]]:
     """What finds the fault of a file that cannot be read, or is not what its digest says."""
 
-    def faults(path: Path) -> Iterator[Fault]:
+    def find_read_faults(path: Path) -> Iterator[Fault]:
         try:
             read(path)
         except (ValueError, LookupError) as error:
@@ -340,25 +352,25 @@ def _reading_faults(area: str, read: Callable[[Path], object]) -> Callable[[Path
             reason = "it is truncated, or no JSON" if truncated else str(error)
             yield Fault(area=area, file=path, reason=reason)
 
-    return faults
+    return find_read_faults
 
 
 def _read_digested(path: Path) -> dict[str, Any]:
-    return without_digest(path.read_bytes())
+    return verify_digest(path.read_bytes())
 
 
 STATE = "best.json"
 """The file of a grid that names its best weights and their hashes (finetune.glue.jobs)."""
 
 
-def _runs(path: Path) -> Mapping[str, Mapping[str, Any]]:
+def _read_grid_runs(path: Path) -> Mapping[str, Mapping[str, Any]]:
     runs: Mapping[str, Mapping[str, Any]] = _read_digested(path)["runs"]
     return runs
 
 
 def _weight_faults(path: Path) -> Iterator[Fault]:
     try:
-        sha256 = _runs(path.with_name(STATE))[path.stem]["sha256"]
+        sha256 = _read_grid_runs(path.with_name(STATE))[path.stem]["sha256"]
     except (OSError, ValueError, LookupError):
         yield Fault(area="finetuned", file=path, reason=f"{STATE} does not name it")
         return

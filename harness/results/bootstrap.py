@@ -28,19 +28,19 @@ class Predictions:
     predicted: Floats
 
     @staticmethod
-    def scores(sets: Sequence[Predictions], metrics: Sequence[str]) -> Floats:
+    def compute_seed_scores(sets: Sequence[Predictions], metrics: Sequence[str]) -> Floats:
         """The score of each seed: the mean over metrics and sets, (seeds,)."""
-        found = [
+        values = [
             [
                 [METRICS[name](s.gold, one, np.ones((1, len(s.gold))))[0] for one in s.predicted]
                 for name in metrics
             ]
             for s in sets
         ]
-        return np.asarray(np.mean(found, axis=(0, 1)))
+        return np.asarray(np.mean(values, axis=(0, 1)))
 
     @staticmethod
-    def replicates(
+    def draw_replicates(
         sets: Sequence[Predictions], metrics: Sequence[str], *, rng: np.random.Generator, draws: int = DRAWS
     ) -> dict[Seeds, Floats]:
         """The score of a task in each replicate, (draws,), with as many seeds as there are and with one seed.
@@ -60,7 +60,7 @@ class Predictions:
         """
         count = len(sets[0].predicted)
         every = rng.integers(count, size=(draws, count))
-        of_sets = [np.concatenate([*_resampled(one, metrics, draws, rng)]) for one in sets]
+        of_sets = [np.concatenate([*_iter_resamples(one, metrics, draws, rng)]) for one in sets]
         of_seeds = np.mean(of_sets, axis=0)
         single = rng.integers(count, size=(draws, 1))
         return {
@@ -78,15 +78,17 @@ class Interval:
     high: float
 
     @staticmethod
-    def of(point: float, drawn: Floats, *, level: float = LEVEL) -> Interval:
+    def from_replicates(point: float, drawn: Floats, *, level: float = LEVEL) -> Interval:
         """The interval between the percentiles of the replicates."""
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
         return Interval(point=point, low=float(low), high=float(high))
 
     @staticmethod
-    def of_average(points: Mapping[str, float], drawn: Mapping[str, Floats]) -> Interval:
+    def estimate_average(points: Mapping[str, float], drawn: Mapping[str, Floats]) -> Interval:
         """The interval of the mean over tasks, whose examples are independent of each other."""
-        return Interval.of(float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0))
+        return Interval.from_replicates(
+            float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0)
+        )
 
     @staticmethod
     def mean_of_bounds(intervals: Sequence[Interval]) -> Interval:
@@ -102,7 +104,7 @@ class Interval:
         return Interval(point=point, low=low, high=high)
 
 
-def _resampled(
+def _iter_resamples(
     one: Predictions, metrics: Sequence[str], draws: int, rng: np.random.Generator
 ) -> Iterator[Floats]:
     """The score of every seed in each replicate of one set, in parts of (replicates, seeds)."""
@@ -111,5 +113,5 @@ def _resampled(
     for first in range(0, draws, size):
         rows = min(size, draws - first)
         weights = rng.multinomial(examples, np.full(examples, 1 / examples), size=rows).astype(float)
-        found = [[METRICS[name](one.gold, p, weights) for p in one.predicted] for name in metrics]
-        yield np.asarray(np.mean(found, axis=0).T)
+        values = [[METRICS[name](one.gold, p, weights) for p in one.predicted] for name in metrics]
+        yield np.asarray(np.mean(values, axis=0).T)

@@ -56,7 +56,9 @@ def find_contradictions(record: Record, content: bytes) -> Iterator[str]:
         content: The bytes it was read from: JSON can say a thing twice, or a number that no number is.
     """
     try:
-        _require_storable(json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_to_object))
+        _require_storable(
+            json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_build_json_object)
+        )
     except (ValueError, RecursionError) as error:
         yield str(error) if isinstance(error, _Unstorable) else "it is nested too deeply"
         return
@@ -106,7 +108,7 @@ class _Unstorable(ValueError):
     """A value that the site's tables cannot hold."""
 
 
-def _to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
@@ -145,9 +147,9 @@ def _check_names(record: Record) -> Iterator[str]:
         yield "its model or its task has no name"
     names = [model.name, model.source, model.revision or "", task.name, task.type, task.metric]
     if lineage:
-        own = ", ".join([lineage.own_data, *(parent.own_data for parent in lineage.parents)])
+        own_data = ", ".join([lineage.own_data, *(parent.own_data for parent in lineage.parents)])
         names += [lineage.recipe, lineage.variant, *lineage.all_selected_on]
-        names += [*(parent.name for parent in lineage.parents), *own.split(", ")]
+        names += [*(parent.name for parent in lineage.parents), *own_data.split(", ")]
         names += [lineage.sweep.setting] if lineage.sweep else []
     for name in names:
         if len(name.encode()) > NAME_BYTES:
@@ -191,9 +193,9 @@ def _check_scores(record: Record) -> Iterator[str]:
             yield f"a score is {value}, and scores are from -1 to 1"
             return
     for values in subsets:
-        own, named = values.get("main_score"), values.get(metric)
-        if is_number(own) and is_number(named) and not _is_close(own, named):
-            yield f"a `main_score` is {own}, but its {metric} is {named}"
+        subset_score, named = values.get("main_score"), values.get(metric)
+        if is_number(subset_score) and is_number(named) and not _is_close(subset_score, named):
+            yield f"a `main_score` is {subset_score}, but its {metric} is {named}"
     parts = [values["main_score"] for values in subsets if is_number(values.get("main_score"))]
     if not is_number(main):
         return

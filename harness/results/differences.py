@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from harness.core.errors import UsageError, shortened
+from harness.core.errors import UsageError, shorten_names
 
 OWN = frozenset({"artifact", "runs", "start_weights"})
 """Fields that differ between any two models."""
@@ -46,19 +46,19 @@ class Comparable:
 
     identity: Identity
 
-    def fields(self, provenance: Mapping[str, Any], *, measurements: bool = False) -> dict[str, Any]:
+    def flatten_fields(self, provenance: Mapping[str, Any], *, measurements: bool = False) -> dict[str, Any]:
         """Identity and provenance as dotted fields, without those that differ between any two models.
 
         Args:
             provenance: Of the same record.
             measurements: Whether times, rates and memory are fields, too.
         """
-        own = {name: value for name, value in self.identity.items() if name not in OWN | {"task"}}
-        if isinstance(own.get("start"), Mapping):
-            own["start"] = {name: value for name, value in own["start"].items() if name != "run"}
+        identity = {name: value for name, value in self.identity.items() if name not in OWN | {"task"}}
+        if isinstance(identity.get("start"), Mapping):
+            identity["start"] = {name: value for name, value in identity["start"].items() if name != "run"}
         left_out = OWN if measurements else OWN | MEASURED
         ran = {name: value for name, value in provenance.items() if name not in left_out}
-        return flatten({"identity": own, "provenance": ran})
+        return flatten({"identity": identity, "provenance": ran})
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -67,10 +67,10 @@ class Comparable:
             names = ("encoding", "prompts", "seed", "scoring", "documents")
             return tuple(self.identity.get(name) for name in names)
         start = self.identity.get("start") or {}
-        own = tuple(self.identity.get(name) for name in RECIPE_SETTINGS)
-        return (*own, start.get("from"), start.get("content"))
+        recipe_values = tuple(self.identity.get(name) for name in RECIPE_SETTINGS)
+        return (*recipe_values, start.get("from"), start.get("content"))
 
-    def same_settings(self, other: Comparable) -> bool:
+    def has_same_settings(self, other: Comparable) -> bool:
         """Whether two scores share their settings; with one of a ranking by words, all that both have."""
         outputs = [(one.identity.get("encoding") or {}).get("output") for one in (self, other)]
         if outputs.count("ranking") == 1:
@@ -100,16 +100,16 @@ class Comparable:
         """The fields that all checkpoints on one curve share."""
         return {name: self.identity[name] for name in CURVE if name in self.identity}
 
-    def differences(self, other: Comparable) -> list[FieldDifference]:
+    def find_field_differences(self, other: Comparable) -> list[FieldDifference]:
         """The fields that differ, apart from those of the model itself and a recipe's seeds."""
-        first, second = self._without_seeds(), other._without_seeds()
+        first, second = self._drop_seeds(), other._drop_seeds()
         fields = dict.fromkeys((*first, *second))
         return [(f, first.get(f), second.get(f)) for f in fields if first.get(f) != second.get(f)]
 
-    def _without_seeds(self) -> dict[str, Any]:
+    def _drop_seeds(self) -> dict[str, Any]:
         kept = {name: value for name, value in self.identity.items() if name not in SEEDS}
-        found = Comparable(identity=kept).fields({})
-        return {name.removeprefix("identity."): value for name, value in found.items()}
+        fields = Comparable(identity=kept).flatten_fields({})
+        return {name.removeprefix("identity."): value for name, value in fields.items()}
 
 
 def require_alike(
@@ -132,36 +132,42 @@ def require_alike(
     Raises:
         UsageError: A field differs that may not; the message has both values.
     """
-    found: dict[FieldDifference, list[str]] = {}
+    tasks_by_difference: dict[FieldDifference, list[str]] = {}
     for task, identities in candidate.items():
-        pairs = _pairs(identities, baseline.get(task, ()))
-        for difference in dict.fromkeys(_text(d) for mine, theirs in pairs for d in mine.differences(theirs)):
-            found.setdefault(difference, []).append(task)
-    alike = {d: t for d, t in found.items() if any(_names(a, d[0]) for a in allowed)}
-    own = {d: t for d, t in found.items() if own_prompts and d not in alike and _names("prompts", d[0])}
-    refused = {d: t for d, t in found.items() if d not in alike and d not in own}
+        pairs = _match_seeds(identities, baseline.get(task, ()))
+        for difference in dict.fromkeys(
+            _format_difference(d) for mine, theirs in pairs for d in mine.find_field_differences(theirs)
+        ):
+            tasks_by_difference.setdefault(difference, []).append(task)
+    alike = {d: t for d, t in tasks_by_difference.items() if any(_match_field(a, d[0]) for a in allowed)}
+    prompt_differences = {
+        d: t
+        for d, t in tasks_by_difference.items()
+        if own_prompts and d not in alike and _match_field("prompts", d[0])
+    }
+    refused = {d: t for d, t in tasks_by_difference.items() if d not in alike and d not in prompt_differences}
     if refused:
-        raise _refusal(refused, name)
+        raise _explain_unlike_scores(refused, name)
     sentences = [f"{_describe(d, tasks)}, which is allowed." for d, tasks in alike.items()]
-    if own:
-        tasks = dict.fromkeys(task for names in own.values() for task in names)
+    if prompt_differences:
+        tasks = dict.fromkeys(task for names in prompt_differences.values() for task in names)
         sentences.append(
-            f"Each model has prompts of its own on {shortened(list(tasks))}; --prompt gives both the same."
+            f"Each model has prompts of its own on {shorten_names(list(tasks))}; --prompt gives both the same."
         )
     return sentences
 
 
-def _names(pattern: str, field: str) -> bool:
+def _match_field(pattern: str, field: str) -> bool:
     """Whether a pattern names a field, or its first or last word.
 
-    >>> _names("pooling", "encoding.pooling"), _names("prompts", "prompts.query"), _names("x", "data.x.y")
+    >>> _match_field("pooling", "encoding.pooling"), _match_field("prompts", "prompts.query"), _match_field("x", "data.x.y")
     (True, True, False)
     """
     words = (field, field.partition(".")[0], field.rpartition(".")[2])
     return any(fnmatchcase(word, pattern) for word in words)
 
 
-def _pairs(
+def _match_seeds(
     candidate: Sequence[Identity], baseline: Sequence[Identity]
 ) -> list[tuple[Comparable, Comparable]]:
     """Each score of the baseline with the candidate's of the same seed, else with its first."""
@@ -170,22 +176,24 @@ def _pairs(
     return [(Comparable(identity=mine), Comparable(identity=theirs)) for mine, theirs in same]
 
 
-def provenance_differences(pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
+def find_provenance_differences(
+    pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]],
+) -> list[str]:
     """Warnings on library versions, device and precision that differ.
 
     Args:
         pairs: By task, the provenance of the candidate's score and of the baseline's.
     """
-    found = Counter[FieldDifference]()
+    counts = Counter[FieldDifference]()
     for mine, theirs in pairs.values():
         first, second = flatten(mine), flatten(theirs)
         for field in dict.fromkeys((*first, *second)):
-            one, other = first.get(field), second.get(field)
-            if one != other and (field == "device.name" or not field.startswith("device.")):
-                found[field.removeprefix("packages."), one, other] += 1
+            value, other = first.get(field), second.get(field)
+            if value != other and (field == "device.name" or not field.startswith("device.")):
+                counts[field.removeprefix("packages."), value, other] += 1
     return [
         f"{field} was {theirs} for the baseline and is {mine} for the candidate ({count} tasks)."
-        for (field, mine, theirs), count in found.items()
+        for (field, mine, theirs), count in counts.items()
     ]
 
 
@@ -207,12 +215,12 @@ SHOWN = 6
 """The number of differences that a refusal lists."""
 
 
-def _text(difference: FieldDifference) -> tuple[str, str, str]:
+def _format_difference(difference: FieldDifference) -> tuple[str, str, str]:
     field, mine, theirs = difference
     return field, repr(mine), repr(theirs)
 
 
-def _refusal(refused: Mapping[FieldDifference, Sequence[str]], baseline: str) -> UsageError:
+def _explain_unlike_scores(refused: Mapping[FieldDifference, Sequence[str]], baseline: str) -> UsageError:
     lines = [f"  {_describe(d, tasks)}" for d, tasks in refused.items()]
     more = len(lines) - SHOWN
     listed = "\n".join([*lines[:SHOWN], *([f"  and {more} more"] if more > 0 else [])])
@@ -231,8 +239,8 @@ def _refusal(refused: Mapping[FieldDifference, Sequence[str]], baseline: str) ->
 def _describe(difference: FieldDifference, tasks: Sequence[str]) -> str:
     field, mine, theirs = difference
     more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
-    return f"{field} is {_short(mine)}, the baseline's {_short(theirs)} ({tasks[0]}{more})"
+    return f"{field} is {_shorten_value(mine)}, the baseline's {_shorten_value(theirs)} ({tasks[0]}{more})"
 
 
-def _short(text: str) -> str:
+def _shorten_value(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 
 from harness.core import paths
 from harness.core.encoding import Encoding
-from harness.core.errors import UsageError, unknown
-from harness.core.identity import data_identity
+from harness.core.errors import UsageError, explain_unknown
+from harness.core.identity import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
-from harness.encoder.folder.content import content_key
-from harness.results.scores import MAIN_SCORE, metric_scores
-from harness.search.bm25 import bm25, is_bm25, ranking_text
-from harness.search.plaid import index_text
+from harness.encoder.folder.content import compute_content_key
+from harness.results.scores import MAIN_SCORE, compute_metric_scores
+from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
+from harness.search.plaid import describe_index
 from harness.storage.record import ModelPart, Record
 from harness.storage.store import Store
 
@@ -35,7 +35,7 @@ class Condition(Protocol):
         """The sort key of conditions with the same number of tasks."""
         ...
 
-    def fits(self, record: Record, task: Task) -> bool:
+    def is_match(self, record: Record, task: Task) -> bool:
         """Whether `record` was measured under this condition on `task`."""
         ...
 
@@ -61,7 +61,7 @@ class RecipeCondition:
     @property
     def text(self) -> str:
         """The recipe and its seeds."""
-        seeds = [f"fresh seeds {_seeds_text(self.fresh_seeds)}"] if self.fresh_seeds else []
+        seeds = [f"fresh seeds {_format_seeds(self.fresh_seeds)}"] if self.fresh_seeds else []
         content = str((self.start or {}).get("content", ""))[:8]
         start = {"backbone": ["no transfer"], "checkpoint": [f"started from the checkpoint {content}"]}
         if self.kind == "maximum":
@@ -73,21 +73,21 @@ class RecipeCondition:
         """The sort key: after finished models, by name."""
         return (1, False, self.text)
 
-    def fits(self, record: Record, task: Task) -> bool:
+    def is_match(self, record: Record, task: Task) -> bool:
         """Whether `record` was measured under this condition on `task`."""
         if "recipe" not in record.identity or task.output != "label":
             return False
-        own = _recipe_condition(record)
-        alike = replace(own, start=self.start) == self and own.start in (None, self.start)
-        data = task.data.content == "" or record.identity["data"] == data_identity(task.data)
+        condition = _extract_recipe_condition(record)
+        alike = replace(condition, start=self.start) == self and condition.start in (None, self.start)
+        data = task.data.content == "" or record.identity["data"] == build_data_identity(task.data)
         same = record.task.name == task.name and record.identity["scoring"] == task.source.scoring
         return same and alike and data and record.identity["splits"] == sorted(task.splits)
 
 
-def _seeds_text(seeds: Sequence[int]) -> str:
+def _format_seeds(seeds: Sequence[int]) -> str:
     """Consecutive seeds in short.
 
-    >>> _seeds_text((42001, 42002, 42003)), _seeds_text((7,))
+    >>> _format_seeds((42001, 42002, 42003)), _format_seeds((7,))
     ('42001–42003', '7')
     """
     return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
@@ -115,8 +115,8 @@ class EncodingCondition:
         if len(named) > 4:
             named = [f"{len(named)} prompts"]
         seed = [] if self.seed == SEED else [f"seed {self.seed}"]
-        documents = _documents_text(self.documents)
-        return ", ".join([EncodingCondition.text_of(self.encoding), *documents, *named, *seed])
+        documents = _describe_documents(self.documents)
+        return ", ".join([EncodingCondition.describe_encoding(self.encoding), *documents, *named, *seed])
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -124,10 +124,10 @@ class EncodingCondition:
         dtypes = {self.encoding.get(name, "float32") for name in ("dtype", "vectors")}
         return (0, dtypes != {"float32"}, self.text)
 
-    def fits(self, record: Record, task: Task) -> bool:
+    def is_match(self, record: Record, task: Task) -> bool:
         """Whether `record` was measured under this condition on `task`."""
-        applied = {r: Encoding.prompt_among(task, r, self.prompts, self.default_prompt) for r in task.roles}
-        wanted = {
+        applied = {r: Encoding.select_prompt(task, r, self.prompts, self.default_prompt) for r in task.roles}
+        expected = {
             "task": task.name,
             "splits": sorted(task.splits),
             "subsets": sorted(task.subsets),
@@ -137,24 +137,24 @@ class EncodingCondition:
             "scoring": self.scoring,
         }
         if task.data.content:
-            wanted["data"] = data_identity(task.data)
+            expected["data"] = build_data_identity(task.data)
         documents = self.documents or task.documents
         if task.retrieves and record.identity.get("documents", DOCUMENT_TEXT) != documents:
             return False
-        return all(record.identity.get(name) == value for name, value in wanted.items())
+        return all(record.identity.get(name) == value for name, value in expected.items())
 
     @staticmethod
-    def text_of(encoding: Mapping[str, Any]) -> str:
+    def describe_encoding(encoding: Mapping[str, Any]) -> str:
         """The encoding of an identity in a few words.
 
         >>> encoding = {"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector"}
-        >>> EncodingCondition.text_of({**encoding, "pooling": "mean", "similarity": "cosine"})
+        >>> EncodingCondition.describe_encoding({**encoding, "pooling": "mean", "similarity": "cosine"})
         'mean pooling, normalized, 256 tokens, float32, cosine'
         """
         if encoding.get("output") == "ranking":
-            return ranking_text(encoding)
+            return describe_ranking(encoding)
         if "late_interaction" in encoding:
-            return _late_interaction_text(encoding)
+            return _describe_late_interaction(encoding)
         rest = dict(encoding)
         parts = [
             f"{rest.pop('pooling')} pooling",
@@ -166,11 +166,11 @@ class EncodingCondition:
         if rest.get("output") == "vector":
             rest.pop("output")
         if "context" in rest:
-            parts.append(_context_text(rest.pop("context")))
+            parts.append(_describe_context(rest.pop("context")))
         return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
 
 
-def _context_text(draw: Mapping[str, Any]) -> str:
+def _describe_context(draw: Mapping[str, Any]) -> str:
     """The context documents of an identity in a few words."""
     if draw["documents"] == "null":
         return f"null context of {draw['size']}"
@@ -182,7 +182,7 @@ APPROXIMATE = "approximate"
 """The mark of scores from an approximate search, in settings and in tables."""
 
 
-def _late_interaction_text(encoding: Mapping[str, Any]) -> str:
+def _describe_late_interaction(encoding: Mapping[str, Any]) -> str:
     """The encoding of an identity in a few words, of a multi-vector (ColBERT) model."""
     late = encoding["late_interaction"]
     expansion = ", attended to" * late["attends_to_expansion"] if late["expansion"] else " at most"
@@ -196,52 +196,52 @@ def _late_interaction_text(encoding: Mapping[str, Any]) -> str:
             encoding["dtype"],
             *([f"vectors {vectors}"] if vectors != "float16" else []),
             encoding["similarity"],
-            *([f"{APPROXIMATE} ({index_text(encoding['index'])})"] if encoding.get("index") else []),
+            *([f"{APPROXIMATE} ({describe_index(encoding['index'])})"] if encoding.get("index") else []),
         ]
     )
 
 
-def condition_of(record: Record) -> Condition:
+def extract_condition(record: Record) -> Condition:
     """The condition under which a record was made."""
     if "recipe" in record.identity:
-        return _recipe_condition(record)
-    asked = record.provenance.get("prompts_asked", {})
+        return _extract_recipe_condition(record)
+    prompt_settings = record.provenance.get("prompts_asked", {})
     return EncodingCondition(
         encoding=record.identity["encoding"],
-        prompts=asked.get("named", {}),
-        default_prompt=asked.get("default"),
+        prompts=prompt_settings.get("named", {}),
+        default_prompt=prompt_settings.get("default"),
         seed=record.identity["seed"],
         scoring=record.identity["scoring"],
         documents=record.identity.get("documents", ""),
     )
 
 
-def _recipe_condition(record: Record) -> RecipeCondition:
+def _extract_recipe_condition(record: Record) -> RecipeCondition:
     names = {field.name for field in fields(RecipeCondition)}
-    own = {name: value for name, value in record.identity.items() if name in names}
-    seeds = {name: tuple(own[name]) for name in ("final_seeds", "fresh_seeds")}
-    return RecipeCondition(**{**own, **seeds})
+    settings = {name: value for name, value in record.identity.items() if name in names}
+    seeds = {name: tuple(settings[name]) for name in ("final_seeds", "fresh_seeds")}
+    return RecipeCondition(**{**settings, **seeds})
 
 
 _DOCUMENTS: dict[str, str] = {"text": "without titles", DOCUMENT_TEXT: "with titles"}
 
 
-def _documents_text(documents: str) -> list[str]:
+def _describe_documents(documents: str) -> list[str]:
     """The words for the text of documents where a record or a condition says it."""
     return [f"documents {_DOCUMENTS[documents]}"] if documents else []
 
 
-def condition_json(treatment: Condition) -> dict[str, Any]:
+def serialize_condition(treatment: Condition) -> dict[str, Any]:
     """A condition as plain values (docs/json.md)."""
     assert is_dataclass(treatment)
     return {name: value for name, value in asdict(treatment).items() if name != "documents" or value}
 
 
-def all_stores(results: Path | None) -> list[Store]:
+def open_stores(results: Path | None) -> list[Store]:
     """The store of the results folder, and that of the reference records where they exist."""
-    reference = paths.reference_folder()
-    found = [Store(paths.results_folder(results))]
-    return [*found, Store(reference)] if reference else found
+    reference = paths.find_reference_folder()
+    stores = [Store(paths.resolve_results_folder(results))]
+    return [*stores, Store(reference)] if reference else stores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +252,7 @@ class MeasuredSuite:
     reference: frozenset[str]
 
     @staticmethod
-    def of(model: str, results: Path | None) -> MeasuredSuite:
+    def load_records(model: str, results: Path | None) -> MeasuredSuite:
         """The records of a model, given by name, artifact key (six digits or more), or folder.
 
         A record of the results folder replaces the reference record of the same key.
@@ -260,23 +260,23 @@ class MeasuredSuite:
         Raises:
             UsageError: The name has no records, or matches several artifacts.
         """
-        found = MeasuredSuite._matching(model, results)
-        if len(found) > 1:
-            raise _several(model, found)
-        return found[0]
+        suites = MeasuredSuite._load_matches(model, results)
+        if len(suites) > 1:
+            raise _explain_ambiguous_model(model, suites)
+        return suites[0]
 
     @staticmethod
-    def of_seeds(model: str, results: Path | None) -> tuple[MeasuredSuite, ...]:
+    def load_seeds(model: str, results: Path | None) -> tuple[MeasuredSuite, ...]:
         """The records of a model, or of several that differ only in the seed of their training, by seed.
 
         Raises:
             UsageError: The name has no records, or matches artifacts that differ in more.
         """
-        found = MeasuredSuite._matching(model, results)
-        groups = {one.lineage.group if one.lineage else None for one in found}
-        if len(found) > 1 and (None in groups or len(groups) > 1):
-            raise _several(model, found)
-        return tuple(sorted(found, key=lambda one: one.lineage.seed if one.lineage else 0))
+        suites = MeasuredSuite._load_matches(model, results)
+        groups = {one.lineage.group if one.lineage else None for one in suites}
+        if len(suites) > 1 and (None in groups or len(groups) > 1):
+            raise _explain_ambiguous_model(model, suites)
+        return tuple(sorted(suites, key=lambda one: one.lineage.seed if one.lineage else 0))
 
     @property
     def lineage(self) -> Lineage | None:
@@ -286,11 +286,11 @@ class MeasuredSuite:
     @functools.cached_property
     def weights(self) -> str:
         """The newest weights of a trained model; empty for any other."""
-        return next(iter(by_weights(self.records)))
+        return next(iter(group_records(self.records)))
 
     def is_former(self, record: Record) -> bool:
         """Whether a record is of weights that a trained model no longer has."""
-        return weights_of(record) not in ("", self.weights)
+        return get_record_weights(record) not in ("", self.weights)
 
     @property
     def newest(self) -> MeasuredSuite:
@@ -303,22 +303,24 @@ class MeasuredSuite:
         return tuple(record for record in self.records if self.is_former(record))
 
     @staticmethod
-    def _matching(model: str, results: Path | None) -> list[MeasuredSuite]:
+    def _load_matches(model: str, results: Path | None) -> list[MeasuredSuite]:
         """The records of every artifact that a name matches."""
-        own, *others = [tuple(store.records()) for store in all_stores(results)]
-        everything = {(r.key, weights_of(r)): r for records in (*others, own) for r in records}
+        results_records, *others = [tuple(store.iter_records()) for store in open_stores(results)]
+        everything = {
+            (r.key, get_record_weights(r)): r for records in (*others, results_records) for r in records
+        }
         named, _, revision = model.partition("@")
-        wanted = [bm25(model)[0].key] if is_bm25(model) else _artifacts_of_folder(model) or [named]
-        found = [r for r in everything.values() if any(_is(r.model, w, revision) for w in wanted)]
-        artifacts = dict.fromkeys(r.model.artifact for r in found)
-        if not found:
-            raise _not_measured(named, revision, list(everything.values()))
-        keys = {r.key for r in own}
+        names = [resolve_bm25(model)[0].key] if is_bm25(model) else _list_folder_keys(model) or [named]
+        matches = [r for r in everything.values() if any(_is(r.model, w, revision) for w in names)]
+        artifacts = dict.fromkeys(r.model.artifact for r in matches)
+        if not matches:
+            raise _explain_missing_records(named, revision, list(everything.values()))
+        keys = {r.key for r in results_records}
         mine = [tuple(r for r in everything.values() if r.model.artifact == one) for one in artifacts]
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
 
 
-def weights_of(record: Record) -> str:
+def get_record_weights(record: Record) -> str:
     """The weights that a record is of, where a training made them; empty for any other model.
 
     Trained again, a model may have other weights under its key.
@@ -326,23 +328,23 @@ def weights_of(record: Record) -> str:
     return record.model.weights if record.lineage else ""
 
 
-def by_weights(records: Iterable[Record]) -> dict[str, tuple[Record, ...]]:
+def group_records(records: Iterable[Record]) -> dict[str, tuple[Record, ...]]:
     """The records of a model by its weights, the newest weights first.
 
     Records without weights, such as those of failures, are with the newest.
     """
     every = list(records)
-    newest = sorted(every, key=_written, reverse=True)
-    names = [name for name in dict.fromkeys(map(weights_of, newest)) if name]
+    newest = sorted(every, key=_get_write_time, reverse=True)
+    names = [name for name in dict.fromkeys(map(get_record_weights, newest)) if name]
     if not names:
         return {"": tuple(every)}
-    return {name: tuple(r for r in every if (weights_of(r) or names[0]) == name) for name in names}
+    return {name: tuple(r for r in every if (get_record_weights(r) or names[0]) == name) for name in names}
 
 
-def weights_text(weights: str) -> str:
+def describe_former_weights(weights: str) -> str:
     """The words for a condition under which a model had other weights than it has now.
 
-    >>> weights_text("0123456789abcdef")
+    >>> describe_former_weights("0123456789abcdef")
     'former weights 01234567'
     """
     return f"former weights {weights[:8]}"
@@ -365,10 +367,12 @@ class _View:
     @property
     def text(self) -> str:
         """The condition in a few words, with former weights."""
-        return ", ".join([self.treatment.text, *([weights_text(self.former)] if self.former else [])])
+        return ", ".join(
+            [self.treatment.text, *([describe_former_weights(self.former)] if self.former else [])]
+        )
 
 
-def suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
+def build_suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
     """The views of a suite, one for each condition; the condition with the most tasks comes first.
 
     A view whose records another view also has is left out. Built or local data must be the suite's present
@@ -378,29 +382,31 @@ def suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
     mine = [record for record in records if record.main_score is not None or record.training]
     return [
         view
-        for at, (weights, group) in enumerate(by_weights(mine).items())
-        for view in _views(sorted(group, key=_written), suite, weights if at else "")
+        for at, (weights, group) in enumerate(group_records(mine).items())
+        for view in _list_condition_views(sorted(group, key=_get_write_time), suite, weights if at else "")
     ]
 
 
-def _views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
+def _list_condition_views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
     """The views of a suite of records of the same weights, oldest first."""
     names = {task.name for task in suite.tasks}
-    found = []
-    for treatment in _distinct([condition_of(r) for r in mine if r.task.name in names]):
-        whole = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
-        found.append((treatment, {**_covering(treatment, mine, suite, whole), **whole}))
-    found.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
+    candidates = []
+    for treatment in _list_distinct_conditions([extract_condition(r) for r in mine if r.task.name in names]):
+        exact_records = {t.name: r for t in suite.tasks for r in mine if treatment.is_match(r, t)}
+        candidates.append(
+            (treatment, {**_find_wider_records(treatment, mine, suite, exact_records), **exact_records})
+        )
+    candidates.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
     views, seen = [], list[set[str]]()
-    for treatment, kept in found:
+    for treatment, kept in candidates:
         keys = {record.key for record in kept.values()}
         if keys and not any(keys <= others for others in seen):
             seen.append(keys)
-            views.append(_view(treatment, kept, suite, former))
+            views.append(_build_condition_view(treatment, kept, suite, former))
     return views
 
 
-def _covering(
+def _find_wider_records(
     treatment: Condition, mine: Sequence[Record], suite: Suite, whole: Mapping[str, Record]
 ) -> dict[str, Record]:
     """The records of more or fewer splits and subsets than a task, for columns of which they have all."""
@@ -410,64 +416,68 @@ def _covering(
         name: record
         for name, task in lacking.items()
         for record in mine
-        if (wider := _widened(task, record)) is not None and treatment.fits(record, wider)
+        if (wider := _extend_task(task, record)) is not None and treatment.is_match(record, wider)
     }
 
 
-def _widened(task: Task, record: Record) -> Task | None:
+def _extend_task(task: Task, record: Record) -> Task | None:
     """A task with all splits and subsets of a record; None unless it has a score of each of the task's."""
     if record.task.name != task.name:
         return None
     splits, subsets = record.identity["splits"], record.identity.get("subsets", [])
-    known = {*task.splits} <= {*splits} and {*task.subsets} <= {*subsets}
-    found = (record.scores.get(split, {}).get(subset, {}) for split, subset in task.cells)
-    if not (known and all(MAIN_SCORE in metrics for metrics in found)):
+    has_cells = {*task.splits} <= {*splits} and {*task.subsets} <= {*subsets}
+    cell_metrics = (record.scores.get(split, {}).get(subset, {}) for split, subset in task.cells)
+    if not (has_cells and all(MAIN_SCORE in metrics for metrics in cell_metrics)):
         return None
     return replace(task, splits=tuple(splits), subsets=tuple(subsets))
 
 
-def _view(treatment: Condition, kept: Mapping[str, Record], suite: Suite, former: str) -> _View:
+def _build_condition_view(
+    treatment: Condition, kept: Mapping[str, Record], suite: Suite, former: str
+) -> _View:
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
     mine = [(name, record.task.name, record) for name, record in kept.items()]
     unproven = [n for n, t, r in mine if t in pinned and r.identity["data"].get("revision") != pinned[t]]
     tasks = {task.name: task for task in suite.tasks if task.name in kept}
-    whole = {name: kept[name] for name, task in tasks.items() if treatment.fits(kept[name], task)}
-    scores = metric_scores(suite, kept, MAIN_SCORE)
-    scores |= {name: r.main_score for name, r in whole.items() if r.main_score is not None}
+    exact_records = {name: kept[name] for name, task in tasks.items() if treatment.is_match(kept[name], task)}
+    scores = compute_metric_scores(suite, kept, MAIN_SCORE)
+    scores |= {name: r.main_score for name, r in exact_records.items() if r.main_score is not None}
     return _View(treatment=treatment, former=former, records=kept, scores=scores, unproven=tuple(unproven))
 
 
-def notes_of(records: Iterable[Record]) -> tuple[str, ...]:
+def collect_notes(records: Iterable[Record]) -> tuple[str, ...]:
     """The notes of records, such as on data that was left out; each once, with its tasks."""
-    told = [(record.task.name, record.provenance.get("notes", ())) for record in records]
+    task_notes = [(record.task.name, record.provenance.get("notes", ())) for record in records]
     tasks: dict[str, list[str]] = {}
-    for task, notes in told:
+    for task, notes in task_notes:
         for note in dict.fromkeys(notes):
             tasks.setdefault(note, []).append(task)
-    everywhere = [note for note, names in tasks.items() if 1 < len(told) == len(names)]
+    everywhere = [note for note, names in tasks.items() if 1 < len(task_notes) == len(names)]
     rest = [(note, names) for note, names in tasks.items() if note not in everywhere]
     return (*everywhere, *(f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in rest))
 
 
-def record_text(record: Record) -> str:
+def describe_record(record: Record) -> str:
     """The distinguishing settings of a record: encoding, applied prompts and seed, or the recipe."""
     if "recipe" in record.identity:
-        return _recipe_condition(record).text
+        return _extract_recipe_condition(record).text
     prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
     seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
-    documents = _documents_text(record.identity.get("documents", ""))
-    return ", ".join([EncodingCondition.text_of(record.identity["encoding"]), *documents, *prompts, *seed])
+    documents = _describe_documents(record.identity.get("documents", ""))
+    return ", ".join(
+        [EncodingCondition.describe_encoding(record.identity["encoding"]), *documents, *prompts, *seed]
+    )
 
 
-def _distinct(treatments: Iterable[Condition]) -> list[Condition]:
-    found: list[Condition] = []
-    for one in treatments:
-        if one not in found:
-            found.append(one)
-    return found
+def _list_distinct_conditions(treatments: Iterable[Condition]) -> list[Condition]:
+    conditions: list[Condition] = []
+    for condition in treatments:
+        if condition not in conditions:
+            conditions.append(condition)
+    return conditions
 
 
-def _written(record: Record) -> str:
+def _get_write_time(record: Record) -> str:
     return str(record.provenance.get("written", ""))
 
 
@@ -476,7 +486,7 @@ def _is(about: ModelPart, wanted: str, revision: str) -> bool:
     return by_key or (about.name == wanted and (about.revision or "").startswith(revision))
 
 
-def _several(model: str, found: Sequence[MeasuredSuite]) -> UsageError:
+def _explain_ambiguous_model(model: str, found: Sequence[MeasuredSuite]) -> UsageError:
     seeds = {one.records[0].model.artifact: one.lineage for one in found}
     listed = ", ".join(
         key[:12] + (f" ({made.text}, seed {made.seed})" if made else "") for key, made in seeds.items()
@@ -490,7 +500,7 @@ class NotMeasuredError(UsageError):
     """Nothing is recorded of a model."""
 
 
-def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> NotMeasuredError:
+def _explain_missing_records(named: str, revision: str, everything: Sequence[Record]) -> NotMeasuredError:
     names = {r.model.name for r in everything}
     if is_bm25(named):
         return NotMeasuredError(
@@ -498,16 +508,18 @@ def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> No
             hint=f"Type: harness run --model {named} --suite SUITE, with a retrieval suite.",
         )
     if revision and named in names:
-        there = {r.model.revision[:12] for r in everything if r.model.name == named and r.model.revision}
+        revisions = {r.model.revision[:12] for r in everything if r.model.name == named and r.model.revision}
         message = f"Nothing is recorded of {named} at revision {revision}."
-        return NotMeasuredError(message, hint=f"There is: {', '.join(sorted(there)) or 'no revision'}.")
-    found = unknown("measured model", named, names, then="`harness list records` shows what is there.")
-    return NotMeasuredError(found.message, hint=found.hint)
+        return NotMeasuredError(message, hint=f"There is: {', '.join(sorted(revisions)) or 'no revision'}.")
+    error = explain_unknown(
+        "measured model", named, names, then="`harness list records` shows what is there."
+    )
+    return NotMeasuredError(error.message, hint=error.hint)
 
 
-def _artifacts_of_folder(model: str) -> list[str]:
+def _list_folder_keys(model: str) -> list[str]:
     """The keys that a model folder may have in records: without and with its own code."""
-    folder = paths.expanded(model)
+    folder = paths.resolve_home_path(model)
     if "/" not in model or not folder.is_dir():
         return []
-    return [content_key(folder, trust_remote_code=trusted)[0] for trusted in (False, True)]
+    return [compute_content_key(folder, trust_remote_code=trusted)[0] for trusted in (False, True)]

@@ -27,10 +27,10 @@ def score_text(value: float | None) -> str:
     return "–" if value is None or value != value else f"{100 * value:.2f}"
 
 
-def delta_text(value: float | None) -> str:
+def format_delta(value: float | None) -> str:
     """A difference of scores, times 100, with its sign; a dash for none.
 
-    >>> delta_text(0.0123), delta_text(-0.5), delta_text(-0.00001), delta_text(None)
+    >>> format_delta(0.0123), format_delta(-0.5), format_delta(-0.00001), format_delta(None)
     ('+1.23', '−50.00', '0.00', '–')
     """
     if value is None or value != value:
@@ -39,28 +39,28 @@ def delta_text(value: float | None) -> str:
     return "0.00" if hundredths == 0 else f"{hundredths:+.2f}".replace("-", "−")
 
 
-def spread_json(values: Sequence[float | None]) -> dict[str, Any]:
+def compute_seed_spread(values: Sequence[float | None]) -> dict[str, Any]:
     """The mean of scores over seeds, their standard deviation, and the number of seeds with a score."""
-    there = [value for value in values if value is not None]
-    complete = bool(there) and len(there) == len(values)
+    scores = [value for value in values if value is not None]
+    complete = bool(scores) and len(scores) == len(values)
     return {
-        "value": fmean(there) if complete else None,
-        "deviation": stdev(there) if complete and len(there) > 1 else None,
-        "seeds": len(there),
+        "value": fmean(scores) if complete else None,
+        "deviation": stdev(scores) if complete and len(scores) > 1 else None,
+        "seeds": len(scores),
     }
 
 
-def spread_text(values: Sequence[float | None]) -> str:
+def format_spread(values: Sequence[float | None]) -> str:
     """Scores of several seeds: their mean and standard deviation, or how many seeds have a score.
 
-    >>> spread_text([0.5, 0.6]), spread_text([0.5]), spread_text([0.5, None]), spread_text([None])
+    >>> format_spread([0.5, 0.6]), format_spread([0.5]), format_spread([0.5, None]), format_spread([None])
     ('55.00 ± 7.07', '50.00', '1 of 2 seeds', '–')
     """
-    found = spread_json(values)
-    if 0 < found["seeds"] < len(values):
-        return f"{found['seeds']} of {len(values)} seeds"
-    deviation = "" if found["deviation"] is None else f" ± {100 * found['deviation']:.2f}"
-    return score_text(found["value"]) + deviation
+    spread = compute_seed_spread(values)
+    if 0 < spread["seeds"] < len(values):
+        return f"{spread['seeds']} of {len(values)} seeds"
+    deviation = "" if spread["deviation"] is None else f" ± {100 * spread['deviation']:.2f}"
+    return score_text(spread["value"]) + deviation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +78,11 @@ class Mean:
         return 0 < self.there == self.wanted
 
     @classmethod
-    def of(cls, over: str, values: Sequence[float | None]) -> Mean:
+    def compute_mean(cls, over: str, values: Sequence[float | None]) -> Mean:
         """The mean of the values that are not None."""
-        there = [value for value in values if value is not None]
-        value = sum(there) / len(there) if there else None
-        return cls(over=over, value=value, there=len(there), wanted=len(values))
+        scores = [value for value in values if value is not None]
+        value = sum(scores) / len(scores) if scores else None
+        return cls(over=over, value=value, there=len(scores), wanted=len(values))
 
     @property
     def whole(self) -> float | None:
@@ -103,7 +103,7 @@ correlation at most 1 / sqrt(n), so that 1.96 of them are 0.05 from these number
 CORRELATIONS = ("spearman", "pearson", "mcc", "matthews")
 
 
-def shown_only(suite: Suite) -> dict[str, str]:
+def list_exclusions(suite: Suite) -> dict[str, str]:
     """The columns of a suite that are shown and not averaged, each with the reason.
 
     Where a suite has tasks of both kinds, its means are over those of finished models; the tasks that a
@@ -112,15 +112,15 @@ def shown_only(suite: Suite) -> dict[str, str]:
     columns = [column for column in suite.columns if column.tasks]
     trained = [column for column in columns if any(task.output == "label" for task in column.tasks)]
     mixed = len(trained) < len(columns)
-    found = {column.name: column.shown_only for column in suite.columns if column.shown_only}
-    found |= {column.name: "a recipe trains for it" for column in trained if mixed}
+    exclusions = {column.name: column.shown_only for column in suite.columns if column.shown_only}
+    exclusions |= {column.name: "a recipe trains for it" for column in trained if mixed}
     if suite.averages == "large":
-        small = {column.name: reason for column in columns if (reason := _too_small(column))}
-        found = {**small, **found}
-    return found
+        small = {column.name: reason for column in columns if (reason := _describe_small_column(column))}
+        exclusions = {**small, **exclusions}
+    return exclusions
 
 
-def column_chose(column: Column, model: Lineage | None) -> bool:
+def is_selection_column(column: Column, model: Lineage | None) -> bool:
     """Whether the score of a column, or of one of its several tasks, chose a model or one of its parents."""
     return model is not None and any(
         model.chosen_by(task.name, task.splits, task.subsets) for task in column.tasks
@@ -136,7 +136,7 @@ class Untouched:
     """A suite whose means leave out the columns that chose a model, where scores err upward.
 
     Attributes:
-        suite: The suite with those columns shown only; `Aggregates.of` and `TrainedResult.of` take it.
+        suite: The suite with those columns shown only; `Aggregates.aggregate_scores` and `TrainedResult.build_trained_result` take it.
         selected: The names of those columns, all of which are in the means of the whole suite.
         count: The number of the other columns in its means; 0 if every column chose.
     """
@@ -146,7 +146,7 @@ class Untouched:
     count: int
 
     @staticmethod
-    def of(suite: Suite, models: Iterable[Lineage | None]) -> Untouched | None:
+    def from_suite(suite: Suite, models: Iterable[Lineage | None]) -> Untouched | None:
         """The untouched part of a suite; None where no mean of it has a column that chose one of the models.
 
         For the rows of one table, `models` are all of its models, so that all means are over the same
@@ -166,9 +166,9 @@ class Untouched:
         >>> Aggregates.of(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
         0.375
         """
-        apart, made = shown_only(suite), list(filter(None, models))
+        apart, lineages = list_exclusions(suite), list(filter(None, models))
         averaged = [column for column in suite.columns if column.name not in apart]
-        selected = [c.name for c in averaged if any(column_chose(c, one) for one in made)]
+        selected = [c.name for c in averaged if any(is_selection_column(c, one) for one in lineages)]
         if not selected:
             return None
         columns = [replace(c, shown_only=SELECTED) if c.name in selected else c for c in suite.columns]
@@ -184,7 +184,7 @@ class Untouched:
         return f"over the {self.count} untouched" if self.count else "over none: every column chose a model"
 
 
-def _too_small(column: Column) -> str:
+def _describe_small_column(column: Column) -> str:
     """The number of a column's examples and of those that it lacks; empty for a large column."""
     for task in column.tasks:
         needed = LARGE_CORRELATION if any(name in task.metric for name in CORRELATIONS) else LARGE
@@ -195,7 +195,7 @@ def _too_small(column: Column) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregates:
-    """The columns of a suite and its two means; `shown_only` are columns outside of the means."""
+    """The columns of a suite and its two means; `list_exclusions` are columns outside of the means."""
 
     columns: Mapping[str, float | None]
     by_type: Mapping[str, Mean]
@@ -204,7 +204,7 @@ class Aggregates:
     shown_only: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
+    def aggregate_scores(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
         """The two means of a suite from the main scores of its tasks, and those of parts of them by column.
 
         A column of several tasks (CQADupstack) is their mean and counts once; it has a score only if all of
@@ -215,61 +215,68 @@ class Aggregates:
         columns = {
             column.name: scores.get(column.name)
             if column.name in parts
-            else Mean.of(column.name, [scores.get(task.name) for task in column.tasks]).whole
+            else Mean.compute_mean(column.name, [scores.get(task.name) for task in column.tasks]).whole
             for column in suite.columns
         }
-        apart = shown_only(suite)
+        apart = list_exclusions(suite)
         averaged = [column for column in suite.columns if column.name not in apart]
         types = dict.fromkeys(column.type for column in averaged)
         by_type = {
-            kind: Mean.of(kind, [columns[c.name] for c in averaged if c.type == kind]) for kind in types
+            kind: Mean.compute_mean(kind, [columns[c.name] for c in averaged if c.type == kind])
+            for kind in types
         }
         complete = [one.whole for one in by_type.values()]
         return Aggregates(
             columns=columns,
             by_type=by_type,
-            over_tasks=Mean.of("tasks", [columns[column.name] for column in averaged]),
-            over_types=Mean.of("types", complete),
+            over_tasks=Mean.compute_mean("tasks", [columns[column.name] for column in averaged]),
+            over_types=Mean.compute_mean("types", complete),
             shown_only=apart,
         )
 
 
-def part_scores(suite: Suite, records: Mapping[str, Record]) -> dict[str, float]:
+def compute_part_scores(suite: Suite, records: Mapping[str, Record]) -> dict[str, float]:
     """The scores of the columns that show a part of a task, from records by task, or by column."""
-    return _metric_scores(suite.parts, records, MAIN_SCORE)
+    return _collect_metric_scores(suite.parts, records, MAIN_SCORE)
 
 
-def metric_scores(suite: Suite, records: Mapping[str, Record], metric: str) -> dict[str, float]:
+def compute_metric_scores(suite: Suite, records: Mapping[str, Record], metric: str) -> dict[str, float]:
     """A raw metric of a suite's tasks, and of the columns that show a part of one; a mean over subsets.
 
     The records are by the names of tasks; a record of a part alone may be under the name of its column.
     """
     tasks = {task.name: task for task in suite.tasks}
-    return _metric_scores({**tasks, **suite.parts}, records, metric)
+    return _collect_metric_scores({**tasks, **suite.parts}, records, metric)
 
 
-def _metric_scores(tasks: Mapping[str, Task], records: Mapping[str, Record], metric: str) -> dict[str, float]:
-    there = {name: records.get(name) or records.get(task.name) for name, task in tasks.items()}
-    found = {name: _scope_score(one, tasks[name], metric) for name, one in there.items() if one is not None}
-    return {name: value for name, value in found.items() if value is not None}
+def _collect_metric_scores(
+    tasks: Mapping[str, Task], records: Mapping[str, Record], metric: str
+) -> dict[str, float]:
+    task_records = {name: records.get(name) or records.get(task.name) for name, task in tasks.items()}
+    scores = {
+        name: _compute_scope_score(one, tasks[name], metric)
+        for name, one in task_records.items()
+        if one is not None
+    }
+    return {name: value for name, value in scores.items() if value is not None}
 
 
-def _scope_score(record: Record, task: Task, metric: str) -> float | None:
+def _compute_scope_score(record: Record, task: Task, metric: str) -> float | None:
     """The mean of a raw metric over the splits and subsets of a task; None unless all are in the record."""
-    found = [record.scores.get(split, {}).get(subset, {}).get(metric) for split, subset in task.cells]
-    values = [float(value) for value in found if isinstance(value, int | float)]
-    return fmean(values) if values and len(values) == len(found) else None
+    cell_values = [record.scores.get(split, {}).get(subset, {}).get(metric) for split, subset in task.cells]
+    values = [float(value) for value in cell_values if isinstance(value, int | float)]
+    return fmean(values) if values and len(values) == len(cell_values) else None
 
 
-def raw_metrics(record: Record) -> Raw:
+def collect_raw_metrics(record: Record) -> Raw:
     """The raw metrics of a record, a mean over subsets where there are several."""
-    found: dict[tuple[str, str], float] = {}
+    means: dict[tuple[str, str], float] = {}
     for split, subsets in record.scores.items():
         for name in dict.fromkeys(name for metrics in subsets.values() for name in metrics):
             values = [m[name] for m in subsets.values() if isinstance(m.get(name), int | float)]
             if values:
-                found[split, name] = sum(values) / len(values)
-    return found
+                means[split, name] = sum(values) / len(values)
+    return means
 
 
 Files = Callable[[Record], "Path | None"]
@@ -313,16 +320,16 @@ class TaskResult:
     @property
     def best_counts(self) -> bool:
         """Whether the score is that of the best evaluation of each run."""
-        return bool(self.training("evaluation", {}).get("counts") == "best")
+        return bool(self.get_training_field("evaluation", {}).get("counts") == "best")
 
-    def training(self, name: str, default: Any = None) -> Any:
+    def get_training_field(self, name: str, default: Any = None) -> Any:
         """A field of the record's training."""
         return default if self.record is None else self.record.training.get(name, default)
 
     @property
     def seeds(self) -> Mapping[str, Any]:
         """The seeds that count, with their kind and their scores."""
-        return dict(self.training("seeds", {}))
+        return dict(self.get_training_field("seeds", {}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,17 +357,19 @@ class TrainedResult:
     shown_only: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(
+    def build_trained_result(
         suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
     ) -> TrainedResult:
         """The trained result from records by the names of their tasks."""
         from harness.results import bootstrap
 
-        rows, drawn, apart = [], {}, shown_only(suite)
+        rows, drawn, apart = [], {}, list_exclusions(suite)
         for column in suite.columns:
             for task in column.tasks or (None,):
                 nothing = TaskResult(task=column.name, raw={}, asked=False)
-                row, replicates = _task_result(task, records, convention, files) if task else (nothing, None)
+                row, replicates = (
+                    _build_task_result(task, records, convention, files) if task else (nothing, None)
+                )
                 rows.append(row)
                 if replicates is not None:
                     drawn[row.task] = replicates
@@ -368,20 +377,20 @@ class TrainedResult:
         numbers = {row.task: row.number for row in averaged if row.number is not None}
         drawn = {task: replicates for task, replicates in drawn.items() if task not in apart}
         bounds = [row.interval for row in averaged if row.interval is not None]
-        whole = bool(numbers) and drawn.keys() == numbers.keys()
+        has_intervals = bool(numbers) and drawn.keys() == numbers.keys()
         return TrainedResult(
             rows=tuple(rows),
             convention=convention,
-            average=Mean.of("tasks", [row.number for row in averaged]),
-            interval=bootstrap.Interval.of_average(numbers, drawn) if whole else None,
-            mean_of_bounds=bootstrap.Interval.mean_of_bounds(bounds) if whole else None,
+            average=Mean.compute_mean("tasks", [row.number for row in averaged]),
+            interval=bootstrap.Interval.estimate_average(numbers, drawn) if has_intervals else None,
+            mean_of_bounds=bootstrap.Interval.mean_of_bounds(bounds) if has_intervals else None,
             last=_mean_of_other("last", averaged),
             cross_fitted=_mean_of_other("cross_fitted", averaged),
             shown_only=apart,
         )
 
     @staticmethod
-    def part_of(suite: Suite) -> Suite | None:
+    def select_label_columns(suite: Suite) -> Suite | None:
         """The columns that a model is trained for, None without any; empty columns stay, as incomplete."""
         others = {c.name for c in suite.columns if any(task.output != "label" for task in c.tasks)}
         if not any(task.output == "label" for task in suite.tasks):
@@ -393,43 +402,43 @@ def _mean_of_other(name: str, rows: Sequence[TaskResult]) -> Mean | None:
     """The average of other evaluations than the best; tasks whose last evaluation counts have their score."""
     if not any(row.best_counts for row in rows):
         return None
-    return Mean.of("tasks", [getattr(row, name) if row.best_counts else row.number for row in rows])
+    return Mean.compute_mean("tasks", [getattr(row, name) if row.best_counts else row.number for row in rows])
 
 
-def _task_result(
+def _build_task_result(
     task: Task, records: Mapping[str, Record], convention: Convention | None, files: Files
 ) -> tuple[TaskResult, Floats | None]:
     record = records.get(task.name)
     if record is None:
         return TaskResult(task=task.name, raw={}), None
-    found = raw_metrics(record)
-    number = record.main_score if convention is None else convention.number(task.name, found)
-    parts = tuple(found) if convention is None else convention.parts[task.name]
+    raw = collect_raw_metrics(record)
+    number = record.main_score if convention is None else convention.compute_task_number(task.name, raw)
+    parts = tuple(raw) if convention is None else convention.parts[task.name]
     runs = [_mean_of_parts(cell["metrics"], parts) for cell in record.training.get("cells", ())]
     best = max((run for run in runs if run is not None), default=None)
-    row = TaskResult(task=task.name, record=record, number=number, raw=found, best_run=best)
-    evaluation = row.training("evaluation", {}) if row.best_counts else {}
+    row = TaskResult(task=task.name, record=record, number=number, raw=raw, best_run=best)
+    evaluation = row.get_training_field("evaluation", {}) if row.best_counts else {}
     row = replace(
         row,
         last=_mean_of_parts((evaluation.get("last") or {}).get("metrics"), parts),
         cross_fitted=_mean_of_parts((evaluation.get("cross_fitted") or {}).get("metrics"), parts),
-        with_diverged=_mean_of_parts(row.training("with_diverged"), parts),
+        with_diverged=_mean_of_parts(row.get_training_field("with_diverged"), parts),
     )
     path = files(record)
     if number is None or path is None:
         return row, None
-    return _with_interval(row, number, _predictions(path), parts)
+    return _add_interval(row, number, _read_predictions(path), parts)
 
 
 def _mean_of_parts(metrics: Sequence[Sequence[Any]] | None, parts: Sequence[tuple[str, str]]) -> float | None:
     """The mean of some metrics of [split, name, value]; None where one of them is missing."""
-    known = {(split, name): float(value) for split, name, value in metrics or ()}
-    if not all(part in known for part in parts):
+    values = {(split, name): float(value) for split, name, value in metrics or ()}
+    if not all(part in values for part in parts):
         return None
-    return sum(known[part] for part in parts) / len(parts)
+    return sum(values[part] for part in parts) / len(parts)
 
 
-def _with_interval(
+def _add_interval(
     row: TaskResult, number: float, sets: Mapping[str, Predictions], parts: Sequence[tuple[str, str]]
 ) -> tuple[TaskResult, Floats | None]:
     import numpy as np
@@ -440,21 +449,21 @@ def _with_interval(
     if not all(split in sets for split in splits):
         return row, None
     used = [sets[split] for split in splits]
-    scores = bootstrap.Predictions.scores(used, metrics)
+    scores = bootstrap.Predictions.compute_seed_scores(used, metrics)
     deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
     rng = np.random.default_rng([SEED, zlib.crc32(row.task.encode())])
-    drawn = bootstrap.Predictions.replicates(used, metrics, rng=rng)
-    found = replace(
+    drawn = bootstrap.Predictions.draw_replicates(used, metrics, rng=rng)
+    result = replace(
         row,
-        interval=bootstrap.Interval.of(number, drawn["all"]),
-        one_seed=bootstrap.Interval.of(number, drawn["one"]),
+        interval=bootstrap.Interval.from_replicates(number, drawn["all"]),
+        one_seed=bootstrap.Interval.from_replicates(number, drawn["one"]),
         scores=tuple(map(float, scores)),
         deviation=deviation,
     )
-    return found, drawn["all"]
+    return result, drawn["all"]
 
 
-def _predictions(path: Path) -> dict[str, Predictions]:
+def _read_predictions(path: Path) -> dict[str, Predictions]:
     """The predictions of a per-example file by split, with one row for each seed."""
     import numpy as np
     import pyarrow.parquet as pq
@@ -464,10 +473,10 @@ def _predictions(path: Path) -> dict[str, Predictions]:
     table = pq.read_table(path, columns=["split", "replicate", "prediction", "gold"]).to_pydict()
     splits, seeds = np.array(table["split"]), np.array(table["replicate"])
     predicted, gold = (np.array(table[name], dtype=float) for name in ("prediction", "gold"))
-    found = {}
+    predictions = {}
     for split in dict.fromkeys(table["split"]):
         of_seeds = [(splits == split) & (seeds == seed) for seed in dict.fromkeys(table["replicate"])]
-        found[split] = Predictions(
+        predictions[split] = Predictions(
             gold=gold[of_seeds[0]], predicted=np.stack([predicted[chosen] for chosen in of_seeds])
         )
-    return found
+    return predictions

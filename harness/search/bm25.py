@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from harness.core.arguments import join_settings, split_settings, with_settings
+from harness.core.arguments import join_settings, replace_settings, split_settings
 from harness.core.encoding import BM25Method, Ranking
-from harness.core.errors import UsageError, nearest
-from harness.core.identity import digest, encoding_identity
+from harness.core.errors import UsageError, find_similar_names
+from harness.core.identity import build_encoding_identity, digest
 from harness.core.types import Artifact
 
 NAME = "bm25"
@@ -39,48 +39,48 @@ def is_bm25(text: str) -> bool:
     return text.partition(":")[0] == NAME
 
 
-def bm25(text: str) -> tuple[Artifact, Ranking]:
+def resolve_bm25(text: str) -> tuple[Artifact, Ranking]:
     """BM25 with the settings that a user types, e.g. `bm25:k1=0.9,b=0.4`.
 
     Raises:
         UsageError: There is no such setting, or it cannot have this value.
     """
-    ranking = _ranking(text)
-    name = _name(ranking)
-    key = digest({"model": NAME, **encoding_identity(ranking)})
+    ranking = _parse_ranking(text)
+    name = _format_bm25_name(ranking)
+    key = digest({"model": NAME, **build_encoding_identity(ranking)})
     return Artifact(name=name, source=text, folder=Path(), key=key, weights=""), ranking
 
 
-def _name(ranking: Ranking) -> str:
+def _format_bm25_name(ranking: Ranking) -> str:
     """The shortest text that names a ranking.
 
-    >>> _name(Ranking(b=0.4)), _name(Ranking())
+    >>> _format_bm25_name(Ranking(b=0.4)), _format_bm25_name(Ranking())
     ('bm25:b=0.4', 'bm25')
     """
     usual, settings = (
-        {name: _text(value) for name, value in asdict(values).items() if name not in _FIXED}
+        {name: _format_bm25_value(value) for name, value in asdict(values).items() if name not in _FIXED}
         for values in (Ranking(), ranking)
     )
     return join_settings(NAME, settings, usual)
 
 
-def _text(value: Any) -> str:
+def _format_bm25_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
-def ranking_text(settings: Mapping[str, Any]) -> str:
+def describe_ranking(settings: Mapping[str, Any]) -> str:
     """The ranking of an identity in a few words.
 
-    >>> ranking_text({"method": "lucene", "k1": 1.5, "b": 0.75, "stop_words": "auto", "stemmer": "english"})
+    >>> describe_ranking({"method": "lucene", "k1": 1.5, "b": 0.75, "stop_words": "auto", "stemmer": "english"})
     'BM25, k1 1.5, b 0.75, stop words of the language, English stemmer'
     """
     method = str(settings["method"])
     stop_words, stemmer = settings["stop_words"], settings["stemmer"]
     parts = [
         "BM25" if method == "lucene" else f"BM25 ({method})",
-        f"k1 {_text(settings['k1'])}",
-        f"b {_text(settings['b'])}",
-        *([f"delta {_text(settings['delta'])}"] if method in _WITH_DELTA else []),
+        f"k1 {_format_bm25_value(settings['k1'])}",
+        f"b {_format_bm25_value(settings['b'])}",
+        *([f"delta {_format_bm25_value(settings['delta'])}"] if method in _WITH_DELTA else []),
         *([f"rules {settings['rules']}"] if "rules" in settings else []),
     ]
     if stop_words == stemmer == "auto":
@@ -91,23 +91,23 @@ def ranking_text(settings: Mapping[str, Any]) -> str:
     return ", ".join([*parts, stems.get(stemmer, f"{str(stemmer).capitalize()} stemmer")])
 
 
-def _ranking(text: str) -> Ranking:
-    given = split_settings(text.partition(":")[2], of=NAME)
+def _parse_ranking(text: str) -> Ranking:
+    typed_settings = split_settings(text.partition(":")[2], of=NAME)
     for name, choices in _CHOICES.items():
-        if name in given:
-            _check_choice(name, given[name], choices())
-    if "delta" in given and given.get("method") not in _WITH_DELTA:
+        if name in typed_settings:
+            _check_choice(name, typed_settings[name], choices())
+    if "delta" in typed_settings and typed_settings.get("method") not in _WITH_DELTA:
         raise UsageError(
             f"Only the methods {' and '.join(_WITH_DELTA)} of {NAME} have a delta.",
-            hint=f"Leave it out, or type e.g. {NAME}:method=bm25+,delta={given['delta']}.",
+            hint=f"Leave it out, or type e.g. {NAME}:method=bm25+,delta={typed_settings['delta']}.",
         )
     usual, example = Ranking(rules=RULES), f"{NAME}:{{}}=VALUE"
-    ranking = with_settings(usual, given, of=NAME, fixed=_FIXED, example=example)
+    ranking = replace_settings(usual, typed_settings, of=NAME, fixed=_FIXED, example=example)
     # The sums make a -0 a 0, which has another key.
     return replace(ranking, k1=ranking.k1 + 0.0, b=ranking.b + 0.0, delta=ranking.delta + 0.0)
 
 
-def _stemmers() -> Sequence[str]:
+def _list_stemmers() -> Sequence[str]:
     import Stemmer
 
     return ("auto", "none", *sorted(Stemmer.algorithms()))
@@ -116,14 +116,14 @@ def _stemmers() -> Sequence[str]:
 _CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "method": lambda: get_args(BM25Method),
     "stop_words": lambda: ("auto", "none", *STOP_WORDS),
-    "stemmer": _stemmers,
+    "stemmer": _list_stemmers,
 }
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Refuse a value that is none of the choices of a setting."""
     if value not in choices:
-        close = nearest(value, choices)
+        close = find_similar_names(value, choices)
         near = f"Did you mean {' or '.join(close)}? " if close else ""
         hint = f"{near}There is: {', '.join(choices)}."
         raise UsageError(f"{NAME} has no {name.replace('_', ' ')} {value!r}.", hint=hint)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core import files
-from harness.core.arguments import join_settings, split_settings, with_settings
+from harness.core.arguments import join_settings, replace_settings, split_settings
 from harness.core.encoding import Plaid
-from harness.core.errors import UsageError, unknown
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.identity import digest
 from harness.core.types import SEED
 
@@ -46,37 +46,41 @@ OF_INDEX = ("nbits", "kmeans_niters", "max_points_per_centroid", "seed")
 """The settings that make an index; the others only search it."""
 
 
-def index_of(text: str | None) -> Plaid | None:
+def parse_plaid(text: str | None) -> Plaid | None:
     """The settings of the search that a user types; None for an exact one, and for that of the task's size.
 
-    >>> index_of("exact"), index_of("plaid:nbits=2,seed=1").nbits, index_of("pylate-script").top_k
+    >>> parse_plaid("exact"), parse_plaid("plaid:nbits=2,seed=1").nbits, parse_plaid("pylate-script").top_k
     (None, 2, 20)
 
     Raises:
         UsageError: There is no such search or setting, or it cannot have this value.
     """
-    name, colon, given = (text or AUTO).partition(":")
+    name, colon, settings_text = (text or AUTO).partition(":")
     if name in (AUTO, EXACT, SCRIPT) and not colon:
         return Plaid(top_k=20) if name == SCRIPT else None
     if name != NAME:
         names = (AUTO, EXACT, NAME, SCRIPT)
-        raise unknown("index", name, names, then=f"Type exact, or e.g. {NAME}:nbits=4,n_ivf_probe=16.")
-    return with_settings(Plaid(), split_settings(given, of=NAME), of=NAME, example=f"{NAME}:{{}}=VALUE")
+        raise explain_unknown(
+            "index", name, names, then=f"Type exact, or e.g. {NAME}:nbits=4,n_ivf_probe=16."
+        )
+    return replace_settings(
+        Plaid(), split_settings(settings_text, of=NAME), of=NAME, example=f"{NAME}:{{}}=VALUE"
+    )
 
 
-def index_option(settings: Mapping[str, Any]) -> str:
+def format_index_option(settings: Mapping[str, Any]) -> str:
     """The shortest text that names a search with the settings of an identity.
 
-    >>> index_option({"nbits": 2, "seed": 42}), index_option({})
+    >>> format_index_option({"nbits": 2, "seed": 42}), format_index_option({})
     ('plaid:nbits=2', 'plaid')
     """
     return join_settings(NAME, settings, asdict(Plaid()))
 
 
-def index_text(settings: Mapping[str, Any]) -> str:
+def describe_index(settings: Mapping[str, Any]) -> str:
     """The approximate search with the settings of an identity in a few words.
 
-    >>> index_text(asdict(Plaid(seed=1)))
+    >>> describe_index(asdict(Plaid(seed=1)))
     'PLAID of 4 bits with 8 probes and 8192 full scores, seed 1'
     """
     usual = asdict(Plaid())
@@ -119,16 +123,16 @@ PART = ".part"
 """The end of the name of a folder in which an index is made."""
 
 
-def index_problem(folder: Path, cache: Path | None) -> str:
+def find_index_problem(folder: Path, cache: Path | None) -> str:
     """What is wrong with an index, empty if nothing: its identity, which is its name, or a file of it.
 
     With `cache` hashes are computed once for a file's size, times and inode.
     """
     try:
-        known = json.loads((folder / MANIFEST).read_bytes())
-        if digest(known["identity"]) != folder.name:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        if digest(manifest["identity"]) != folder.name:
             return "it is an index of other documents or settings"
-        for name, sha256 in known["files"].items():
+        for name, sha256 in manifest["files"].items():
             if not files.has_sha256(folder / name, sha256, cache):
                 return f"{name} is not what was written"
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -138,14 +142,14 @@ def index_problem(folder: Path, cache: Path | None) -> str:
 
 def drop_indexes(cache: Path, artifact_key: str) -> int:
     """Remove the indexes of a model's vectors; returns the bytes of their files."""
-    mine = [path for path in (cache / NAME).glob("*") if index_artifact(path) == artifact_key]
+    mine = [path for path in (cache / NAME).glob("*") if read_index_artifact(path) == artifact_key]
     freed = sum(path.stat().st_size for folder in mine for path in folder.rglob("*") if path.is_file())
     for folder in mine:
         shutil.rmtree(folder, ignore_errors=True)
     return freed
 
 
-def index_artifact(folder: Path) -> str:
+def read_index_artifact(folder: Path) -> str:
     """The ArtifactKey of the model whose vectors are in an index; empty if it is damaged or gone."""
     try:
         return str(json.loads((folder / MANIFEST).read_bytes())["identity"]["vectors"]["artifact"])
@@ -153,7 +157,7 @@ def index_artifact(folder: Path) -> str:
         return ""
 
 
-def index_bytes(tokens: int, dimension: int, settings: Plaid) -> int:
+def estimate_index_bytes(tokens: int, dimension: int, settings: Plaid) -> int:
     """The bytes that an index of so many token vectors takes, at most.
 
     The centroid of each token (8 bytes) and its rest are there twice, in parts and joined, and its document
@@ -194,18 +198,18 @@ class Corpus:
         self.texts = texts
         self._begin, self._progress = begin, progress
 
-    def views(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
+    def load_document_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
         """The vectors of some documents, each (tokens, dimension)."""
-        return self.space.token_views(texts)
+        return self.space.list_token_views(texts)
 
-    def parts(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
+    def iter_part_vectors(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
         """The vectors of the documents of each part in turn; `use` says for the user what for."""
         self._begin(use)
         for part in parts:
-            yield self._read(part)
+            yield self._load_part_vectors(part)
             self._progress(len(part))
 
-    def _read(self, part: Sequence[str]) -> TokenVectors:
+    def _load_part_vectors(self, part: Sequence[str]) -> TokenVectors:
         return self.space.get_tokens(part)
 
 
@@ -239,14 +243,14 @@ class Recall:
     queries: int
 
     @staticmethod
-    def of(shares: Sequence[float], queries: int) -> Recall:
+    def estimate_recall(shares: Sequence[float], queries: int) -> Recall:
         """The recall from those of queries that were drawn without replacement.
 
         The interval is Wilson's, for as many queries as have the same variance in draws of 0 and 1, and with
         the correction for a finite population. To the variance a query is added that is a half below the
         mean: a sample in which nearly every query has all documents says little of the rare others.
 
-        >>> Recall.of([1.0, 0.5], 2)
+        >>> Recall.estimate_recall([1.0, 0.5], 2)
         Recall(value=0.75, low=0.75, high=0.75, sampled=2, queries=2)
         """
         count = len(shares)
@@ -257,7 +261,7 @@ class Recall:
         centre = math.fsum(more) / len(more)
         variance = math.fsum((one - centre) ** 2 for one in more) / count
         gain = min(AT, max(1.0, mean * (1 - mean) / variance)) if variance else 1.0
-        low, high = _wilson(mean, gain * count * (queries - 1) / (queries - count))
+        low, high = _compute_wilson_interval(mean, gain * count * (queries - 1) / (queries - count))
         return Recall(value=mean, low=low, high=high, sampled=count, queries=queries)
 
     @property
@@ -267,14 +271,14 @@ class Recall:
         >>> Recall(value=0.957, low=0.94, high=0.9712, sampled=100, queries=300).text
         'recall@10 against exact search 0.957 (95 % interval 0.940 to 0.971, from 100 of 300 queries)'
         """
-        told = f"recall@{AT} against exact search {self.value:.3f}"
+        summary = f"recall@{AT} against exact search {self.value:.3f}"
         if self.sampled == self.queries:
-            return f"{told} (of all {self.queries} queries)"
+            return f"{summary} (of all {self.queries} queries)"
         bounds = f"95 % interval {self.low:.3f} to {self.high:.3f}"
-        return f"{told} ({bounds}, from {self.sampled} of {self.queries} queries)"
+        return f"{summary} ({bounds}, from {self.sampled} of {self.queries} queries)"
 
 
-def _wilson(mean: float, count: float) -> tuple[float, float]:
+def _compute_wilson_interval(mean: float, count: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a share in so many draws."""
     square = _NORMAL**2
     centre = (mean + square / (2 * count)) / (1 + square / count)
@@ -282,17 +286,19 @@ def _wilson(mean: float, count: float) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def sampled_queries(count: int) -> NDArray[np.int64]:
+def sample_queries(count: int) -> NDArray[np.int64]:
     """The places of at most `SAMPLE` of the queries, drawn without replacement, in order."""
     import numpy as np
 
     return np.sort(np.random.default_rng(SEED).permutation(count)[:SAMPLE])
 
 
-def shares_found(exact: Sequence[Sequence[int]], approximate: Sequence[Sequence[int]]) -> list[float]:
+def compute_recall_shares(
+    exact: Sequence[Sequence[int]], approximate: Sequence[Sequence[int]]
+) -> list[float]:
     """For each query the share of the exact documents among the approximate ones; 1 where there is none.
 
-    >>> shares_found([[1, 2], []], [[2, 3], []])
+    >>> compute_recall_shares([[1, 2], []], [[2, 3], []])
     [0.5, 1.0]
     """
     pairs = zip(exact, approximate, strict=True)

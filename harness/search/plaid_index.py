@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from harness.core import files
 from harness.core.encoding import Plaid
 from harness.core.errors import DataError, StoreError
-from harness.core.identity import canonical, digest
-from harness.search.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, Corpus, index_problem, sample_size
-from harness.search.search import split_blocks, top_k_of_block, top_k_of_blocks
+from harness.core.identity import digest, serialize_canonical
+from harness.search.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, Corpus, find_index_problem, sample_size
+from harness.search.search import find_block_top_k, merge_block_top_k, split_blocks
 from harness.storage.leases import Leases
 from harness.storage.vectors import Space, TokenVectors
 
@@ -67,18 +67,18 @@ class ExactSearch:
     """
 
     def __init__(self, queries: TokenVectors, space: Space, texts: Sequence[str], *, device: str) -> None:
-        hashes = hashlib.sha256(space.text_keys(texts).tobytes()).hexdigest()
+        hashes = hashlib.sha256(space.hash_texts(texts).tobytes()).hexdigest()
         self.key = digest({"vectors": space.identity, "queries": hashes, "at": AT})
         self.seconds = 0.0
         self._queries = queries
         self._device = device
 
-    def best(self, block: TokenVectors, start: int) -> NDArray[np.int64]:
+    def search_block(self, block: TokenVectors, start: int) -> NDArray[np.int64]:
         """The best documents of a block (see `top_k_of_block`)."""
         started = time.monotonic()
-        found = top_k_of_block(self._queries, block, start, k=AT, device=self._device)
+        matches = find_block_top_k(self._queries, block, start, k=AT, device=self._device)
         self.seconds += time.monotonic() - started
-        return found
+        return matches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class PlaidIndex:
     device: str
 
     @staticmethod
-    def of(
+    def locate_index(
         space: Space, documents: Sequence[str], settings: Plaid, *, cache: Path, device: str
     ) -> PlaidIndex:
         """The index of documents, made or not.
@@ -114,12 +114,12 @@ class PlaidIndex:
         """
         from importlib.metadata import version
 
-        known = asdict(settings)
+        all_settings = asdict(settings)
         identity = {
             "vectors": space.identity,
-            "documents": hashlib.sha256(space.text_keys(documents).tobytes()).hexdigest(),
+            "documents": hashlib.sha256(space.hash_texts(documents).tobytes()).hexdigest(),
             "count": len(documents),
-            "settings": {name: known[name] for name in OF_INDEX},
+            "settings": {name: all_settings[name] for name in OF_INDEX},
             "library": f"fast-plaid {version('fast-plaid')}",
             "layout": _LAYOUT,
         }
@@ -134,7 +134,7 @@ class PlaidIndex:
     @property
     def is_there(self) -> bool:
         """Whether it is made and whole."""
-        return self.folder.exists() and not index_problem(self.folder, self.cache)
+        return self.folder.exists() and not find_index_problem(self.folder, self.cache)
 
     @property
     def nbytes(self) -> int:
@@ -144,26 +144,26 @@ class PlaidIndex:
     @property
     def places(self) -> NDArray[np.int64]:
         """The places among all documents of those that have a vector, which are its own."""
-        found: NDArray[np.int64] = np.load(self.folder / _PLACES)
-        return found
+        index_places: NDArray[np.int64] = np.load(self.folder / _PLACES)
+        return index_places
 
     @property
     def tokens(self) -> int:
         """The number of its vectors."""
         return int(json.loads((self.folder / _ABOUT).read_bytes())["num_embeddings"])
 
-    def exact(self, key: str) -> list[list[int]] | None:
+    def read_exact_matches(self, key: str) -> list[list[int]] | None:
         """The exact best documents of each query, by `ExactSearch.key`; None if they are not beside it."""
         with contextlib.suppress(OSError, ValueError):
-            found: list[list[int]] = json.loads(files.without_sha256(self.exact_file(key)))
-            return found
+            matches: list[list[int]] = json.loads(files.unpack_hashed_file(self.locate_exact_file(key)))
+            return matches
         return None
 
-    def exact_file(self, key: str) -> Path:
+    def locate_exact_file(self, key: str) -> Path:
         """The file of the exact results of some queries."""
         return self.folder / f"{_EXACT}.{key[:32]}.json"
 
-    def complete(self, corpus: Corpus, exact: ExactSearch) -> bool:
+    def ensure_complete(self, corpus: Corpus, exact: ExactSearch) -> bool:
         """Make what is not there of the index and of the exact results of some queries.
 
         Args:
@@ -177,7 +177,7 @@ class PlaidIndex:
             DataError: A vector is not finite, or fast-plaid cannot make an index of them.
             StoreError: The index cannot be written.
         """
-        with self._alone():
+        with self._lock_index():
             try:
                 return self._make(corpus, exact)
             except OSError as error:
@@ -188,9 +188,9 @@ class PlaidIndex:
     def _make(self, corpus: Corpus, exact: ExactSearch) -> bool:
         """Pass once over the documents, for what is not there."""
         is_new = not self.is_there
-        if not is_new and self.exact(exact.key) is not None:
+        if not is_new and self.read_exact_matches(exact.key) is not None:
             return True
-        files.replace(self.part / MANIFEST, canonical({"identity": self.identity}).encode())
+        files.replace(self.part / MANIFEST, serialize_canonical({"identity": self.identity}).encode())
         making = _Making(self, corpus) if is_new else None
         if making is not None and not making.start():
             return False
@@ -198,28 +198,28 @@ class PlaidIndex:
         blocks = [*split_blocks(np.concatenate([[0], np.cumsum(lengths)]), BLOCK_CHARACTERS)]
         texts, best = [corpus.texts[start:end] for start, end in blocks], []
         use = "making the index" if is_new else "searching exactly"
-        for (start, _), vectors in zip(blocks, corpus.parts(texts, use), strict=True):
+        for (start, _), vectors in zip(blocks, corpus.iter_part_vectors(texts, use), strict=True):
             if making is not None:
-                making.add(start, vectors)
-            best.append(exact.best(vectors, start))
+                making.add_block(start, vectors)
+            best.append(exact.search_block(vectors, start))
         if making is not None:
             making.finish()
-        places = [row.tolist() for row in top_k_of_blocks(best, k=AT)]
-        path = self.exact_file(exact.key)
-        files.replace(path, files.with_sha256(path.name, json.dumps(places).encode()))
+        places = [row.tolist() for row in merge_block_top_k(best, k=AT)]
+        path = self.locate_exact_file(exact.key)
+        files.replace(path, files.pack_hashed_file(path.name, json.dumps(places).encode()))
         return True
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock_index(self) -> Iterator[None]:
         """A context in which no other process makes this index; those that want to wait."""
-        files.writable(self.part)
+        files.require_writable(self.part)
         leases = Leases(self.part)
         while not leases.claim("lease"):
             time.sleep(1.0)
         try:
             yield
         finally:
-            leases.close()
+            leases.release_leases()
 
     def search(
         self,
@@ -242,9 +242,9 @@ class PlaidIndex:
         """
         places = self.places
         partitions = len(np.load(self.folder / _CENTROIDS, mmap_mode="r"))
-        found: list[Any] = [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
-        with _guarded("search"), _open(self.folder, self.device) as index:
-            for rows in _equally_long(queries.lengths):
+        matches: list[Any] = [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
+        with _convert_plaid_errors("search"), _open_fast_plaid(self.folder, self.device) as index:
+            for rows in _iter_equal_lengths(queries.lengths):
                 vectors = queries.take(rows).vectors
                 answers = index.search(
                     torch.from_numpy(vectors.reshape(len(rows), -1, vectors.shape[1])),
@@ -255,12 +255,12 @@ class PlaidIndex:
                     show_progress=False,
                 )
                 for row, answer in zip(rows.tolist(), answers, strict=True):
-                    found[row] = _ordered(answer, places)
+                    matches[row] = _sort_answer(answer, places)
                 progress(len(rows))
-        return found
+        return matches
 
 
-def _ordered(
+def _sort_answer(
     answer: Sequence[tuple[int, float]], all_places: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The places and scores of an answer, best first."""
@@ -287,7 +287,9 @@ class _Making:
     def start(self) -> bool:
         """The index of the sample; False where too few of its documents have a vector."""
         shutil.rmtree(self._work, ignore_errors=True)
-        views = self._corpus.views([self._corpus.texts[place] for place in self._sample.tolist()])
+        views = self._corpus.load_document_vectors(
+            [self._corpus.texts[place] for place in self._sample.tolist()]
+        )
         vectors = [view for view in views if len(view)]
         if len(vectors) < LEAST_DOCUMENTS:
             return False
@@ -295,7 +297,7 @@ class _Making:
         self._call("create", vectors, nbits=self._index.settings.nbits, n_samples_kmeans=len(vectors))
         return True
 
-    def add(self, start: int, vectors: TokenVectors) -> None:
+    def add_block(self, start: int, vectors: TokenVectors) -> None:
         """Add the documents of a block that have a vector and are not in the sample.
 
         Args:
@@ -307,7 +309,11 @@ class _Making:
         if len(places):
             self._places.append(places)
             # A buffer would hold back few documents, and keep their vectors in a pickle.
-            self._call("update", [vectors.of(place - start) for place in places.tolist()], buffer_size=0)
+            self._call(
+                "update",
+                [vectors.select_text_vectors(place - start) for place in places.tolist()],
+                buffer_size=0,
+            )
 
     def _call(self, how: str, vectors: Sequence[NDArray[Any]], **options: int) -> None:
         """Have fast-plaid make or extend the index.
@@ -321,7 +327,11 @@ class _Making:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # parts of files cannot be written, and are not
             tensors = [torch.from_numpy(one).half() for one in vectors]
-        with _guarded("index"), torch.random.fork_rng(devices=gpus), _open(self._work, device) as library:
+        with (
+            _convert_plaid_errors("index"),
+            torch.random.fork_rng(devices=gpus),
+            _open_fast_plaid(self._work, device) as library,
+        ):
             torch.manual_seed(settings.seed)
             getattr(library, how)(
                 tensors,
@@ -338,22 +348,22 @@ class _Making:
         folder, work = self._index.folder, self._work
         shutil.rmtree(folder, ignore_errors=True)
         np.save(work / _PLACES, np.concatenate(self._places))
-        sums = {path.name: files.sha256_file(path) for path in work.iterdir() if path.name not in _VARIABLE}
-        content = canonical({"identity": self._index.identity, "files": sums}).encode()
+        sums = {path.name: files.hash_file(path) for path in work.iterdir() if path.name not in _VARIABLE}
+        content = serialize_canonical({"identity": self._index.identity, "files": sums}).encode()
         (work / MANIFEST).write_bytes(content)
         for path in work.iterdir():
             files.sync(path)
         try:
             files.move(work, folder)
         except StoreError:
-            if index_problem(folder, None):  # another process has not made it either
+            if find_index_problem(folder, None):  # another process has not made it either
                 raise
 
 
 # fast-plaid
 
 
-def _open(folder: Path, device: str) -> Any:
+def _open_fast_plaid(folder: Path, device: str) -> Any:
     """fast-plaid on a folder, as a context."""
     from fast_plaid.search import FastPlaid
 
@@ -361,7 +371,7 @@ def _open(folder: Path, device: str) -> Any:
 
 
 @contextlib.contextmanager
-def _guarded(what: str) -> Iterator[None]:
+def _convert_plaid_errors(what: str) -> Iterator[None]:
     """Errors of fast-plaid as ours; a panic of its Rust code is no Exception, and a full disk no OSError."""
     try:
         yield
@@ -377,7 +387,7 @@ def _guarded(what: str) -> Iterator[None]:
         ) from error
 
 
-def _equally_long(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _iter_equal_lengths(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Blocks of queries with as many tokens each, so that none is filled up; none of those without one."""
     for length in np.unique(lengths[lengths > 0]):
         rows = np.flatnonzero(lengths == length)

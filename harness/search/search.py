@@ -19,7 +19,7 @@ DOCUMENT_BLOCK = 16_384
 """Rows of the largest score block: 512 × 16,384 float32 are 32 MiB."""
 
 
-def top_k(
+def find_top_k(
     queries: NDArray[np.float32],
     documents: Callable[[int, int], NDArray[np.float32]],
     count: int,
@@ -35,9 +35,9 @@ def top_k(
         end = min(start + DOCUMENT_BLOCK, count)
         block = _prepare(torch.tensor(documents(start, end)), similarity)
         for number, part in enumerate(parts):
-            scores = _scores(part, block, similarity).numpy()
+            scores = _compute_similarity(part, block, similarity).numpy()
             best[number] = _merge(best[number], scores, start, k)
-    return _unpacked(-np.sort(-np.concatenate(best), axis=1))
+    return _unpack_scores(-np.sort(-np.concatenate(best), axis=1))
 
 
 def _merge(best: NDArray[np.int64], scores: NDArray[np.float32], start: int, k: int) -> NDArray[np.int64]:
@@ -46,31 +46,33 @@ def _merge(best: NDArray[np.int64], scores: NDArray[np.float32], start: int, k: 
     Rows with fewer candidates than others are filled up with the smallest number, which is worse than any.
     """
     if best.shape[1] == k:
-        chosen = scores > _unpacked(best[:, :1])[0]  # of equal ones the former stay
+        chosen = scores > _unpack_scores(best[:, :1])[0]  # of equal ones the former stay
     else:
         chosen = scores >= np.partition(scores, -min(k, scores.shape[1]))[:, [-min(k, scores.shape[1])]]
-    rows, at = np.divmod(np.flatnonzero(chosen), scores.shape[1])
+    rows, columns = np.divmod(np.flatnonzero(chosen), scores.shape[1])
     counts = np.count_nonzero(chosen, axis=1)
     candidates = np.full((len(scores), counts.max()), np.iinfo(np.int64).min)
-    candidates[rows, np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)] = _packed(
-        scores[rows, at], start + at
+    candidates[rows, np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)] = _pack_scores(
+        scores[rows, columns], start + columns
     )
     merged = np.concatenate([best, candidates], axis=1)
     k = min(k, merged.shape[1])
     return np.partition(merged, -k, axis=1)[:, -k:]
 
 
-def _packed(scores: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _pack_scores(scores: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.int64]:
     """A number for each score and place, larger for a higher score, then for an earlier place."""
-    return _ordered((scores + 0.0).view(np.int32)).astype(np.int64) << 32 | LAST - places  # -0.0 is 0.0
+    return (
+        _convert_float_bits((scores + 0.0).view(np.int32)).astype(np.int64) << 32 | LAST - places
+    )  # -0.0 is 0.0
 
 
-def _unpacked(packed: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The scores and places in numbers that `_packed` made."""
-    return _ordered((packed >> 32).astype(np.int32)).view(np.float32), LAST - (packed & LAST)
+def _unpack_scores(packed: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The scores and places in numbers that `_pack_scores` made."""
+    return _convert_float_bits((packed >> 32).astype(np.int32)).view(np.float32), LAST - (packed & LAST)
 
 
-def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
+def _convert_float_bits(bits: NDArray[np.int32]) -> NDArray[np.int32]:
     """The bits of float32 numbers as integers in the same order; twice is the bits again."""
     return bits ^ ((bits >> 31) & 0x7FFF_FFFF)
 
@@ -83,8 +85,10 @@ def compare(
     query: NDArray[np.float32], documents: NDArray[np.float32], similarity: Similarity
 ) -> Sequence[float]:
     """The similarity of one query, shape (dimension,), to each of `documents`, (n, dimension)."""
-    one = _prepare(torch.tensor(query)[None], similarity)
-    scores: list[float] = _scores(one, _prepare(torch.tensor(documents), similarity), similarity)[0].tolist()
+    query_vector = _prepare(torch.tensor(query)[None], similarity)
+    scores: list[float] = _compute_similarity(
+        query_vector, _prepare(torch.tensor(documents), similarity), similarity
+    )[0].tolist()
     return scores
 
 
@@ -92,7 +96,9 @@ def _prepare(vectors: torch.Tensor, similarity: Similarity) -> torch.Tensor:
     return torch.nn.functional.normalize(vectors, dim=1) if similarity == "cosine" else vectors
 
 
-def _scores(queries: torch.Tensor, documents: torch.Tensor, similarity: Similarity) -> torch.Tensor:
+def _compute_similarity(
+    queries: torch.Tensor, documents: torch.Tensor, similarity: Similarity
+) -> torch.Tensor:
     if similarity in ("cosine", "dot"):
         return queries @ documents.T
     return -torch.cdist(queries, documents, p=2.0 if similarity == "euclidean" else 1.0)
@@ -105,7 +111,7 @@ QUERY_TOKENS = 2048
 """Query tokens whose products with a block of documents are held at once."""
 
 
-def maxsim(
+def compute_maxsim(
     queries: TokenVectors,
     documents: TokenVectors,
     *,
@@ -128,21 +134,23 @@ def maxsim(
     """
     out = np.full((len(queries), len(documents)), -np.inf, np.float32)
     rows = max(1, min(QUERY_TOKENS, len(queries.vectors)))
-    for columns in _document_blocks(documents, max(1, memory // (4 * rows))):
+    for columns in _iter_document_blocks(documents, max(1, memory // (4 * rows))):
         block = documents.take(columns)
-        tokens = _as_float(block, device)
+        tokens = _convert_float_vectors(block, device)
         for start, stop in split_blocks(queries.offsets, rows):
             part = queries.take(np.arange(start, stop))
-            best = _best_products(_as_float(part, device) @ tokens.T, block.lengths, longest)
-            out[start:stop, columns] = _sums(best, part.lengths)
+            best = _compute_best_products(
+                _convert_float_vectors(part, device) @ tokens.T, block.lengths, longest
+            )
+            out[start:stop, columns] = _sum_query_tokens(best, part.lengths)
     return out
 
 
-def _as_float(vectors: TokenVectors, device: str) -> torch.Tensor:
+def _convert_float_vectors(vectors: TokenVectors, device: str) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(vectors.vectors)).to(device).float()
 
 
-def _document_blocks(documents: TokenVectors, tokens: int) -> Iterator[NDArray[np.int64]]:
+def _iter_document_blocks(documents: TokenVectors, tokens: int) -> Iterator[NDArray[np.int64]]:
     """Documents with a vector in blocks of at most so many tokens, shortest first; a longer one is alone."""
     lengths = documents.lengths
     order = np.argsort(lengths, kind="stable")
@@ -163,7 +171,9 @@ def split_blocks(offsets: NDArray[np.int64], most: int) -> Iterator[tuple[int, i
         start = stop
 
 
-def _best_products(products: torch.Tensor, lengths: NDArray[np.int64], longest: int | None) -> torch.Tensor:
+def _compute_best_products(
+    products: torch.Tensor, lengths: NDArray[np.int64], longest: int | None
+) -> torch.Tensor:
     """The largest product of each query token with a token of each document, (query tokens, documents).
 
     Args:
@@ -172,26 +182,26 @@ def _best_products(products: torch.Tensor, lengths: NDArray[np.int64], longest: 
         longest: See `maxsim`.
     """
     sizes, counts = np.unique(lengths, return_counts=True)
-    found, start = [], 0
+    maxima, start = [], 0
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
         group = products[:, start : start + size * count].unflatten(1, (count, size)).amax(dim=2)
-        found.append(group.clamp(min=0) if longest is not None and size < longest else group)
+        maxima.append(group.clamp(min=0) if longest is not None and size < longest else group)
         start += size * count
-    return torch.cat(found, dim=1)
+    return torch.cat(maxima, dim=1)
 
 
-def _sums(best: torch.Tensor, lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+def _sum_query_tokens(best: torch.Tensor, lengths: NDArray[np.int64]) -> NDArray[np.float32]:
     """The sum over the tokens of each query: (queries, documents)."""
     if len(set(lengths.tolist())) == 1 and lengths[0]:
-        found = best.unflatten(0, (len(lengths), int(lengths[0]))).sum(dim=1)
+        totals = best.unflatten(0, (len(lengths), int(lengths[0]))).sum(dim=1)
     else:
         query = torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)).to(best.device)
-        found = best.new_zeros(len(lengths), best.shape[1]).index_add_(0, query, best)
-    sums: NDArray[np.float32] = found.cpu().numpy()
+        totals = best.new_zeros(len(lengths), best.shape[1]).index_add_(0, query, best)
+    sums: NDArray[np.float32] = totals.cpu().numpy()
     return sums
 
 
-def top_k_by_maxsim(
+def find_maxsim_top_k(
     queries: TokenVectors,
     documents: Callable[[int, int], TokenVectors],
     counts: NDArray[np.int64],
@@ -221,24 +231,24 @@ def top_k_by_maxsim(
     weights = np.maximum(counts, -(-4 * len(queries) // width))  # of short documents the scores are larger
     for start, end in split_blocks(np.concatenate([[0], np.cumsum(weights)]), max(1, memory // (4 * width))):
         block = documents(start, end)
-        scores = maxsim(queries, block, device=device, longest=longest, memory=memory)
+        scores = compute_maxsim(queries, block, device=device, longest=longest, memory=memory)
         best = _merge(best, scores, start, k)
         progress(end - start)
-    yield from _places(best)
+    yield from _iter_best_places(best)
 
 
-def _places(best: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """The places and scores of each query in numbers that `_packed` made, best first."""
-    scores, places = _unpacked(-np.sort(-best, axis=1))
-    for row, at in zip(scores, places, strict=True):
-        there = np.isfinite(row)
-        yield at[there], row[there]
+def _iter_best_places(best: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """The places and scores of each query in numbers that `_pack_scores` made, best first."""
+    scores, places = _unpack_scores(-np.sort(-best, axis=1))
+    for row, row_places in zip(scores, places, strict=True):
+        finite_mask = np.isfinite(row)
+        yield row_places[finite_mask], row[finite_mask]
 
 
-def top_k_of_block(
+def find_block_top_k(
     queries: TokenVectors, block: TokenVectors, start: int, *, k: int, device: str = "cpu"
 ) -> NDArray[np.int64]:
-    """The `k` best documents of one block of a corpus by MaxSim, packed for `top_k_of_blocks`.
+    """The `k` best documents of one block of a corpus by MaxSim, packed for `merge_block_top_k`.
 
     Args:
         queries: Their token vectors.
@@ -251,12 +261,12 @@ def top_k_of_block(
         (queries, at most k): a number for each score and place.
     """
     none = np.empty((len(queries), 0), np.int64)
-    return _merge(none, maxsim(queries, block, device=device), start, min(k, len(block)))
+    return _merge(none, compute_maxsim(queries, block, device=device), start, min(k, len(block)))
 
 
-def top_k_of_blocks(blocks: Sequence[NDArray[np.int64]], *, k: int) -> list[NDArray[np.int64]]:
+def merge_block_top_k(blocks: Sequence[NDArray[np.int64]], *, k: int) -> list[NDArray[np.int64]]:
     """The places of the `k` best documents of each query, best first, from those of all blocks of a corpus.
 
     A document without a vector is left out.
     """
-    return [places[:k] for places, _ in _places(np.concatenate(blocks, axis=1))]
+    return [places[:k] for places, _ in _iter_best_places(np.concatenate(blocks, axis=1))]

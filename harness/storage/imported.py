@@ -72,35 +72,35 @@ class Imported:
         found: Mapping[str, Any] = self.stamp.get("counts", {})
         return found
 
-    def entries(self, columns: Sequence[str] | None = None) -> Any:
+    def load_entries(self, columns: Sequence[str] | None = None) -> Any:
         """The entries that have scores, as a pyarrow table; other tables refer to its row numbers."""
-        return self._read("entries", columns)
+        return self._read_table("entries", columns)
 
-    def scores(self, columns: Sequence[str] | None = None) -> Any:
+    def load_scores(self, columns: Sequence[str] | None = None) -> Any:
         """The main scores, one row for each file, split and subset, as a pyarrow table."""
-        return self._read("scores", columns)
+        return self._read_table("scores", columns)
 
-    def files(self, columns: Sequence[str] | None = None) -> Any:
+    def load_files(self, columns: Sequence[str] | None = None) -> Any:
         """The files with the scores, in the order of `scores`, as a pyarrow table."""
-        return self._read("files", columns)
+        return self._read_table("files", columns)
 
-    def whole(self) -> bool:
+    def has_all_tables(self) -> bool:
         """Whether all of its tables exist in their full length."""
         sizes = {name: facts.get("bytes") for name, facts in self.stamp.get("tables", {}).items()}
         try:
-            return all(self._path(name).stat().st_size == sizes.get(name) for name in TABLES)
+            return all(self._resolve_table_path(name).stat().st_size == sizes.get(name) for name in TABLES)
         except OSError:
             return False
 
-    def stamps(self) -> list[str]:
+    def load_entry_digests(self) -> list[str]:
         """For each entry a text that changes when one of its files does."""
-        found: list[str] = self.entries(["digest"])["digest"].to_pylist()
-        return found
+        digests: list[str] = self.load_entries(["digest"])["digest"].to_pylist()
+        return digests
 
-    def _read(self, table: str, columns: Sequence[str] | None) -> Any:
+    def _read_table(self, table: str, columns: Sequence[str] | None) -> Any:
         from pyarrow import ArrowException, parquet
 
-        path = self._path(table)
+        path = self._resolve_table_path(table)
         try:
             with parquet.ParquetFile(
                 path, page_checksum_verification=True
@@ -112,21 +112,21 @@ class Imported:
                 hint=f"Remove {self.folder} and import again: harness import {self.source} PATH",
             ) from error
 
-    def _path(self, table: str) -> Path:
+    def _resolve_table_path(self, table: str) -> Path:
         return self.folder / f"{table}-{self.id}.parquet"
 
     @staticmethod
-    def home(results: Path, source: str) -> Path:
+    def resolve_import_folder(results: Path, source: str) -> Path:
         """The folder for the import of a source in a results folder."""
         return results / "imported" / source
 
     @staticmethod
-    def homes(results: Path) -> list[Path]:
+    def list_import_folders(results: Path) -> list[Path]:
         """The folders of the imports in a results folder, sorted by name."""
         return [stamp.parent for stamp in sorted((results / "imported").glob(f"*/{STAMP}"))]
 
     @staticmethod
-    def read(folder: Path) -> Imported | None:
+    def read_import(folder: Path) -> Imported | None:
         """The import in `folder`, None if there is none.
 
         Raises:
@@ -153,7 +153,7 @@ class Imported:
         """
         from filelock import FileLock, Timeout
 
-        disk.writable(folder)
+        disk.require_writable(folder)
         disk.sweep(folder)
         lock = FileLock(folder / ".lock")
         try:
@@ -166,7 +166,7 @@ class Imported:
             yield
 
     @staticmethod
-    def publish(
+    def write_import(
         folder: Path, tables: Mapping[str, Any], facts: Mapping[str, Any], versions: Mapping[str, Any]
     ) -> Imported:
         """Write an import in place of the former one: its tables (pyarrow), then its stamp.
@@ -177,28 +177,33 @@ class Imported:
             facts: The importer's facts, among them `counts`.
             versions: Versions, other than the harness's own, on which the tables depend.
         """
-        former = Imported.read(folder) if (folder / STAMP).exists() else None
-        own = secrets.token_hex(6)
+        former = Imported.read_import(folder) if (folder / STAMP).exists() else None
+        import_id = secrets.token_hex(6)
         written = {}
         for name in TABLES:
-            content = _parquet(tables[name])
-            disk.replace(folder / f"{name}-{own}.parquet", content)
+            content = _serialize_parquet(tables[name])
+            disk.replace(folder / f"{name}-{import_id}.parquet", content)
             written[name] = {"rows": tables[name].num_rows, "bytes": len(content)}
-        imported = _stamp(folder, own, {"tables": written, **facts}, versions)
-        kept = {own, former.id if former else own}  # a page in the making may still read the former import
+        imported = _write_import_stamp(folder, import_id, {"tables": written, **facts}, versions)
+        kept = {
+            import_id,
+            former.id if former else import_id,
+        }  # a page in the making may still read the former import
         for path in folder.glob("*.parquet"):
             if _TABLE.fullmatch(path.name) and path.stem.rpartition("-")[2] not in kept:
                 path.unlink(missing_ok=True)
         return imported
 
-    def restamp(self, facts: Mapping[str, Any]) -> Imported:
+    def update_stamp(self, facts: Mapping[str, Any]) -> Imported:
         """Write the stamp of an import again with changed `facts`; its tables stay."""
         stamp = {**self.stamp, **facts}
         disk.replace(self.folder / STAMP, json.dumps(stamp, indent=1).encode())
         return Imported(source=self.source, folder=self.folder, stamp=stamp)
 
 
-def _stamp(folder: Path, own: str, facts: Mapping[str, Any], versions: Mapping[str, Any]) -> Imported:
+def _write_import_stamp(
+    folder: Path, own: str, facts: Mapping[str, Any], versions: Mapping[str, Any]
+) -> Imported:
     stamp = {
         "schema": SCHEMA,
         "source": folder.name,
@@ -211,7 +216,7 @@ def _stamp(folder: Path, own: str, facts: Mapping[str, Any], versions: Mapping[s
     return Imported(source=folder.name, folder=folder, stamp=stamp)
 
 
-def _parquet(table: Any) -> bytes:
+def _serialize_parquet(table: Any) -> bytes:
     from pyarrow import parquet, types
 
     text = [f.name for f in table.schema if types.is_dictionary(f.type)]

@@ -66,10 +66,10 @@ class Leases:
         name = f"{self._folder}{key}{LEASE}"
         if not self._remote.create(name, content):
             began = time.monotonic()
-            there = self._remote.read(name)
-            if there is None or not self._has_lapsed(name, there, began):
+            lease = self._remote.read_object(name)
+            if lease is None or not self._has_lapsed(name, lease, began):
                 return False  # what has just been released the next call takes
-            if not self._remote.exchange(name, content, seen=there):
+            if not self._remote.compare_and_swap(name, content, seen=lease):
                 return False
         self._held[key] = content
         self._keep_renewing()
@@ -83,9 +83,9 @@ class Leases:
         """
         content = self._held.pop(key, None)
         if content is not None:
-            self._remote.exchange(f"{self._folder}{key}{LEASE}", None, seen=content)
+            self._remote.compare_and_swap(f"{self._folder}{key}{LEASE}", None, seen=content)
 
-    def close(self) -> None:
+    def release_leases(self) -> None:
         """Release all leases; what cannot be released lapses after a term."""
         self._stop.set()
         if self._thread is not None:
@@ -109,9 +109,9 @@ class Leases:
             began: A time on the monotonic clock at which it had not yet been read: this process may be
                 stopped at any point, so what it sees is at least as old.
         """
-        token = _holder_of(lease)
+        token = _parse_holder(lease)
         shown = f"{self._folder}{token}{HOLDER}" if token else name
-        content = self._remote.read(shown) if token else lease
+        content = self._remote.read_object(shown) if token else lease
         seen = self._seen.get(shown)
         if seen is None or content not in (None, seen[0]):  # that it vanishes is no sign of life
             seen = self._seen[shown] = (content, time.monotonic())
@@ -130,12 +130,12 @@ class Leases:
 
     def _renew(self) -> None:
         self._renewals += 1
-        process = {"host": _host(), "pid": os.getpid(), "start": _start(os.getpid()) or 0}
+        process = {"host": _read_host_identity(), "pid": os.getpid(), "start": _start(os.getpid()) or 0}
         content = json.dumps({**process, "renewals": f"{self._renewals:012}"}).encode()
         self._remote.replace(self._own_name, content)
 
 
-def _holder_of(lease: bytes) -> str:
+def _parse_holder(lease: bytes) -> str:
     """The name of a lease's holder; empty for a damaged lease."""
     with suppress(ValueError, TypeError, KeyError):
         token = json.loads(lease)["holder"]
@@ -150,7 +150,7 @@ def _is_dead(holder: bytes | None) -> bool:
         host, pid, start = str(fields["host"]), int(fields["pid"]), int(fields["start"])
     except (ValueError, TypeError, KeyError, OverflowError):
         return False
-    if not host or host != _host() or pid <= 0:
+    if not host or host != _read_host_identity() or pid <= 0:
         return False
     try:
         os.kill(pid, 0)
@@ -162,7 +162,7 @@ def _is_dead(holder: bytes | None) -> bool:
     return now is not None and start > 0 and now != start
 
 
-def _host() -> str:
+def _read_host_identity() -> str:
     """The host of this process; empty if not all that tells it from others is known.
 
     Containers may share a name, hosts of one image as well: the kernel's boot and the name spaces of process
@@ -189,10 +189,10 @@ def _start(pid: int) -> int | None:
         return None
 
 
-def holder_file(path: Path) -> Path:
+def locate_holder_file(path: Path) -> Path:
     """The file of the holder of a lease's file, or that file itself."""
     with suppress(OSError):
-        if path.suffix == LEASE and (token := _holder_of(path.read_bytes())):
+        if path.suffix == LEASE and (token := _parse_holder(path.read_bytes())):
             return path.with_name(f"{token}{HOLDER}")
     return path
 
@@ -200,7 +200,7 @@ def holder_file(path: Path) -> Path:
 def has_dead_holder(path: Path) -> bool:
     """Whether the holder of a lease's file, or of a holder's file, is known to be dead."""
     try:
-        return _is_dead(holder_file(path).read_bytes())
+        return _is_dead(locate_holder_file(path).read_bytes())
     except OSError:
         return False
 

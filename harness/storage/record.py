@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from harness.core.documents import DocumentKind, DocumentPart, Migration, with_digest
+from harness.core.documents import DocumentKind, DocumentPart, Migration, append_digest
 from harness.core.lineage import Lineage
 
 SCHEMA = 5
@@ -118,7 +118,7 @@ class Record(DocumentPart):
 
     def to_json(self) -> str:
         """The record as indented JSON with a final newline, its last field the digest of all others."""
-        return with_digest(self.model_dump(mode="json", by_alias=True))
+        return append_digest(self.model_dump(mode="json", by_alias=True))
 
 
 RECORDS = DocumentKind(

@@ -54,7 +54,7 @@ class ObjectInfo:
     size: int
     tag: str = ""
 
-    def proves(self, content: bytes) -> bool:
+    def has_content(self, content: bytes) -> bool:
         """Whether the object certainly has this content."""
         same = self.size == len(content)
         return same and self.tag == hashlib.md5(content, usedforsecurity=False).hexdigest()
@@ -101,7 +101,7 @@ class Remote:
             UsageError: The place is not there, cannot be reached or written, or would let one writer replace
                 the object of another.
         """
-        name, content = f"probe/{files.host()}-{secrets.token_hex(6)}", secrets.token_bytes(16)
+        name, content = f"probe/{files.get_host_name()}-{secrets.token_hex(6)}", secrets.token_bytes(16)
         try:
             once = _open_store(self.url, 1)
             _create(once, name, content)
@@ -110,8 +110,10 @@ class Remote:
         except HarnessError:
             raise
         except Exception as error:
-            advice = _advice(error) or "Make the folder writable, or name another."
-            raise UsageError(f"Cannot use {self.url}: {_reason(error)}.", hint=advice) from error
+            advice = _find_storage_hint(error) or "Make the folder writable, or name another."
+            raise UsageError(
+                f"Cannot use {self.url}: {_describe_storage_error(error)}.", hint=advice
+            ) from error
         if not exclusive:
             raise UsageError(
                 f"Cannot use {self.url}: its storage ignores conditional writes (If-None-Match), so one "
@@ -125,17 +127,17 @@ class Remote:
         It is one request, and a second one where there is an object. An answer that was lost on the way does
         not count: the object that is there afterwards does.
         """
-        with self._explaining("write", name):
-            if _persist(lambda: _create(self._objects, name, content)):
+        with self._explain_storage_errors("write", name):
+            if _retry_request(lambda: _create(self._objects, name, content)):
                 return True
-        return self.read(name) == content
+        return self.read_object(name) == content
 
     def replace(self, name: str, content: bytes) -> None:
         """Write an object in one step, in place of one that is there."""
-        with self._explaining("write", name):
+        with self._explain_storage_errors("write", name):
             self._objects.put(name, content, chunk_size=PART_BYTES)
 
-    def exchange(self, name: str, content: bytes | None, *, seen: bytes) -> bool:
+    def compare_and_swap(self, name: str, content: bytes | None, *, seen: bytes) -> bool:
         """Replace an object, or remove it with None, only if it still has the content `seen`.
 
         A replacement is exact where the storage has conditional writes (S3, Google's). On a mounted disk, and
@@ -143,21 +145,21 @@ class Remote:
         """
         from obstore.exceptions import PreconditionError
 
-        with self._explaining("write", name):
+        with self._explain_storage_errors("write", name):
             try:
                 result = self._objects.get(name)
                 if bytes(result.bytes()) != seen:
                     return False
                 if content is None:
-                    _persist(lambda: self._objects.delete(name))
+                    _retry_request(lambda: self._objects.delete(name))
                 else:
                     version = {key: text for key in ("e_tag", "version") if (text := result.meta[key])}
                     mode = version if self.needs_network else "overwrite"
-                    _persist(lambda: self._objects.put(name, content, mode=mode))
+                    _retry_request(lambda: self._objects.put(name, content, mode=mode))
             except FileNotFoundError:
                 return False
             except PreconditionError:  # another was first, or the answer to an earlier attempt was lost
-                return self.read(name) == content
+                return self.read_object(name) == content
         return True
 
     def upload(self, name: str, file: Path) -> None:
@@ -166,33 +168,33 @@ class Remote:
         Raises:
             OSError: The file cannot be read.
         """
-        with file.open("rb") as content, self._explaining("write", name):
+        with file.open("rb") as content, self._explain_storage_errors("write", name):
             self._objects.put(name, content, chunk_size=PART_BYTES)
 
-    def read(self, name: str) -> bytes | None:
+    def read_object(self, name: str) -> bytes | None:
         """The content of an object, None where there is none."""
-        with self._explaining("read", name), suppress(FileNotFoundError):
+        with self._explain_storage_errors("read", name), suppress(FileNotFoundError):
             return bytes(self._objects.get(name).bytes())
         return None
 
     def download(self, name: str, file: Path) -> bool:
         """Write an object to a new file, which is not whole after a kill; False where there is none."""
-        with self._explaining("read", name):
+        with self._explain_storage_errors("read", name):
             try:
                 chunks = iter(self._objects.get(name).stream())
             except FileNotFoundError:
                 return False
         with file.open("wb") as target:
             while True:
-                with self._explaining("read", name):
+                with self._explain_storage_errors("read", name):
                     chunk = next(chunks, None)
                 if chunk is None:
                     return True
                 target.write(chunk)
 
-    def objects(self, folder: str) -> dict[str, ObjectInfo]:
+    def list_objects(self, folder: str) -> dict[str, ObjectInfo]:
         """Every object below a folder by its name, sorted; one request for each thousand."""
-        with self._explaining("list", folder):
+        with self._explain_storage_errors("list", folder):
             listing = self._objects.list(folder).collect()
         return {
             facts["path"]: ObjectInfo(size=facts["size"], tag=(facts["e_tag"] or "").strip('"'))
@@ -201,10 +203,10 @@ class Remote:
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
-        with self._explaining("remove", name), suppress(FileNotFoundError):
-            _persist(lambda: self._objects.delete(name))
+        with self._explain_storage_errors("remove", name), suppress(FileNotFoundError):
+            _retry_request(lambda: self._objects.delete(name))
 
-    def each(self, function: Callable[[Given], Answer], values: Sequence[Given]) -> list[Answer]:
+    def map_concurrently(self, function: Callable[[Given], Answer], values: Sequence[Given]) -> list[Answer]:
         """The answers of a function for several values, some of them at once, in order."""
         if len(values) < 2:
             return [function(value) for value in values]
@@ -212,16 +214,16 @@ class Remote:
             return list(pool.map(function, values))
 
     @contextmanager
-    def _explaining(self, verb: str, name: str) -> Iterator[None]:
+    def _explain_storage_errors(self, verb: str, name: str) -> Iterator[None]:
         """Turn what the storage raises into an error that says what to do."""
         from obstore.exceptions import BaseError
 
         try:
             yield
         except (BaseError, OSError) as error:
-            first = _advice(error) or "Wait until it can be reached."
+            first = _find_storage_hint(error) or "Wait until it can be reached."
             raise StoreError(
-                f"Cannot {verb} {self.url}/{name}: {_reason(error)}.",
+                f"Cannot {verb} {self.url}/{name}: {_describe_storage_error(error)}.",
                 hint=f"{first} What was finished is kept in the results folder and in the cache: the same "
                 "command goes on from there, and sends what is not there yet.",
             ) from error
@@ -251,10 +253,10 @@ def _open_store(url: str, attempts: int) -> Any:
     }
     if scheme == "gs":
         return store.GCSStore(bucket, **shared)
-    return store.S3Store(bucket, **shared, **_aws_profile())
+    return store.S3Store(bucket, **shared, **_load_aws_profile())
 
 
-def _aws_profile() -> dict[str, Any]:
+def _load_aws_profile() -> dict[str, Any]:
     """Credentials and region as boto3 finds them in files and profiles, which obstore does not read."""
     if {"AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE"} & os.environ.keys():
         return {}
@@ -272,7 +274,7 @@ def _aws_profile() -> dict[str, Any]:
         ) from error
 
 
-def _persist(request: Callable[[], Answer]) -> Answer:
+def _retry_request(request: Callable[[], Answer]) -> Answer:
     """Try a request again whose connection broke: obstore does so only for those that may run twice."""
     from obstore.exceptions import GenericError
 
@@ -280,8 +282,8 @@ def _persist(request: Callable[[], Answer]) -> Answer:
         try:
             return request()
         except GenericError as error:
-            own = re.search(r"after \d+ retries", str(error))
-            if own or "HTTP error" not in str(error) or attempt == ATTEMPTS - 1:
+            retry_note = re.search(r"after \d+ retries", str(error))
+            if retry_note or "HTTP error" not in str(error) or attempt == ATTEMPTS - 1:
                 raise
         time.sleep(DELAY * 2**attempt)
     raise AssertionError
@@ -298,7 +300,7 @@ def _create(objects: Any, name: str, content: bytes) -> bool:
     return True
 
 
-def _reason(error: Exception) -> str:
+def _describe_storage_error(error: Exception) -> str:
     """What happened, in the words of the storage."""
     text = str(error).partition("\n\nDebug source")[0]
     message = re.search("<Message>(.*?)</Message>", text, re.DOTALL)
@@ -313,7 +315,7 @@ _CREDENTIALS = (
 )
 
 
-def _advice(error: Exception) -> str | None:
+def _find_storage_hint(error: Exception) -> str | None:
     """What to do about an error, None where nothing special can be said."""
     text = str(error)
     if "NoSuchBucket" in text:

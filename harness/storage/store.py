@@ -18,7 +18,7 @@ from types import MappingProxyType
 from harness.core import files
 from harness.core.errors import NewerSchemaError, RecordError
 from harness.core.identity import digest
-from harness.core.types import Purpose, artifact_slug
+from harness.core.types import Purpose, build_artifact_slug
 from harness.storage import imported
 from harness.storage.imported import Imported
 from harness.storage.leases import sweep_leases
@@ -54,25 +54,27 @@ class Store:
 
     def prepare(self) -> None:
         """Make the folder, check that it can be written, and remove what killed processes left there."""
-        files.writable(self.root)
+        files.require_writable(self.root)
         files.sweep(self.root)
         sweep_leases(self.leases)
-        for path in self.superseded():
+        for path in self.list_stale_failures():
             path.unlink(missing_ok=True)
 
-    def superseded(self) -> list[Path]:
+    def list_stale_failures(self) -> list[Path]:
         """The files of failures whose work has been finished since, sorted."""
         failures = sorted((self.root / "records").glob("*/*/*.failed.json"))
-        return [path for path in failures if _is_record(path.with_name(f"{_key(path)}.json"))]
+        return [path for path in failures if _is_record(path.with_name(f"{_parse_record_key(path)}.json"))]
 
-    def path(self, artifact: str, task: str, key: str) -> Path:
+    def locate_record(self, artifact: str, task: str, key: str) -> Path:
         """The path of the record of `task` under `key`, whether it exists or not.
 
         `artifact` is the artifact's folder (`Artifact.slug`). An artifact has one folder, whatever its name
         in the first run: an existing folder that ends in the same key is used.
         """
-        folders = self._folders(artifact)
-        places = [self.root / "records" / folder / _folder(task) / f"{key}.json" for folder in folders]
+        folders = self._list_artifact_folders(artifact)
+        places = [
+            self.root / "records" / folder / _format_task_folder(task) / f"{key}.json" for folder in folders
+        ]
         return next((place for place in places if place.exists()), places[0])
 
     def get(
@@ -90,18 +92,18 @@ class Store:
         """
         if self.shared is not None and not self.shared.has_listed(artifact):
             self.shared.look_up(artifact, task, key)
-        found = self._get(artifact, task, key, purpose)
-        if found is None and self.shared is not None and self.shared.look_up(artifact, task, key, now=now):
-            found = self._get(artifact, task, key, purpose)
-        return found
+        record = self._get(artifact, task, key, purpose)
+        if record is None and self.shared is not None and self.shared.look_up(artifact, task, key, now=now):
+            record = self._get(artifact, task, key, purpose)
+        return record
 
     def _get(self, artifact: str, task: str, key: str, purpose: Purpose) -> Record | None:
-        found = self.read(self.path(artifact, task, key))
-        return None if found and purpose == "final" and found.purpose == "trial" else found
+        record = self.read_record(self.locate_record(artifact, task, key))
+        return None if record and purpose == "final" and record.purpose == "trial" else record
 
-    def failure(self, artifact: str, task: str, key: str) -> Record | None:
+    def read_failure(self, artifact: str, task: str, key: str) -> Record | None:
         """The last failure under `key`, None if there is none."""
-        return self.read(_failed(self.path(artifact, task, key)))
+        return self.read_record(_resolve_failure_path(self.locate_record(artifact, task, key)))
 
     def put(
         self,
@@ -122,9 +124,9 @@ class Store:
         Raises:
             StoreError: The folder or the remote cannot be written.
         """
-        path = self.path(artifact, record.task.name, record.key)
+        path = self.locate_record(artifact, record.task.name, record.key)
         if record.status == "failed":
-            files.replace(_failed(path), record.to_json().encode())
+            files.replace(_resolve_failure_path(path), record.to_json().encode())
             return record
         stored = self._put(path, record, examples, run, again=again)
         return stored if self.shared is None else self.shared.send(path, again=again) or stored
@@ -132,11 +134,11 @@ class Store:
     def _put(
         self, path: Path, record: Record, examples: bytes | None, run: bytes | None, *, again: bool
     ) -> Record:
-        again = again or self._gives_way(path, record)
+        again = again or self._can_replace_record(path, record)
         contents = {
             part: data for part, data in zip(BESIDE, (examples, run), strict=True) if data is not None
         }
-        record = _naming(path, record, contents)
+        record = _fill_part_names(path, record, contents)
         if again or not path.exists():  # without their record files are from a killed process
             _put_beside(path, contents)
         content = record.to_json().encode()
@@ -144,88 +146,96 @@ class Store:
             files.replace(path, content)
             _remove_beside(path, BESIDE.keys() - contents.keys())
         elif not files.write_once(path, content):
-            record = self._first(path, record, contents)
-        _failed(path).unlink(missing_ok=True)
+            record = self._resolve_first_record(path, record, contents)
+        _resolve_failure_path(path).unlink(missing_ok=True)
         return record
 
-    def records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
+    def iter_records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
         """Every finished record (or failure) of a purpose, sorted by path; unreadable files only warn."""
         for path in sorted((self.root / "records").glob("*/*/*.json")):
             if path.name.endswith(FAILED) != failed:
                 continue
             try:
-                record = self.read(path)
+                record = self.read_record(path)
             except RecordError as error:
                 _warn(f"{error.message} It is left out.")
                 continue
             if record is not None and record.purpose == purpose:
                 yield record
 
-    def examples(self, record: Record, artifact: str) -> Path | None:
+    def find_examples_file(self, record: Record, artifact: str) -> Path | None:
         """The path of a record's per-example file, None without one; a damaged one only warns."""
-        return self._beside(record, artifact, record.examples)
+        return self._find_part_file(record, artifact, record.examples)
 
     def run(self, record: Record, artifact: str) -> Path | None:
         """The path of a record's run file, None without one; a damaged one only warns."""
-        return self._beside(record, artifact, record.run)
+        return self._find_part_file(record, artifact, record.run)
 
-    def _beside(self, record: Record, artifact: str, part: ExamplesPart | RunPart | None) -> Path | None:
+    def _find_part_file(
+        self, record: Record, artifact: str, part: ExamplesPart | RunPart | None
+    ) -> Path | None:
         if part is None:
             return None
-        found = self.path(artifact, record.task.name, record.key).with_name(part.file)
-        if not found.is_file():
+        part_path = self.locate_record(artifact, record.task.name, record.key).with_name(part.file)
+        if not part_path.is_file():
             return None
-        if files.sha256_file(found) == part.sha256:
-            return found
-        _warn_once(found, f"{found} is damaged: its record has another SHA-256. It counts as missing.")
+        if files.hash_file(part_path) == part.sha256:
+            return part_path
+        _warn_once(
+            part_path, f"{part_path} is damaged: its record has another SHA-256. It counts as missing."
+        )
         return None
 
-    def imported(self) -> list[Imported]:
+    def read_imports(self) -> list[Imported]:
         """The imports in this folder, which are never among its records; unreadable imports only warn."""
-        found = []
-        for folder in imported.Imported.homes(self.root):
+        imports = []
+        for folder in imported.Imported.list_import_folders(self.root):
             try:
-                found.append(imported.Imported.read(folder))
+                imports.append(imported.Imported.read_import(folder))
             except RecordError as error:
                 _warn(f"{error.message} It is left out.")
-        return [one for one in found if one is not None]
+        return [one for one in imports if one is not None]
 
-    def _first(self, path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
+    def _resolve_first_record(self, path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
         """The record that was there first; it gives way where a file beside it has just been replaced."""
-        there = self.read(path) or record
+        stored = self.read_record(path) or record
         for part in contents:
-            mine, theirs = getattr(record, part), getattr(there, part)
+            mine, theirs = getattr(record, part), getattr(stored, part)
             replaced = theirs is not None and mine != theirs
             if replaced and files.has_sha256(path.with_name(mine.file), mine.sha256):
                 _put_beside(path, contents)
                 files.replace(path, record.to_json().encode())
                 return record
-        return there
+        return stored
 
-    def _folders(self, artifact: str) -> list[str]:
+    def _list_artifact_folders(self, artifact: str) -> list[str]:
         """The folders of one artifact, at least one, the folder in use first."""
         key = artifact.rpartition("-")[2]
-        there = self._artifacts.of(key)
-        return [artifact] if not there or there == [artifact] else sorted(there, key=lambda n: n != artifact)
+        folders = self._artifacts.list_folder_names(key)
+        return (
+            [artifact]
+            if not folders or folders == [artifact]
+            else sorted(folders, key=lambda n: n != artifact)
+        )
 
-    def folders(self, key: str) -> list[Path]:
+    def list_record_folders(self, key: str) -> list[Path]:
         """The folders of the records of an artifact, by the start of its key as it is in their names."""
-        return [self.root / "records" / name for name in sorted(self._artifacts.of(key))]
+        return [self.root / "records" / name for name in sorted(self._artifacts.list_folder_names(key))]
 
-    def _gives_way(self, path: Path, record: Record) -> bool:
+    def _can_replace_record(self, path: Path, record: Record) -> bool:
         """Whether the file at `path` is replaced; a damaged file is moved aside."""
         if not path.exists():
             return False
-        there = self.read(path)
-        if there is None:
+        stored = self.read_record(path)
+        if stored is None:
             aside = path.with_suffix(".broken")
             _warn(f"{path} was damaged; it is kept as {aside.name}.")
             files.move(path, aside)
             return False
-        return there.purpose == "trial" and record.purpose == "final"
+        return stored.purpose == "trial" and record.purpose == "final"
 
     @staticmethod
-    def read(path: Path) -> Record | None:
+    def read_record(path: Path) -> Record | None:
         """The record in a file, None if there is no file or it is damaged, which is logged as a warning.
 
         Raises:
@@ -259,7 +269,7 @@ class Store:
             record = RECORDS.parse(content.decode("utf-8"), where=where)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError("it is truncated, or no JSON") from error
-        if problem := _misplacement(record, path):
+        if problem := _explain_misplacement(record, path):
             raise ValueError(problem)
         return record
 
@@ -310,18 +320,23 @@ class SharedRecords:
         One request lists all of them, and a listing counts for some seconds: `now` asks for this one record.
         """
         if now:
-            return self._fetch(self._object(artifact, task, key), self._store.path(artifact, task, key))
+            return self._fetch(
+                self._format_record_object(artifact, task, key),
+                self._store.locate_record(artifact, task, key),
+            )
         start = artifact.rpartition("-")[2]
         listing = self._listings.get(start)
         begun = time.monotonic()
         if listing is not None and begun < listing.until:
             return False
-        names, ended = self.remote.objects(f"records/{start}"), time.monotonic()
+        names, ended = self.remote.list_objects(f"records/{start}"), time.monotonic()
         until = ended + max(LISTING_SECONDS, 10 * (ended - begun))
         listing = _Listing(until=until, names=names, done=listing.done if listing else {})
         self._listings[start] = listing
         new = [n for n, info in names.items() if n.endswith(".json") and listing.done.get(n) != info]
-        fetched = self.remote.each(lambda name: self._fetch_listed(name, names[name], artifact), new)
+        fetched = self.remote.map_concurrently(
+            lambda name: self._fetch_listed(name, names[name], artifact), new
+        )
         listing.done |= {name: names[name] for name in new}
         return any(fetched)
 
@@ -329,7 +344,7 @@ class SharedRecords:
         """Whether the records of an artifact were looked up before."""
         return artifact.rpartition("-")[2] in self._listings
 
-    def difference(self, known: Mapping[str, ObjectInfo] = MappingProxyType({})) -> _Differences:
+    def compare_records(self, known: Mapping[str, ObjectInfo] = MappingProxyType({})) -> _Differences:
         """What is to be fetched and sent so that remote and folder have the same records.
 
         A record that is on both sides, and not the same, is to be fetched: the remote's counts.
@@ -337,19 +352,21 @@ class SharedRecords:
         Args:
             known: Objects that were dealt with; those that are still as they were are not compared again.
         """
-        there = {n: i for n, i in self.remote.objects("records").items() if n.endswith(".json")}
-        here = {self._name(path): path for path in self._files("*")}
-        new = [name for name, info in there.items() if known.get(name) != info]
-        differs = self.remote.each(lambda n: n not in here or self._differs(n, there[n], here[n]), new)
+        remote_objects = {n: i for n, i in self.remote.list_objects("records").items() if n.endswith(".json")}
+        here = {self._resolve_record_object(path): path for path in self._list_record_files("*")}
+        new = [name for name, info in remote_objects.items() if known.get(name) != info]
+        differs = self.remote.map_concurrently(
+            lambda n: n not in here or self._has_other_content(n, remote_objects[n], here[n]), new
+        )
         return _Differences(
             fetch=tuple(name for name, other in zip(new, differs, strict=True) if other),
-            send=tuple(path for name, path in here.items() if name not in there),
-            objects=there,
+            send=tuple(path for name, path in here.items() if name not in remote_objects),
+            objects=remote_objects,
         )
 
     def fetch(self, names: Iterable[str]) -> int:
         """Fetch records by the names of their objects; returns how many there were."""
-        return sum(self.remote.each(lambda name: self._fetch(name, None), [*names]))
+        return sum(self.remote.map_concurrently(lambda name: self._fetch(name, None), [*names]))
 
     def send_missing(self) -> int:
         """Send the records that the remote lacks, of every artifact that was looked up; returns their number.
@@ -359,37 +376,37 @@ class SharedRecords:
         missing = [
             path
             for start, listing in self._listings.items()
-            for path in self._files(f"*-{start}")
-            if self._name(path) not in listing.names or path in self._better
+            for path in self._list_record_files(f"*-{start}")
+            if self._resolve_record_object(path) not in listing.names or path in self._better
         ]
-        return len(self.remote.each(self.send, missing))
+        return len(self.remote.map_concurrently(self.send, missing))
 
     def send(self, path: Path, *, again: bool = False) -> Record | None:
         """Send a record with the files beside it; returns the one that counts, None if the file is damaged.
 
         One that was there first replaces the record in the folder, unless it is a trial and this one final.
         """
-        record = self._store.read(path)
+        record = self._store.read_record(path)
         if record is None:
             return None
-        name, content = self._name(path), path.read_bytes()
+        name, content = self._resolve_record_object(path), path.read_bytes()
         beside = self._send_beside(path, record)
         if not again and self.remote.create(name, content):
             return record
-        before = self.remote.read(name)
+        before = self.remote.read_object(name)
         first = None if before is None else self._parse(name, before, newer=True)
-        if first is not None and not again and not _yields(first, record):
+        if first is not None and not again and not _should_replace(first, record):
             if before != content:
-                self._place(path, name, first, before or b"")
+                self._write_local_record(path, name, first, before or b"")
             return first
         self.remote.replace(name, content)
-        for gone in set() if first is None else {*_beside_objects(name, first).values()} - beside:
+        for gone in set() if first is None else {*_list_part_objects(name, first).values()} - beside:
             self.remote.remove(gone)
         return record
 
     def _send_beside(self, path: Path, record: Record) -> set[str]:
         """Send the files beside a record; returns the names of their objects."""
-        objects = _beside_objects(self._name(path), record)
+        objects = _list_part_objects(self._resolve_record_object(path), record)
         for part, name in objects.items():
             file = path.with_suffix(BESIDE[part])
             if file.is_file() and files.has_sha256(file, getattr(record, part).sha256):
@@ -402,48 +419,48 @@ class SharedRecords:
     def _fetch_listed(self, name: str, info: ObjectInfo, artifact: str) -> bool:
         """Fetch a record unless the folder has the same; a final one there stays before a trial."""
         place = PurePosixPath(name)
-        path = self._store.path(artifact, place.parent.name, place.stem)
-        return (not path.exists() or self._differs(name, info, path)) and self._fetch(name, path)
+        path = self._store.locate_record(artifact, place.parent.name, place.stem)
+        return (not path.exists() or self._has_other_content(name, info, path)) and self._fetch(name, path)
 
-    def _differs(self, name: str, info: ObjectInfo, path: Path) -> bool:
+    def _has_other_content(self, name: str, info: ObjectInfo, path: Path) -> bool:
         """Whether the object of a record is another than its file."""
         try:
             content = path.read_bytes()
         except FileNotFoundError:
             return True
-        return not info.proves(content) and self.remote.read(name) != content
+        return not info.has_content(content) and self.remote.read_object(name) != content
 
     def _fetch(self, name: str, path: Path | None) -> bool:
         """Fetch a record with the files beside it to its place; False without one, or if it is damaged."""
         for attempt in range(2):
-            content = self.remote.read(name)
+            content = self.remote.read_object(name)
             if content is None:
                 return False
             record = self._parse(name, content, warn=attempt > 0)
             if record is not None:
-                slug = artifact_slug(record.model.name, record.model.artifact)
-                path = path or self._store.path(slug, record.task.name, record.key)
-                return self._place(path, name, record, content)
+                slug = build_artifact_slug(record.model.name, record.model.artifact)
+                path = path or self._store.locate_record(slug, record.task.name, record.key)
+                return self._write_local_record(path, name, record, content)
         return False
 
-    def _place(self, path: Path, name: str, record: Record, content: bytes) -> bool:
+    def _write_local_record(self, path: Path, name: str, record: Record, content: bytes) -> bool:
         """Write a fetched record to its place, the files beside it first; False where a final one stays."""
-        there = self._store.read(path)
-        if there is not None and _yields(record, there):
+        stored = self._store.read_record(path)
+        if stored is not None and _should_replace(record, stored):
             self._better.add(path)
             return False
         contents = self._read_beside(name, record)
         _put_beside(path, contents)
         files.replace(path, content)
         _remove_beside(path, BESIDE.keys() - contents.keys())
-        _failed(path).unlink(missing_ok=True)
+        _resolve_failure_path(path).unlink(missing_ok=True)
         return True
 
     def _read_beside(self, name: str, record: Record) -> dict[str, bytes]:
         """The files beside a record; one that is gone or damaged only warns, and counts as missing."""
         contents = {}
-        for part, beside in _beside_objects(name, record).items():
-            content = self.remote.read(beside)
+        for part, beside in _list_part_objects(name, record).items():
+            content = self.remote.read_object(beside)
             if content is not None and hashlib.sha256(content).hexdigest() == getattr(record, part).sha256:
                 contents[part] = content
             else:
@@ -465,27 +482,27 @@ class SharedRecords:
                 _warn(f"{where} is damaged: {str(error).splitlines()[0].rstrip('.')}. It counts as not done.")
         return None
 
-    def _files(self, folders: str) -> list[Path]:
+    def _list_record_files(self, folders: str) -> list[Path]:
         """The files of finished records in some folders of the results folder, sorted."""
-        found = sorted((self._store.root / "records").glob(f"{folders}/*/*.json"))
-        return [path for path in found if not path.name.endswith(FAILED)]
+        paths = sorted((self._store.root / "records").glob(f"{folders}/*/*.json"))
+        return [path for path in paths if not path.name.endswith(FAILED)]
 
     @staticmethod
-    def _object(artifact: str, task: str, key: str) -> str:
-        return f"records/{artifact.rpartition('-')[2]}/{_folder(task)}/{key}.json"
+    def _format_record_object(artifact: str, task: str, key: str) -> str:
+        return f"records/{artifact.rpartition('-')[2]}/{_format_task_folder(task)}/{key}.json"
 
     @staticmethod
-    def _name(path: Path) -> str:
+    def _resolve_record_object(path: Path) -> str:
         """The name of the object of a record's file."""
-        return SharedRecords._object(path.parent.parent.name, path.parent.name, path.stem)
+        return SharedRecords._format_record_object(path.parent.parent.name, path.parent.name, path.stem)
 
 
-def _yields(there: Record, new: Record) -> bool:
+def _should_replace(there: Record, new: Record) -> bool:
     """Whether a record is replaced by another under its key: a trial by a final one."""
     return there.purpose == "trial" and new.purpose == "final"
 
 
-def _beside_objects(name: str, record: Record) -> dict[str, str]:
+def _list_part_objects(name: str, record: Record) -> dict[str, str]:
     """The names of the objects beside that of a record, by the part of the record that names them."""
     parts = {part: getattr(record, part) for part in BESIDE}
     start = name.removesuffix(".json")
@@ -505,7 +522,7 @@ class _ArtifactFolders:
         self._stamp = 0
         self._names: dict[str, list[str]] = {}
 
-    def of(self, key: str) -> list[str]:
+    def list_folder_names(self, key: str) -> list[str]:
         """The names that end in the start of an artifact's key, sorted."""
         try:
             changed = self._folder.stat().st_mtime_ns
@@ -523,14 +540,14 @@ class _ArtifactFolders:
             self._names.setdefault(name.rpartition("-")[2], []).append(name)
 
 
-def _misplacement(record: Record, path: Path) -> str:
+def _explain_misplacement(record: Record, path: Path) -> str:
     """The reason why a record cannot be the one of its file; empty if it can."""
     artifact = path.parent.parent.name.rpartition("-")[2]
-    if record.key != _key(path):
+    if record.key != _parse_record_key(path):
         return f"it holds the record of another key, {record.key[:12]}"
     if digest(record.identity) != record.key:
         return "its key is not the digest of its identity"
-    if _folder(record.task.name) != path.parent.name:
+    if _format_task_folder(record.task.name) != path.parent.name:
         return f"it holds a record of another task, {record.task.name}"
     if not record.model.artifact.startswith(artifact):
         return f"its folder is not that of its model, {record.model.artifact[:12]}"
@@ -541,7 +558,7 @@ def _misplacement(record: Record, path: Path) -> str:
 
 def _is_record(path: Path) -> bool:
     try:
-        return path.exists() and Store.read(path) is not None
+        return path.exists() and Store.read_record(path) is not None
     except RecordError:
         return False
 
@@ -575,7 +592,7 @@ BESIDE = {"examples": ".examples.parquet", "run": ".run.parquet"}
 """The ends of the names of files beside a record, by the part of the record that names them."""
 
 
-def _naming(path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
+def _fill_part_names(path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
     """A record with the names and hashes of the files beside it."""
     parts = {}
     for part, content in contents.items():
@@ -595,15 +612,15 @@ def _remove_beside(path: Path, parts: Iterable[str]) -> None:
         path.with_suffix(BESIDE[part]).unlink(missing_ok=True)
 
 
-def _failed(path: Path) -> Path:
+def _resolve_failure_path(path: Path) -> Path:
     return path.with_suffix(FAILED)
 
 
-def _key(path: Path) -> str:
+def _parse_record_key(path: Path) -> str:
     """The key in the name of a record's or a failure's file."""
     return path.name.removesuffix(FAILED).removesuffix(".json")
 
 
-def _folder(task: str) -> str:
+def _format_task_folder(task: str) -> str:
     """The name of a task's folder."""
     return "".join(c if c.isalnum() or c in "-._+" else "-" for c in task).strip(".") or "task"

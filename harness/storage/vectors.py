@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 from harness.core import files
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError
-from harness.core.identity import canonical, digest
+from harness.core.identity import digest, serialize_canonical
 from harness.core.types import Artifact, Role
 from harness.storage.remote import Remote
 
@@ -59,7 +59,7 @@ class TokenVectors:
         """The number of vectors of each text, (texts,)."""
         return np.diff(self.offsets)
 
-    def of(self, text: int) -> Vectors:
+    def select_text_vectors(self, text: int) -> Vectors:
         """The vectors of one text, (tokens, dimension)."""
         return self.vectors[self.offsets[text] : self.offsets[text + 1]]
 
@@ -68,7 +68,8 @@ class TokenVectors:
         chosen = np.asarray(texts, dtype=np.int64)
         lengths = self.lengths[chosen]
         return TokenVectors(
-            vectors=self.vectors[_spans(self.offsets[chosen], lengths)], offsets=_offsets(lengths)
+            vectors=self.vectors[_compute_span_rows(self.offsets[chosen], lengths)],
+            offsets=_compute_offsets(lengths),
         )
 
     @property
@@ -81,18 +82,18 @@ class TokenVectors:
         """The texts of several parts, one part after the other."""
         lengths = np.concatenate([part.lengths for part in parts])
         return TokenVectors(
-            vectors=np.concatenate([part.vectors for part in parts]), offsets=_offsets(lengths)
+            vectors=np.concatenate([part.vectors for part in parts]), offsets=_compute_offsets(lengths)
         )
 
 
-def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _compute_offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
-def _spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _compute_span_rows(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """The places of several spans, one after the other.
 
-    >>> _spans(np.array([5, 0]), np.array([2, 3])).tolist()
+    >>> _compute_span_rows(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """
     before = np.cumsum(lengths) - lengths
@@ -108,7 +109,7 @@ class _Shard:
     offsets: NDArray[np.int64] | None = None
 
 
-def _space_folder(root: Path, identity: Mapping[str, object]) -> Path:
+def _resolve_space_folder(root: Path, identity: Mapping[str, object]) -> Path:
     name = digest(identity)
     return root / "vectors" / name[:2] / name
 
@@ -117,7 +118,7 @@ class Space:
     """The cached vectors of one space identity; `refresh` reads shards that other processes added."""
 
     def __init__(self, root: Path, identity: dict[str, object]) -> None:
-        self.folder = _space_folder(root, identity)
+        self.folder = _resolve_space_folder(root, identity)
         self.identity = identity
         self._root = root
         self._shards: set[Path] = set()
@@ -135,18 +136,18 @@ class Space:
         One that was held in memory until it was written is read from its file from now on.
         """
         new = [p for p in sorted(self.folder.glob("*.safetensors")) if p not in self._shards]
-        opened = {path: shard for path in new if (shard := self._open(path)) is not None}
+        opened = {path: shard for path in new if (shard := self._open_shard(path)) is not None}
         self._shards.update(opened)
         for path in [path for path in opened if path.name in self._held]:
             place = self._held.pop(path.name)
             self._order[place], self._paths[place] = opened.pop(path), path
         self._take_in([*opened.values()], [*opened])
 
-    def _open(self, path: Path) -> _Shard | None:
+    def _open_shard(self, path: Path) -> _Shard | None:
         """A shard that is what its name says; None if it is damaged or cannot be read."""
         problem = ""
         try:
-            problem = shard_problem(path, self._root)
+            problem = find_shard_problem(path, self._root)
             if not problem:
                 return _read_shard(path)
             path.unlink()
@@ -158,27 +159,27 @@ class Space:
             _warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
         return None
 
-    def rounded(self, vectors: Vectors | TokenVectors) -> Vectors | TokenVectors:
+    def round_vectors(self, vectors: Vectors | TokenVectors) -> Vectors | TokenVectors:
         """Vectors in the precision of the space.
 
         Raises:
             DataError: A component is too large for float16.
         """
         if isinstance(vectors, TokenVectors):
-            return TokenVectors(vectors=self._rounded(vectors.vectors), offsets=vectors.offsets)
-        return self._rounded(vectors)
+            return TokenVectors(vectors=self._round_array(vectors.vectors), offsets=vectors.offsets)
+        return self._round_array(vectors)
 
-    def _rounded(self, vectors: Vectors) -> Vectors:
+    def _round_array(self, vectors: Vectors) -> Vectors:
         if self.identity.get("vectors") != "float16":
             return vectors
         with np.errstate(over="ignore"):
-            found = vectors.astype(np.float16)
-        if np.isinf(found).any() and np.isfinite(vectors).all():
+            half_vectors = vectors.astype(np.float16)
+        if np.isinf(half_vectors).any() and np.isfinite(vectors).all():
             raise DataError(
                 "A vector has a component above 65,504, the largest number of float16.",
                 hint="Leave out --vectors float16.",
             )
-        return found
+        return half_vectors
 
     @staticmethod
     def join(parts: Sequence[Vectors | TokenVectors]) -> Vectors | TokenVectors:
@@ -194,10 +195,10 @@ class Space:
         Args:
             keys: The hashes of their texts.
             vectors: The vectors.
-            content: The file that will have them (see `shard_bytes`).
+            content: The file that will have them (see `serialize_shard`).
         """
-        self._held[_shard_name(content)] = len(self._order)
-        self._take_in([_shard(keys, vectors)], [None])
+        self._held[_format_shard_name(content)] = len(self._order)
+        self._take_in([_build_shard(keys, vectors)], [None])
 
     def _take_in(self, shards: Sequence[_Shard], paths: Sequence[Path | None]) -> None:
         if not shards:
@@ -216,11 +217,11 @@ class Space:
         self._low = np.concatenate(lows)[by_high]
         self._place = np.concatenate(places)[by_high]
 
-    def missing(self, texts: Sequence[str]) -> list[str]:
+    def find_missing_texts(self, texts: Sequence[str]) -> list[str]:
         """The texts without a cached vector, each once, in order."""
         unique = list(dict.fromkeys(texts))
-        known = self._find(Space.text_keys(unique)) >= 0
-        return [t for t, k in zip(unique, known, strict=True) if not k]
+        cached_mask = self._find(Space.hash_texts(unique)) >= 0
+        return [t for t, k in zip(unique, cached_mask, strict=True) if not k]
 
     def get(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """The vectors of `texts`, shape (len(texts), dimension).
@@ -229,12 +230,12 @@ class Space:
             KeyError: A text has no cached vector.
             DataError: A cached vector is not finite.
         """
-        places = self._places(texts)
+        places = self._locate_texts(texts)
         dimension = self._order[0].vectors.shape[1] if self._order else 0
         out = np.empty((len(texts), dimension), np.float32)
         for shard in np.unique(places[:, 0]):
             here = places[:, 0] == shard
-            out[here] = self._read(shard, places[here, 1])
+            out[here] = self._read_shard_rows(shard, places[here, 1])
         return out
 
     def get_tokens(self, texts: Sequence[str]) -> TokenVectors:
@@ -244,18 +245,20 @@ class Space:
             KeyError: A text has no cached vectors.
             DataError: A cached vector is not finite.
         """
-        places = self._places(texts)
-        lengths = self._token_counts(places)
-        offsets = _offsets(lengths)
+        places = self._locate_texts(texts)
+        lengths = self._count_row_tokens(places)
+        offsets = _compute_offsets(lengths)
         first = self._order[0].vectors if self._order else np.zeros((0, 0), np.float16)
         out = np.empty((int(offsets[-1]), first.shape[1]), first.dtype)
         for shard in np.unique(places[:, 0]):
             here = places[:, 0] == shard
             starts = np.asarray(self._order[shard].offsets)[places[here, 1]]
-            out[_spans(offsets[:-1][here], lengths[here])] = self._read(shard, _spans(starts, lengths[here]))
+            out[_compute_span_rows(offsets[:-1][here], lengths[here])] = self._read_shard_rows(
+                shard, _compute_span_rows(starts, lengths[here])
+            )
         return TokenVectors(vectors=out, offsets=offsets)
 
-    def token_views(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
+    def list_token_views(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
         """The vectors of the tokens of each text in float16, each (tokens, dimension).
 
         In a space of float16 they are parts of its files, so that all of them need not fit into memory.
@@ -264,43 +267,43 @@ class Space:
             KeyError: A text has no cached vectors.
             DataError: A cached vector is not finite.
         """
-        places = self._places(texts)
+        places = self._locate_texts(texts)
         views = []
         for shard, row in places.tolist():
             offsets = np.asarray(self._order[shard].offsets)
-            found = self._order[shard].vectors[offsets[row] : offsets[row + 1]]
-            self._require_finite(shard, found)
-            views.append(found.astype(np.float16, copy=False))
+            text_vectors = self._order[shard].vectors[offsets[row] : offsets[row + 1]]
+            self._require_finite(shard, text_vectors)
+            views.append(text_vectors.astype(np.float16, copy=False))
         return views
 
-    def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
+    def count_token_vectors(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """The number of token vectors of each text, (texts,).
 
         Raises:
             KeyError: A text has no cached vectors.
         """
-        return self._token_counts(self._places(texts))
+        return self._count_row_tokens(self._locate_texts(texts))
 
-    def _token_counts(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _count_row_tokens(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         lengths = np.zeros(len(places), np.int64)
         for shard in np.unique(places[:, 0]):
             here = places[:, 0] == shard
             lengths[here] = np.diff(np.asarray(self._order[shard].offsets))[places[here, 1]]
         return lengths
 
-    def _places(self, texts: Sequence[str]) -> NDArray[np.int64]:
+    def _locate_texts(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """The shard of each text and its row there, (texts, 2)."""
-        found = self._find(Space.text_keys(texts))
-        if (found < 0).any():
-            raise KeyError(texts[int(np.argmax(found < 0))])
-        places: NDArray[np.int64] = self._place[found]
+        positions = self._find(Space.hash_texts(texts))
+        if (positions < 0).any():
+            raise KeyError(texts[int(np.argmax(positions < 0))])
+        places: NDArray[np.int64] = self._place[positions]
         return places
 
-    def _read(self, shard: int, rows: NDArray[np.int64]) -> Vectors:
+    def _read_shard_rows(self, shard: int, rows: NDArray[np.int64]) -> Vectors:
         """Some vectors of a shard, all of them finite."""
-        found = self._order[shard].vectors[rows]
-        self._require_finite(shard, found)
-        return found
+        vectors = self._order[shard].vectors[rows]
+        self._require_finite(shard, vectors)
+        return vectors
 
     def _require_finite(self, shard: int, vectors: Vectors) -> None:
         if not np.isfinite(vectors).all():
@@ -312,12 +315,12 @@ class Space:
     def _find(self, keys: NDArray[np.void]) -> NDArray[np.int64]:
         if not len(self._high) or not len(keys):
             return np.full(len(keys), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._high, keys["high"]), len(self._high) - 1)
-        hit = (self._high[at] == keys["high"]) & (self._low[at] == keys["low"])
-        return np.where(hit, at, -1)
+        positions = np.minimum(np.searchsorted(self._high, keys["high"]), len(self._high) - 1)
+        hit = (self._high[positions] == keys["high"]) & (self._low[positions] == keys["low"])
+        return np.where(hit, positions, -1)
 
     @staticmethod
-    def identity_of(
+    def build_space_identity(
         artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = "", context: str = ""
     ) -> dict[str, object]:
         """The fields that a vector depends on besides the text; `role` is empty for models with one tower.
@@ -331,7 +334,7 @@ class Space:
             "dtype": encoding.dtype,
             "pooling": encoding.pooling,
             "normalize": encoding.normalize,
-            **_side(encoding, role),
+            **_collect_side_settings(encoding, role),
             "prompt": prompt,
             "role": role,
             **({"weights": artifact.weights} if artifact.trained else {}),
@@ -340,7 +343,7 @@ class Space:
         }
 
     @staticmethod
-    def text_keys(texts: Sequence[str]) -> NDArray[np.void]:
+    def hash_texts(texts: Sequence[str]) -> NDArray[np.void]:
         """The 128-bit hash of each text, shape (len(texts),)."""
         joined = b"".join(
             hashlib.blake2b(t.encode("utf-8", "surrogatepass"), digest_size=16).digest() for t in texts
@@ -348,12 +351,12 @@ class Space:
         return np.frombuffer(joined, dtype=KEY)
 
     @staticmethod
-    def shard_bytes(keys: NDArray[np.void], vectors: Vectors | TokenVectors) -> bytes:
+    def serialize_shard(keys: NDArray[np.void], vectors: Vectors | TokenVectors) -> bytes:
         """The content of a shard's file: hashes (n, 16) and vectors (n, dimension).
 
         Of TokenVectors those of all tokens, and offsets (n + 1,).
         """
-        shard = _shard(keys, vectors)
+        shard = _build_shard(keys, vectors)
         hashes = np.ascontiguousarray(shard.keys).view(np.uint8).reshape(len(shard.keys), 16)
         offsets = {} if shard.offsets is None else {"offsets": np.ascontiguousarray(shard.offsets)}
         from safetensors.numpy import save  # an audit works without it
@@ -364,24 +367,24 @@ class Space:
     def write_shard(
         root: Path, identity: Mapping[str, object], content: bytes, remote: Remote | None = None
     ) -> None:
-        """Write a shard (see `shard_bytes`); an equal shard is the same file, and a damaged one is replaced.
+        """Write a shard (see `serialize_shard`); an equal shard is the same file, and a damaged one is replaced.
 
         With a remote it is sent there as well, so that workers elsewhere have it.
 
         Raises:
             StoreError: The shard cannot be written or sent.
         """
-        folder = _space_folder(root, identity)
+        folder = _resolve_space_folder(root, identity)
         about = folder / "space.json"
         if not about.exists():
-            files.write_once(about, canonical(identity).encode())
-        path = folder / _shard_name(content)
-        if not files.write_once(path, content) and shard_problem(path, root):
+            files.write_once(about, serialize_canonical(identity).encode())
+        path = folder / _format_shard_name(content)
+        if not files.write_once(path, content) and find_shard_problem(path, root):
             files.replace(path, content)
         if remote is not None:
-            remote.replace(_object(path), content)
+            remote.replace(_resolve_shard_object(path), content)
 
-    def exchange(self, remote: Remote) -> None:
+    def sync_shards(self, remote: Remote) -> None:
         """Fetch the shards of a remote that the cache lacks, send those that it lacks, and `refresh`.
 
         What is fetched counts only with the hash in its name; a damaged object is removed with a warning.
@@ -389,55 +392,57 @@ class Space:
         Raises:
             StoreError: The remote cannot be read or written, or the cache not be written.
         """
-        there = {name: info.size for name, info in remote.objects(_object(self.folder)).items()}
-        here = {_object(path): path for path in self.folder.glob("*.safetensors")}
-        about = f"{_object(self.folder)}/space.json"
-        if about not in there:
-            remote.create(about, canonical(self.identity).encode())
-        for name in sorted(there.keys() - here.keys()):
+        remote_sizes = {
+            name: info.size for name, info in remote.list_objects(_resolve_shard_object(self.folder)).items()
+        }
+        here = {_resolve_shard_object(path): path for path in self.folder.glob("*.safetensors")}
+        about = f"{_resolve_shard_object(self.folder)}/space.json"
+        if about not in remote_sizes:
+            remote.create(about, serialize_canonical(self.identity).encode())
+        for name in sorted(remote_sizes.keys() - here.keys()):
             if name.endswith(".safetensors"):
-                self._fetch(remote, name, there[name])
+                self._fetch(remote, name, remote_sizes[name])
         for name, path in here.items():
-            if there.get(name) != path.stat().st_size and not shard_problem(path, self._root):
+            if remote_sizes.get(name) != path.stat().st_size and not find_shard_problem(path, self._root):
                 remote.upload(name, path)
         self.refresh()
 
     def _fetch(self, remote: Remote, name: str, size: int) -> None:
         """Fetch a shard, once more if it comes damaged."""
         for _ in range(2):
-            content = remote.read(name)
+            content = remote.read_object(name)
             if content is None:  # another process has removed it
                 return
-            if _shard_name(content) == PurePosixPath(name).name:
+            if _format_shard_name(content) == PurePosixPath(name).name:
                 self.write_shard(self._root, self.identity, content)
                 return
         remote.remove(name)
         _warn(f"{remote.url}/{name} was damaged, and is removed. Its texts are encoded again.")
 
 
-def _object(path: Path) -> str:
+def _resolve_shard_object(path: Path) -> str:
     """The name in a remote of a space's folder, or of a shard: the place in the cache."""
     parts = path.parts
     return "/".join(parts[len(parts) - 1 - parts[::-1].index("vectors") :])
 
 
-def _shard_name(content: bytes) -> str:
+def _format_shard_name(content: bytes) -> str:
     """The name of the file of a shard."""
     return f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
 
 
-def _side(encoding: Encoding, role: Role) -> dict[str, object]:
+def _collect_side_settings(encoding: Encoding, role: Role) -> dict[str, object]:
     """The settings of an encoding that the texts of one side depend on."""
     late = encoding.late_interaction
     if late is None:
         return {"max_length": encoding.max_length}
     if role == "query":
-        own = {"expansion": late.expansion, "attends_to_expansion": late.attends_to_expansion}
-        return {"max_length": late.query_length, "prefix": late.query_prefix, **own}
+        expansion_settings = {"expansion": late.expansion, "attends_to_expansion": late.attends_to_expansion}
+        return {"max_length": late.query_length, "prefix": late.query_prefix, **expansion_settings}
     return {"max_length": late.document_length, "prefix": late.document_prefix, "skiplist": late.skiplist}
 
 
-def _shard(keys: NDArray[np.void], vectors: Vectors | TokenVectors) -> _Shard:
+def _build_shard(keys: NDArray[np.void], vectors: Vectors | TokenVectors) -> _Shard:
     if isinstance(vectors, TokenVectors):
         return _Shard(keys=keys, vectors=vectors.vectors, offsets=vectors.offsets)
     return _Shard(keys=keys, vectors=vectors)
@@ -452,7 +457,7 @@ def drop_vectors(cache: Path, artifact_key: str) -> int:
     """
     freed = 0
     for about in sorted((cache / "vectors").glob("*/*/space.json")):
-        if _space_artifact(about) != artifact_key:
+        if _read_space_artifact(about) != artifact_key:
             continue
         freed += sum(path.stat().st_size for path in about.parent.iterdir() if path.is_file())
         about.unlink(missing_ok=True)
@@ -460,12 +465,12 @@ def drop_vectors(cache: Path, artifact_key: str) -> int:
     return freed
 
 
-def cached_models(cache: Path) -> frozenset[str]:
+def list_cached_models(cache: Path) -> frozenset[str]:
     """The ArtifactKeys of the models that have cached vectors."""
-    return frozenset(map(_space_artifact, (cache / "vectors").glob("*/*/space.json"))) - {""}
+    return frozenset(map(_read_space_artifact, (cache / "vectors").glob("*/*/space.json"))) - {""}
 
 
-def _space_artifact(about: Path) -> str:
+def _read_space_artifact(about: Path) -> str:
     """The artifact of the space that a file describes; empty if it is damaged or gone."""
     try:
         return str(json.loads(about.read_bytes())["artifact"])
@@ -473,7 +478,7 @@ def _space_artifact(about: Path) -> str:
         return ""
 
 
-def shard_problem(path: Path, cache: Path | None) -> str:
+def find_shard_problem(path: Path, cache: Path | None) -> str:
     """What is wrong with a shard, empty if nothing: its layout, or its hash, which is its name.
 
     With `cache` the hash is computed once for a file's size, times and inode.
@@ -488,7 +493,7 @@ def shard_problem(path: Path, cache: Path | None) -> str:
     return "" if files.has_sha256(path, path.stem, cache) else "its content is not that of its name"
 
 
-def shard_is_finite(path: Path) -> bool:
+def is_finite_shard(path: Path) -> bool:
     """Whether all vectors of a whole shard are finite."""
     return bool(np.isfinite(_read_shard(path).vectors).all())
 
@@ -508,7 +513,7 @@ def _read_shard(path: Path) -> _Shard:
         layout = json.loads(header)
         dtypes = {"keys": np.uint8, "vectors": DTYPES[layout["vectors"]["dtype"]], "offsets": np.int64}
         parts = {
-            name: _mapped(path, dtype, 8 + length + layout[name]["data_offsets"][0], layout[name]["shape"])
+            name: _map_array(path, dtype, 8 + length + layout[name]["data_offsets"][0], layout[name]["shape"])
             for name, dtype in dtypes.items()
             if name in layout
         }
@@ -523,7 +528,7 @@ def _read_shard(path: Path) -> _Shard:
     return _Shard(keys=np.ascontiguousarray(keys).view(KEY).reshape(-1), vectors=vectors, offsets=offsets)
 
 
-def _mapped(path: Path, dtype: DTypeLike, start: int, shape: Sequence[int]) -> NDArray[Any]:
+def _map_array(path: Path, dtype: DTypeLike, start: int, shape: Sequence[int]) -> NDArray[Any]:
     """An array in a file; one without elements cannot be mapped."""
     return np.memmap(path, dtype, "r", start, tuple(shape)) if 0 not in shape else np.zeros(shape, dtype)
 

@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core import provenance
-from harness.core.arguments import checked_fields
+from harness.core.arguments import check_fields
 from harness.core.encoding import Encoding, OwnTexts, Ranking, Settings
-from harness.core.errors import DataError, UsageError, shortened
-from harness.core.identity import digest, encoding_identity
+from harness.core.errors import DataError, UsageError, shorten_names
+from harness.core.identity import build_encoding_identity, digest
 from harness.core.types import SIDES, Artifact
 from harness.data.collection import Collection
 from harness.data.locate import DataSettings
 from harness.data.scored_data import ScoredData, ScoredRow
 from harness.jobs.context import Event, JobContext, WorkerLimits
-from harness.jobs.jobs import Resolve, with_weights
+from harness.jobs.jobs import Resolve, resolve_weights
 from harness.jobs.maxsim import MaxSimRanker
 from harness.jobs.ranking import ENGLISH, BM25Ranker, tell_ranked
-from harness.plan.models import ModelOptions, subject
+from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
 from harness.plan.prompts import require_sides
 from harness.search import bm25
@@ -90,20 +90,20 @@ class ScoringPlan:
     queries: tuple[str, ...]
 
     @staticmethod
-    def of(request: ScoringRequest, data: DataSettings, options: ModelOptions) -> ScoringPlan:
+    def build_scoring_plan(request: ScoringRequest, data: DataSettings, options: ModelOptions) -> ScoringPlan:
         """The plan of a request.
 
         Raises:
             UsageError: A model or a setting cannot be used, or there is no such data.
             DataError: A row of the data cannot be read.
         """
-        settings = checked_fields(request.settings, Settings, "settings")
+        settings = check_fields(request.settings, Settings, "settings")
         _check(request, settings)
-        teacher = subject(request.teacher, settings, options)
+        teacher = resolve_model(request.teacher, settings, options)
         same = request.candidates == request.teacher
-        candidates = teacher if same else subject(request.candidates, Settings(), options)
+        candidates = teacher if same else resolve_model(request.candidates, Settings(), options)
         _check_ranking(candidates)
-        collection = Collection.read(request.train_data, request.corpus, data)
+        collection = Collection.read_pairs(request.train_data, request.corpus, data)
         names = tuple(collection.queries)
         if request.queries is not None and request.queries < len(names):
             drawn = random.Random(settings.seed).sample(range(len(names)), request.queries)
@@ -115,15 +115,15 @@ class ScoringPlan:
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that the scores depend on."""
-        asked = self.request
+        request = self.request
         return {
-            "teacher": _model_identity(self.teacher),
-            "candidates": _model_identity(self.candidates),
+            "teacher": _build_model_identity(self.teacher),
+            "candidates": _build_model_identity(self.candidates),
             "data": {"pairs": dict(self.collection.pairs), "content": self.collection.content},
-            "documents": asked.documents,
-            "queries": asked.queries,
-            "scale": asked.scale,
-            "seed": asked.settings.seed,
+            "documents": request.documents,
+            "queries": request.queries,
+            "scale": request.scale,
+            "seed": request.settings.seed,
             "rules": _RULES,
         }
 
@@ -137,13 +137,13 @@ class ScoringPlan:
         """The scores at most."""
         return len(self.queries) * min(self.request.documents, len(self.collection.documents))
 
-    def there(self, folder: Path) -> ScoredData | None:
+    def find_scored_data(self, folder: Path) -> ScoredData | None:
         """What an earlier run made of the same request in a folder; None if the folder is free.
 
         Raises:
             UsageError: Something else lies there.
         """
-        return ScoredData.read(folder, self.identity)
+        return ScoredData.read_scored_data(folder, self.identity)
 
 
 def _check(request: ScoringRequest, settings: Settings) -> None:
@@ -168,16 +168,16 @@ def _check_ranking(one: ConfiguredModel) -> None:
         )
 
 
-def _model_identity(one: ConfiguredModel) -> dict[str, Any]:
+def _build_model_identity(one: ConfiguredModel) -> dict[str, Any]:
     """The identity of a model with its encoding or ranking."""
     encoding = one.encoding
-    artifact = with_weights(one.artifact)
+    artifact = resolve_weights(one.artifact)
     identity: dict[str, Any] = {"artifact": artifact.key}
     if artifact.trained:
         identity["weights"] = artifact.weights
-    identity["encoding"] = encoding_identity(encoding)
+    identity["encoding"] = build_encoding_identity(encoding)
     if isinstance(encoding, Encoding):
-        identity["prompts"] = {side: encoding.prompt(_TEXTS, side) for side in SIDES}
+        identity["prompts"] = {side: encoding.resolve_prompt(_TEXTS, side) for side in SIDES}
     return identity
 
 
@@ -237,14 +237,16 @@ def make_scored_data(
 
     counts = _Counts()
     context = JobContext(device=device, cache=cache, emit=emit, limits=limits)
-    chosen = _chosen(plan, context, counts)
-    rows = list(_scored(plan, context, chosen, counts))
+    chosen = _choose_documents(plan, context, counts)
+    rows = list(_score_queries(plan, context, chosen, counts))
     if not rows:
         why = "has documents whose scores differ" if counts.constant else "can be scored"
         hint = "Look into the data: harness data check --train-data DATA."
         raise DataError(f"No query {why}.", hint=hint)
-    facts = _facts(plan, rows, counts)
-    return ScoredData.write(folder, plan.identity, facts, rows, plan.collection, _card(plan, facts))
+    facts = _collect_scoring_facts(plan, rows, counts)
+    return ScoredData.write_scored_data(
+        folder, plan.identity, facts, rows, plan.collection, _format_data_card(plan, facts)
+    )
 
 
 # The documents of each query
@@ -261,18 +263,18 @@ def _rank(
     encoding = one.encoding
     if isinstance(encoding, Ranking):
         ranker = BM25Ranker(encoding, lambda *step: tell_ranked(context, *step))
-        found = ranker.rank(queries, documents, k=k, language=ENGLISH)
-        return [(places[scores > 0], scores[scores > 0]) for places, scores in found]
-    artifact = _loaded(one, context)
+        ranked = ranker.rank(queries, documents, k=k, language=ENGLISH)
+        return [(places[scores > 0], scores[scores > 0]) for places, scores in ranked]
+    artifact = _load_scoring_model(one, context)
     if one.interacts_late:
         return MaxSimRanker(context, artifact, encoding, _TEXTS).rank(queries, documents, k=k)
-    from harness.search.search import top_k
+    from harness.search.search import find_top_k
 
-    asked, there = _spaces(context, artifact, encoding, queries, documents)
+    query_space, document_space = _encode_sides(context, artifact, encoding, queries, documents)
     context.emit(Event(kind="stage", text="searching"))
-    scores, places = top_k(
-        asked.get(queries),
-        lambda start, end: there.get(documents[start:end]),
+    scores, places = find_top_k(
+        query_space.get(queries),
+        lambda start, end: document_space.get(documents[start:end]),
         len(documents),
         k=k,
         similarity=encoding.similarity,
@@ -280,56 +282,60 @@ def _rank(
     return list(zip(places, scores, strict=True))
 
 
-def _loaded(one: ConfiguredModel, context: JobContext) -> Artifact:
+def _load_scoring_model(one: ConfiguredModel, context: JobContext) -> Artifact:
     """The artifact of a model that was loaded and passed the sanity gate."""
     assert isinstance(one.encoding, Encoding)
     Resolve(artifact=one.artifact, encoding=one.encoding).run(context)
     if one.has_two_stages:
         context.emit(Event(kind="note", text=f"{one.artifact.name} reads texts behind the null context"))
-    return with_weights(one.artifact)
+    return resolve_weights(one.artifact)
 
 
-def _chosen(plan: ScoringPlan, context: JobContext, counts: _Counts) -> dict[str, tuple[int, ...]]:
+def _choose_documents(plan: ScoringPlan, context: JobContext, counts: _Counts) -> dict[str, tuple[int, ...]]:
     """The documents of each query by their place in the corpus: its positives, then candidates."""
-    collection, wanted = plan.collection, plan.request.documents
+    collection, document_count = plan.collection, plan.request.documents
     documents = list(collection.documents.values())
     places = {name: at for at, name in enumerate(collection.documents)}
-    own = {text: at for at, text in enumerate(documents)}
+    corpus_places = {text: at for at, text in enumerate(documents)}
     texts = [collection.queries[name] for name in plan.queries]
     most = max(len(collection.positives[name]) for name in plan.queries)
-    ranked = _rank(plan.candidates, context, texts, documents, k=wanted + most + 1)
+    ranked = _rank(plan.candidates, context, texts, documents, k=document_count + most + 1)
     chosen = {}
-    for name, text, (found, _) in zip(plan.queries, texts, ranked, strict=True):
+    for name, text, (candidates, _) in zip(plan.queries, texts, ranked, strict=True):
         positives = [places[one] for one in collection.positives[name]]
-        barred = {*positives, own.get(text, -1)}
-        first = [*positives, *(at for at in found.tolist() if at not in barred)][:wanted]
-        drawn = _drawn(f"{plan.request.settings.seed} {name}", first, barred, len(documents), wanted)
+        barred = {*positives, corpus_places.get(text, -1)}
+        first = [*positives, *(at for at in candidates.tolist() if at not in barred)][:document_count]
+        drawn = _draw_documents(
+            f"{plan.request.settings.seed} {name}", first, barred, len(documents), document_count
+        )
         if drawn:
             counts.drawn[name] = len(drawn)
         chosen[name] = (*first, *drawn)
     return chosen
 
 
-def _drawn(seed: str, first: Sequence[int], barred: set[int], count: int, wanted: int) -> tuple[int, ...]:
+def _draw_documents(
+    seed: str, first: Sequence[int], barred: set[int], count: int, wanted: int
+) -> tuple[int, ...]:
     """Further documents by chance, none of them in `first` or `barred`, as far as there are any."""
     taken = {*first, *barred} - {-1}
     lacking = min(wanted - len(first), count - len(taken))
     if lacking <= 0:
         return ()
-    chance, found = random.Random(seed), dict[int, None]()
+    chance, draws = random.Random(seed), dict[int, None]()
     if count < 4 * (len(taken) + lacking):
         return tuple(chance.sample([at for at in range(count) if at not in taken], lacking))
-    while len(found) < lacking:
-        at = chance.randrange(count)
-        if at not in taken:
-            found[at] = None
-    return tuple(found)
+    while len(draws) < lacking:
+        place = chance.randrange(count)
+        if place not in taken:
+            draws[place] = None
+    return tuple(draws)
 
 
 # Their scores
 
 
-def _spaces(
+def _encode_sides(
     context: JobContext,
     artifact: Artifact,
     encoding: Encoding,
@@ -339,7 +345,7 @@ def _spaces(
     """The vectors of both sides, those of these texts among them."""
     for side, texts in zip(SIDES, (queries, documents), strict=True):
         context.encode_missing(artifact, encoding, _TEXTS, side, list(dict.fromkeys(texts)), hold=True)
-    query, document = (context.space(artifact, encoding, _TEXTS, side) for side in SIDES)
+    query, document = (context.open_space(artifact, encoding, _TEXTS, side) for side in SIDES)
     return query, document
 
 
@@ -352,14 +358,14 @@ class _Vectors:
     encoding: Encoding
     device: str
 
-    def scores(
+    def score_documents(
         self, queries: Sequence[str], documents: Sequence[str], rows: Sequence[Sequence[int]]
     ) -> Iterator[Sequence[float]]:
         """The scores of each query and its documents, whose places in `documents` are its row.
 
         By MaxSim a document of which no token has a vector has -inf.
         """
-        from harness.search.search import compare, maxsim
+        from harness.search.search import compare, compute_maxsim
 
         if self.encoding.late_interaction is None:
             vectors = self.documents.get(documents)
@@ -370,75 +376,77 @@ class _Vectors:
         for number, row in enumerate(rows):
             block = theirs.take(list(row))
             longest = int(block.lengths.max()) if self.encoding.similarity == "maxsim-pylate" else None
-            found = maxsim(ours.take([number]), block, device=self.device, longest=longest)
-            yield found[0].tolist()
+            similarities = compute_maxsim(ours.take([number]), block, device=self.device, longest=longest)
+            yield similarities[0].tolist()
 
 
-def _teacher_vectors(
+def _encode_teacher(
     plan: ScoringPlan, context: JobContext, chosen: Mapping[str, tuple[int, ...]], texts: Sequence[str]
 ) -> _Vectors:
     """The teacher's vectors of the queries and of every document that was chosen."""
     encoding = plan.teacher.encoding
     assert isinstance(encoding, Encoding)
-    known = plan.teacher == plan.candidates
-    artifact = with_weights(plan.teacher.artifact) if known else _loaded(plan.teacher, context)
+    same_model = plan.teacher == plan.candidates
+    artifact = (
+        resolve_weights(plan.teacher.artifact) if same_model else _load_scoring_model(plan.teacher, context)
+    )
     used = dict.fromkeys(at for places in chosen.values() for at in places)
     queries = [plan.collection.queries[name] for name in chosen]
-    both = _spaces(context, artifact, encoding, queries, [texts[at] for at in used])
+    both = _encode_sides(context, artifact, encoding, queries, [texts[at] for at in used])
     return _Vectors(queries=both[0], documents=both[1], encoding=encoding, device=context.device)
 
 
-def _scored(
+def _score_queries(
     plan: ScoringPlan, context: JobContext, chosen: Mapping[str, tuple[int, ...]], counts: _Counts
 ) -> Iterator[ScoredRow]:
     """The rows, in the order of the queries."""
     texts = list(plan.collection.documents.values())
-    vectors = _teacher_vectors(plan, context, chosen, texts)
+    vectors = _encode_teacher(plan, context, chosen, texts)
     context.emit(Event(kind="ranking", text="scoring", texts=len(chosen)))
     for start in range(0, len(chosen), _CHUNK):
         part = dict(islice(chosen.items(), start, start + _CHUNK))
         places = dict.fromkeys(at for row in part.values() for at in row)
-        known = {at: number for number, at in enumerate(places)}
+        numbers = {at: number for number, at in enumerate(places)}
         queries = [plan.collection.queries[name] for name in part]
-        rows = [[known[at] for at in row] for row in part.values()]
-        scores = vectors.scores(queries, [texts[at] for at in places], rows)
-        for (name, row), found in zip(part.items(), scores, strict=True):
-            made = _row(plan, name, row, found, counts)
-            if made is not None:
-                yield made
+        rows = [[numbers[at] for at in row] for row in part.values()]
+        scores = vectors.score_documents(queries, [texts[at] for at in places], rows)
+        for (name, row), row_scores in zip(part.items(), scores, strict=True):
+            scored_row = _build_query_row(plan, name, row, row_scores, counts)
+            if scored_row is not None:
+                yield scored_row
         context.emit(Event(kind="ranked", texts=len(part)))
 
 
-def _row(
+def _build_query_row(
     plan: ScoringPlan, name: str, places: Sequence[int], scores: Sequence[float], counts: _Counts
 ) -> ScoredRow | None:
     """The row of a query; None without a positive that has a score, or where scores cannot be scaled."""
-    given = len(plan.collection.positives[name])
-    there = [at for at, score in enumerate(scores) if score != float("-inf")]
-    counts.unscored += len(scores) - len(there)
-    if not there or there[0] >= given:
+    positive_count = len(plan.collection.positives[name])
+    indices = [at for at, score in enumerate(scores) if score != float("-inf")]
+    counts.unscored += len(scores) - len(indices)
+    if not indices or indices[0] >= positive_count:
         counts.left_out.append(name)
         return None
-    found = [scores[at] for at in there]
-    if len(found) < plan.request.documents:
+    values = [scores[at] for at in indices]
+    if len(values) < plan.request.documents:
         counts.fewer.append(name)
-    if max(found) - min(found) <= _SAME * max(1.0, abs(max(found))):
+    if max(values) - min(values) <= _SAME * max(1.0, abs(max(values))):
         counts.constant.append(name)
         if plan.request.scale == "min-max":
             counts.left_out.append(name)
             return None
     if plan.request.scale == "min-max":
-        low, high = min(found), max(found)
-        found = [(score - low) / (high - low) for score in found]
-    return ScoredRow(query=name, documents=tuple(places[at] for at in there), scores=tuple(found))
+        low, high = min(values), max(values)
+        values = [(score - low) / (high - low) for score in values]
+    return ScoredRow(query=name, documents=tuple(places[at] for at in indices), scores=tuple(values))
 
 
-def _facts(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> dict[str, Any]:
+def _collect_scoring_facts(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> dict[str, Any]:
     """What provenance.json says beside identity and files: no time and no path, so that runs are alike."""
     every = [score for row in rows for score in row.scores]
     return {
-        "teacher": _model_facts(plan.teacher),
-        "candidates": _model_facts(plan.candidates),
+        "teacher": _describe_scoring_model(plan.teacher),
+        "candidates": _describe_scoring_model(plan.candidates),
         "data": plan.collection.name,
         "counts": {
             "queries": len(rows),
@@ -452,36 +460,36 @@ def _facts(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> dic
         "range": [min(every), max(every)],
         "constant": counts.constant,
         "left_out": counts.left_out,
-        "notes": [*plan.collection.notes, *_notes(plan, rows, counts)],
+        "notes": [*plan.collection.notes, *_iter_scoring_notes(plan, rows, counts)],
         "harness": provenance.__version__,
-        "packages": {name: provenance.version(name) for name in ("torch", "bm25s", "pyarrow")},
+        "packages": {name: provenance.find_package_version(name) for name in ("torch", "bm25s", "pyarrow")},
     }
 
 
-def _notes(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> Iterator[str]:
+def _iter_scoring_notes(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> Iterator[str]:
     """What the data set lacks, in lines that name the first queries."""
-    wanted, of = plan.request.documents, f"of {len(plan.queries):,} queries"
+    document_count, of = plan.request.documents, f"of {len(plan.queries):,} queries"
     if counts.fewer:
         least = min(len(row.documents) for row in rows)
-        named = shortened(counts.fewer, most=3)
-        yield f"fewer than {wanted} documents: {len(counts.fewer):,} {of}, {least} at least ({named})"
+        named = shorten_names(counts.fewer, most=3)
+        yield f"fewer than {document_count} documents: {len(counts.fewer):,} {of}, {least} at least ({named})"
     if counts.drawn:
         several = f"{sum(counts.drawn.values()):,} documents of {len(counts.drawn):,} {of}"
         yield f"drawn by chance, as too few share a word with the query: {several}"
     if counts.constant:
         then = "left out" if plan.request.scale == "min-max" else "min–max scaling would divide 0 by 0"
-        named = shortened(counts.constant, most=3)
+        named = shorten_names(counts.constant, most=3)
         yield f"the same score for all documents: {len(counts.constant):,} {of}, {then} ({named})"
     if counts.unscored:
         yield f"no token with a vector: {counts.unscored:,} documents of queries, left out"
     gone = [name for name in counts.left_out if name not in set(counts.constant)]
     if gone:
-        named = shortened(gone, most=3)
+        named = shorten_names(gone, most=3)
         yield f"no positive with a score: {len(gone):,} {of}, left out ({named})"
 
 
-def _model_facts(one: ConfiguredModel) -> dict[str, Any]:
-    artifact = with_weights(one.artifact)
+def _describe_scoring_model(one: ConfiguredModel) -> dict[str, Any]:
+    artifact = resolve_weights(one.artifact)
     return {
         "name": artifact.name,
         "artifact": artifact.key,
@@ -490,7 +498,7 @@ def _model_facts(one: ConfiguredModel) -> dict[str, Any]:
     }
 
 
-def _card(plan: ScoringPlan, facts: Mapping[str, Any]) -> str:
+def _format_data_card(plan: ScoringPlan, facts: Mapping[str, Any]) -> str:
     """The text of the README."""
     counts = facts["counts"]
     scales = {"none": "the teacher's own similarities", "min-max": "scaled from 0 to 1 for each query"}

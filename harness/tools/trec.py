@@ -11,11 +11,17 @@ from typing import Any
 
 from harness.core import files, paths
 from harness.core.arguments import split_names
-from harness.core.errors import DataError, UsageError, unknown
-from harness.core.types import SEED, Suite, SuiteOptions, artifact_slug
+from harness.core.errors import DataError, UsageError, explain_unknown
+from harness.core.types import SEED, Suite, SuiteOptions, build_artifact_slug
 from harness.plan import catalog
-from harness.results.results import Condition, MeasuredSuite, all_stores, condition_of, suite_views
-from harness.search.plaid import EXACT, index_option
+from harness.results.results import (
+    Condition,
+    MeasuredSuite,
+    build_suite_views,
+    extract_condition,
+    open_stores,
+)
+from harness.search.plaid import EXACT, format_index_option
 from harness.storage.record import Record
 from harness.training.model_store import ModelStore
 
@@ -73,153 +79,165 @@ def export_trec(
         StoreError: The folder cannot be written.
     """
     of = " or ".join(suites) or model
-    records = MeasuredSuite.of(model, results).newest.records
-    opened = catalog.open_suites(suites, SuiteOptions(cache=paths.cache_folder(), results=results))
-    names = _names(records, opened)
+    records = MeasuredSuite.load_records(model, results).newest.records
+    opened = catalog.open_suites(suites, SuiteOptions(cache=paths.resolve_cache_folder(), results=results))
+    names = _list_retrieval_tasks(records, opened)
     for task in split_names(tasks):
         if task not in names:
             then = f"`harness show {model}` lists what was measured."
-            raise unknown(f"retrieval task of {of}", task, names, then=then)
-    wanted = [name for name in names if not tasks or name in split_names(tasks)]
-    measured = _measured(records, opened, wanted)
+            raise explain_unknown(f"retrieval task of {of}", task, names, then=then)
+    task_names = [name for name in names if not tasks or name in split_names(tasks)]
+    measured = _collect_conditions(records, opened, task_names)
     if not measured:
         raise UsageError(
             f"No retrieval task of {of} was measured with {model}.",
             hint=f"`harness show {model}` lists what was.",
         )
-    chosen = _chosen(measured, settings)
-    again = {name: _again(record, model, opened, results) for name, record in chosen.records.items()}
+    chosen = _choose_condition(measured, settings)
+    again = {
+        name: _build_rerun_command(record, model, opened, results) for name, record in chosen.records.items()
+    }
     kept = [name for name, record in chosen.records.items() if record.run]
     if 0 < len(kept) < len(again):
         again = {name: f"{text}\nWithout it: --tasks {','.join(kept)}" for name, text in again.items()}
     for name, record in chosen.records.items():
-        _check_ids(record, *_tables(record, again[name], results))
+        _check_ids(record, *_read_run_tables(record, again[name], results))
     written = [
         path
         for name, record in chosen.records.items()
-        for path in _write(record, *_tables(record, again[name], results), folder)
+        for path in _write_trec_files(record, *_read_run_tables(record, again[name], results), folder)
     ]
     return _TrecExport(
         files=tuple(written),
         settings=chosen.condition.text,
-        missing=tuple(name for name in wanted if name not in chosen.records),
+        missing=tuple(name for name in task_names if name not in chosen.records),
         others=tuple(one.condition.text for one in measured if one is not chosen),
     )
 
 
-def _names(records: Sequence[Record], suites: Sequence[Suite]) -> list[str]:
+def _list_retrieval_tasks(records: Sequence[Record], suites: Sequence[Suite]) -> list[str]:
     """The names of the retrieval tasks of suites, without any of those that were measured."""
     if suites:
-        found = [task.name for suite in suites for task in suite.tasks if task.retrieves]
+        names = [task.name for suite in suites for task in suite.tasks if task.retrieves]
     else:
-        found = [record.task.name for record in records if record.retrieves]
-    return list(dict.fromkeys(found))
+        names = [record.task.name for record in records if record.retrieves]
+    return list(dict.fromkeys(names))
 
 
-def _measured(records: Sequence[Record], suites: Sequence[Suite], wanted: Sequence[str]) -> list[_Measured]:
+def _collect_conditions(
+    records: Sequence[Record], suites: Sequence[Suite], wanted: Sequence[str]
+) -> list[_Measured]:
     """The conditions of the wanted tasks: that of the most tasks first, of equals in the order of `show`."""
     if suites:
-        views = [view for suite in suites for view in suite_views(records, suite)]
+        views = [view for suite in suites for view in build_suite_views(records, suite)]
         pairs = [(view.treatment, record) for view in views for record in view.records.values()]
     else:
         done = [record for record in records if record.main_score is not None]
-        pairs = [(condition_of(record), record) for record in sorted(done, key=_breadth)]
-    found: list[_Measured] = []
+        pairs = [(extract_condition(record), record) for record in sorted(done, key=_build_breadth_key)]
+    groups: list[_Measured] = []
     for condition, record in pairs:
         if record.task.name in wanted:
-            mine = next((one for one in found if one.condition == condition), None)
+            mine = next((one for one in groups if one.condition == condition), None)
             if mine is None:
-                found.append(mine := _Measured(condition=condition))
+                groups.append(mine := _Measured(condition=condition))
             mine.records[record.task.name] = record
-    return sorted(found, key=lambda one: (-len(one.records), one.condition.rank))
+    return sorted(groups, key=lambda one: (-len(one.records), one.condition.rank))
 
 
-def _breadth(record: Record) -> tuple[int, str]:
+def _build_breadth_key(record: Record) -> tuple[int, str]:
     """The sort key of records of one task: the scored splits and subsets, then the time."""
     cells = sum(map(len, record.scores.values()))
     return cells, str(record.provenance.get("written", ""))
 
 
-def _chosen(measured: Sequence[_Measured], settings: str) -> _Measured:
+def _choose_condition(measured: Sequence[_Measured], settings: str) -> _Measured:
     """The first of several conditions, or the only one whose text has `settings` in it."""
     if not settings:
         return measured[0]
     texts = [one.condition.text for one in measured]
-    found = [one for one in measured if one.condition.text == settings] or [
+    matches = [one for one in measured if one.condition.text == settings] or [
         one for one in measured if settings in one.condition.text
     ]
-    if len(found) == 1:
-        return found[0]
-    what = f"{len(found)} of them have" if found else "None of them has"
+    if len(matches) == 1:
+        return matches[0]
+    what = f"{len(matches)} of them have" if matches else "None of them has"
     raise UsageError(
         f"Its scores were measured with these settings: {'; '.join(texts)}. {what} {settings!r}.",
         hint="Type a part of one with --settings that no other has.",
     )
 
 
-def _again(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:
+def _build_rerun_command(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:
     """The command that makes the files of a record again."""
     task = record.task.name
     of = next((suite.name for suite in suites for known in suite.tasks if known.name == task), "")
     hub = record.identity["data"].get("path")
     suite = of or (f"mteb:{task}" if hub else "local:FOLDER")
     narrow = [] if suite == f"mteb:{task}" else ["--tasks", task]
-    words = ["harness", "run", "--model", _model_text(record, model, results), "--suite", suite, *narrow]
-    return shlex.join([*words, *_options(record, hub=bool(hub)), "--force"])
+    words = [
+        "harness",
+        "run",
+        "--model",
+        _format_model_argument(record, model, results),
+        "--suite",
+        suite,
+        *narrow,
+    ]
+    return shlex.join([*words, *_format_run_options(record, hub=bool(hub)), "--force"])
 
 
-def _model_text(record: Record, typed: str, results: Path | None) -> str:
+def _format_model_argument(record: Record, typed: str, results: Path | None) -> str:
     """The model of a record as `harness run` takes it."""
     about = record.model
     if record.lineage:
-        there = ModelStore(paths.results_folder(results)).find(about.artifact)
-        return str(there[0]) if there else typed
+        matches = ModelStore(paths.resolve_results_folder(results)).find(about.artifact)
+        return str(matches[0]) if matches else typed
     if about.source != "local":
         pinned = f"@{about.revision}" if about.revision and "/" in about.source else ""
         return about.source if "@" in about.source else f"{about.source}{pinned}"
-    return typed if paths.expanded(typed).is_dir() else "FOLDER"
+    return typed if paths.resolve_home_path(typed).is_dir() else "FOLDER"
 
 
-def _options(record: Record, *, hub: bool) -> list[str]:
+def _format_run_options(record: Record, *, hub: bool) -> list[str]:
     """The settings of a record as options of `harness run`."""
     identity = record.identity
     encoding = identity["encoding"]
-    found = []
+    options = []
     late = encoding.get("late_interaction")
     if late:
-        own = not late.get("by_task", True)
-        found += ["--query-length", str(late["query_length"])] if own else []
-        found += ["--max-length", str(late["document_length"])]
-        found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
-        found += ["--vectors", encoding.get("vectors", "float32")]
+        fixed_length = not late.get("by_task", True)
+        options += ["--query-length", str(late["query_length"])] if fixed_length else []
+        options += ["--max-length", str(late["document_length"])]
+        options += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
+        options += ["--vectors", encoding.get("vectors", "float32")]
         index = encoding.get("index") or identity.get("index")
-        found += ["--index", index_option(index) if index else EXACT]
+        options += ["--index", format_index_option(index) if index else EXACT]
     elif encoding["output"] != "ranking":
-        found += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
-        found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
-        found += ["--normalize" if encoding.get("normalize") else "--no-normalize"]
-        found += ["--vectors", encoding["vectors"]] if "vectors" in encoding else []
+        options += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
+        options += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
+        options += ["--normalize" if encoding.get("normalize") else "--no-normalize"]
+        options += ["--vectors", encoding["vectors"]] if "vectors" in encoding else []
     if draw := encoding.get("context"):
-        found += ["--context", draw["documents"]]
-        found += ["--context-seeds", str(draw["seed"] - SEED + 1)] if draw["seed"] != SEED else []
+        options += ["--context", draw["documents"]]
+        options += ["--context-seeds", str(draw["seed"] - SEED + 1)] if draw["seed"] != SEED else []
     for role, text in identity["prompts"].items():
         name = f"{record.task.name}-{role}" if role else record.task.name
-        found += ["--prompt", f"{name}={text}"] if text else []
-    found += ["--document-text", identity["documents"]] if "documents" in identity else []
-    found += ["--seed", str(identity["seed"])] if identity["seed"] != SEED else []
+        options += ["--prompt", f"{name}={text}"] if text else []
+    options += ["--document-text", identity["documents"]] if "documents" in identity else []
+    options += ["--seed", str(identity["seed"])] if identity["seed"] != SEED else []
     if hub:
-        found += ["--splits", ",".join(identity["splits"])]
-        found += ["--subsets", ",".join(identity["subsets"])] if identity["subsets"] != ["default"] else []
-    return found
+        options += ["--splits", ",".join(identity["splits"])]
+        options += ["--subsets", ",".join(identity["subsets"])] if identity["subsets"] != ["default"] else []
+    return options
 
 
-def _tables(record: Record, again: str, results: Path | None) -> tuple[Any, Any]:
+def _read_run_tables(record: Record, again: str, results: Path | None) -> tuple[Any, Any]:
     """The run and the per-example file of a record, as tables of pyarrow."""
     import pyarrow.parquet as pq
 
-    stores, slug = all_stores(results), _slug(record)
+    stores, slug = open_stores(results), _build_artifact_slug(record)
     run = next((path for store in stores if (path := store.run(record, slug))), None)
-    examples = next((path for store in stores if (path := store.examples(record, slug))), None)
+    examples = next((path for store in stores if (path := store.find_examples_file(record, slug))), None)
     if run is None or examples is None:
         what = "run" if run is None else "per-example file"
         part = record.run if run is None else record.examples
@@ -231,8 +249,8 @@ def _tables(record: Record, again: str, results: Path | None) -> tuple[Any, Any]
     return pq.read_table(run), pq.read_table(examples)
 
 
-def _slug(record: Record) -> str:
-    return artifact_slug(record.model.name, record.model.artifact)
+def _build_artifact_slug(record: Record) -> str:
+    return build_artifact_slug(record.model.name, record.model.artifact)
 
 
 def _check_ids(record: Record, run: Any, examples: Any) -> None:
@@ -252,16 +270,16 @@ def _check_ids(record: Record, run: Any, examples: Any) -> None:
             )
 
 
-def _write(record: Record, run: Any, examples: Any, folder: Path) -> Iterator[Path]:
+def _write_trec_files(record: Record, run: Any, examples: Any, folder: Path) -> Iterator[Path]:
     """Write the files of a record, two for each split and subset."""
     import pyarrow.compute as pc
 
     columns = ("split", "subset")
     for part in run.group_by(columns, use_threads=False).aggregate([]).to_pylist():
         name = ".".join([record.task.name, *(part[c] for c in columns if part[c] != "default")])
-        for ending, table, lines in ((".run", run, _run_lines), (".qrels", examples, _qrels_lines)):
+        for ending, table, lines in ((".run", run, _run_lines), (".qrels", examples, _iter_qrels_lines)):
             mine = table.filter(pc.and_(*(pc.equal(table[c], part[c]) for c in columns)))
-            path = folder / _slug(record) / f"{_file_name(name)}{ending}"
+            path = folder / _build_artifact_slug(record) / f"{_clean_file_name(name)}{ending}"
             files.replace(path, "".join(f"{line}\n" for line in lines(mine, record)).encode())
             yield path
 
@@ -275,13 +293,13 @@ def _run_lines(table: Any, record: Record) -> Iterator[str]:
         yield f"{query} Q0 {document} {rank} {score} {tag}"
 
 
-def _qrels_lines(table: Any, _record: Record) -> Iterator[str]:
+def _iter_qrels_lines(table: Any, _record: Record) -> Iterator[str]:
     """query, 0, document, grade."""
     for query, judged in zip(table["example_id"].to_pylist(), table["gold"].to_pylist(), strict=True):
         for document, grade in json.loads(judged).items():
             yield f"{query} 0 {document} {grade}"
 
 
-def _file_name(name: str) -> str:
+def _clean_file_name(name: str) -> str:
     """A name without characters that a file's name cannot have."""
     return "".join(c if c.isalnum() or c in "-._+" else "-" for c in name).strip(".") or "model"

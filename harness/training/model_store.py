@@ -26,8 +26,8 @@ from typing import Any
 from harness.core import files
 from harness.core.errors import HarnessError, RecordError, StoreError
 from harness.core.lineage import DOCUMENTS, FILE, Lineage, ModelDocument, read_document
-from harness.core.types import artifact_slug
-from harness.encoder.folder.content import identify
+from harness.core.types import build_artifact_slug
+from harness.encoder.folder.content import compute_folder_identity
 from harness.storage.remote import Remote
 from harness.training.training import LOG, MODEL, OUTPUT, read_log
 
@@ -61,7 +61,7 @@ class StoredModel:
     cache: Path | None = None
 
     @staticmethod
-    def of(folder: Path, cache: Path | None = None) -> StoredModel:
+    def read_stored_model(folder: Path, cache: Path | None = None) -> StoredModel:
         """The model in a folder."""
         return StoredModel(folder=folder, document=read_document(folder), cache=cache)
 
@@ -72,7 +72,7 @@ class StoredModel:
             here = (self.folder / FILE).is_file()
             return f"its {FILE} does not follow from its lineage" if here else f"it has no {FILE}"
         try:
-            same = identify(self.folder, self.cache).document is not None
+            same = compute_folder_identity(self.folder, self.cache).document is not None
         except _FAULTS as error:
             reason = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
             return reason.rstrip(".")
@@ -121,31 +121,31 @@ class ModelStore:
         self.root = results / "models"
         self._remote = remote
 
-    def folder(self, slug: str) -> Path:
+    def locate_model(self, slug: str) -> Path:
         """The place of a model, whether it is there or not; `slug` is that of its Artifact."""
         return self.root / slug
 
-    def work(self, key: str) -> Path:
+    def locate_training_folder(self, key: str) -> Path:
         """The folder of a training, whether it is there or not."""
         return self.root / f"{_WORK}{key[:12]}"
 
-    def begin(self, key: str, *, name: str, lineage: Lineage, steps: int | None) -> Path:
+    def start_training(self, key: str, *, name: str, lineage: Lineage, steps: int | None) -> Path:
         """Make the folder of a training, or find the one of a killed training; a model half written goes.
 
         Raises:
             StoreError: The folder cannot be written.
         """
-        work = self.work(key)
+        work = self.locate_training_folder(key)
         about = {"name": name, "key": key, "recipe": lineage.text, "seed": lineage.seed, "steps": steps}
-        before = {name: value for name, value in _begun(work).items() if name == "micro_batch"}
+        before = {name: value for name, value in _read_training_facts(work).items() if name == "micro_batch"}
         files.replace(work / _BEGUN, json.dumps({"schema": 1, **about, **before}, indent=1).encode())
         shutil.rmtree(work / MODEL, ignore_errors=True)
         return work
 
-    def micro_batch(self, key: str) -> int | None:
+    def read_micro_batch(self, key: str) -> int | None:
         """The rows in a pass that fitted into memory in an earlier part of a training; None for no limit."""
-        found = _begun(self.work(key)).get("micro_batch")
-        return found if isinstance(found, int) else None
+        rows = _read_training_facts(self.locate_training_folder(key)).get("micro_batch")
+        return rows if isinstance(rows, int) else None
 
     def set_micro_batch(self, key: str, rows: int) -> None:
         """Keep the rows in a pass for the next part of a training.
@@ -153,11 +153,11 @@ class ModelStore:
         Raises:
             StoreError: The folder cannot be written.
         """
-        self._set(key, "micro_batch", rows)
+        self._set_training_fact(key, "micro_batch", rows)
 
-    def divergence(self, key: str) -> str:
+    def read_divergence(self, key: str) -> str:
         """Why a training diverged, which would do so again; empty for any other."""
-        return str(_begun(self.work(key)).get("diverged", ""))
+        return str(_read_training_facts(self.locate_training_folder(key)).get("diverged", ""))
 
     def set_divergence(self, key: str, reason: str) -> None:
         """Keep that a training diverged.
@@ -165,24 +165,28 @@ class ModelStore:
         Raises:
             StoreError: The folder cannot be written.
         """
-        self._set(key, "diverged", reason)
+        self._set_training_fact(key, "diverged", reason)
 
-    def _set(self, key: str, name: str, value: object) -> None:
-        work = self.work(key)
-        files.replace(work / _BEGUN, json.dumps({**_begun(work), name: value}, indent=1).encode())
+    def _set_training_fact(self, key: str, name: str, value: object) -> None:
+        work = self.locate_training_folder(key)
+        files.replace(
+            work / _BEGUN, json.dumps({**_read_training_facts(work), name: value}, indent=1).encode()
+        )
 
     def find(self, key: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
         """The folder of a whole model and its document; None without one. A damaged one is warned of."""
-        for folder in self.folders(key):
-            found = StoredModel.of(folder, cache)
-            if found.document is not None and found.document.key != key:
+        for folder in self.list_model_folders(key):
+            model = StoredModel.read_stored_model(folder, cache)
+            if model.document is not None and model.document.key != key:
                 continue
-            if found.document is not None and not found.problem:
-                return folder, found.document
-            _warn_once(folder, found.problem)
+            if model.document is not None and not model.problem:
+                return folder, model.document
+            _warn_once(folder, model.problem)
         return None
 
-    def obtain(self, key: str, slug: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
+    def fetch_model(
+        self, key: str, slug: str, cache: Path | None = None
+    ) -> tuple[Path, ModelDocument] | None:
         """A whole model as `find` gives it; one that is only in the remote is fetched into the folder `slug`.
 
         Raises:
@@ -196,36 +200,36 @@ class ModelStore:
         Raises:
             StoreError: The remote cannot be written, or the results folder cannot.
         """
-        found = self.find(key, cache)
-        if self._remote is None or found is None:
+        local_model = self.find(key, cache)
+        if self._remote is None or local_model is None:
             return
-        folder, document = found
-        if (first := self._document(key)) is None:
-            name = _content_name(document)
-            there = self._remote.objects(name)
-            for path in _places(folder):
+        folder, document = local_model
+        if (first := self._read_remote_document(key)) is None:
+            name = _format_content_name(document)
+            remote_objects = self._remote.list_objects(name)
+            for path in _iter_folder_paths(folder):
                 place = f"{name}/{path.relative_to(folder).as_posix()}"
-                sent = place in there and there[place].size == path.stat().st_size
+                sent = place in remote_objects and remote_objects[place].size == path.stat().st_size
                 if path.is_file() and path != folder / FILE and not sent:
                     self._remote.upload(place, path)
-            if self._remote.create(_document_name(key), (folder / FILE).read_bytes()):
+            if self._remote.create(_format_document_name(key), (folder / FILE).read_bytes()):
                 return
-            first = self._document(key)
+            first = self._read_remote_document(key)
         if first is not None and first.content != document.content:
             self.move_aside(folder)
             self._fetch(key, folder.name)
 
-    def _document(self, key: str) -> ModelDocument | None:
+    def _read_remote_document(self, key: str) -> ModelDocument | None:
         """The model.json of a model in the remote; a damaged one is removed with a warning."""
         assert self._remote is not None
-        name = _document_name(key)
-        content = self._remote.read(name)
+        name = _format_document_name(key)
+        content = self._remote.read_object(name)
         if content is None:
             return None
         with contextlib.suppress(ValueError, RecursionError, RecordError):
-            found = DOCUMENTS.parse(content, where=f"{self._remote.url}/{name}")
-            if found.key == key == found.lineage.key:
-                return found
+            document = DOCUMENTS.parse(content, where=f"{self._remote.url}/{name}")
+            if document.key == key == document.lineage.key:
+                return document
         self._remove_damaged(name)
         return None
 
@@ -238,14 +242,14 @@ class ModelStore:
 
     def _fetch(self, key: str, slug: str) -> bool:
         """Fetch a model from the remote, and put it in place whole; False where there is none."""
-        document = None if self._remote is None else self._document(key)
+        document = None if self._remote is None else self._read_remote_document(key)
         if self._remote is None or document is None:
             return False
-        target = self.folder(slug)
-        staged = files.temporary_folder(target)
+        target = self.locate_model(slug)
+        staged = files.create_temporary_folder(target)
         try:
-            start = _content_name(document)
-            for name in self._remote.objects(start):
+            start = _format_content_name(document)
+            for name in self._remote.list_objects(start):
                 place = PurePosixPath(name).relative_to(start)
                 if ".." in place.parts:  # a name that leads out of the folder
                     continue
@@ -253,11 +257,11 @@ class ModelStore:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._remote.download(name, path)
             files.replace(staged / FILE, document.to_json().encode())
-            if StoredModel.of(staged).problem:
-                self._remove_damaged(_document_name(key))
+            if StoredModel.read_stored_model(staged).problem:
+                self._remove_damaged(_format_document_name(key))
                 return False
             _sync(staged)
-            self._place(staged, key, slug)
+            self._place_model(staged, key, slug)
         except OSError as error:
             raise files.write_error(target, error) from error
         finally:
@@ -280,20 +284,20 @@ class ModelStore:
         Raises:
             StoreError: The results folder cannot be written; the training's folder is kept.
         """
-        work = self.work(document.key)
+        work = self.locate_training_folder(document.key)
         try:
             _copy_log(work, model / TRAINING)
             _sync(model)
             files.replace(model / FILE, document.to_json().encode())
-            placed = self._place(model, document.key, slug)
+            placed = self._place_model(model, document.key, slug)
         except OSError as error:
-            raise files.write_error(self.folder(slug), error) from error
+            raise files.write_error(self.locate_model(slug), error) from error
         shutil.rmtree(work, ignore_errors=True)
         return placed
 
-    def _place(self, model: Path, key: str, slug: str) -> Path:
-        target = self.folder(slug)
-        while (there := self.find(key)) is None:
+    def _place_model(self, model: Path, key: str, slug: str) -> Path:
+        target = self.locate_model(slug)
+        while (placed_model := self.find(key)) is None:
             if target.exists():
                 self.move_aside(target)
             try:
@@ -304,7 +308,7 @@ class ModelStore:
                 continue  # another process has put one there meanwhile
             files.sync(self.root)
             return target
-        return there[0]
+        return placed_model[0]
 
     def move_aside(self, folder: Path) -> Path:
         """Rename a damaged model, so that nothing finds it any more; gives its new place.
@@ -320,33 +324,38 @@ class ModelStore:
     def sweep(self) -> None:
         """Finish what a killed process has left: put a finished model into its place, remove leftovers."""
         for work in self.root.glob(f"{_WORK}*"):
-            staged = StoredModel.of(work / MODEL)
+            staged = StoredModel.read_stored_model(work / MODEL)
             if staged.document is not None and not staged.problem:
-                slug = artifact_slug(staged.document.name, staged.document.key)
+                slug = build_artifact_slug(staged.document.name, staged.document.key)
                 with contextlib.suppress(StoreError):  # another process does the same, or the disk is full
                     self.put(staged.folder, staged.document, slug)
-        for folder in self.leftovers():
+        for folder in self.list_leftovers():
             shutil.rmtree(folder, ignore_errors=True)
 
-    def leftovers(self) -> list[Path]:
+    def list_leftovers(self) -> list[Path]:
         """Folders that a killed process has left and nothing needs: of finished trainings, half removed."""
         removed = sorted(self.root.glob(f"{_REMOVED}*"))
         works = sorted(self.root.glob(f"{_WORK}*"))
         return [*removed, *(work for work in works if self._is_done(work))]
 
     def _is_done(self, work: Path) -> bool:
-        there = (StoredModel.of(folder) for folder in self.folders(work.name.removeprefix(_WORK)))
-        key = _begun(work).get("key")
-        return any(one.document is not None and not one.problem and key in (None, one.key) for one in there)
+        models = (
+            StoredModel.read_stored_model(folder)
+            for folder in self.list_model_folders(work.name.removeprefix(_WORK))
+        )
+        key = _read_training_facts(work).get("key")
+        return any(one.document is not None and not one.problem and key in (None, one.key) for one in models)
 
-    def finished(self, cache: Path | None = None) -> list[StoredModel]:
+    def list_stored_models(self, cache: Path | None = None) -> list[StoredModel]:
         """Every model in its place, damaged ones among them, sorted by folder."""
-        return [StoredModel.of(folder, cache) for folder in self.folders()]
+        return [StoredModel.read_stored_model(folder, cache) for folder in self.list_model_folders()]
 
-    def unfinished(self) -> list[UnfinishedModel]:
+    def list_unfinished_models(self) -> list[UnfinishedModel]:
         """Every training that has not finished, sorted by key."""
-        done = set(self.leftovers())
-        return [_unfinished(work) for work in sorted(self.root.glob(f"{_WORK}*")) if work not in done]
+        done = set(self.list_leftovers())
+        return [
+            _read_unfinished_model(work) for work in sorted(self.root.glob(f"{_WORK}*")) if work not in done
+        ]
 
     def remove(self, key: str) -> None:
         """Remove a model, whole or damaged, and what its training has left.
@@ -354,25 +363,25 @@ class ModelStore:
         Raises:
             StoreError: It cannot be removed.
         """
-        for folder in (*self.folders(key), self.work(key)):
+        for folder in (*self.list_model_folders(key), self.locate_training_folder(key)):
             if folder.exists():
                 gone = self.root / f"{_REMOVED}{secrets.token_hex(6)}"
                 files.move(folder, gone)
                 shutil.rmtree(gone, ignore_errors=True)
 
-    def folders(self, key: str = "") -> list[Path]:
+    def list_model_folders(self, key: str = "") -> list[Path]:
         """The folders of models, whole or damaged, sorted; of one key where it is given."""
-        found = self.root.glob(f"*-{key[:12]}" if key else "*")
-        named = (path for path in found if not (path.name.startswith(".") or _BROKEN.search(path.name)))
+        paths = self.root.glob(f"*-{key[:12]}" if key else "*")
+        named = (path for path in paths if not (path.name.startswith(".") or _BROKEN.search(path.name)))
         return sorted(path for path in named if path.is_dir())
 
 
-def _document_name(key: str) -> str:
+def _format_document_name(key: str) -> str:
     """The name in a remote of a model's model.json."""
     return f"models/{key[:12]}/{FILE}"
 
 
-def _content_name(document: ModelDocument) -> str:
+def _format_content_name(document: ModelDocument) -> str:
     """The name in a remote below which a model's files are."""
     return f"models/{document.key[:12]}/{document.content[:16]}"
 
@@ -397,24 +406,24 @@ def copy_model(model: Path, target: Path) -> Path:
     return target
 
 
-def model_problem(folder: Path) -> str:
+def find_model_problem(folder: Path) -> str:
     """What is wrong with a model in its place, every file read anew; empty if nothing."""
-    found = StoredModel.of(folder)
-    if not found.problem and not folder.name.endswith(f"-{found.key[:12]}"):
-        return f"its folder has the name of another key than {found.key[:12]}"
-    return found.problem
+    model = StoredModel.read_stored_model(folder)
+    if not model.problem and not folder.name.endswith(f"-{model.key[:12]}"):
+        return f"its folder has the name of another key than {model.key[:12]}"
+    return model.problem
 
 
-def _begun(work: Path) -> dict[str, Any]:
+def _read_training_facts(work: Path) -> dict[str, Any]:
     try:
-        found = json.loads((work / _BEGUN).read_text())
+        facts = json.loads((work / _BEGUN).read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
-def _unfinished(work: Path) -> UnfinishedModel:
-    about = _begun(work)
+def _read_unfinished_model(work: Path) -> UnfinishedModel:
+    about = _read_training_facts(work)
     log = read_log(work / LOG)
     return UnfinishedModel(
         folder=work,
@@ -441,11 +450,11 @@ def _copy_log(work: Path, target: Path) -> None:
 
 def _sync(folder: Path) -> None:
     """Have every file and folder below on disk."""
-    for place in _places(folder):
+    for place in _iter_folder_paths(folder):
         files.sync(place)
 
 
-def _places(folder: Path) -> Iterator[Path]:
+def _iter_folder_paths(folder: Path) -> Iterator[Path]:
     for root, _, names in os.walk(folder):
         yield from (Path(root, name) for name in names)
         yield Path(root)

@@ -139,7 +139,7 @@ class TrainingLog:
         self._events = folder / EVENTS
         self._silent = silent
 
-    def stage(self, text: str) -> None:
+    def note_stage(self, text: str) -> None:
         """Say which part of the training begins."""
         self._send("stage", text=text)
 
@@ -147,7 +147,7 @@ class TrainingLog:
         """Say how many steps there are, of which some are done; the log ends with the last of these."""
         if not self._silent:
             kept = [line for line in read_log(self.path) if line["step"] <= done]
-            text = "".join(_line(line) for line in kept)
+            text = "".join(_format_log_line(line) for line in kept)
             temporary = self.path.with_suffix(".new")
             temporary.write_text(text, encoding="utf-8")
             temporary.replace(self.path)
@@ -158,7 +158,7 @@ class TrainingLog:
         if self._silent or not lines:
             return
         with self.path.open("a", encoding="utf-8") as file:
-            file.write("".join(map(_line, lines)))
+            file.write("".join(map(_format_log_line, lines)))
         tokens = sum(int(line.get("tokens", 0)) for line in lines)
         losses = [line["loss"] for line in lines if "loss" in line]
         self._send("steps", count=len(losses), tokens=tokens, loss=losses[-1] if losses else None)
@@ -167,35 +167,35 @@ class TrainingLog:
         """Say something to the user, which also goes into the model's document."""
         self._send("note", text=text)
 
-    def progress(self, event: ProgressKind, *, text: str = "", texts: int = 0, tokens: int = 0) -> None:
+    def note_progress(self, event: ProgressKind, *, text: str = "", texts: int = 0, tokens: int = 0) -> None:
         """Say what is done before the first step, as an event of that kind says (harness.jobs.context)."""
         self._send("progress", event=event, text=text, texts=texts, tokens=tokens)
 
-    def out_of_memory(self, *, rows: int, halves: bool) -> None:
+    def note_memory_shortage(self, *, rows: int, halves: bool) -> None:
         """Say that a pass over `rows` rows did not fit; with `halves`, fewer rows give the same step."""
         self._send("memory", rows=rows, halves=halves)
 
-    def error(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Say why the training has failed, from any process."""
-        own = isinstance(error, HarnessError)
-        self._write(
+        is_harness_error = isinstance(error, HarnessError)
+        self._append_message(
             "error",
             name=type(error).__name__,
             text=error.message if isinstance(error, HarnessError) else str(error),
             hint=error.hint if isinstance(error, HarnessError) else None,
-            own=own,
+            own=is_harness_error,
         )
 
     def _send(self, kind: Message, **content: Any) -> None:
         if not self._silent:
-            self._write(kind, **content)
+            self._append_message(kind, **content)
 
-    def _write(self, kind: Message, **content: Any) -> None:
+    def _append_message(self, kind: Message, **content: Any) -> None:
         with self._events.open("a", encoding="utf-8") as file:
-            file.write(_line({"kind": kind, **content}))
+            file.write(_format_log_line({"kind": kind, **content}))
 
 
-def _line(content: Mapping[str, Any]) -> str:
+def _format_log_line(content: Mapping[str, Any]) -> str:
     return json.dumps(content) + "\n"
 
 
@@ -203,13 +203,13 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a log, in order; none without a file."""
     if not path.is_file():
         return []
-    found = []
+    entries = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         with contextlib.suppress(ValueError):
             content = json.loads(line)
             if isinstance(content, dict) and isinstance(content.get("step"), int):
-                found.append(content)
-    return found
+                entries.append(content)
+    return entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,15 +249,15 @@ def run_training(spec: TrainingSpec, listener: Listener) -> TrainingOutcome:
     (spec.folder / EVENTS).write_bytes(b"")
     spec = replace(spec, start=uuid.uuid4().hex)
     (spec.folder / SPEC).write_bytes(pickle.dumps(spec))
-    with _group(spec) as group:
+    with _open_process_group(spec) as group:
         messages = _Messages(spec.folder / EVENTS)
-        while group.running():
-            for message in messages.read():
+        while group.is_running():
+            for message in messages.read_messages():
                 listener(message)
             time.sleep(POLL)
-        for message in messages.read():
+        for message in messages.read_messages():
             listener(message)
-        return messages.outcome(group.code)
+        return messages.build_outcome(group.code)
 
 
 class _Messages:
@@ -269,7 +269,7 @@ class _Messages:
         self._last: dict[str, Mapping[str, Any]] = {}
         self._notes: list[str] = []
 
-    def read(self) -> Iterator[Mapping[str, Any]]:
+    def read_messages(self) -> Iterator[Mapping[str, Any]]:
         """The messages that have come since the last call."""
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         for line in lines:
@@ -280,7 +280,7 @@ class _Messages:
                 self._notes.append(message["text"])
             yield message
 
-    def outcome(self, code: int) -> TrainingOutcome:
+    def build_outcome(self, code: int) -> TrainingOutcome:
         self._file.close()
         return TrainingOutcome(
             code=code,
@@ -302,7 +302,7 @@ class _Group:
         """The exit code of the process that failed first, else STOPPED or 0."""
         return self._failed or max(process.returncode or 0 for process in self._processes)
 
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether all processes run; where one has failed, the others are killed."""
         codes = [process.poll() for process in self._processes]
         failed = [code for code in codes if code not in (None, 0, STOPPED)]
@@ -314,29 +314,29 @@ class _Group:
 
     def stop(self) -> None:
         """Ask all processes to stop, and wait for their last checkpoint."""
-        self._signal(signal.SIGTERM)
+        self._send_signal(signal.SIGTERM)
         ends = time.monotonic() + PATIENCE
-        while self.running() and time.monotonic() < ends:
+        while self.is_running() and time.monotonic() < ends:
             time.sleep(POLL)
 
     def kill(self) -> None:
         """Kill every process of the group."""
-        self._signal(signal.SIGKILL)
+        self._send_signal(signal.SIGKILL)
         for process in self._processes:
             process.wait()
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _send_signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             for leader in self._processes[:1]:
                 os.killpg(leader.pid, number)
 
 
 @contextmanager
-def _group(spec: TrainingSpec) -> Iterator[_Group]:
+def _open_process_group(spec: TrainingSpec) -> Iterator[_Group]:
     """A process for each device; their standard input is a pipe that ends with this process."""
     processes: list[subprocess.Popen[bytes]] = []
     group = _Group(processes)
-    port = str(_free_port()) if spec.ranks > 1 else ""
+    port = str(_find_free_port()) if spec.ranks > 1 else ""
     with spec.printed.open("ab") as output:
         try:
             for rank in range(spec.ranks):
@@ -352,7 +352,7 @@ def _group(spec: TrainingSpec) -> Iterator[_Group]:
                         stdin=subprocess.PIPE,
                         stdout=output,
                         stderr=output,
-                        env=_environment(spec, rank, port),
+                        env=_build_rank_environment(spec, rank, port),
                         process_group=processes[0].pid if processes else 0,
                     )
                 )
@@ -367,36 +367,43 @@ def _group(spec: TrainingSpec) -> Iterator[_Group]:
                     process.stdin.close()
 
 
-def _environment(spec: TrainingSpec, rank: int, port: str) -> dict[str, str]:
+def _build_rank_environment(spec: TrainingSpec, rank: int, port: str) -> dict[str, str]:
     """The variables of one process: its place among all, as torchrun sets them, and the GPU that it sees."""
-    found = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
+    variables = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        found.pop(name, None)
+        variables.pop(name, None)
     if spec.ranks > 1:
-        own = {"RANK": rank, "LOCAL_RANK": 0, "WORLD_SIZE": spec.ranks, "LOCAL_WORLD_SIZE": spec.ranks}
-        found |= {name: str(value) for name, value in own.items()}
-        found |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        rank_variables = {
+            "RANK": rank,
+            "LOCAL_RANK": 0,
+            "WORLD_SIZE": spec.ranks,
+            "LOCAL_WORLD_SIZE": spec.ranks,
+        }
+        variables |= {name: str(value) for name, value in rank_variables.items()}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     kind, _, number = spec.devices[rank].partition(":")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if kind == "cuda":
-        known = visible.split(",") if visible else []
+        visible_devices = visible.split(",") if visible else []
         index = int(number or 0)
-        found["CUDA_VISIBLE_DEVICES"] = known[index] if index < len(known) else str(index)
+        variables["CUDA_VISIBLE_DEVICES"] = (
+            visible_devices[index] if index < len(visible_devices) else str(index)
+        )
     else:
-        found["CUDA_VISIBLE_DEVICES"] = ""
-    return found
+        variables["CUDA_VISIBLE_DEVICES"] = ""
+    return variables
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+def _find_free_port() -> int:
+    with socket.socket() as probe_socket:
+        probe_socket.bind(("127.0.0.1", 0))
+        return int(probe_socket.getsockname()[1])
 
 
 def read_spec(folder: Path, rank: int) -> TrainingSpec:
     """The spec of a training process, as the process that started it wrote it."""
-    found: TrainingSpec = pickle.loads((folder / SPEC).read_bytes())
-    return replace(found, rank=rank)
+    spec: TrainingSpec = pickle.loads((folder / SPEC).read_bytes())
+    return replace(spec, rank=rank)
 
 
 _MARKER = "files.json"
@@ -416,17 +423,17 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def last(self) -> Path | None:
+    def find_last_checkpoint(self) -> Path | None:
         """The newest whole checkpoint; those that are not whole are removed."""
-        for path in reversed(self._all()):
-            if self._whole(path):
+        for path in reversed(self._list_checkpoints()):
+            if self._is_intact_checkpoint(path):
                 return path
             shutil.rmtree(path)
         return None
 
-    def begin(self, step: int) -> Path:
+    def prepare_checkpoint(self, step: int) -> Path:
         """An empty folder for the checkpoint of a step."""
-        path = self.path(step)
+        path = self.locate_checkpoint(step)
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path
@@ -438,32 +445,32 @@ class Checkpoints:
             step: The step.
             beside: Files beside the checkpoints that belong to it.
         """
-        path = self.path(step)
+        path = self.locate_checkpoint(step)
         written = [file for file in sorted(path.iterdir()) if file.name != _MARKER]
         content = {
-            str(file.relative_to(self.folder)): [file.stat().st_size, files.sha256_file(file)]
+            str(file.relative_to(self.folder)): [file.stat().st_size, files.hash_file(file)]
             for file in (*written, *beside)
         }
         files.replace(path / _MARKER, json.dumps(content, indent=1).encode())
         self._prune()
 
-    def path(self, step: int) -> Path:
+    def locate_checkpoint(self, step: int) -> Path:
         """The folder of the checkpoint of a step."""
         return self.folder / f"step-{step:08d}"
 
-    def _all(self) -> list[Path]:
+    def _list_checkpoints(self) -> list[Path]:
         return sorted(self.folder.glob("step-*")) if self.folder.is_dir() else []
 
-    def _whole(self, path: Path) -> bool:
-        listed = self._files(path)
+    def _is_intact_checkpoint(self, path: Path) -> bool:
+        listed = self._read_marker(path)
         return bool(listed) and all(
             (self.folder / name).is_file()
             and (self.folder / name).stat().st_size == size
-            and files.sha256_file(self.folder / name) == digest
+            and files.hash_file(self.folder / name) == digest
             for name, (size, digest) in listed.items()
         )
 
-    def _files(self, path: Path) -> dict[str, tuple[int, str]]:
+    def _read_marker(self, path: Path) -> dict[str, tuple[int, str]]:
         """The files of a checkpoint by name; none without a readable marker."""
         try:
             content = json.loads((path / _MARKER).read_text(encoding="utf-8"))
@@ -472,9 +479,9 @@ class Checkpoints:
             return {}
 
     def _prune(self) -> None:
-        for path in self._all()[:-_KEPT]:
+        for path in self._list_checkpoints()[:-_KEPT]:
             shutil.rmtree(path, ignore_errors=True)
-        needed = {name for path in self._all() for name in self._files(path)}
+        needed = {name for path in self._list_checkpoints() for name in self._read_marker(path)}
         for file in self.folder.glob("*.safetensors"):
             if file.name not in needed:
                 file.unlink()

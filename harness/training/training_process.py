@@ -17,7 +17,7 @@ from harness.data.training.loading import write_text_hashes
 from harness.training.training import STOP, STOPPED, TrainingSpec, read_spec
 
 
-def _main(folder: str, rank: str) -> int:
+def _run_training_process(folder: str, rank: str) -> int:
     """Train as the spec in the folder says; returns the exit code."""
     faulthandler.enable()
     _end_with_parent()
@@ -40,10 +40,10 @@ def _train(spec: TrainingSpec) -> int:
         if spec.rank == 0:
             write_text_hashes(spec.data, spec.output, parent=spec.backbone.folder, cache=spec.cache)
     except HarnessError as error:
-        spec.log.error(error)
+        spec.log.note_error(error)
         return 1
     except Exception as error:
-        spec.log.error(error)
+        spec.log.note_error(error)
         traceback.print_exc()
         return 1
     return 0
@@ -71,4 +71,4 @@ def _exit(code: int) -> None:
 
 
 if __name__ == "__main__":
-    _exit(_main(*sys.argv[1:]))
+    _exit(_run_training_process(*sys.argv[1:]))

@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 from harness.checks.baselines import BaselineModel
 from harness.checks.difference import Difference, MeanDifference
 from harness.checks.sides import CheckSide, Comparison
-from harness.checks.significance import around, p_loss
-from harness.core.errors import shortened
-from harness.core.types import artifact_slug
+from harness.checks.significance import compute_confidence_interval, compute_loss_p
+from harness.core.errors import shorten_names
+from harness.core.types import build_artifact_slug
 from harness.plan.request import PreparedRun
 from harness.watch.state import SETTLED, ChangePoint, Look, Watch, WatchEntry
 
@@ -61,10 +61,10 @@ ALARMS = 0.05
 """The chance of any false alarm of all looks of a watch together."""
 
 
-def level_of(look: int) -> float:
+def compute_look_level(look: int) -> float:
     """The level of a look, counted from 1; the levels of all looks together are ALARMS.
 
-    >>> [round(level_of(look), 5) for look in (1, 2, 10)]
+    >>> [round(compute_look_level(look), 5) for look in (1, 2, 10)]
     [0.025, 0.00833, 0.00045]
     """
     return ALARMS / (look * (look + 1))
@@ -81,14 +81,14 @@ def look_at(mean: MeanDifference, *, number: int, reference: int) -> Look:
     fields = {"reference": reference, "columns": len(mean.columns), "wanted": mean.wanted}
     if mean.same:
         return Look(number=0, delta=0.0, low=0.0, high=0.0, p=1.0, level=0.0, verdict="same", **fields)
-    level = level_of(number)
-    low, high = around(mean, level)
+    level = compute_look_level(number)
+    low, high = compute_confidence_interval(mean, level)
     return Look(
         number=number,
         delta=mean.delta,
         low=low,
         high=high,
-        p=p_loss(mean),
+        p=compute_loss_p(mean),
         level=level,
         verdict="lower" if high < 0 else "not lower",
         **fields,
@@ -98,22 +98,22 @@ def look_at(mean: MeanDifference, *, number: int, reference: int) -> Look:
 def mean_difference(entry: WatchEntry, reference: WatchEntry, prepared: PreparedRun) -> MeanDifference | str:
     """A checkpoint's mean minus an earlier one's, or the reason why it cannot be tested."""
     (suite,) = prepared.suites
-    one, other = (_side(side, prepared) for side in (entry, reference))
-    for step, side in ((entry.step, one), (reference.step, other)):
+    candidate, other = (_read_check_side(side, prepared) for side in (entry, reference))
+    for step, side in ((entry.step, candidate), (reference.step, other)):
         gone = [task for task, count in side.missing.items() if count]
         if gone:
-            return f"step {step} has no record of {shortened(gone)}"
-    sides = Comparison(candidate=one, baseline=other, failures={})
-    tasks = sides.of_averages([suite]).differences(suite.tasks)
+            return f"step {step} has no record of {shorten_names(gone)}"
+    sides = Comparison(candidate=candidate, baseline=other, failures={})
+    tasks = sides.select_averages([suite]).compute_differences(suite.tasks)
     tested = {name: found for name, found in tasks.items() if isinstance(found, Difference)}
     columns = tuple(column for column in suite.columns if column.tasks)  # others are left out
-    parts = sides.part_differences(suite)
-    mean = MeanDifference.over_suite(replace(suite, columns=columns), tested | parts)
+    parts = sides.compute_part_differences(suite)
+    mean = MeanDifference.aggregate_suite(replace(suite, columns=columns), tested | parts)
     reasons = (found for found in tasks.values() if isinstance(found, str))
     return mean or next(reasons, "no task has examples of its own").replace("the candidate: ", "")
 
 
-def _side(entry: WatchEntry, prepared: PreparedRun) -> CheckSide:
+def _read_check_side(entry: WatchEntry, prepared: PreparedRun) -> CheckSide:
     """The records of a checkpoint, as a side of a check."""
     (suite,) = prepared.suites
     keys: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -125,15 +125,15 @@ def _side(entry: WatchEntry, prepared: PreparedRun) -> CheckSide:
             model=entry.model,
             source=entry.model,
             artifact=artifact,
-            folder=artifact_slug(entry.model, artifact),
+            folder=build_artifact_slug(entry.model, artifact),
             keys=own,
         )
         for artifact, own in keys.items()
     ]
-    return CheckSide.read(runs, prepared, prepared.store.root)
+    return CheckSide.read_side(runs, prepared, prepared.store.root)
 
 
-def changes(
+def detect_drops(
     steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int = 0
 ) -> tuple[ChangePoint, ...]:
     """The drops in the level of a curve, by step.
@@ -144,25 +144,25 @@ def changes(
         seed: The seed of the noise for the test with hindsight.
     """
     x, y = np.log1p(np.asarray(steps, float)), np.asarray(values, float)
-    drops, aside = _arrivals(x, y)
+    drops, aside = _detect_arrival_drops(x, y)
     kept = np.array([i for i in range(len(x)) if i not in aside], int)
-    shifts = _shifts(x[kept], y[kept], np.random.default_rng(seed)) if len(kept) else []
-    found = [
+    shifts = _detect_shifts(x[kept], y[kept], np.random.default_rng(seed)) if len(kept) else []
+    points = [
         ChangePoint(step=steps[a], last=steps[b], kind="drop", size=size, p=p) for a, b, size, p in drops
     ] + [
         ChangePoint(step=steps[kept[at]], last=steps[kept[at]], kind="shift", size=size, p=p)
         for at, size, p in shifts
     ]
-    return tuple(sorted(found, key=lambda change: (change.step, change.kind)))
+    return tuple(sorted(points, key=lambda change: (change.step, change.kind)))
 
 
-def change_points(watch: Watch) -> tuple[ChangePoint, ...]:
+def detect_change_points(watch: Watch) -> tuple[ChangePoint, ...]:
     """The drops in the level of a watch's curve."""
     curve = [(one.step, one.mean) for one in watch.curve if one.mean is not None]
-    return changes([step for step, _ in curve], [mean for _, mean in curve])
+    return detect_drops([step for step, _ in curve], [mean for _, mean in curve])
 
 
-def _forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
+def _predict_score(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
     """The straight line through points, continued: expected value, standard error, degrees of freedom."""
     centre, degrees = x.mean(), len(x) - 2
     spread = max(float(((x - centre) ** 2).sum()), np.finfo(float).tiny)
@@ -173,7 +173,7 @@ def _forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
     return float(y.mean() + slope * (at - centre)), float(error), degrees
 
 
-def _arrivals(x: Floats, y: Floats) -> tuple[list[tuple[int, int, float, float]], set[int]]:
+def _detect_arrival_drops(x: Floats, y: Floats) -> tuple[list[tuple[int, int, float, float]], set[int]]:
     """The drops as (first, last, size, p), and single low checkpoints that are left out of later tests."""
     from scipy.special import stdtr
 
@@ -185,7 +185,7 @@ def _arrivals(x: Floats, y: Floats) -> tuple[list[tuple[int, int, float, float]]
         size = p = 0.0
         if len(sound) >= LEAST:
             window = sound[-WINDOW:]
-            expected, error, degrees = _forecast(x[window], y[window], x[i])
+            expected, error, degrees = _predict_score(x[window], y[window], x[i])
             size, p = expected - float(y[i]), float(stdtr(degrees, (y[i] - expected) / error))
         if len(sound) < LEAST or p >= ARRIVAL or y[i] >= y[sound[-1]]:
             aside.update(low)
@@ -200,26 +200,28 @@ def _arrivals(x: Floats, y: Floats) -> tuple[list[tuple[int, int, float, float]]
     return drops, aside
 
 
-def _shifts(x: Floats, y: Floats, rng: np.random.Generator, first: int = 0) -> list[tuple[int, float, float]]:
+def _detect_shifts(
+    x: Floats, y: Floats, rng: np.random.Generator, first: int = 0
+) -> list[tuple[int, float, float]]:
     """The downward jumps as (index, size, p); the curve is cut at the surest, and both sides are searched."""
     places = range(SIDE, len(x) - SIDE + 1)
     if not places:
         return []
     noise = rng.standard_normal((DRAWS, len(x)))
-    least = np.min([_jump(x, noise, at)[1] for at in places], axis=0)
-    real = [_jump(x, y[None], at, floor=FLOOR) for at in places]
+    least = np.min([_fit_jump(x, noise, at)[1] for at in places], axis=0)
+    real = [_fit_jump(x, y[None], at, floor=FLOOR) for at in places]
     falls = [y[at : at + SIDE].mean() < y[at - SIDE : at].mean() for at in places]
     smallest = min((float(p[0]), n) for n, (_, p) in enumerate(real))
     p = (1 + int((least <= smallest[0]).sum())) / (1 + DRAWS)
     if p >= HINDSIGHT or not falls[smallest[1]]:
         return []
-    at = places[smallest[1]]
-    left = _shifts(x[:at], y[:at], rng, first)
-    right = _shifts(x[at:], y[at:], rng, first + at)
-    return [*left, (first + at, -float(real[smallest[1]][0][0]), p), *right]
+    cut = places[smallest[1]]
+    left = _detect_shifts(x[:cut], y[:cut], rng, first)
+    right = _detect_shifts(x[cut:], y[cut:], rng, first + cut)
+    return [*left, (first + cut, -float(real[smallest[1]][0][0]), p), *right]
 
 
-def _jump(x: Floats, y: Floats, at: int, *, floor: float = 0.0) -> tuple[Floats, Floats]:
+def _fit_jump(x: Floats, y: Floats, at: int, *, floor: float = 0.0) -> tuple[Floats, Floats]:
     """The jump between `at` - 1 and `at` beside a straight line, and its p against a downward jump."""
     from scipy.special import stdtr
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from harness.core import paths
 from harness.core.errors import ModelError, UsageError
 from harness.core.identity import digest
-from harness.encoder.folder.content import content_files
+from harness.encoder.folder.content import list_content_files
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.files import read_json
 from harness.encoder.folder.modules import weight_files
@@ -48,16 +48,16 @@ class CheckpointSource(Protocol):
     text: str
     name: str
 
-    def found(self) -> Found:
+    def list_checkpoints(self) -> Found:
         """The checkpoints that are there now, by step, and the skipped entries."""
 
-    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
+    def check_condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """The condition of a checkpoint: complete, settling, or incomplete."""
 
-    def stamp(self, one: Checkpoint) -> str:
+    def compute_stamp(self, one: Checkpoint) -> str:
         """The stamp of a complete checkpoint's condition, without a look at its other parts."""
 
-    def label(self, one: Checkpoint) -> str:
+    def format_model_label(self, one: Checkpoint) -> str:
         """The name of a checkpoint as a model; "" for the model's own name."""
 
 
@@ -67,7 +67,7 @@ def open_source(text: str, *, offline: bool = False) -> CheckpointSource:
     Raises:
         UsageError: It is neither a folder nor a hub repository, or a hub repository without a network.
     """
-    folder = paths.expanded(text)
+    folder = paths.resolve_home_path(text)
     if folder.is_dir():
         return _Folder(folder)
     if folder.exists():
@@ -90,21 +90,21 @@ def open_source(text: str, *, offline: bool = False) -> CheckpointSource:
     return _Hub(text)
 
 
-def _by_step(named: Iterable[tuple[str, Path | None]]) -> Found:
+def _parse_entries(named: Iterable[tuple[str, Path | None]]) -> Found:
     """The checkpoints by step, and skipped entries, from names and model folders (None on the hub)."""
-    found: dict[int, Checkpoint] = {}
+    checkpoints: dict[int, Checkpoint] = {}
     skipped: list[SkippedEntry] = []
     for name, path in named:
         step = _step_of(name)
-        if _unfinished(name):
+        if _is_temporary(name):
             skipped.append(SkippedEntry(name=name, reason="a name for what is being written"))
         elif step is None:
             skipped.append(SkippedEntry(name=name, reason="no step in its name"))
-        elif step in found:
-            skipped.append(SkippedEntry(name=name, reason=f"step {step}, as {found[step].name}"))
+        elif step in checkpoints:
+            skipped.append(SkippedEntry(name=name, reason=f"step {step}, as {checkpoints[step].name}"))
         else:
-            found[step] = Checkpoint(step=step, name=name, model=str(path or name), folder=path)
-    return tuple(found[step] for step in sorted(found)), tuple(skipped)
+            checkpoints[step] = Checkpoint(step=step, name=name, model=str(path or name), folder=path)
+    return tuple(checkpoints[step] for step in sorted(checkpoints)), tuple(skipped)
 
 
 class _Folder:
@@ -115,7 +115,7 @@ class _Folder:
         self.text = str(self._folder)
         self.name = self._folder.name
 
-    def found(self) -> Found:
+    def list_checkpoints(self) -> Found:
         """The folders with a step in their name; files and hidden folders are skipped."""
         try:
             below = sorted(p for p in self._folder.iterdir() if p.is_dir() and not p.name.startswith("."))
@@ -126,33 +126,33 @@ class _Folder:
                 f"{self._folder} is one model, not a folder of checkpoints.",
                 hint=f"Type harness watch {self._folder.parent}, or harness run --model {self._folder}.",
             )
-        return _by_step((path.name, _model_folder(path)) for path in below)
+        return _parse_entries((path.name, _find_model_folder(path)) for path in below)
 
-    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
+    def check_condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """The condition of a checkpoint by its files."""
         assert one.folder is not None
-        return _condition(one.folder, settle=settle, own_code=own_code)
+        return _check_checkpoint(one.folder, settle=settle, own_code=own_code)
 
-    def stamp(self, one: Checkpoint) -> str:
+    def compute_stamp(self, one: Checkpoint) -> str:
         """The stamp of sizes and times of files."""
         assert one.folder is not None
-        return _stamp_of(one.folder)
+        return _compute_folder_stamp(one.folder)
 
-    def label(self, one: Checkpoint) -> str:
+    def format_model_label(self, one: Checkpoint) -> str:
         """The checkpoint's name behind the run's, as every run has a checkpoint-1000."""
         return f"{self.name}-{one.name}"
 
 
-def _model_folder(path: Path) -> Path:
+def _find_model_folder(path: Path) -> Path:
     """The folder of a checkpoint's model: itself, or its only folder with a config (e.g. hf/)."""
     if any((path / name).exists() for name in ("config.json", "modules.json")):
         return path
-    below = list(_configured(path))
+    below = list(_iter_config_folders(path))
     named = [p for p in below if p.name in ("hf", "huggingface", "hf_model")]
     return (named or below or [path])[0] if len(named or below) <= 1 else path
 
 
-def _configured(path: Path) -> Iterator[Path]:
+def _iter_config_folders(path: Path) -> Iterator[Path]:
     try:
         for below in sorted(path.iterdir()):
             if any((below / name).is_file() for name in ("config.json", "modules.json")):
@@ -168,33 +168,33 @@ class _Hub:
         self.text = repository
         self.name = repository.replace("/", "--")
 
-    def found(self) -> Found:
+    def list_checkpoints(self) -> Found:
         """The branches and tags with a step in their name."""
-        refs = _refs(self.text)
+        refs = _fetch_refs(self.text)
         commits = dict(reversed(refs))
-        found, skipped = _by_step((name, None) for name in sorted(commits))
+        checkpoints, skipped = _parse_entries((name, None) for name in sorted(commits))
         pinned = (
             Checkpoint(
                 step=c.step, name=c.name, model=f"{self.text}@{commits[c.name]}", commit=commits[c.name]
             )
-            for c in found
+            for c in checkpoints
         )
         return tuple(pinned), skipped
 
-    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
+    def check_condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """A complete checkpoint: a commit is never half written."""
         return _Condition(stamp=one.commit)
 
-    def stamp(self, one: Checkpoint) -> str:
+    def compute_stamp(self, one: Checkpoint) -> str:
         """The commit."""
         return one.commit
 
-    def label(self, one: Checkpoint) -> str:
+    def format_model_label(self, one: Checkpoint) -> str:
         """No name of its own: a record names the revision beside the model."""
         return ""
 
 
-def _refs(repository: str) -> list[tuple[str, str]]:
+def _fetch_refs(repository: str) -> list[tuple[str, str]]:
     """The names and commits of a repository's branches, then of its tags."""
     import httpx
     from huggingface_hub import HfApi
@@ -246,23 +246,23 @@ def _step_of(name: str) -> int | None:
     [None, None, None]
     """
     for word in WORDS:
-        found = list(re.finditer(rf"(?:^|[^A-Za-z]){word}[-_=. ]*{_NUMBER}", name, re.IGNORECASE))
-        if found:
-            return _value(found[-1])
+        matches = list(re.finditer(rf"(?:^|[^A-Za-z]){word}[-_=. ]*{_NUMBER}", name, re.IGNORECASE))
+        if matches:
+            return _parse_step_number(matches[-1])
     last = _LAST.search(name)
-    return _value(last) if last else None
+    return _parse_step_number(last) if last else None
 
 
-def _unfinished(name: str) -> bool:
+def _is_temporary(name: str) -> bool:
     """Whether a name is one that programs write under before they rename.
 
-    >>> [_unfinished(name) for name in ("tmp-checkpoint-1000", ".step5", "step5.tmp", "step5")]
+    >>> [_is_temporary(name) for name in ("tmp-checkpoint-1000", ".step5", "step5.tmp", "step5")]
     [True, True, True, False]
     """
     return bool(_UNFINISHED.search(name))
 
 
-def _value(found: re.Match[str]) -> int:
+def _parse_step_number(found: re.Match[str]) -> int:
     return round(float(found["number"]) * _UNITS[found["unit"].lower()])
 
 
@@ -287,7 +287,7 @@ class _Condition:
     settles: float = 0.0
 
 
-def _condition(folder: Path, *, settle: float = SETTLE, own_code: bool = False) -> _Condition:
+def _check_checkpoint(folder: Path, *, settle: float = SETTLE, own_code: bool = False) -> _Condition:
     """The condition of a checkpoint; with `own_code`, code of its own repository is run.
 
     Weights must be readable to their end (the length that a safetensors header promises, every part of an
@@ -295,14 +295,14 @@ def _condition(folder: Path, *, settle: float = SETTLE, own_code: bool = False) 
     changed for `settle` seconds.
     """
     try:
-        age = time.time() - _last_change(folder)
+        age = time.time() - _find_last_change(folder)
         describe(folder, own_code=own_code)
         for path in weight_files(folder):
             _check_pickle(path)
-        for path in content_files(folder):
+        for path in list_content_files(folder):
             if path.suffix == ".json":
                 read_json(path)
-        stamp = _stamp_of(folder)
+        stamp = _compute_folder_stamp(folder)
     except ModelError as error:
         return _Condition(problem=error.message.replace(f"{folder}/", "").replace(str(folder), "it"))
     except (OSError, ValueError) as error:
@@ -312,16 +312,16 @@ def _condition(folder: Path, *, settle: float = SETTLE, own_code: bool = False) 
     return _Condition(stamp=stamp)
 
 
-def _stamp_of(folder: Path) -> str:
+def _compute_folder_stamp(folder: Path) -> str:
     """A digest of the files that decide what the model computes; "" without a complete model."""
     try:
-        files = [(p.relative_to(folder).as_posix(), p.stat()) for p in content_files(folder)]
+        files = [(p.relative_to(folder).as_posix(), p.stat()) for p in list_content_files(folder)]
     except (ModelError, OSError):
         return ""
     return digest([(name, stat.st_size, stat.st_mtime_ns) for name, stat in files])
 
 
-def _last_change(folder: Path) -> float:
+def _find_last_change(folder: Path) -> float:
     """The time of the last change in a folder, by its file system's clock."""
     return max(path.stat().st_ctime for path in (folder, *folder.rglob("*")))
 

@@ -117,11 +117,11 @@ class Watch(DocumentPart):
     looks: int = 0
     """The number of tests so far, of which each has spent its level."""
 
-    def entry(self, step: int) -> WatchEntry | None:
+    def find_entry(self, step: int) -> WatchEntry | None:
         """The entry of a step."""
         return next((one for one in self.checkpoints if one.step == step), None)
 
-    def with_entry(self, entry: WatchEntry) -> Watch:
+    def add_entry(self, entry: WatchEntry) -> Watch:
         """The watch with an entry added, or put in place of the former entry of its step."""
         others = [one for one in self.checkpoints if one.step != entry.step]
         ordered = tuple(sorted([*others, entry], key=lambda one: one.step))
@@ -139,17 +139,17 @@ class Watch(DocumentPart):
         """The checkpoints of the curve that are lower than the one they are compared with."""
         return tuple(one for one in self.curve if one.look is not None and one.look.verdict == "lower")
 
-    def reference(self, step: int) -> WatchEntry | None:
+    def find_reference(self, step: int) -> WatchEntry | None:
         """The checkpoint that one at a step is compared with: the last earlier one that was not lower.
 
         After SETTLED low ones in a row the last of them is, as the low level counts as the new one.
         """
         reference, low = None, 0
-        for one in self.curve:
-            if one.step < step:
-                low = low + 1 if one.look is not None and one.look.verdict == "lower" else 0
+        for entry in self.curve:
+            if entry.step < step:
+                low = low + 1 if entry.look is not None and entry.look.verdict == "lower" else 0
                 if low in (0, SETTLED):
-                    reference, low = one, 0
+                    reference, low = entry, 0
         return reference
 
     def to_json(self) -> str:
@@ -157,7 +157,7 @@ class Watch(DocumentPart):
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
 
 
-def _with_settings(watch: dict[str, Any]) -> dict[str, Any]:
+def _migrate_recipe_settings(watch: dict[str, Any]) -> dict[str, Any]:
     """A watch of schema 1, in which settings of GLUE were those of every recipe, as one of schema 2."""
     request = dict(watch.get("request", {}))
     options = request.pop("recipe_options", {})
@@ -176,7 +176,7 @@ WATCHES = DocumentFolder(
         name="watch",
         type=Watch,
         schema=SCHEMA,
-        migrations={1: _with_settings},
+        migrations={1: _migrate_recipe_settings},
         hint="Remove it and type the same command again: scores that are recorded are not measured anew.",
     ),
     folder="watches",
@@ -186,6 +186,6 @@ WATCHES = DocumentFolder(
 )
 
 
-def usual_name(source: CheckpointSource) -> str:
+def choose_watch_name(source: CheckpointSource) -> str:
     """The name of a watch of a source, unless a user gives another."""
     return re.sub(r"[^A-Za-z0-9_.+-]", "-", source.name).lstrip(".-+")[:100] or "watch"

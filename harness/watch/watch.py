@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from annotated_types import Interval
 
 from harness.core import files, paths
-from harness.core.arguments import Form, Option, Place, Seconds, Step, checked_fields
-from harness.core.errors import HarnessError, StoreError, UsageError, shortened
+from harness.core.arguments import Form, Option, Place, Seconds, Step, check_fields
+from harness.core.errors import HarnessError, StoreError, UsageError, shorten_names
 from harness.core.identity import digest
 from harness.driver import evaluation
 from harness.driver.report.run import Report
@@ -23,9 +23,9 @@ from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun, Request
 from harness.results.differences import Comparable, flatten
 from harness.results.scores import Aggregates
-from harness.watch.changes import change_points, look_at, mean_difference
+from harness.watch.changes import detect_change_points, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
-from harness.watch.state import WATCHES, Watch, WatchEntry, usual_name
+from harness.watch.state import WATCHES, Watch, WatchEntry, choose_watch_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,29 +91,35 @@ def scan_source(
         >>> scan_source("runs/mine").new  # doctest: +SKIP
     """
     opened = open_source(source, offline=offline) if isinstance(source, str) else source
-    found, skipped = opened.found()
+    checkpoints, skipped = opened.list_checkpoints()
     new: list[_ReadyCheckpoint] = []
     unfinished: list[_ReadyCheckpoint] = []
     waiting: list[_PendingCheckpoint] = []
-    known: list[int] = []
-    for one in found:
-        former = watch.entry(one.step) if watch is not None else None
-        if former is not None and former.state != "waiting" and former.stamp == opened.stamp(one):
+    done_steps: list[int] = []
+    for checkpoint in checkpoints:
+        former = watch.find_entry(checkpoint.step) if watch is not None else None
+        if (
+            former is not None
+            and former.state != "waiting"
+            and former.stamp == opened.compute_stamp(checkpoint)
+        ):
             if former.state == "done":
-                known.append(one.step)
+                done_steps.append(checkpoint.step)
             else:
-                unfinished.append(_ReadyCheckpoint(checkpoint=one, stamp=former.stamp, former=former))
+                unfinished.append(_ReadyCheckpoint(checkpoint=checkpoint, stamp=former.stamp, former=former))
             continue
-        stands = opened.condition(one, settle=settle, own_code=own_code)
+        stands = opened.check_condition(checkpoint, settle=settle, own_code=own_code)
         if stands.problem:
-            waiting.append(_PendingCheckpoint(checkpoint=one, reason=stands.problem, settles=stands.settles))
+            waiting.append(
+                _PendingCheckpoint(checkpoint=checkpoint, reason=stands.problem, settles=stands.settles)
+            )
         else:
-            new.append(_ReadyCheckpoint(checkpoint=one, stamp=stands.stamp))
+            new.append(_ReadyCheckpoint(checkpoint=checkpoint, stamp=stands.stamp))
     return Scan(
         new=tuple(new),
         unfinished=tuple(unfinished),
         waiting=tuple(waiting),
-        known=tuple(known),
+        known=tuple(done_steps),
         skipped=skipped,
     )
 
@@ -136,21 +142,23 @@ def _evaluate(
 ) -> EvaluatedCheckpoint:
     """Evaluate a checkpoint; an error that concerns it alone is in its entry."""
     began = time.monotonic()
-    label, spelled = source.label(one.checkpoint), one.checkpoint.model
+    label, spelled = source.format_model_label(one.checkpoint), one.checkpoint.model
     request = replace(options.request, models=(spelled,), names={spelled: label} if label else {})
     try:
-        with request.network():
+        with request.limit_network():
             report = carry_out(evaluation.prepare(request))
     except StoreError:
         raise
     except (HarnessError, OSError) as error:
-        return EvaluatedCheckpoint(entry=_entry(one, began, state="failed", reason=_line(str(error))))
-    outcome = _outcome(report)
-    if source.stamp(one.checkpoint) not in (one.stamp, ""):  # "": removed, not rewritten
+        return EvaluatedCheckpoint(
+            entry=_build_outcome_entry(one, began, state="failed", reason=_truncate_message(str(error)))
+        )
+    outcome = _collect_outcome(report)
+    if source.compute_stamp(one.checkpoint) not in (one.stamp, ""):  # "": removed, not rewritten
         outcome = {"state": "waiting", "reason": "it changed while it was evaluated"}
     hows = [result.how for result in report.results]
-    entry = _entry(one, began, **outcome)
-    entry = entry.model_copy(update=_test(watch.with_entry(entry), entry, report.prepared))
+    entry = _build_outcome_entry(one, began, **outcome)
+    entry = entry.model_copy(update=_test(watch.add_entry(entry), entry, report.prepared))
     return EvaluatedCheckpoint(
         entry=entry, new=hows.count("done"), known=hows.count("cached") + hows.count("shared")
     )
@@ -158,7 +166,7 @@ def _evaluate(
 
 def _test(watch: Watch, entry: WatchEntry, prepared: PreparedRun) -> dict[str, Any]:
     """The fields of an entry on its test against an earlier checkpoint; none without one."""
-    reference = watch.reference(entry.step)
+    reference = watch.find_reference(entry.step)
     if entry.mean is None or reference is None:
         return {}
     mean = mean_difference(entry, reference, prepared)
@@ -167,16 +175,16 @@ def _test(watch: Watch, entry: WatchEntry, prepared: PreparedRun) -> dict[str, A
     return {"look": look_at(mean, number=watch.looks + 1, reference=reference.step)}
 
 
-def _new_entry(checkpoint: Checkpoint, **fields: Any) -> WatchEntry:
+def _create_entry(checkpoint: Checkpoint, **fields: Any) -> WatchEntry:
     """An entry with where its checkpoint lies, and other fields."""
     folder = None if checkpoint.folder is None else str(checkpoint.folder)
     revision = checkpoint.commit or None
     return WatchEntry(step=checkpoint.step, name=checkpoint.name, folder=folder, revision=revision, **fields)
 
 
-def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> WatchEntry:
+def _build_outcome_entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> WatchEntry:
     before = one.former.seconds if one.former is not None else 0.0
-    return _new_entry(
+    return _create_entry(
         one.checkpoint,
         stamp=one.stamp,
         evaluated=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -185,16 +193,16 @@ def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> WatchEntry:
     )
 
 
-def _outcome(report: Report) -> dict[str, Any]:
+def _collect_outcome(report: Report) -> dict[str, Any]:
     """The fields of an entry that come from the report on its checkpoint."""
     (suite,), model = report.prepared.suites, report.prepared.subjects[-1]
     columns = [column.name for column in suite.columns if column.tasks]
     numbers: dict[str, float] = {}
-    for one in report.prepared.subjects:  # with recipes of both kinds, each has tasks of its own
-        numbers |= report.numbers(one, suite)
-    values = Aggregates.of(suite, numbers).columns
-    there = [value for name in columns if (value := values[name]) is not None]
-    state, reason = _state(report, len(columns) - len(there))
+    for subject in report.prepared.subjects:  # with recipes of both kinds, each has tasks of its own
+        numbers |= report.collect_numbers(subject, suite)
+    values = Aggregates.aggregate_scores(suite, numbers).columns
+    scores = [value for name in columns if (value := values[name]) is not None]
+    state, reason = _infer_entry_state(report, len(columns) - len(scores))
     return {
         "state": state,
         "reason": reason,
@@ -203,19 +211,19 @@ def _outcome(report: Report) -> dict[str, Any]:
         "backbone": "" if model.training is None else report.prepared.asked[0].artifact.key,
         "scores": {r.task.name: r.main_score for r in report.records if r.main_score is not None},
         "records": {r.task.name: r.key for r in report.records},
-        "mean": sum(there) / len(there) if state == "done" else None,
-        "there": len(there),
+        "mean": sum(scores) / len(scores) if state == "done" else None,
+        "there": len(scores),
         "wanted": len(columns),
         "treatment": digest(
             [
-                *(_training_of(model)),
+                *(_list_training_settings(model)),
                 *(Comparable(identity=cell.identity).curve for cell in report.prepared.plan.cells),
             ]
         ),
     }
 
 
-def _training_of(model: ConfiguredModel) -> list[Any]:
+def _list_training_settings(model: ConfiguredModel) -> list[Any]:
     """What the trainings of a model share with those of other checkpoints; nothing without one."""
     return [
         {"recipe": stage.lineage.recipe, "settings": stage.lineage.settings, "data": stage.lineage.data}
@@ -224,19 +232,19 @@ def _training_of(model: ConfiguredModel) -> list[Any]:
     ]
 
 
-def _state(report: Report, lacking: int) -> tuple[str, str]:
+def _infer_entry_state(report: Report, lacking: int) -> tuple[str, str]:
     """The state of an evaluated checkpoint, and the reason why it is not done."""
     failed = [r for r in report.results if r.how in ("failed", "impossible")]
     stopped = [r.cell.task.name for r in report.results if r.how == "stopped"]
     if stopped:
-        return "partial", f"not reached within the budget: {shortened(stopped)}"
+        return "partial", f"not reached within the budget: {shorten_names(stopped)}"
     if failed:
         message = failed[0].failure.message if failed[0].failure is not None else "failed"
-        return "failed", _line(f"{shortened([r.cell.task.name for r in failed])}: {message}")
+        return "failed", _truncate_message(f"{shorten_names([r.cell.task.name for r in failed])}: {message}")
     return ("failed", f"{lacking} of its tasks have no score") if lacking else ("done", "")
 
 
-def _line(text: str) -> str:
+def _truncate_message(text: str) -> str:
     return " ".join(text.split())[:500]
 
 
@@ -303,16 +311,16 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
         >>> watch = follow(WatchOptions(source="runs/mine", request=how, once=True))  # doctest: +SKIP
         >>> [(one.step, one.mean) for one in watch.checkpoints]  # doctest: +SKIP
     """
-    request = checked_fields(options.request, Request, "request").checked()
-    options = replace(checked_fields(options, WatchOptions, "options"), request=request)
+    request = check_fields(options.request, Request, "request").validate_fields()
+    options = replace(check_fields(options, WatchOptions, "options"), request=request)
     source = open_source(options.source, offline=request.offline)
     if len(request.suites) != 1:
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")
     if request.seeds > 1 or request.sweep:
         raise UsageError("A watch trains one model of each checkpoint.", hint="Leave out seeds and sweep.")
-    request.check()
-    name = options.name or usual_name(source)
-    results = paths.results_folder(request.results)
+    request.check_request()
+    name = options.name or choose_watch_name(source)
+    results = paths.resolve_results_folder(request.results)
     with _lock_watch(results, name):
         watch = _begin_watch(results, name, source, request)
         return _Following(options, source, results, watch, listeners or WatchListeners()).run()
@@ -336,25 +344,25 @@ class _Following:
 
     def run(self) -> Watch:
         """Scan and evaluate until the requested end."""
-        found = self._scan()
-        self._listeners.scan(found)
+        scan = self._scan()
+        self._listeners.scan(scan)
         while True:
-            queue = self._queue(found)
+            queue = self._select_queue(scan)
             if queue:
                 self._evaluate(queue[0])
-                found = self._scan_again(found)
+                scan = self._scan_again(scan)
                 continue
-            if self._over(found):
+            if self._can_stop(scan):
                 return self._watch
-            self._sleep(found)
-            found = self._scan_again(found)
-            self._listeners.scan(found)
+            self._sleep(scan)
+            scan = self._scan_again(scan)
+            self._listeners.scan(scan)
             self._forget()
 
     def _scan(self) -> Scan:
-        found = scan_source(self._source, self._watch, settle=self._options.settle, own_code=self._own_code)
-        self._keep(_waited_for(self._watch, found))
-        return found
+        scan = scan_source(self._source, self._watch, settle=self._options.settle, own_code=self._own_code)
+        self._save_watch(_sync_waiting_entries(self._watch, scan))
+        return scan
 
     def _scan_again(self, former: Scan) -> Scan:
         """Another scan; if it fails, the error is reported and nothing is evaluated until the next scan."""
@@ -371,9 +379,9 @@ class _Following:
         partial = {one.step for one in self._watch.checkpoints if one.state == "partial"}
         self._tried = {(step, stamp) for step, stamp in self._tried if step not in partial}
 
-    def _queue(self, found: Scan) -> list[_ReadyCheckpoint]:
+    def _select_queue(self, found: Scan) -> list[_ReadyCheckpoint]:
         """The checkpoints to evaluate now: new ones first, then unfinished ones."""
-        last = self._last(found)
+        last = self._find_last_step(found)
         ready = [*found.new, *found.unfinished]
         return [
             one
@@ -382,15 +390,15 @@ class _Following:
             and (last is None or one.checkpoint.step <= last)
         ]
 
-    def _last(self, found: Scan) -> int | None:
+    def _find_last_step(self, found: Scan) -> int | None:
         """The last wanted step, None while no step reaches `until`."""
         until = self._options.until
         return min((step for step in found.steps if until is not None and step >= until), default=None)
 
-    def _over(self, found: Scan) -> bool:
+    def _can_stop(self, found: Scan) -> bool:
         if self._options.once:
             return True
-        last = self._last(found)
+        last = self._find_last_step(found)
         if last is None:
             return False
         left = [one for one in found.unfinished if one.former and one.former.state == "partial"]
@@ -404,14 +412,16 @@ class _Following:
         alike = (one.step for one in earlier if one.artifact == artifact and one.step < done.entry.step)
         same_as = next(alike, None) if artifact else None
         done = replace(done, entry=done.entry.model_copy(update={"same_as": same_as}))
-        watch, look = self._watch.with_entry(done.entry), done.entry.look
+        watch, look = self._watch.add_entry(done.entry), done.entry.look
         looks = max(watch.looks, 0 if look is None else look.number)
-        self._keep(watch.model_copy(update={"change_points": change_points(watch), "looks": looks}))
+        self._save_watch(
+            watch.model_copy(update={"change_points": detect_change_points(watch), "looks": looks})
+        )
         self._listeners.checkpoint(done, self._watch)
 
-    def _keep(self, watch: Watch) -> None:
+    def _save_watch(self, watch: Watch) -> None:
         if watch != self._watch:
-            WATCHES.write(self._results, watch.name, watch.to_json())
+            WATCHES.write_document(self._results, watch.name, watch.to_json())
             self._watch = watch
 
     def _sleep(self, found: Scan) -> None:
@@ -420,16 +430,16 @@ class _Following:
         time.sleep(min([self._options.every, *settling]))
 
 
-def _waited_for(watch: Watch, found: Scan) -> Watch:
+def _sync_waiting_entries(watch: Watch, found: Scan) -> Watch:
     """The watch with an entry for each waiting checkpoint of a scan, and for no other one."""
     waiting = {one.checkpoint.step: one for one in found.waiting}
     stay = tuple(one for one in watch.checkpoints if one.state != "waiting" or one.step in waiting)
     watch = watch.model_copy(update={"checkpoints": stay})
     evaluated = {one.step for one in watch.checkpoints if one.state != "waiting"}
-    for step, one in waiting.items():
+    for step, pending in waiting.items():
         if step not in evaluated:  # an evaluated entry stays until the step is evaluated again
-            reason = "it has changed a moment ago" if one.settles else one.reason
-            watch = watch.with_entry(_new_entry(one.checkpoint, state="waiting", reason=reason))
+            reason = "it has changed a moment ago" if pending.settles else pending.reason
+            watch = watch.add_entry(_create_entry(pending.checkpoint, state="waiting", reason=reason))
     return watch
 
 
@@ -439,8 +449,8 @@ def _lock_watch(results: Path, name: str) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     WATCHES.check_name(name)
-    folder = WATCHES.path(results, name).parent
-    files.writable(folder)
+    folder = WATCHES.locate_document(results, name).parent
+    files.require_writable(folder)
     files.sweep(folder)
     lock = FileLock(folder / f".{name}.lock")
     try:
@@ -456,11 +466,11 @@ def _lock_watch(results: Path, name: str) -> Iterator[None]:
 
 def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Request) -> Watch:
     """The saved state of a watch to continue, or that of a new watch."""
-    now = Watch(name=name, source=source.text, suite=request.suites[0], request=_echo(request))
-    if not WATCHES.path(results, name).exists():
+    now = Watch(name=name, source=source.text, suite=request.suites[0], request=_dump_request(request))
+    if not WATCHES.locate_document(results, name).exists():
         return now
-    former = WATCHES.read(results, name)
-    if differs := _differences(former, now):
+    former = WATCHES.find_document(results, name)
+    if differs := _describe_setting_changes(former, now):
         raise UsageError(
             f"The watch {name} was begun otherwise: {'; '.join(differs)}.",
             hint="Type the options that it was begun with, or give this one another name with --name.",
@@ -472,12 +482,12 @@ LATER = {"vectors": "float32", "document_text": None}
 """Settings that older watches do not have, with their defaults, at which they are left out."""
 
 
-def _echo(request: Request) -> dict[str, Any]:
+def _dump_request(request: Request) -> dict[str, Any]:
     """The settings of a request that decide the scores, as plain values."""
     places = ("cache", "results")
     options = {key: value for key, value in asdict(request.options).items() if key not in places}
     train_data = request.train_data  # a single name stands as itself, as older watches have it
-    found = {
+    settings = {
         "settings": {n: v for n, v in asdict(request.settings).items() if n not in LATER or v != LATER[n]},
         "options": options,
         "recipe": request.recipe,
@@ -486,11 +496,11 @@ def _echo(request: Request) -> dict[str, Any]:
         "gate": request.gate,
         "trust_remote_code": request.trust_remote_code,
     }
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=str, sort_keys=True))
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=str, sort_keys=True))
     return plain
 
 
-def _differences(former: Watch, now: Watch) -> list[str]:
+def _describe_setting_changes(former: Watch, now: Watch) -> list[str]:
     """The settings in which two watches differ, in words."""
     before = flatten({"source": former.source, "suite": former.suite, **former.request})
     after = flatten({"source": now.source, "suite": now.suite, **now.request})

@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from click.core import ParameterSource
 
-from harness.core.errors import UsageError, shortened
+from harness.core.errors import UsageError, shorten_names
 from harness.tools.trec import export_trec
 from leaderboard.commands.serve import results_option
-from leaderboard.data.settings import from_environment
+from leaderboard.data.settings import read_site_settings
 
 FORMATS = ("json", "csv", "md", "tex")
 
@@ -83,13 +83,13 @@ def command(
         )
     from leaderboard.web.site import open_site
 
-    path, query, ending = _address(page)
+    path, query, ending = _split_address(page)
     if ending and source is not ParameterSource.DEFAULT and form != ending:
         raise UsageError(
             f"{page!r} ends in .{ending}, and --format says {form}.", hint="Leave one of the two out."
         )
     form = ending or form
-    site = open_site(from_environment(results, suites=suites))
+    site = open_site(read_site_settings(results, suites=suites))
     content = site.export(path, parse_qs(query, keep_blank_values=True), form)
     if out is None:
         sys.stdout.buffer.write(content)
@@ -109,26 +109,26 @@ def _export_runs(
     for path in done.files:
         click.echo(f"{path}\t{done.settings}")
     if done.missing:
-        click.echo(f"Not measured with these settings: {shortened(done.missing)}", err=True)
+        click.echo(f"Not measured with these settings: {shorten_names(done.missing)}", err=True)
     for text in done.others:
         click.echo(f"Measured with other settings, too: {text} (--settings chooses)", err=True)
     return 0
 
 
-def _address(page: str) -> tuple[str, str, str]:
+def _split_address(page: str) -> tuple[str, str, str]:
     """An address in parts: the page's path, the query, and the format that its ending names.
 
-    >>> _address("http://localhost:8000/suites/mteb.csv?mean=types")
+    >>> _split_address("http://localhost:8000/suites/mteb.csv?mean=types")
     ('/suites/mteb', 'mean=types', 'csv')
-    >>> _address("index.json")
+    >>> _split_address("index.json")
     ('/', '', 'json')
     """
-    whole = page.partition("#")[0]
-    if "://" in whole.partition("?")[0]:
-        parts = urlsplit(whole)
+    url = page.partition("#")[0]
+    if "://" in url.partition("?")[0]:
+        parts = urlsplit(url)
         path, query = parts.path, parts.query
     else:
-        path, _, query = whole.partition("?")
+        path, _, query = url.partition("?")
     path = f"/{path.lstrip('/')}"
     base, dot, ending = path.rpartition(".")
     if not dot or ending not in FORMATS:

@@ -36,7 +36,7 @@ def command() -> None:
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes that read files "
               "(default: one for each core).")  # fmt: skip
 @options.as_json
-def _mteb_results(path: Path, results: Path | None, workers: int | None, as_json: bool) -> int:
+def _import_mteb_results(path: Path, results: Path | None, workers: int | None, as_json: bool) -> int:
     """Import a checkout of mteb's public results repository, or refresh what was imported.
 
     PATH is the checkout or its `results` folder. Typed again, only new and changed files are read.
@@ -44,9 +44,12 @@ def _mteb_results(path: Path, results: Path | None, workers: int | None, as_json
     from leaderboard.data.mteb_import import import_results
 
     began = time.perf_counter()
-    with _progress(quiet=as_json) as progress:
+    with _open_progress_bar(quiet=as_json) as progress:
         done = import_results(
-            paths.expanded(path), paths.results_folder(results), workers=workers, progress=progress
+            paths.resolve_home_path(path),
+            paths.resolve_results_folder(results),
+            workers=workers,
+            progress=progress,
         )
     document: dict[str, Any] = {
         "schema": 1, "folder": str(done.imported.folder), "changed": done.changed, "read": done.read,
@@ -56,13 +59,13 @@ def _mteb_results(path: Path, results: Path | None, workers: int | None, as_json
     if as_json:
         click.echo(json.dumps(document, indent=1))
         return 0
-    for line in _lines(document, document["import"]):
+    for line in _describe_import(document, document["import"]):
         click.echo(line)
     click.echo("Next: harness serve" + (f" --results {shlex.quote(str(results))}" if results else ""))
     return 0
 
 
-def _lines(done: Mapping[str, Any], stamp: Mapping[str, Any]) -> Iterator[str]:
+def _describe_import(done: Mapping[str, Any], stamp: Mapping[str, Any]) -> Iterator[str]:
     counts = stamp["counts"]
     commit = f", commit {stamp['commit'][:12]}" if stamp.get("commit") else ""
     yield f"{stamp['source']}{commit} in {done['folder']}"
@@ -73,11 +76,11 @@ def _lines(done: Mapping[str, Any], stamp: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  {counts['trust'][kind]:>6,} entries {text}" for kind, text in _TRUST.items())
     if counts["no_score"]:
         yield f"  {counts['no_score']:,} rows without a main score"
-    yield from _listed(counts["impossible"], "impossible scores", stamp["impossible"], "main_score")
-    yield from _listed(counts["unreadable"], "unreadable files", stamp["unreadable"], "problem")
+    yield from _list_bad_files(counts["impossible"], "impossible scores", stamp["impossible"], "main_score")
+    yield from _list_bad_files(counts["unreadable"], "unreadable files", stamp["unreadable"], "problem")
 
 
-def _listed(count: int, what: str, rows: list[dict[str, Any]], why: str) -> Iterator[str]:
+def _list_bad_files(count: int, what: str, rows: list[dict[str, Any]], why: str) -> Iterator[str]:
     if count:
         yield f"  {count:,} {what}" + (f", the first {_LISTED}:" if count > _LISTED else ":")
     for row in rows[:_LISTED]:
@@ -86,7 +89,7 @@ def _listed(count: int, what: str, rows: list[dict[str, Any]], why: str) -> Iter
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def _open_progress_bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error, if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -13,21 +13,21 @@ from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
-from harness.core.errors import UsageError, shortened, unknown
-from harness.core.terminal import console, print_table
+from harness.core.errors import UsageError, explain_unknown, shorten_names
+from harness.core.terminal import create_console, print_table
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
-from harness.results.results import MeasuredSuite, suite_views
-from harness.results.scores import Aggregates, delta_text, score_text
+from harness.results.results import MeasuredSuite, build_suite_views
+from harness.results.scores import Aggregates, format_delta, score_text
 from leaderboard.data.papers import (
     AVERAGE,
     Paper,
     PaperValue,
-    column_of,
-    papers,
-    plain,
-    same_queries,
-    title,
+    format_table_title,
+    has_same_queries,
+    match_task_column,
+    normalize_metric,
+    read_papers,
 )  # fmt: skip
 
 _PRINTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -76,11 +76,15 @@ def command(model: str, suite: str, paper: str, line: str, results: Path | None,
 
     A paper's number stays a paper's: none enters a table of measured scores.
     """
-    opened = catalog.open_suite(suite, SuiteOptions(cache=paths.cache_folder(), results=results))
-    measured = MeasuredSuite.of(model, results).newest
-    views = suite_views(measured.records, opened)
-    means = Aggregates.of(opened, views[0].scores if views else {})
-    lines = [one for one in _lines(_papers(paper), opened, means) if line.casefold() in one.model.casefold()]
+    opened = catalog.open_suite(suite, SuiteOptions(cache=paths.resolve_cache_folder(), results=results))
+    measured = MeasuredSuite.load_records(model, results).newest
+    views = build_suite_views(measured.records, opened)
+    means = Aggregates.aggregate_scores(opened, views[0].scores if views else {})
+    lines = [
+        one
+        for one in _collect_suite_lines(_select_papers(paper), opened, means)
+        if line.casefold() in one.model.casefold()
+    ]
     if not lines:
         raise UsageError(
             f"No paper here prints {suite}" + (f" for a model like {line!r}." if line else "."),
@@ -91,42 +95,46 @@ def command(model: str, suite: str, paper: str, line: str, results: Path | None,
         shown = {"model": about.model_dump(), "suite": suite, "columns": dict(means.columns)}
         click.echo(json.dumps({"schema": 1, **shown, "lines": [asdict(one) for one in lines]}, indent=1))
         return 0
-    out = console()
-    print_table(_means_table(f"{about.name} on {opened.title} beside papers, scores × 100", lines), out)
-    for one in lines if line else ():
-        print_table(_tasks_table(one, means), out)
-    for note in _notes(opened, lines, [view.text for view in views]):
+    out = create_console()
+    print_table(_build_means_table(f"{about.name} on {opened.title} beside papers, scores × 100", lines), out)
+    for paper_line in lines if line else ():
+        print_table(_build_tasks_table(paper_line, means), out)
+    for note in _list_comparison_notes(opened, lines, [view.text for view in views]):
         out.print(note, highlight=False, soft_wrap=True)
     return 0
 
 
-def _papers(slug: str) -> list[Paper]:
-    folder = paths.reported_folder()
-    found = papers(folder) if folder else {}
-    if slug and slug not in found:
-        raise unknown("paper", slug, found, then="Without --paper all are shown.")
-    return [found[slug]] if slug else [*found.values()]
+def _select_papers(slug: str) -> list[Paper]:
+    folder = paths.find_reported_folder()
+    papers_by_slug = read_papers(folder) if folder else {}
+    if slug and slug not in papers_by_slug:
+        raise explain_unknown("paper", slug, papers_by_slug, then="Without --paper all are shown.")
+    return [papers_by_slug[slug]] if slug else [*papers_by_slug.values()]
 
 
-def _lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[_Line]:
+def _collect_suite_lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[_Line]:
     """The lines that papers print of a suite."""
     name, alone = _PRINTED.get(suite.name, ("", ()))
     groups: dict[tuple[str, ...], list[PaperValue]] = {}
     for row in (row for paper in given for row in paper.rows if row.suite == name and row.is_score):
-        whole = row.metric if row.metric in alone else ""
-        if whole or (not alone and not row.metric.endswith(f" {name}")):
-            key = (row.paper, row.table, row.model, row.size_class, row.setting, whole)
+        mean_name = row.metric if row.metric in alone else ""
+        if mean_name or (not alone and not row.metric.endswith(f" {name}")):
+            key = (row.paper, row.table, row.model, row.size_class, row.setting, mean_name)
             groups.setdefault(key, []).append(row)
-    return (_line(rows, suite, means, alone=bool(alone)) for rows in groups.values())
+    return (_build_suite_line(rows, suite, means, alone=bool(alone)) for rows in groups.values())
 
 
-def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates, *, alone: bool) -> _Line:
+def _build_suite_line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates, *, alone: bool) -> _Line:
     first, names = rows[0], [column.name for column in suite.columns]
-    shares = {plain(row.suite, row.metric): row.share for row in rows}
+    shares = {normalize_metric(row.suite, row.metric): row.share for row in rows}
     mean = first.share if alone else shares.get(AVERAGE)
-    tasks = {} if alone else {column_of(plain(row.suite, row.metric), names): row for row in rows}
+    tasks = (
+        {}
+        if alone
+        else {match_task_column(normalize_metric(row.suite, row.metric), names): row for row in rows}
+    )
     columns = {name: row.share for name, row in tasks.items() if name and row.metric != AVERAGE}
-    others = {name: tasks[name].note for name in columns if not same_queries(tasks[name], name)}
+    others = {name: tasks[name].note for name in columns if not has_same_queries(tasks[name], name)}
     common = tuple(name for name in names if name in columns and name not in others)
     measured = [value for name in common if (value := means.columns[name]) is not None]
     printed_mean, measured_mean = mean, means.over_tasks.whole
@@ -134,30 +142,30 @@ def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates, *, alone:
         printed_mean = fmean(columns[name] for name in common) if common else None
         measured_mean = fmean(measured) if common and len(measured) == len(common) else None
     return _Line(
-        paper=first.paper, table=title(first.table), model=first.name, mean=mean, columns=columns,
+        paper=first.paper, table=format_table_title(first.table), model=first.name, mean=mean, columns=columns,
         setting=f"{first.setting}, {first.metric}" if alone else first.setting, other_queries=others,
         common=common, printed_mean=printed_mean, measured_mean=measured_mean,
     )  # fmt: skip
 
 
-def _means_table(caption: str, lines: Sequence[_Line]) -> Table:
+def _build_means_table(caption: str, lines: Sequence[_Line]) -> Table:
     table = Table(title=caption)
     for name in ("paper", "model", "setting"):
         table.add_column(name)
     for name in ("printed mean", "tasks", "print over these", "measured", "Δ"):
         table.add_column(name, justify="right")
-    for one in lines:
-        known = one.printed_mean is not None and one.measured_mean is not None
-        delta = (one.measured_mean or 0) - (one.printed_mean or 0) if known else None
+    for line in lines:
+        comparable = line.printed_mean is not None and line.measured_mean is not None
+        delta = (line.measured_mean or 0) - (line.printed_mean or 0) if comparable else None
         table.add_row(
-            f"{one.paper}, {one.table}", one.model, one.setting, score_text(one.mean),
-            str(len(one.common) or "mean"), score_text(one.printed_mean), score_text(one.measured_mean),
-            delta_text(delta),
+            f"{line.paper}, {line.table}", line.model, line.setting, score_text(line.mean),
+            str(len(line.common) or "mean"), score_text(line.printed_mean), score_text(line.measured_mean),
+            format_delta(delta),
         )  # fmt: skip
     return table
 
 
-def _tasks_table(one: _Line, means: Aggregates) -> Table:
+def _build_tasks_table(one: _Line, means: Aggregates) -> Table:
     table = Table(title=f"{one.paper}, {one.table}: {one.model}, {one.setting}")
     table.add_column("task")
     for name in ("printed", "measured", "Δ"):
@@ -166,21 +174,21 @@ def _tasks_table(one: _Line, means: Aggregates) -> Table:
     for name, value in one.columns.items():
         mine, other = means.columns[name], one.other_queries.get(name, "")
         delta = None if mine is None or other else mine - value
-        table.add_row(name, score_text(value), score_text(mine), delta_text(delta), other)
+        table.add_row(name, score_text(value), score_text(mine), format_delta(delta), other)
     return table
 
 
-def _notes(suite: Suite, lines: Sequence[_Line], conditions: Sequence[str]) -> Iterator[str]:
+def _list_comparison_notes(suite: Suite, lines: Sequence[_Line], conditions: Sequence[str]) -> Iterator[str]:
     """What both means are over, what they leave out, and how the model was measured."""
     yield f"measured: {conditions[0] if conditions else 'nothing of this suite'}"
     if len(conditions) > 1:
         yield f"not shown: {len(conditions) - 1} further settings (`harness show MODEL --suite {suite.name}`)"
-    told: dict[tuple[str, str], list[str]] = {}
-    for one in lines:
-        for column, note in one.other_queries.items():
-            told.setdefault((column, note), []).append(f"{one.paper}, {one.table}")
-    for (column, note), places in told.items():
-        where = shortened([*dict.fromkeys(places)])
+    places_by_note: dict[tuple[str, str], list[str]] = {}
+    for line in lines:
+        for column, note in line.other_queries.items():
+            places_by_note.setdefault((column, note), []).append(f"{line.paper}, {line.table}")
+    for (column, note), places in places_by_note.items():
+        where = shorten_names([*dict.fromkeys(places)])
         yield f"{column} is in neither mean: in {where} it is of other queries ({note})"
     if any(one.columns for one in lines):
         yield "Δ: measured less print, over the tasks that both have on the same queries"

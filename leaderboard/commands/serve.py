@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from harness.core.errors import UsageError
-from leaderboard.data.settings import SiteSettings, from_environment
+from leaderboard.data.settings import SiteSettings, read_site_settings
 
 PATIENCE = 60
 """Seconds that a busy worker may take to show that it lives before it is replaced."""
@@ -90,8 +90,8 @@ def command(
     if url and not url.startswith(("https://", "http://")):
         hint = "For example https://example.org/encoders."
         raise UsageError(f"--url is {url!r}, no web address.", hint=hint)
-    own = {"suites": suites, "refresh": refresh, "static": static is not None, "url": url.rstrip("/")}
-    settings = from_environment(results, remote=remote, **own)
+    overrides = {"suites": suites, "refresh": refresh, "static": static is not None, "url": url.rstrip("/")}
+    settings = read_site_settings(results, remote=remote, **overrides)
     if not remote and not settings.results[0].is_dir():
         some = settings.reference or settings.reported
         left = "only the reference records and the papers are shown" if some else "nothing is shown"
@@ -100,11 +100,11 @@ def command(
         return _serve(settings, host, port, workers)
     from leaderboard.web.static_site import write_site
 
-    _announce(settings)
+    _report_refresh(settings)
     return write_site(settings, static)
 
 
-def _announce(settings: SiteSettings) -> None:
+def _report_refresh(settings: SiteSettings) -> None:
     first = f"Fetching the records of {settings.remote}, then bringing" if settings.remote else "Bringing"
     click.echo(f"{first} the snapshot up to date…", err=True)
 
@@ -117,11 +117,11 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
     from leaderboard.web.site import open_site
 
     options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    with _listen(host, port) as listening:
-        _announce(settings)
+    with _bind_socket(host, port) as listening:
+        _report_refresh(settings)
         site = open_site(settings)
-        at = f"[{host}]" if ":" in host else host
-        entries, address = len(site.queries.entries), f"http://{at}:{listening.getsockname()[1]}"
+        url_host = f"[{host}]" if ":" in host else host
+        entries, address = len(site.queries.entries), f"http://{url_host}:{listening.getsockname()[1]}"
         click.echo(f"{entries:,} entries. Open {address}  (Ctrl-C ends)", err=True)
         if workers == 1:
             uvicorn.Server(uvicorn.Config(app.create_app(settings, site), **options)).run(sockets=[listening])
@@ -140,12 +140,12 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
     raise KeyboardInterrupt  # as a single worker ends: only a signal ends it
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _bind_socket(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (")[0]  # Python adds the address
-        own = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        port_conflict = error.errno in (errno.EADDRINUSE, errno.EACCES)
         hint = "--host takes an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for all."
         message = f"Cannot listen on {host}:{port}: {reason}."
-        raise UsageError(message, hint="Choose another one with --port." if own else hint) from None
+        raise UsageError(message, hint="Choose another one with --port." if port_conflict else hint) from None

@@ -16,11 +16,11 @@ from leaderboard.data.papers import (
     AVERAGE,
     Paper,
     PaperValue,
-    csv_lines,
-    plain,
-    printed_lines,
-    printed_names,
-    wrong_line,
+    build_csv_error,
+    group_printed_lines,
+    iter_csv_records,
+    normalize_metric,
+    read_printed_names,
 )
 
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
@@ -54,82 +54,88 @@ class Backbone:
         return frozenset([self.slug, self.name, *self.hub_ids, *repositories, *printed])
 
 
-def backbones(folder: Path | None = None) -> dict[str, Backbone]:
+def load_backbones(folder: Path | None = None) -> dict[str, Backbone]:
     """The backbones by slug, in the order of `backbones.csv` of `results/reported` (or another folder)."""
-    folder = folder or paths.reported_folder()
-    return _backbones(folder) if folder else {}
+    folder = folder or paths.find_reported_folder()
+    return _read_backbones_csv(folder) if folder else {}
 
 
 @functools.cache
-def _backbones(folder: Path) -> dict[str, Backbone]:
-    names = printed_names(folder)
+def _read_backbones_csv(folder: Path) -> dict[str, Backbone]:
+    names = read_printed_names(folder)
     printed = group_by(names, lambda key: names[key].backbone)
-    known: dict[str, Backbone] = {}
+    backbones_by_slug: dict[str, Backbone] = {}
     path = folder / "backbones.csv"
-    for line, record in csv_lines(path, _FIELDS):
-        if record["slug"] in known or not record["name"]:
-            raise wrong_line(path, line, "it has no name, or a slug that stands there twice.")
-        own: dict[str, Any] = {
+    for line, record in iter_csv_records(path, _FIELDS):
+        if record["slug"] in backbones_by_slug or not record["name"]:
+            raise build_csv_error(path, line, "it has no name, or a slug that stands there twice.")
+        fields: dict[str, Any] = {
             **record,
             **{name: tuple(record[name].split()) for name in ("hub_ids", "models")},
-            "parameters": parameter_count(record["parameters"]),
+            "parameters": parse_parameter_count(record["parameters"]),
             "printed": tuple(printed.pop(record["name"], ())),
         }
-        known[record["slug"]] = Backbone(**own)
+        backbones_by_slug[record["slug"]] = Backbone(**fields)
     if printed:
-        raise wrong_line(path, line, f"no backbone is called {next(iter(printed))!r}, as in models.csv.")
-    return known
+        raise build_csv_error(path, line, f"no backbone is called {next(iter(printed))!r}, as in models.csv.")
+    return backbones_by_slug
 
 
-def parameter_count(text: str) -> int | None:
+def parse_parameter_count(text: str) -> int | None:
     """A printed number of parameters.
 
-    >>> parameter_count("137M"), parameter_count("1.2 B"), parameter_count("")
+    >>> parse_parameter_count("137M"), parse_parameter_count("1.2 B"), parse_parameter_count("")
     (137000000, 1200000000, None)
     """
     match = re.fullmatch(r"([0-9.]+) ?([KMBT])", text.strip())
     return round(float(match[1]) * _UNITS[match[2]]) if match else None
 
 
-def backbone_of(name: str, folder: Path | None = None) -> Backbone | None:
+def find_backbone(name: str, folder: Path | None = None) -> Backbone | None:
     """The backbone with this name as a whole: its slug, name, hub id, repository or printed name.
 
     None for a name of several sizes, such as BERT, and for a model made from a backbone.
 
-    >>> backbone_of("Alibaba-NLP/gte-modernbert-base"), backbone_of("BERT")
+    >>> find_backbone("Alibaba-NLP/gte-modernbert-base"), find_backbone("BERT")
     (None, None)
     """
-    folder = folder or paths.reported_folder()
-    return _by_alias(folder).get(_plain_name(name)) if folder else None
+    folder = folder or paths.find_reported_folder()
+    return _map_aliases(folder).get(_normalize_backbone_name(name)) if folder else None
 
 
 @functools.cache
-def _by_alias(folder: Path) -> dict[str, Backbone]:
+def _map_aliases(folder: Path) -> dict[str, Backbone]:
     owners: dict[str, set[str]] = defaultdict(set)
-    known = backbones(folder)
-    for backbone in known.values():
+    backbones_by_slug = load_backbones(folder)
+    for backbone in backbones_by_slug.values():
         for alias in backbone.aliases:
-            owners[_plain_name(alias)].add(backbone.slug)
-    names = {alias: known[min(slugs)] for alias, slugs in owners.items() if len(slugs) == 1}
-    exact = {_plain_name(name): one for one in known.values() for name in (one.name, one.slug)}
+            owners[_normalize_backbone_name(alias)].add(backbone.slug)
+    names = {alias: backbones_by_slug[min(slugs)] for alias, slugs in owners.items() if len(slugs) == 1}
+    exact = {
+        _normalize_backbone_name(name): one
+        for one in backbones_by_slug.values()
+        for name in (one.name, one.slug)
+    }
     return {**names, **exact}
 
 
-def _plain_name(name: str) -> str:
+def _normalize_backbone_name(name: str) -> str:
     return re.sub(r"[^a-z0-9/]+", "-", name.casefold()).strip("-")
 
 
-def backbones_behind(parents: Mapping[str, str | None], folder: Path | None = None) -> dict[str, Backbone]:
+def resolve_base_backbones(
+    parents: Mapping[str, str | None], folder: Path | None = None
+) -> dict[str, Backbone]:
     """The backbone that each finished model was made from, through what each was adapted from.
 
     The table of backbones goes before what `parents` say.
     """
-    made = {model: one for one in backbones(folder).values() for model in one.models}
+    backbone_by_model = {model: one for one in load_backbones(folder).values() for model in one.models}
     behind = {}
     for model in parents:
-        name, seen = None if backbone_of(model, folder) else model, set[str]()
+        name, seen = None if find_backbone(model, folder) else model, set[str]()
         while name and name not in seen:
-            if backbone := made.get(name) or backbone_of(name, folder):
+            if backbone := backbone_by_model.get(name) or find_backbone(name, folder):
                 behind[model] = backbone
                 break
             seen.add(name)
@@ -156,7 +162,7 @@ class Benchmark(NamedTuple):
             return False
         if self.metric:
             return row.metric == self.metric
-        average = plain(row.suite, row.metric) == AVERAGE
+        average = normalize_metric(row.suite, row.metric) == AVERAGE
         return average and (row.treatment or "fine-tuning") == self.recipe
 
 
@@ -190,7 +196,7 @@ class PrintedScore:
     notes: tuple[str, ...]
 
 
-def printed_scores(
+def collect_printed_scores(
     papers: Mapping[str, Paper], folder: Path | None = None
 ) -> dict[tuple[str, str], list[PrintedScore]]:
     """The printed numbers by backbone (its slug) and benchmark (its key), in print's order.
@@ -201,17 +207,19 @@ def printed_scores(
     for paper in papers.values():
         rows = sorted(paper.rows, key=lambda row: row.setting == "overview")
         for row, benchmark in ((row, one) for row in rows for one in BENCHMARKS if one.has(row)):
-            backbone = backbone_of(row.backbone, folder)
-            known = scores[backbone.slug, benchmark.key] if backbone else []
-            there = {(one.paper, one.row.value) for one in known}
-            if row.setting != "overview" or (paper.slug, row.value) not in there:
-                known.append(PrintedScore(paper=paper.slug, row=row, notes=_notes(row, rows)))
+            backbone = find_backbone(row.backbone, folder)
+            column_scores = scores[backbone.slug, benchmark.key] if backbone else []
+            seen_values = {(one.paper, one.row.value) for one in column_scores}
+            if row.setting != "overview" or (paper.slug, row.value) not in seen_values:
+                column_scores.append(
+                    PrintedScore(paper=paper.slug, row=row, notes=_collect_score_notes(row, rows))
+                )
     return dict(scores)
 
 
-def _notes(row: PaperValue, rows: Sequence[PaperValue]) -> tuple[str, ...]:
+def _collect_score_notes(row: PaperValue, rows: Sequence[PaperValue]) -> tuple[str, ...]:
     """The note of a number, and for an average those of its tasks."""
-    if plain(row.suite, row.metric) != AVERAGE:
+    if normalize_metric(row.suite, row.metric) != AVERAGE:
         return (row.note,) if row.note else ()
     line = [one for one in rows if all(getattr(one, name) == getattr(row, name) for name in _LINE)]
     notes: dict[str, list[str]] = defaultdict(list)
@@ -247,22 +255,22 @@ _SOURCES = {"MosaicBERT Table": "mosaicbert", "Warner 2024": "modernbert"}
 _OWN = ("own result", "best average value", "interval bounds")
 
 
-def glue_lines(papers: Mapping[str, Paper], folder: Path | None = None) -> list[GlueLine]:
+def collect_glue_lines(papers: Mapping[str, Paper], folder: Path | None = None) -> list[GlueLine]:
     """Every printed line of GLUE; an average in an overview stands in the line of its tasks."""
-    lines = [line for paper in papers.values() for line in _glue_lines(paper, folder)]
+    lines = [line for paper in papers.values() for line in _iter_glue_lines(paper, folder)]
     for overview in [line for line in lines if not line.tasks]:
-        whole = [
+        matches = [
             at
             for at, line in enumerate(lines)
             if (line.paper, line.backbone, line.average) == (overview.paper, overview.backbone, None)
         ]
-        if len(whole) == 1:
-            lines[whole[0]] = replace(lines[whole[0]], average=overview.average)
+        if len(matches) == 1:
+            lines[matches[0]] = replace(lines[matches[0]], average=overview.average)
             lines.remove(overview)
     return lines
 
 
-def source_of(paper: Paper, row: PaperValue) -> tuple[str, str]:
+def find_glue_source(paper: Paper, row: PaperValue) -> tuple[str, str]:
     """Where a line of GLUE is copied from, and whose convention it is by; empty: nowhere, and unknown."""
     note = row.setting.partition(";")[0] if row.is_copy else row.note
     source = "" if note.startswith(_OWN) else note
@@ -271,17 +279,17 @@ def source_of(paper: Paper, row: PaperValue) -> tuple[str, str]:
     return source, named if copied else paper.slug
 
 
-def _glue_lines(paper: Paper, folder: Path | None) -> Iterator[GlueLine]:
+def _iter_glue_lines(paper: Paper, folder: Path | None) -> Iterator[GlueLine]:
     rows = [row for row in paper.rows if row.suite == "GLUE dev" and row.is_score]
     for table in paper.tables:
-        for line in printed_lines([row for row in rows if row.table == table]):
+        for line in group_printed_lines([row for row in rows if row.table == table]):
             first = line.first
-            tasks = {plain(first.suite, name): row for name, row in line.cells.items()}
+            tasks = {normalize_metric(first.suite, name): row for name, row in line.cells.items()}
             average = tasks.pop(AVERAGE, None)
-            source, convention = source_of(paper, first)
+            source, convention = find_glue_source(paper, first)
             yield GlueLine(
                 paper=paper.slug,
-                backbone=backbone_of(first.backbone, folder),
+                backbone=find_backbone(first.backbone, folder),
                 name=first.name,
                 table=table,
                 setting=first.setting,

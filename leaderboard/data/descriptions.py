@@ -31,11 +31,11 @@ class _TaskDescription:
 
 
 @cache
-def _rows() -> Mapping[str, Mapping[str, Any]]:
-    found: Mapping[str, Mapping[str, Any]] = json.loads(
+def _load_descriptions() -> Mapping[str, Mapping[str, Any]]:
+    descriptions: Mapping[str, Mapping[str, Any]] = json.loads(
         Path(__file__).with_name("descriptions.json").read_text("utf-8")
     )
-    return found
+    return descriptions
 
 
 _OWN: Mapping[str, str] = {
@@ -52,16 +52,16 @@ def describe_task(name: str) -> _TaskDescription:
     >>> describe_task("SciFact").languages, describe_task("nothing").text
     (('eng',), '')
     """
-    return _describe(f"task:{name}")
+    return _find_description(f"task:{name}")
 
 
 def describe_suite(typed: str, title: str) -> _TaskDescription:
     """The description of a suite by its name on the command line, or by its title, as mteb has it."""
     if typed in _OWN:
         return _TaskDescription(text=_OWN[typed])
-    return _describe(f"benchmark:{typed.partition(':')[2] or title}")
+    return _find_description(f"benchmark:{typed.partition(':')[2] or title}")
 
 
-def _describe(key: str) -> _TaskDescription:
-    row = _rows().get(key, {})
+def _find_description(key: str) -> _TaskDescription:
+    row = _load_descriptions().get(key, {})
     return _TaskDescription(**{**row, "languages": tuple(row.get("languages", ()))})

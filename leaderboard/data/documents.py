@@ -20,7 +20,7 @@ from harness.checks.outcome import CHECKS, Check, Overall
 from harness.core.errors import HarnessError
 from harness.watch.state import WATCHES
 from leaderboard.data.entries import StoredDocument, Unit
-from leaderboard.data.suites import slug
+from leaderboard.data.suites import format_slug
 
 log = logging.getLogger(__name__)
 
@@ -29,15 +29,15 @@ Reading = Callable[[str, Path], StoredDocument]
 """Takes a document's name in URLs and its file."""
 
 
-def units(roots: Sequence[Path]) -> Iterator[Unit]:
+def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
     """One unit for each check and watch; of two with one name that of the earlier folder."""
     readings: tuple[tuple[Kind, str, Reading], ...] = (
         ("check", CHECKS.folder, _read_check), ("watch", WATCHES.folder, _read_watch),
     )  # fmt: skip
     for kind, folder, read in readings:
         seen = set()
-        for path, stamp in (file for root in roots for file in _files(root / folder)):
-            name = name_of(path.stem)
+        for path, stamp in (file for root in roots for file in _iter_json_files(root / folder)):
+            name = format_document_name(path.stem)
             if name not in seen:
                 seen.add(name)
                 contents = partial(_read_document, kind, read, name, path)
@@ -55,19 +55,19 @@ def _read_document(kind: Kind, read: Reading, name: str, path: Path) -> list[Sto
     return []
 
 
-def name_of(stem: str) -> str:
+def format_document_name(stem: str) -> str:
     """A file's name in URLs: itself, or where it is not fit for one, what is left of it and a digest.
 
-    >>> name_of("20260102T030405-0123456789ab"), name_of("a b")
+    >>> format_document_name("20260102T030405-0123456789ab"), format_document_name("a b")
     ('20260102T030405-0123456789ab', 'a-b-c8687a08')
     """
-    if re.fullmatch(r"[A-Za-z0-9_][\w.+-]{0,99}", stem, re.ASCII) and slug(stem) == stem:
+    if re.fullmatch(r"[A-Za-z0-9_][\w.+-]{0,99}", stem, re.ASCII) and format_slug(stem) == stem:
         return stem
     digest = hashlib.sha256(stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"{slug(stem)[:80]}-{digest}".lstrip("-")
+    return f"{format_slug(stem)[:80]}-{digest}".lstrip("-")
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+def _iter_json_files(folder: Path) -> Iterator[tuple[Path, str]]:
     """The JSON files of a folder with what changes whenever they do, by name."""
     place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
     for path in sorted(folder.glob("[!.]*.json")):
@@ -122,13 +122,13 @@ class CheckSummary(BaseModel):
 
 
 def _read_check(name: str, path: Path) -> StoredDocument:
-    document = adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
-    check = adapter().validate_json(document)
+    document = build_check_adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
+    check = build_check_adapter().validate_json(document)
     summary = CheckSummary(
         name=name,
         when=check.when,
         id=check.id,
-        line=line_of(check),
+        line=format_line_name(check),
         baseline=check.baseline.baseline or check.baseline.name,
         named=bool(check.baseline.baseline),
         candidate=check.candidate.name,
@@ -146,17 +146,17 @@ def _read_check(name: str, path: Path) -> StoredDocument:
 
 
 @cache
-def adapter() -> TypeAdapter[Check]:
+def build_check_adapter() -> TypeAdapter[Check]:
     """Reads and writes checks, and sees that each field holds what it should."""
     return TypeAdapter(Check)
 
 
-def line_of(check: Check) -> str:
+def format_line_name(check: Check) -> str:
     """The name of a check's model line in URLs: one for a baseline, its suites and a recipe."""
     name = check.baseline.baseline or check.baseline.name
     parts = (bool(check.baseline.baseline), name, sorted(check.suites), check.recipe)
     digest = hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:8]
-    readable = "-".join(filter(None, (slug(name)[:60], slug("-".join(check.suites))[:40])))
+    readable = "-".join(filter(None, (format_slug(name)[:60], format_slug("-".join(check.suites))[:40])))
     return f"{readable}-{digest}".lstrip("-.")
 
 
@@ -186,7 +186,7 @@ class WatchSummary(BaseModel):
 
 def _read_watch(name: str, path: Path) -> StoredDocument:
     WATCHES.check_name(path.stem)
-    watch = WATCHES.kind.read(path)
+    watch = WATCHES.kind.read_document_file(path)
     document = json.dumps(watch.model_dump(mode="json", by_alias=True), allow_nan=False)
     curve = [(one.mean, one.step) for one in watch.curve if one.mean is not None]
     best, best_step = max(curve, default=(None, None))

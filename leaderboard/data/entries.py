@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from harness.core.lineage import Lineage
 from harness.results.results import APPROXIMATE
-from leaderboard.data.suites import Raw, slug
+from leaderboard.data.suites import Raw, format_slug
 
 Origin = Literal["measured", "imported", "reported"]
 
@@ -33,14 +33,14 @@ SIZES: Mapping[str, tuple[float, float]] = {
 
 
 @cache
-def size_class(number: int | None) -> str:
+def find_size_class(number: int | None) -> str:
     """The size class of a number of parameters.
 
-    >>> size_class(110_000_000), size_class(None)
+    >>> find_size_class(110_000_000), find_size_class(None)
     ('base', '')
     """
-    known = (name for name, (low, high) in SIZES.items() if number is not None and low <= number < high)
-    return next(known, "")
+    matches = (name for name, (low, high) in SIZES.items() if number is not None and low <= number < high)
+    return next(matches, "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +97,7 @@ class Entry(_EntryFacts):
     @property
     def size(self) -> str:
         """The size class, empty where the number of parameters is not known."""
-        return size_class(self.parameters)
+        return find_size_class(self.parameters)
 
     @property
     def organisation(self) -> str:
@@ -110,7 +110,7 @@ class Entry(_EntryFacts):
         return self.adapted_from or self.model
 
 
-def precedence(entry: Entry) -> tuple[bool, int, int, bool, str]:
+def compute_precedence(entry: Entry) -> tuple[bool, int, int, bool, str]:
     """The order of entries of one model, the highest first: no members, trust, tasks, exact, the newest."""
     exact, newest = not entry.approximate, entry.newest or ""
     return (not entry.member, -TRUST.index(entry.trust), entry.tasks, exact, newest)
@@ -175,19 +175,19 @@ class NewEntry(_EntryFacts):
     @property
     def model_slug(self) -> str:
         """The model's name in URLs; with a digest where it is not one model's alone, or lost letters."""
-        plain = slug(self.model.replace("/", "--"))[:120]
+        plain = format_slug(self.model.replace("/", "--"))[:120]
         lost = plain != self.model.replace("/", "--") or "--" in self.model
         if self.lineage:  # one model under all its seeds
             return f"{plain}-{self.lineage.group[:8]}".lstrip("-")
         if self.artifact and "/" not in self.model:  # a folder's name: there may be others of that name
             return f"{plain}-{self.artifact[:8]}".lstrip("-")
-        return f"{plain}-{_short(self.model)}".lstrip("-") if lost else plain
+        return f"{plain}-{_compute_short_digest(self.model)}".lstrip("-") if lost else plain
 
     @property
     def slug(self) -> str:
         """The entry's name in URLs."""
         revision = "joined" if self.revisions else self.revision
-        what = _short(self.origin, self.source, revision, self.artifact, self.treatment)
+        what = _compute_short_digest(self.origin, self.source, revision, self.artifact, self.treatment)
         return f"{self.model_slug}-{what}"
 
 
@@ -212,7 +212,7 @@ class Unit:
     read: Callable[[], Sequence[NewEntry | StoredDocument]]
 
 
-def _short(*parts: object) -> str:
+def _compute_short_digest(*parts: object) -> str:
     return _digest(*parts)[:8]
 
 

@@ -17,25 +17,25 @@ from harness.plan import catalog
 from harness.storage.imported import Imported
 from harness.storage.store import Store
 from leaderboard.data.entries import TRUST, NewEntry
-from leaderboard.data.suites import REASONS, Scope, revisions, same_texts
-from leaderboard.data.tables import Row, Tables, entry_row, permanent
+from leaderboard.data.suites import REASONS, Scope, read_revisions, resolve_data_revision
+from leaderboard.data.tables import Row, Tables, build_entry_row, compute_permanent_id
 
 MAIN_REVISIONS = Path(__file__).with_name("main_revisions.csv")
 """The main revision of each model by mteb's own registry (suites/_mteb/make_snapshot.py)."""
 
 
-def sources(roots: Sequence[Path]) -> list[Imported]:
+def list_imports(roots: Sequence[Path]) -> list[Imported]:
     """Every import of some folders."""
-    return [source for root in roots for source in Store(root).imported()]
+    return [source for root in roots for source in Store(root).read_imports()]
 
 
-def table_path(source: Imported, table: str) -> Path:
+def resolve_table_path(source: Imported, table: str) -> Path:
     """The Parquet file of a table of an import."""
     return source.folder / f"{table}-{source.id}.parquet"
 
 
 @cache
-def main_revisions() -> Mapping[str, str]:
+def read_main_revisions() -> Mapping[str, str]:
     """The main revision of each model."""
     with MAIN_REVISIONS.open(encoding="utf-8", newline="") as file:
         return {row["model"]: row["revision"] for row in csv.DictReader(file)}
@@ -50,10 +50,10 @@ def put_import(
         duckdb.Error: Its Parquet files cannot be read.
     """
     _read_rows(tables, source)
-    tables.insert({"entries": _entries(tables, source)})
+    tables.insert({"entries": _build_entry_rows(tables, source)})
     _put_results(tables)
     _put_scores(tables, scopes, numbers)
-    counts = tables.rows("SELECT count(*) AS n FROM owners")
+    counts = tables.fetch_rows("SELECT count(*) AS n FROM owners")
     return int(counts[0]["n"])
 
 
@@ -63,7 +63,7 @@ def _read_rows(tables: Tables, source: Imported) -> None:
         """CREATE TEMP TABLE raw AS SELECT entry, task, split, subset, data_revision, mteb_version,
              CASE WHEN coalesce(flag, '') = '' THEN main_score END AS score, file_row_number AS line
            FROM read_parquet(?, file_row_number = true)""",
-        [str(table_path(source, "scores"))],
+        [str(resolve_table_path(source, "scores"))],
     )
     tables.connection.execute(
         """CREATE TEMP TABLE cells AS SELECT raw.* EXCLUDE line FROM raw LEFT JOIN (
@@ -78,68 +78,68 @@ def _read_rows(tables: Tables, source: Imported) -> None:
     )
 
 
-def _entries(tables: Tables, source: Imported) -> list[Row]:
+def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
     """The rows of an import's entries, and of one more for each model with several revisions.
 
     The table `owners` says which entry each of them is joined in.
     """
-    cards = tables.rows("SELECT * FROM read_parquet(?)", str(table_path(source, "entries")))
-    known = tables.rows(
+    cards = tables.fetch_rows("SELECT * FROM read_parquet(?)", str(resolve_table_path(source, "entries")))
+    file_counts = tables.fetch_rows(
         """SELECT entry, count(*) AS tasks, list(DISTINCT version ORDER BY version)
              FILTER (WHERE version IS NOT NULL AND version != '') AS versions
            FROM files GROUP BY entry"""
     )
-    about = {row["entry"]: row for row in known}
+    about = {row["entry"]: row for row in file_counts}
     groups: dict[tuple[str, str], list[Row]] = {}
-    for number, (card, trained) in enumerate(zip(cards, trained_on(cards), strict=True)):
+    for number, (card, trained) in enumerate(zip(cards, resolve_training_tasks(cards), strict=True)):
         if number in about:
             facts = {**card, "mteb_versions": about[number]["versions"] or []}
-            row = {**entry_row(_entry(source.source, facts, trained)), "number": number}
+            row = {**build_entry_row(_build_import_entry(source.source, facts, trained)), "number": number}
             row |= {"tasks": about[number]["tasks"]}
             groups.setdefault((card["model"], card["experiment"]), []).append(row)
-    found: list[Row] = []
+    rows: list[Row] = []
     owners: list[Row] = []
     for members in groups.values():
         members = [row for row in members if row["slug"] not in tables.slugs]
         tables.slugs |= {row["slug"] for row in members}
-        whole = _joined(members) if len(members) > 1 else None
-        found += members if whole is None else [whole, *members]
+        merged_row = _merge_revisions(members) if len(members) > 1 else None
+        rows += members if merged_row is None else [merged_row, *members]
         owners += [
-            {"number": row["number"], "id": row["id"], "slug": row["slug"], "joined": whole and whole["id"],
+            {"number": row["number"], "id": row["id"], "slug": row["slug"], "joined": merged_row and merged_row["id"],
              "main": _is_main(row), "known": row["revision"] not in ("external", "no_revision_available")}
             for row in members
         ]  # fmt: skip
     kinds = {"number": "INTEGER", "id": "BIGINT", "slug": "VARCHAR", "joined": "BIGINT", "main": "BOOLEAN",
              "known": "BOOLEAN"}  # fmt: skip
     tables.create("owners", kinds, [tuple(row.values()) for row in owners])
-    return found
+    return rows
 
 
-def _joined(members: Sequence[Row]) -> Row:
+def _merge_revisions(members: Sequence[Row]) -> Row:
     """The entry that stands for several revisions of a model, with the facts of the best known one."""
     first = max(members, key=lambda row: (_is_main(row), -TRUST.index(row["trust"]), row["tasks"]))
-    number = permanent("joined", first["source"], first["model"], first["treatment"])
+    number = compute_permanent_id("joined", first["source"], first["model"], first["treatment"])
     slug = f"{first['model_slug']}-{number:013x}"
     group = f"revisions {slug}"
     for row in members:
         row |= {"group": group, "member": True}
     revisions_of = [row["revision"] for row in members]
-    return {**first, "id": permanent(slug), "slug": slug, "group": group, "member": False, "number": None,
+    return {**first, "id": compute_permanent_id(slug), "slug": slug, "group": group, "member": False, "number": None,
             "revisions": json.dumps(revisions_of)}  # fmt: skip
 
 
 def _is_main(row: Row) -> bool:
-    return bool(main_revisions().get(row["model"]) == row["revision"])
+    return bool(read_main_revisions().get(row["model"]) == row["revision"])
 
 
 def _put_results(tables: Tables) -> None:
     """One result for each file; of a model's revisions that of the main one, else of the newest mteb."""
-    known = {one.name: (one.name, one.facts["type"], one.facts["metric"]) for one in _offers()
+    task_facts = {one.name: (one.name, one.facts["type"], one.facts["metric"]) for one in _list_suite_offers()
              if one.kind == "task"}  # fmt: skip
     kinds = dict.fromkeys(("task", "type", "metric"), "VARCHAR")
-    tables.create("kinds", kinds, list(known.values()))
-    versions = [str(row["version"]) for row in tables.rows("SELECT DISTINCT version FROM files")]
-    parsed = {text: version for text in versions if (version := _version(text)) is not None}
+    tables.create("kinds", kinds, list(task_facts.values()))
+    versions = [str(row["version"]) for row in tables.fetch_rows("SELECT DISTINCT version FROM files")]
+    parsed = {text: version for text in versions if (version := _parse_mteb_version(text)) is not None}
     ordered = sorted(set(parsed.values()))
     places = [(text, ordered.index(version)) for text, version in parsed.items()]
     tables.create("versions", {"version": "VARCHAR", "place": "INTEGER"}, places)
@@ -167,11 +167,11 @@ def _put_results(tables: Tables) -> None:
     )
 
 
-def _offers() -> list[Offer]:
-    return [offer for suite in catalog.suites().values() for offer in suite.offers()]
+def _list_suite_offers() -> list[Offer]:
+    return [offer for suite in catalog.load_suite_entries().values() for offer in suite.offers()]
 
 
-def _version(text: str) -> Version | None:
+def _parse_mteb_version(text: str) -> Version | None:
     try:
         return Version(text)
     except InvalidVersion:
@@ -184,7 +184,7 @@ def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: 
     tables.create(
         "scopes",
         {"scope": "INTEGER", "task": "VARCHAR", "data": "VARCHAR", "size": "INTEGER", "trained": "BOOLEAN"},
-        [(numbers[s.form], s.task, same_texts(s.task, s.data), len(s.splits) * len(s.subsets), bool(s.view))
+        [(numbers[s.form], s.task, resolve_data_revision(s.task, s.data), len(s.splits) * len(s.subsets), bool(s.view))
          for s in every],
     )  # fmt: skip
     tables.create(
@@ -192,7 +192,7 @@ def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: 
         [(numbers[s.form], s.task, split, subset)
          for s in every for split in s.splits for subset in s.subsets],
     )  # fmt: skip
-    same = [(task, data, first) for (task, data), first in revisions().items()]
+    same = [(task, data, first) for (task, data), first in read_revisions().items()]
     tables.create("same", dict.fromkeys(("task", "data", "first"), "VARCHAR"), same)
     part, bad, other = (REASONS.index(reason) for reason in ("part", "bad", "other"))
     tables.connection.execute(
@@ -211,7 +211,7 @@ def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: 
     )
 
 
-def _entry(source: str, facts: Mapping[str, Any], trained: Sequence[str] | None) -> NewEntry:
+def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence[str] | None) -> NewEntry:
     parameters = facts.get("n_parameters")
     return NewEntry(
         model=facts["model"],
@@ -223,7 +223,7 @@ def _entry(source: str, facts: Mapping[str, Any], trained: Sequence[str] | None)
         output="multivector" if "late-interaction" in (facts.get("model_type") or ()) else "vector",
         parameters=parameters,
         dimension=facts.get("embed_dim"),
-        max_tokens=_whole(facts.get("max_tokens")),
+        max_tokens=_parse_max_tokens(facts.get("max_tokens")),
         released=facts.get("release_date"),
         open_weights=facts.get("open_weights"),
         adapted_from=facts.get("adapted_from"),
@@ -232,7 +232,7 @@ def _entry(source: str, facts: Mapping[str, Any], trained: Sequence[str] | None)
     )
 
 
-def _whole(value: float | None) -> int | None:
+def _parse_max_tokens(value: float | None) -> int | None:
     return int(value) if value is not None and 0 < value < 2**31 else None
 
 
@@ -240,7 +240,7 @@ Card = Mapping[str, Any]
 """An entry of an import: `model`, and what its card says."""
 
 
-def trained_on(
+def resolve_training_tasks(
     entries: Sequence[Card], similar: Mapping[str, frozenset[str]] | None = None
 ) -> list[list[str] | None]:
     """What each entry of an import was trained on, sorted; None where that is unknown.
@@ -248,33 +248,33 @@ def trained_on(
     As in mteb: what its card declares, and the cards of all that it was adapted from, with every task that is
     similar to one of these. A card that declares nothing leaves its entry unknown, and is not followed.
     """
-    groups = similar_tasks() if similar is None else similar
+    groups = map_similar_tasks() if similar is None else similar
     cards: defaultdict[str, list[Card]] = defaultdict(list)
     for entry in entries:
         cards[entry["model"]].append(entry)
-    return [_closed(entry, cards, groups) for entry in entries]
+    return [_resolve_card_tasks(entry, cards, groups) for entry in entries]
 
 
-def similar_tasks() -> dict[str, frozenset[str]]:
+def map_similar_tasks() -> dict[str, frozenset[str]]:
     """The names that are similar to a name, by the suites' tasks."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for offer in _offers():
+    similar_names: defaultdict[str, set[str]] = defaultdict(set)
+    for offer in _list_suite_offers():
         for other in offer.facts.get("similar", ()):
-            found[offer.name].add(other)
-            found[other].add(offer.name)
-    return {name: frozenset(others) for name, others in found.items()}
+            similar_names[offer.name].add(other)
+            similar_names[other].add(offer.name)
+    return {name: frozenset(others) for name, others in similar_names.items()}
 
 
-def _closed(
+def _resolve_card_tasks(
     entry: Card, cards: Mapping[str, Sequence[Card]], similar: Mapping[str, frozenset[str]]
 ) -> list[str] | None:
     if entry.get("training_datasets") is None:
         return None
-    declared = {name for card in _behind(entry, cards) for name in card["training_datasets"]}
+    declared = {name for card in _iter_parent_cards(entry, cards) for name in card["training_datasets"]}
     return sorted(declared.union(*(similar.get(name, ()) for name in declared)))
 
 
-def _behind(entry: Card, cards: Mapping[str, Sequence[Card]]) -> Iterator[Card]:
+def _iter_parent_cards(entry: Card, cards: Mapping[str, Sequence[Card]]) -> Iterator[Card]:
     """The card itself and those of what it was adapted from that declare training data, each once."""
     seen, waiting = {entry["model"]}, [entry]
     while waiting:

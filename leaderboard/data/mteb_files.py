@@ -75,7 +75,7 @@ def parse_files(root: str, tasks: Tasks, paths: Sequence[str]) -> Parsed:
         try:
             data = _load(f"{root}/{path}")
             if path.endswith(f"/{CARD}"):
-                parsed.cards[path] = card_facts(data)
+                parsed.cards[path] = parse_card_facts(data)
                 content = Content()
             else:
                 content = _add_scores(parsed, data, tasks)
@@ -92,13 +92,13 @@ def parse_files(root: str, tasks: Tasks, paths: Sequence[str]) -> Parsed:
 def _load(path: str) -> dict[str, Any]:
     """The JSON object in a regular file."""
     try:
-        content = _bytes(path)
+        content = _read_file_bytes(path)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from error
     if len(content) > LARGEST:
         raise Unreadable(f"larger than {LARGEST >> 20} MiB")
     try:
-        data = json.loads(content, object_pairs_hook=_main_scores if len(content) > LARGE else None)
+        data = json.loads(content, object_pairs_hook=_filter_main_scores if len(content) > LARGE else None)
     except ValueError as error:
         raise Unreadable(f"not JSON: {str(error)[:80]}") from error
     if not isinstance(data, dict):
@@ -106,14 +106,14 @@ def _load(path: str) -> dict[str, Any]:
     return data
 
 
-def _bytes(path: str) -> bytes:
+def _read_file_bytes(path: str) -> bytes:
     """The first bytes of a file, at most one more than LARGEST."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a link or a pipe may have taken the file's place
     with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
         return file.read(min(os.fstat(file.fileno()).st_size, LARGEST) + 1) or b""
 
 
-def _main_scores(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _filter_main_scores(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object without the other metrics of a subset."""
     data = dict(pairs)
     return {k: data[k] for k in ("hf_subset", "main_score") if k in data} if "hf_subset" in data else data
@@ -122,24 +122,24 @@ def _main_scores(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _add_scores(parsed: Parsed, data: Mapping[str, Any], tasks: Tasks) -> Content:
     """Add the scores of a file, all of them or none."""
     old = "scores" not in data and "mteb_dataset_name" in data
-    task = _name(data.get("mteb_dataset_name" if old else "task_name"), "its task")
+    task = _require_name(data.get("mteb_dataset_name" if old else "task_name"), "its task")
     if old:
         task, scores = _convert(task, data, tasks)
-        repeated, seconds = 0, _old_seconds(data)
+        repeated, seconds = 0, _sum_old_seconds(data)
     else:
-        scores, repeated = _scores(data.get("scores"))
-        seconds = _seconds(data.get("evaluation_time"))
+        scores, repeated = _parse_split_scores(data.get("scores"))
+        seconds = _parse_evaluation_time(data.get("evaluation_time"))
     rows = [(split, subset, x) for split, subsets in scores.items() for subset, x in subsets.items()]
-    for split, subset, given in rows:
-        score, flag = main_score(given)
+    for split, subset, raw_score in rows:
+        score, flag = parse_main_score(raw_score)
         parsed.split.append(sys.intern(split))  # one object for each name makes the result small to send
         parsed.subset.append(sys.intern(subset))
         parsed.score.append(score)
         parsed.flag.append(flag)
     return Content(
         task=task,
-        data_revision=_version(data.get("dataset_revision")),
-        mteb_version=_version(data.get("mteb_version")),
+        data_revision=_parse_version_text(data.get("dataset_revision")),
+        mteb_version=_parse_version_text(data.get("mteb_version")),
         converted=old,
         repeated=repeated,
         rows=len(rows),
@@ -147,7 +147,7 @@ def _add_scores(parsed: Parsed, data: Mapping[str, Any], tasks: Tasks) -> Conten
     )
 
 
-def _scores(given: Any) -> tuple[dict[str, dict[str, Any]], int]:
+def _parse_split_scores(given: Any) -> tuple[dict[str, dict[str, Any]], int]:
     """Split → subset → main score, and the number of repeated subsets, of which the last counts."""
     if not isinstance(given, dict):
         raise Unreadable("its scores are no table")
@@ -156,17 +156,17 @@ def _scores(given: Any) -> tuple[dict[str, dict[str, Any]], int]:
     for split, rows in given.items():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise Unreadable("a split that is no list of tables")
-        subsets = scores[_name(split, "a split")] = {}
+        subsets = scores[_require_name(split, "a split")] = {}
         for row in rows:
-            subsets[_name(row.get("hf_subset"), "a subset")] = row.get("main_score")
+            subsets[_require_name(row.get("hf_subset"), "a subset")] = row.get("main_score")
         total += len(rows)
     return scores, total - sum(map(len, scores.values()))
 
 
-def main_score(given: Any) -> tuple[float, str]:
+def parse_main_score(given: Any) -> tuple[float, str]:
     """A main score and its flag; NaN where it is no finite number.
 
-    >>> main_score(0.5), main_score(98.1), main_score("0.5")
+    >>> parse_main_score(0.5), parse_main_score(98.1), parse_main_score("0.5")
     ((0.5, ''), (98.1, 'impossible'), (nan, 'no-score'))
     """
     if isinstance(given, bool) or not isinstance(given, int | float):
@@ -180,22 +180,22 @@ def main_score(given: Any) -> tuple[float, str]:
     return score, FINE if -1 <= score <= 1 else IMPOSSIBLE
 
 
-def _seconds(given: Any) -> float | None:
-    known = not isinstance(given, bool) and isinstance(given, int | float) and 0 < given < 2**31
-    return float(given) if known else None
+def _parse_evaluation_time(given: Any) -> float | None:
+    valid = not isinstance(given, bool) and isinstance(given, int | float) and 0 < given < 2**31
+    return float(given) if valid else None
 
 
-def _name(given: Any, what: str) -> str:
+def _require_name(given: Any, what: str) -> str:
     if not isinstance(given, str) or not 0 < len(given) <= _NAME_LENGTH:
         raise Unreadable(f"{what} has no name")
-    return _utf8(given)
+    return _replace_surrogates(given)
 
 
-def _version(given: Any) -> str | None:
-    return _utf8(given) if isinstance(given, str) and 0 < len(given) <= _NAME_LENGTH else None
+def _parse_version_text(given: Any) -> str | None:
+    return _replace_surrogates(given) if isinstance(given, str) and 0 < len(given) <= _NAME_LENGTH else None
 
 
-def _utf8(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """A text without what cannot be written as UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -214,7 +214,7 @@ _NOT_SUBSETS = {"v_measures", "cos_sim", "euclidean", "manhattan", "dot", "max"}
 _FRENCH_ONLY = ("MLSUMClusteringP2P", "MLSUMClusteringS2S")
 
 
-def tasks_by_name(metrics: Mapping[str, str]) -> Tasks:
+def build_task_index(metrics: Mapping[str, str]) -> Tasks:
     """The tasks with these metrics, and those that mteb no longer has."""
     pairs = {name: (name, metric) for name, metric in {**_REMOVED_TASKS, **metrics}.items()}
     return {**{name.lower(): pair for name, pair in pairs.items()}, **pairs}
@@ -231,8 +231,10 @@ def _convert(name: str, data: Mapping[str, Any], tasks: Tasks) -> tuple[str, dic
     scores: dict[str, dict[str, Any]] = {}
     for split, table in splits.items():
         subsets = table.items() if nested else [("default", table)]
-        scores[_name(split, "a split")] = {
-            _name(n, "a subset"): _old_score(x, metric) for n, x in subsets if isinstance(x, dict)
+        scores[_require_name(split, "a split")] = {
+            _require_name(n, "a subset"): _find_old_score(x, metric)
+            for n, x in subsets
+            if isinstance(x, dict)
         }
     test, french = scores.get("test", {}), task in _FRENCH_ONLY
     if french and data.get("mteb_version") in ("1.1.2.dev0", "1.1.3.dev0") and "default" in test:
@@ -242,7 +244,7 @@ def _convert(name: str, data: Mapping[str, Any], tasks: Tasks) -> tuple[str, dic
     return task, scores
 
 
-def _old_score(metrics: Mapping[str, Any], metric: str) -> Any:
+def _find_old_score(metrics: Mapping[str, Any], metric: str) -> Any:
     for name in ("main_score", metric):
         if name in metrics:
             return metrics[name]
@@ -253,11 +255,15 @@ def _old_score(metrics: Mapping[str, Any], metric: str) -> Any:
     return None
 
 
-def _old_seconds(data: Mapping[str, Any]) -> float | None:
+def _sum_old_seconds(data: Mapping[str, Any]) -> float | None:
     """The evaluation time of all splits, None where one has none."""
-    times = [_seconds(table.get("evaluation_time")) for table in data.values() if isinstance(table, dict)]
-    known = [seconds for seconds in times if seconds is not None]
-    return sum(known) if known and len(known) == len(times) else None
+    times = [
+        _parse_evaluation_time(table.get("evaluation_time"))
+        for table in data.values()
+        if isinstance(table, dict)
+    ]
+    durations = [seconds for seconds in times if seconds is not None]
+    return sum(durations) if durations and len(durations) == len(times) else None
 
 
 # Cards
@@ -272,79 +278,79 @@ _MISSPELLED = {
 """Fields, and what some cards call them."""
 
 
-def card_facts(card: Mapping[str, Any]) -> dict[str, Any]:
+def parse_card_facts(card: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of a card by name, None for what is not stated."""
-    given = {**{name: card.get(other) for name, other in _MISSPELLED.items()}, **card}
-    return {name: read(given.get(field)) for name, (field, read) in FACTS.items()}
+    card_values = {**{name: card.get(other) for name, other in _MISSPELLED.items()}, **card}
+    return {name: read(card_values.get(field)) for name, (field, read) in FACTS.items()}
 
 
-def _text(value: Any) -> str | None:
+def _parse_card_text(value: Any) -> str | None:
     if not isinstance(value, str) or len(value) > _TEXT_LENGTH:
         return None
-    text = _utf8(value).strip()
+    text = _replace_surrogates(value).strip()
     return _SAME.get(text.lower(), text)
 
 
 def _link(value: Any) -> str | None:
     """An address of the web and nothing else, as it becomes a link."""
-    text = _text(value)
+    text = _parse_card_text(value)
     return text if text and text.startswith(("https://", "http://")) else None
 
 
-def _model(value: Any) -> str | None:
-    text = _text(value)
+def _parse_model_name(value: Any) -> str | None:
+    text = _parse_card_text(value)
     return text.removeprefix("https://huggingface.co/") if text else None
 
 
-def _flag(value: Any) -> bool | None:
+def _parse_flag(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _flag_or_link(value: Any) -> bool | None:
-    return True if _link(value) else _flag(value)
+def _parse_flag_or_link(value: Any) -> bool | None:
+    return True if _link(value) else _parse_flag(value)
 
 
-def _positive(value: Any) -> float | None:
+def _parse_positive_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**62:
         return None
     return float(value)
 
 
-def _count(value: Any) -> int | None:
-    return int(value) if _positive(value) is not None and value == int(value) else None
+def _parse_card_count(value: Any) -> int | None:
+    return int(value) if _parse_positive_number(value) is not None and value == int(value) else None
 
 
-def _infinite(value: Any) -> bool | None:
+def _is_infinite(value: Any) -> bool | None:
     """Whether a number is infinite, None without a number."""
     if isinstance(value, float) and math.isinf(value):
         return value > 0
-    return None if _count(value) is None else False
+    return None if _parse_card_count(value) is None else False
 
 
-def _date(value: Any) -> str | None:
+def _parse_card_date(value: Any) -> str | None:
     try:
         return datetime.date.fromisoformat(value).isoformat() if isinstance(value, str) else None
     except ValueError:
         return None
 
 
-def _names(value: Any) -> list[str] | None:
+def _parse_card_names(value: Any) -> list[str] | None:
     """Names, sorted and each once: of a list, the keys of a table, or a single one."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list | dict):
         return None
-    return sorted({name for item in list(values)[:_LIST_LENGTH] if (name := _text(item))})
+    return sorted({name for item in list(values)[:_LIST_LENGTH] if (name := _parse_card_text(item))})
 
 
-def _some_names(value: Any) -> list[str] | None:
-    return _names(value) or None
+def _parse_nonempty_names(value: Any) -> list[str] | None:
+    return _parse_card_names(value) or None
 
 
-def _languages(value: Any) -> list[str] | None:
-    return _some_names([code.replace("_", "-") for code in _names(value) or ()])
+def _parse_card_languages(value: Any) -> list[str] | None:
+    return _parse_nonempty_names([code.replace("_", "-") for code in _parse_card_names(value) or ()])
 
 
-def _settings(value: Any) -> str | None:
+def _format_card_settings(value: Any) -> str | None:
     """A small table as JSON."""
     try:
         text = json.dumps(value, sort_keys=True) if isinstance(value, dict) and value else ""
@@ -354,20 +360,20 @@ def _settings(value: Any) -> str | None:
 
 
 _SAME_NAME: dict[str, Callable[[Any], Any]] = {
-    "release_date": _date, "n_parameters": _count, "n_embedding_parameters": _count,
-    "n_active_parameters_override": _count, "memory_usage_mb": _positive, "max_tokens": _count,
-    "embed_dim": _count, "license": _text, "open_weights": _flag, "adapted_from": _model,
-    "superseded_by": _model, "training_datasets": _names, "public_training_data": _flag_or_link,
-    "public_training_code": _flag_or_link, "use_instructions": _flag, "similarity_fn_name": _text,
-    "languages": _languages, "framework": _some_names, "modalities": _some_names,
-    "model_type": _some_names, "reference": _link, "is_cross_encoder": _flag,
+    "release_date": _parse_card_date, "n_parameters": _parse_card_count, "n_embedding_parameters": _parse_card_count,
+    "n_active_parameters_override": _parse_card_count, "memory_usage_mb": _parse_positive_number, "max_tokens": _parse_card_count,
+    "embed_dim": _parse_card_count, "license": _parse_card_text, "open_weights": _parse_flag, "adapted_from": _parse_model_name,
+    "superseded_by": _parse_model_name, "training_datasets": _parse_card_names, "public_training_data": _parse_flag_or_link,
+    "public_training_code": _parse_flag_or_link, "use_instructions": _parse_flag, "similarity_fn_name": _parse_card_text,
+    "languages": _parse_card_languages, "framework": _parse_nonempty_names, "modalities": _parse_nonempty_names,
+    "model_type": _parse_nonempty_names, "reference": _link, "is_cross_encoder": _parse_flag,
 }  # fmt: skip
 FACTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "card_name": ("name", _text),
+    "card_name": ("name", _parse_card_text),
     **{name: (name, read) for name, read in _SAME_NAME.items()},
-    "tokens_unlimited": ("max_tokens", _infinite),
+    "tokens_unlimited": ("max_tokens", _is_infinite),
     "training_data_link": ("public_training_data", _link),
     "training_code_link": ("public_training_code", _link),
-    "experiment_settings": ("experiment_kwargs", _settings),
+    "experiment_settings": ("experiment_kwargs", _format_card_settings),
 }
 """Facts by name: the field of the card, and how it is read."""

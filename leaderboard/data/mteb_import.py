@@ -36,9 +36,9 @@ from leaderboard.data.mteb_files import (
     Content,
     Parsed,
     Tasks,
+    build_task_index,
     ignore_interrupts,
     parse_files,
-    tasks_by_name,
 )
 
 log = logging.getLogger(__name__)
@@ -133,23 +133,25 @@ def import_results(
             f"{path} holds no results of mteb.",
             hint="They lie at <model>/<revision>/<Task>.json, here or in `results` below.",
         )
-    folder = Imported.home(results, SOURCE)
+    folder = Imported.resolve_import_folder(results, SOURCE)
     with Imported.lock(folder):
-        former = Imported.read(folder)
+        former = Imported.read_import(folder)
         versions = {"harness": __version__, "parser": PARSER}
-        if former is not None and (former.stamp.get("versions") != versions or not former.whole()):
+        if former is not None and (former.stamp.get("versions") != versions or not former.has_all_tables()):
             former = None
-        facts = {"commit": commit_of(root), "scan": hashlib.sha256(repr(files).encode()).hexdigest()}
+        facts = {"commit": read_git_commit(root), "scan": hashlib.sha256(repr(files).encode()).hexdigest()}
         retry = former and any(one.startswith(_TRANSIENT) for one in former.counts.get("problems", {}))
         if former is not None and former.stamp.get("scan") == facts["scan"] and not retry:
-            return _unchanged(former, facts, read=0, total=len(files))
+            return _build_unchanged_result(former, facts, read=0, total=len(files))
         parse = partial(_parse, root, workers, progress or (lambda done, total: None))
-        return _refresh(folder, files, _former(former), facts, parse)
+        return _refresh(folder, files, _load_former_import(former), facts, parse)
 
 
-def _unchanged(former: Imported, facts: Mapping[str, Any], *, read: int, total: int) -> ImportResult:
+def _build_unchanged_result(
+    former: Imported, facts: Mapping[str, Any], *, read: int, total: int
+) -> ImportResult:
     if former.stamp.get("commit") != facts["commit"]:
-        former = former.restamp({"commit": facts["commit"]})
+        former = former.update_stamp({"commit": facts["commit"]})
     return ImportResult(imported=former, changed=False, read=read, unchanged=total - read, removed=0)
 
 
@@ -159,7 +161,7 @@ class _Former:
 
     imported: Imported | None = None
     files: pa.Table = field(default_factory=_FILES.empty_table)
-    scores: pa.Table = field(default_factory=lambda: _encoded(_SCORES.empty_table()))
+    scores: pa.Table = field(default_factory=lambda: _encode_dictionaries(_SCORES.empty_table()))
     cards: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -171,23 +173,23 @@ class _Read:
     cards: dict[str, dict[str, Any]] = field(default_factory=dict)
     scores: list[pa.Table] = field(default_factory=list)
 
-    def add(self, part: Parsed) -> None:
+    def append_part(self, part: Parsed) -> None:
         self.contents.extend(part.files)
         self.cards.update(part.cards)
         score = pa.array(np.asarray(part.score), from_pandas=True)
         table = pa.table([part.split, part.subset, score, part.flag], schema=_SCORES)
-        self.scores.append(_encoded(table))
+        self.scores.append(_encode_dictionaries(table))
 
 
-def _former(imported: Imported | None) -> _Former:
+def _load_former_import(imported: Imported | None) -> _Former:
     if imported is None:
         return _Former()
     try:
-        entries = imported.entries(["folder", "card", *FACTS]).to_pylist()
+        entries = imported.load_entries(["folder", "card", *FACTS]).to_pylist()
         return _Former(
             imported=imported,
-            files=imported.files(_FILES.names).cast(_FILES),
-            scores=imported.scores(_SCORES.names),
+            files=imported.load_files(_FILES.names).cast(_FILES),
+            scores=imported.load_scores(_SCORES.names),
             cards={f"{e['folder']}/{CARD}": {name: e[name] for name in FACTS} for e in entries if e["card"]},
         )
     except RecordError as error:
@@ -218,11 +220,11 @@ def _refresh(
             same.append(row)
     now = parse([str(file[0]) for file in read]) if read else _Read()
     if former.imported and not changed and all(content.problem for content in now.contents):
-        return _unchanged(former.imported, facts, read=len(read), total=len(files))
+        return _build_unchanged_result(former.imported, facts, read=len(read), total=len(files))
     new = [(*file, *content) for file, content in zip(read, now.contents, strict=True)]
-    tables, counts = _tables(_table([*new, *bad], _FILES), same, now, former)
+    tables, counts = _build_import_tables(_build_arrow_table([*new, *bad], _FILES), same, now, former)
     return ImportResult(
-        imported=Imported.publish(folder, tables, {**facts, **counts}, {"parser": PARSER}),
+        imported=Imported.write_import(folder, tables, {**facts, **counts}, {"parser": PARSER}),
         changed=True,
         read=len(read),
         unchanged=len(files) - len(read),
@@ -230,14 +232,14 @@ def _refresh(
     )
 
 
-def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+def _build_arrow_table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     if not rows:
         return schema.empty_table()
     columns = zip(zip(*rows, strict=True), schema.types, strict=True)
     return pa.Table.from_arrays([pa.array(values, kind) for values, kind in columns], schema=schema)
 
 
-def _tables(
+def _build_import_tables(
     new: pa.Table, same: Sequence[int], now: _Read, former: _Former
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tables by name, and the facts of the stamp: those of a new import of the same files.
@@ -248,20 +250,22 @@ def _tables(
     starts = np.concatenate([starts[: new.num_rows], starts[new.num_rows :][same]])
     unchanged = former.files.take(pa.array(same, pa.int64()))
     files = pa.concat_tables([new, unchanged])
-    files, folders = _by_entry(files.append_column("start", pa.array(starts)))
-    files = _encoded(files)
+    files, folders = _sort_entry_files(files.append_column("start", pa.array(starts)))
+    files = _encode_dictionaries(files)
     cards = {path: former.cards[path] for path in unchanged["path"].to_pylist() if path in former.cards}
     cards |= now.cards
-    scores, file_of_row = _scores(files, [*now.scores, former.scores])
-    entries = _entries(files, folders, {path.rpartition("/")[0]: facts for path, facts in cards.items()})
-    facts = _stamp_facts(files, entries, scores, file_of_row)
+    scores, file_of_row = _collect_file_scores(files, [*now.scores, former.scores])
+    entries = _build_import_entries(
+        files, folders, {path.rpartition("/")[0]: facts for path, facts in cards.items()}
+    )
+    facts = _build_stamp_facts(files, entries, scores, file_of_row)
     names = ["entry", *_FILES.names]
-    return {"entries": entries, "files": files.select(names), "scores": _encoded(scores)}, facts
+    return {"entries": entries, "files": files.select(names), "scores": _encode_dictionaries(scores)}, facts
 
 
-def _by_entry(files: pa.Table) -> tuple[pa.Table, list[str]]:
+def _sort_entry_files(files: pa.Table) -> tuple[pa.Table, list[str]]:
     """The files by entry, task and path, those of no entry last; and the folder of each entry."""
-    of_file = [_entry_folder(path) for path in files["path"].to_pylist()]
+    of_file = [_find_entry_folder(path) for path in files["path"].to_pylist()]
     folders = sorted(set(filter(None, of_file)), key=lambda folder: folder.split("/"))
     numbers = {folder: number for number, folder in enumerate(folders)}
     entry = pa.array([numbers.get(folder) for folder in of_file], pa.int32())
@@ -269,34 +273,36 @@ def _by_entry(files: pa.Table) -> tuple[pa.Table, list[str]]:
     return files.sort_by([(name, "ascending") for name in ("entry", "task", "path")]), folders
 
 
-def _entry_folder(path: str) -> str:
+def _find_entry_folder(path: str) -> str:
     """The folder of the entry that a file belongs to; empty if it belongs to none."""
     folder, _, name = path.rpartition("/")
     steps = folder.split("/")
-    own = len(steps) == 2 or (len(steps) == 4 and steps[2] == "experiments")
-    return folder if own and name.endswith(".json") else ""
+    is_entry = len(steps) == 2 or (len(steps) == 4 and steps[2] == "experiments")
+    return folder if is_entry and name.endswith(".json") else ""
 
 
-def _scores(files: pa.Table, parts: Sequence[pa.Table]) -> tuple[pa.Table, NDArray[np.int64]]:
+def _collect_file_scores(files: pa.Table, parts: Sequence[pa.Table]) -> tuple[pa.Table, NDArray[np.int64]]:
     """The scores in the order of the files, and the row of the file of each."""
     lengths = files["rows"].to_numpy()
     first = np.cumsum(lengths) - lengths
     index = np.arange(lengths.sum()) + np.repeat(files["start"].to_numpy() - first, lengths)
-    own = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(index).cast(_SCORES)
+    score_table = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(index).cast(_SCORES)
     file_of_row = np.repeat(np.arange(files.num_rows), lengths)
     named = files.select(["entry", "task", "data_revision", "mteb_version"]).take(file_of_row)
     columns = ["entry", "task", *_SCORES.names, "data_revision", "mteb_version"]
-    return pa.table({n: (own if n in _SCORES.names else named)[n] for n in columns}), file_of_row
+    return pa.table({n: (score_table if n in _SCORES.names else named)[n] for n in columns}), file_of_row
 
 
-def _encoded(table: pa.Table) -> pa.Table:
-    for at, name in enumerate(table.column_names):
+def _encode_dictionaries(table: pa.Table) -> pa.Table:
+    for position, name in enumerate(table.column_names):
         if name in _ENCODED:
-            table = table.set_column(at, name, table[name].combine_chunks().dictionary_encode())
+            table = table.set_column(position, name, table[name].combine_chunks().dictionary_encode())
     return table
 
 
-def _entries(files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mapping[str, Any]]) -> pa.Table:
+def _build_import_entries(
+    files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mapping[str, Any]]
+) -> pa.Table:
     named = [(folder.partition("/")[0], cards[folder]["card_name"]) for folder in sorted(cards)]
     names = {model: n for model, n in named if n and n.replace("/", "__").replace(" ", "_") == model}
     stat = list(zip(*(files[name].to_pylist() for name in (*_STAT, "problem")), strict=True))
@@ -312,7 +318,7 @@ def _entries(files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mappin
                 "model": names.get(model) or model.replace("__", "/", 1),
                 "revision": revision,
                 "experiment": folder.split("/")[3] if folder.count("/") == 3 else "",
-                "trust": trust_of(revision),
+                "trust": infer_revision_trust(revision),
                 "files": int(tasks[first:last].sum()),
                 "rows": int(rows[first:last].sum()),
                 "digest": hashlib.sha256(repr((PARSER, stat[first:last])).encode()).hexdigest(),
@@ -323,10 +329,10 @@ def _entries(files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mappin
     return pa.Table.from_pylist(entries, schema=SCHEMA)
 
 
-def trust_of(revision: str) -> str:
+def infer_revision_trust(revision: str) -> str:
     """The kind of a revision.
 
-    >>> trust_of("no_revision_available"), trust_of("main")
+    >>> infer_revision_trust("no_revision_available"), infer_revision_trust("main")
     ('none', 'other')
     """
     if re.fullmatch(r"[0-9a-f]{40}", revision):
@@ -336,7 +342,7 @@ def trust_of(revision: str) -> str:
     return "external" if revision == "external" else "other"
 
 
-def _stamp_facts(
+def _build_stamp_facts(
     files: pa.Table, entries: pa.Table, scores: pa.Table, file_of_row: NDArray[np.int64]
 ) -> dict[str, Any]:
     bad = files.filter(pc.not_equal(files["problem"], "")).select(["path", "problem"]).to_pylist()
@@ -377,7 +383,7 @@ def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[
     """
     chunks = [paths[at : at + CHUNK] for at in range(0, len(paths), CHUNK)]
     count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
-    read = partial(parse_files, str(root), mteb_tasks())
+    read = partial(parse_files, str(root), load_mteb_tasks())
     done = _Read()
     progress(0, len(paths))
     with ExitStack() as stack:
@@ -388,7 +394,7 @@ def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[
             parallel = stack.enter_context(pool).map(read, chunks)
         try:
             for part in parallel:
-                done.add(part)
+                done.append_part(part)
                 progress(len(done.contents), len(paths))
         except BrokenProcessPool as error:
             raise HarnessError(
@@ -398,10 +404,10 @@ def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[
     return done
 
 
-def mteb_tasks() -> Tasks:
+def load_mteb_tasks() -> Tasks:
     """The tasks of mteb and their metrics, from the catalog."""
-    offers = suite.offers() if (suite := catalog.suites().get("mteb")) else ()
-    return tasks_by_name({offer.name: offer.facts["metric"] for offer in offers if offer.kind == "task"})
+    offers = suite.offers() if (suite := catalog.load_suite_entries().get("mteb")) else ()
+    return build_task_index({offer.name: offer.facts["metric"] for offer in offers if offer.kind == "task"})
 
 
 # The files of a checkout
@@ -432,29 +438,29 @@ def _list(root: Path, below: str, files: list[File], *, results: bool) -> list[s
                     if below or not entry.name.startswith("."):
                         folders.append(path)
                 elif entry.name.endswith(".json"):
-                    files.append(_file(entry, path, results))
+                    files.append(_read_file_facts(entry, path, results))
                 elif entry.is_symlink() and entry.is_dir():
-                    files.append((_printable(path), 0, 0, 0, "a symbolic link"))
+                    files.append((_escape_path(path), 0, 0, 0, "a symbolic link"))
     except OSError as error:
-        files.append((_printable(below), 0, 0, 0, f"cannot be listed: {error.strerror}"))
+        files.append((_escape_path(below), 0, 0, 0, f"cannot be listed: {error.strerror}"))
     return folders
 
 
-def _file(entry: os.DirEntry[str], path: str, results: bool) -> File:
+def _read_file_facts(entry: os.DirEntry[str], path: str, results: bool) -> File:
     try:
         facts = entry.stat(follow_symlinks=False)
     except OSError as error:
-        return _printable(path), 0, 0, 0, f"cannot be read: {error.strerror}"
+        return _escape_path(path), 0, 0, 0, f"cannot be read: {error.strerror}"
     problem = "" if results else "not where results lie"
-    if not path.isascii() and _printable(path) != path:
-        path, problem = _printable(path), "its name is not UTF-8"
+    if not path.isascii() and _escape_path(path) != path:
+        path, problem = _escape_path(path), "its name is not UTF-8"
     elif not stat.S_ISREG(facts.st_mode):
         problem = "a symbolic link" if stat.S_ISLNK(facts.st_mode) else "no regular file"
     mtime = facts.st_mtime_ns % 2**63  # a time after the year 2262 fits no column
     return path, facts.st_size, mtime, facts.st_ctime_ns, problem
 
 
-def _printable(path: str) -> str:
+def _escape_path(path: str) -> str:
     """A path with what is not UTF-8 escaped."""
     return path.encode("utf-8", "backslashreplace").decode()
 
@@ -462,20 +468,20 @@ def _printable(path: str) -> str:
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-def commit_of(path: Path) -> str | None:
+def read_git_commit(path: Path) -> str | None:
     """The commit that is checked out at `path` or right above it, read without git."""
     git = next((folder / ".git" for folder in (path, path.parent) if (folder / ".git").is_dir()), None)
     if git is None:
         return None
-    commit = _line(git / "HEAD")
+    commit = _read_git_file(git / "HEAD")
     if commit.startswith("ref: refs/") and ".." not in commit:
         name = commit.removeprefix("ref: ")
-        packed = (line.partition(" ") for line in _line(git / "packed-refs").splitlines())
-        commit = _line(git / name) or {ref: commit for commit, _, ref in packed}.get(name, "")
+        packed = (line.partition(" ") for line in _read_git_file(git / "packed-refs").splitlines())
+        commit = _read_git_file(git / name) or {ref: commit for commit, _, ref in packed}.get(name, "")
     return commit if _COMMIT.fullmatch(commit) else None
 
 
-def _line(path: Path) -> str:
+def _read_git_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -47,7 +47,7 @@ class PaperValue:
     @property
     def number(self) -> float | None:
         """The value, None if it is none or no number."""
-        return number_of(self.value)
+        return parse_finite_number(self.value)
 
     @property
     def share(self) -> float:
@@ -79,7 +79,7 @@ class PaperValue:
         """One unit of the last printed place."""
         return Decimal(1).scaleb(int(Decimal(self.value).as_tuple().exponent))
 
-    def same_as(self, other: PaperValue) -> bool:
+    def is_same_value(self, other: PaperValue) -> bool:
         """Whether two values differ by rounding alone."""
         coarser = max(self.last_place, other.last_place)
         return abs(Decimal(self.value) - Decimal(other.value)) * 2 <= coarser
@@ -132,23 +132,23 @@ _QUERIES = {"TREC-DL 2019": "TREC-DL 2019", "dev split": "dev"}
 """Words in the note of a printed number, and the queries that they name."""
 
 
-def plain(suite: str, metric: str) -> str:
+def normalize_metric(suite: str, metric: str) -> str:
     """One name for a task or mean that papers spell differently.
 
-    >>> plain("GLUE dev", "SST"), plain("MTEB(eng, v1)", "Avg. (56 tasks)"), plain("BEIR", "DPR BEIR")
+    >>> normalize_metric("GLUE dev", "SST"), normalize_metric("MTEB(eng, v1)", "Avg. (56 tasks)"), normalize_metric("BEIR", "DPR BEIR")
     ('SST-2', 'Avg.', 'Avg.')
     """
     average = metric.startswith(AVERAGE) or metric.endswith(f" {suite}")
     return AVERAGE if average else _SPELLED.get((suite, metric), metric)
 
 
-def same_queries(row: PaperValue, column: str) -> bool:
+def has_same_queries(row: PaperValue, column: str) -> bool:
     """Whether a number is, as far as its note says, of the queries that a task names in brackets."""
     queries = next((queries for words, queries in _QUERIES.items() if words in row.note), "")
     return not queries or "(" not in column or column.endswith(f"({queries})")
 
 
-def column_of(metric: str, names: Sequence[str]) -> str | None:
+def match_task_column(metric: str, names: Sequence[str]) -> str | None:
     """The task of a printed name: alike but for signs, or the only one that begins so."""
     letters = {name: re.sub(r"[^a-z0-9]", "", name.casefold()) for name in (*names, metric)}
     alike = [name for name in names if letters[name] == letters[metric]]
@@ -156,21 +156,21 @@ def column_of(metric: str, names: Sequence[str]) -> str | None:
     return alike[0] if alike else longer[0] if len(longer) == 1 else None
 
 
-def title(table: str) -> str:
+def format_table_title(table: str) -> str:
     """The name of a table in a sentence.
 
-    >>> title("S3"), title("Sec4.4")
+    >>> format_table_title("S3"), format_table_title("Sec4.4")
     ('table S3', 'Sec4.4')
     """
     return f"table {table}" if re.fullmatch(r"S?\d+", table) else table
 
 
-def key_of(text: str) -> str:
+def format_anchor(text: str) -> str:
     """A text as a part of a key or an anchor."""
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
 
 
-def number_of(text: str) -> float | None:
+def parse_finite_number(text: str) -> float | None:
     """A text as a finite number."""
     try:
         number = float(text)
@@ -196,7 +196,7 @@ class _PrintedName(NamedTuple):
     note: str = ""
 
 
-def papers(folder: Path) -> dict[str, Paper]:
+def read_papers(folder: Path) -> dict[str, Paper]:
     """The papers of a folder by slug, in the order of its `papers.toml`, or a RecordError."""
     path = folder / "papers.toml"
     try:
@@ -205,35 +205,35 @@ def papers(folder: Path) -> dict[str, Paper]:
         raise RecordError(f"{path} cannot be read: {error.strerror}.") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RecordError(f"{path} is no TOML file: {error}.") from error
-    names = printed_names(folder)
-    return {slug: _paper(folder, slug, facts, names) for slug, facts in described.items()}
+    names = read_printed_names(folder)
+    return {slug: _read_paper(folder, slug, facts, names) for slug, facts in described.items()}
 
 
-def printed_names(folder: Path) -> dict[tuple[str, str], _PrintedName]:
+def read_printed_names(folder: Path) -> dict[tuple[str, str], _PrintedName]:
     """What the papers' names of models stand for, by name and size class: `models.csv`."""
     names: dict[tuple[str, str], _PrintedName] = {}
     path = folder / "models.csv"
-    for line, record in csv_lines(path, _MODEL_FIELDS):
+    for line, record in iter_csv_records(path, _MODEL_FIELDS):
         key = (record.pop("model"), record.pop("size_class"))
         if not key[0] or not record["backbone"]:
-            raise wrong_line(path, line, "it names no model or no backbone.")
+            raise build_csv_error(path, line, "it names no model or no backbone.")
         if key in names:
-            raise wrong_line(path, line, f"{' '.join(key).strip()} stands there twice.")
+            raise build_csv_error(path, line, f"{' '.join(key).strip()} stands there twice.")
         names[key] = _PrintedName(**record)
     return names
 
 
-def csv_lines(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+def iter_csv_records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """A CSV file's records with their line numbers, or a RecordError."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             lines = csv.reader(file, strict=True)
             if (header := next(lines, [])) != list(columns):
                 what = f"the columns are {', '.join(header)}."
-                raise wrong_line(path, 1, what, f"They are {','.join(columns)}.")
+                raise build_csv_error(path, 1, what, f"They are {','.join(columns)}.")
             for values in lines:
                 if len(values) != len(columns):
-                    raise wrong_line(
+                    raise build_csv_error(
                         path, lines.line_num, f"{len(values)} fields where {len(columns)} belong."
                     )
                 yield lines.line_num, dict(zip(columns, values, strict=True))
@@ -243,24 +243,26 @@ def csv_lines(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
         raise RecordError(f"{path} is no CSV file in UTF-8: {error}.") from error
 
 
-def wrong_line(path: Path, line: int, what: str, hint: str | None = None) -> RecordError:
+def build_csv_error(path: Path, line: int, what: str, hint: str | None = None) -> RecordError:
     """The error for a line of a file."""
     return RecordError(f"{path}, line {line}: {what}", hint=hint)
 
 
-def _paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], _PrintedName]) -> Paper:
+def _read_paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], _PrintedName]) -> Paper:
     for name, kind in _PAPER_FIELDS.items():
         if not isinstance(facts, dict) or not isinstance(facts.get(name), kind):
             raise RecordError(f"{folder / 'papers.toml'}: {slug} has no {name}, or not as {kind.__name__}.")
     captions = facts["tables"]
     rows: dict[str, list[PaperValue]] = {name: [] for name in captions}
     path = folder / f"{slug}.csv"
-    for line, record in csv_lines(path, FIELDS):
-        if problem := _problem(record, facts):
-            raise wrong_line(path, line, problem)
-        own = record["model"], record["size_class"]
-        known = names.get(own, _PrintedName(backbone=" ".join(own).strip()))
-        rows[record["table"]].append(PaperValue(**record, backbone=known.backbone, hub_id=known.hub_id))
+    for line, record in iter_csv_records(path, FIELDS):
+        if problem := _find_record_problem(record, facts):
+            raise build_csv_error(path, line, problem)
+        key = record["model"], record["size_class"]
+        printed_name = names.get(key, _PrintedName(backbone=" ".join(key).strip()))
+        rows[record["table"]].append(
+            PaperValue(**record, backbone=printed_name.backbone, hub_id=printed_name.hub_id)
+        )
     if empty := [name for name in captions if not rows[name]]:
         raise RecordError(f"{path} has nothing of table {empty[0]}.")
     tables = {n: PaperTable(id=n, caption=captions[n], rows=tuple(rows[n])) for n in captions}
@@ -268,7 +270,7 @@ def _paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], 
     return Paper(slug=slug, arxiv=facts.get("arxiv", ""), tables=MappingProxyType(tables), **about)
 
 
-def _problem(record: Mapping[str, str], facts: Mapping[str, Any]) -> str:
+def _find_record_problem(record: Mapping[str, str], facts: Mapping[str, Any]) -> str:
     """What is wrong with a record; empty if nothing is."""
     if record["paper"] != facts["name"]:
         return f"it is of {record['paper']!r}, not of {facts['name']!r}."
@@ -276,7 +278,7 @@ def _problem(record: Mapping[str, str], facts: Mapping[str, Any]) -> str:
         return f"papers.toml has no table {record['table']!r}."
     if not record["model"] or not record["metric"]:
         return "it names no model or no metric."
-    if problem := number_problem(record):
+    if problem := find_number_problem(record):
         return problem
     if record["follows"] not in _PRESENT:
         return f"follows is {record['follows']!r}, not yes, no or nothing."
@@ -285,11 +287,11 @@ def _problem(record: Mapping[str, str], facts: Mapping[str, Any]) -> str:
     return ""
 
 
-def number_problem(record: Mapping[str, str]) -> str:
+def find_number_problem(record: Mapping[str, str]) -> str:
     """What is wrong with the numbers beside a record's value; empty if nothing is."""
     for name in ("ci_low", "ci_high", "recomputed"):
         text = record.get(name, "")
-        if text and (number_of(text) is None or number_of(record["value"]) is None):
+        if text and (parse_finite_number(text) is None or parse_finite_number(record["value"]) is None):
             return f"{name} is {text!r}, beside {record['value']!r}: no numbers."
     return "it has one end of an interval." if bool(record["ci_low"]) != bool(record["ci_high"]) else ""
 
@@ -311,28 +313,28 @@ TYPES: Mapping[str, str] = {
 """MTEB's types as the papers print them."""
 
 
-def means(suite: str, values: Mapping[str, float | None]) -> dict[str, float]:
+def compute_printed_means(suite: str, values: Mapping[str, float | None]) -> dict[str, float]:
     """The means of a row of scores by what they are over, by type for MTEB; empty unless all is there."""
     if suite not in SUITES:
         return {}
-    counts = counts_by_type(suite)
+    counts = count_type_tasks(suite)
     mteb = suite.startswith("MTEB")
-    known = {name: x for name, x in values.items() if x is not None and (not mteb or name in TYPES)}
-    if len(known) != (len(counts) if mteb else sum(counts.values())):
+    scores = {name: x for name, x in values.items() if x is not None and (not mteb or name in TYPES)}
+    if len(scores) != (len(counts) if mteb else sum(counts.values())):
         return {}
     if not mteb:
-        return {f"mean of {len(known)} tasks": fmean(known.values())}
-    weights = [counts[TYPES[name]] for name in known]
-    return {OVER_TYPES: fmean(known.values()), OVER_TASKS: fmean(known.values(), weights)}
+        return {f"mean of {len(scores)} tasks": fmean(scores.values())}
+    weights = [counts[TYPES[name]] for name in scores]
+    return {OVER_TYPES: fmean(scores.values()), OVER_TASKS: fmean(scores.values(), weights)}
 
 
 @functools.cache
-def counts_by_type(suite: str) -> Mapping[str, int]:
+def count_type_tasks(suite: str) -> Mapping[str, int]:
     """The number of tasks of each type of a printed suite, by the catalog."""
     return MappingProxyType(Counter(column.type for column in open_suite(SUITES[suite]).columns))
 
 
-def power_laws(rows: Sequence[PaperValue]) -> dict[str, tuple[float, float]]:
+def compute_power_laws(rows: Sequence[PaperValue]) -> dict[str, tuple[float, float]]:
     """OptiBERT's optimum by eq. 6 and 7 from its printed fit: log10 of the prefactor, and the exponent."""
     fit = {row.metric: row.number for row in rows if row.table == "1" and row.model.startswith("Lhat")}
     a, b, alpha, beta = (fit.get(name) for name in ("A_log10", "B_log10", "alpha", "beta"))
@@ -363,33 +365,33 @@ class Line:
     def means(self) -> dict[str, float]:
         """Its means, computed again."""
         suite = self.first.suite
-        values = {plain(suite, name): row.number for name, row in self.cells.items()}
-        return means(suite, {name: x for name, x in values.items() if name != AVERAGE})
+        values = {normalize_metric(suite, name): row.number for name, row in self.cells.items()}
+        return compute_printed_means(suite, {name: x for name, x in values.items() if name != AVERAGE})
 
 
-def printed_lines(rows: Sequence[PaperValue]) -> list[Line]:
+def group_printed_lines(rows: Sequence[PaperValue]) -> list[Line]:
     """The lines of a paper's table."""
-    return lines_of(rows, _printed_labels, lambda row: _task(row)[1])
+    return group_table_lines(rows, _build_line_labels, lambda row: _split_metric(row)[1])
 
 
-def _task(row: PaperValue) -> tuple[str, str]:
+def _split_metric(row: PaperValue) -> tuple[str, str]:
     """The task that a hyperparameter is of, and the column."""
     task, _, name = row.metric.rpartition(":")
     return (task, name) if row.unit == "hyperparameter" else ("", row.metric)
 
 
-def _printed_labels(row: PaperValue) -> dict[str, str]:
+def _build_line_labels(row: PaperValue) -> dict[str, str]:
     """MosaicBERT's settings also hold what stands in a column of print: hours, the price of an hour."""
     return {
         "Model": row.model,
         "Size": row.size_class,
         "Parameters": row.params,
         "Setting": re.sub(r"; [\d.]+ h$| at \$[\d.]+/GPU-h$", "", row.setting),
-        "Task": _task(row)[0],
+        "Task": _split_metric(row)[0],
     }
 
 
-def lines_of(
+def group_table_lines(
     rows: Sequence[PaperValue],
     labels: Callable[[PaperValue], dict[str, str]],
     column: Callable[[PaperValue], str],
@@ -397,10 +399,10 @@ def lines_of(
     """A number goes into the last line with its labels, or a new one if its place there is taken."""
     lines: list[Line] = []
     for row in rows:
-        own, name = labels(row), column(row)
-        fits = (line for line in reversed(lines) if line.labels == own and name not in line.cells)
+        line_labels, name = labels(row), column(row)
+        fits = (line for line in reversed(lines) if line.labels == line_labels and name not in line.cells)
         if (line := next(fits, None)) is None:
-            lines.append(line := Line(labels=own, first=row))
+            lines.append(line := Line(labels=line_labels, first=row))
         line.cells[name] = row
     return lines
 
@@ -416,14 +418,14 @@ class Conflict:
     prints: Sequence[PaperValue]
 
 
-def conflicts(papers: Mapping[str, Paper]) -> list[Conflict]:
+def find_paper_conflicts(papers: Mapping[str, Paper]) -> list[Conflict]:
     """What papers print different values of, beyond rounding, for one backbone and treatment."""
     scores = (row for paper in papers.values() for row in paper.rows if row.is_score)
     groups = group_by(
-        scores, lambda row: (row.backbone, row.suite, plain(row.suite, row.metric), row.treatment)
+        scores, lambda row: (row.backbone, row.suite, normalize_metric(row.suite, row.metric), row.treatment)
     )
     return [
         Conflict(backbone=backbone, suite=suite, metric=metric, treatment=treatment, prints=tuple(rows))
         for (backbone, suite, metric, treatment), rows in groups.items()
-        if any(one.paper != other.paper and not one.same_as(other) for one in rows for other in rows)
+        if any(one.paper != other.paper and not one.is_same_value(other) for one in rows for other in rows)
     ]

@@ -19,11 +19,18 @@ from harness.core.lineage import Lineage
 from leaderboard.data.documents import CheckSummary, WatchSummary
 from leaderboard.data.entries import SIZES as SIZES
 from leaderboard.data.entries import Entry as Entry
-from leaderboard.data.entries import size_class as size_class
+from leaderboard.data.entries import find_size_class as find_size_class
 from leaderboard.data.groups import group_by
-from leaderboard.data.scores import Cells, SuiteScores, suite_scores
+from leaderboard.data.scores import Cells, SuiteScores, build_suite_scores
 from leaderboard.data.snapshot import SiteIndex
-from leaderboard.data.suites import REASONS, Raw, SiteSuite, main_scores, views, whole_scope
+from leaderboard.data.suites import (
+    REASONS,
+    Raw,
+    SiteSuite,
+    build_whole_scope,
+    extract_main_scores,
+    list_conventions,
+)
 from leaderboard.data.tables import SETTINGS, TABLES
 
 log = logging.getLogger(__name__)
@@ -95,23 +102,23 @@ class Queries:
         self._suite_scores: OrderedDict[tuple[str, str, bool, bool], SuiteScores] = OrderedDict()
         self._stored_of: OrderedDict[tuple[int, ...], dict[str, Any]] = OrderedDict()
         self._scopes: dict[tuple[str, str], tuple[list[list[int]], list[int]]] = {}
-        found = index.snapshot
-        self._snapshot = found if found and found.version == version else None
+        snapshot = index.snapshot
+        self._snapshot = snapshot if snapshot and snapshot.version == version else None
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         """The tables of the snapshot, the large ones as views; empty tables where there is none."""
-        found = duckdb.connect(config={**SETTINGS, "threads": 1, "memory_limit": MEMORY})
-        weakref.finalize(self, found.close)
+        connection = duckdb.connect(config={**SETTINGS, "threads": 1, "memory_limit": MEMORY})
+        weakref.finalize(self, connection.close)
         for name, columns in TABLES.items():
             if self._snapshot:
                 kind = "TABLE" if name in ("entries", "scores") else "VIEW"  # pages ask for them most often
-                files = self._snapshot.files(name)
-                found.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
+                files = self._snapshot.list_table_files(name)
+                connection.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
             else:
                 fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-                found.execute(f"CREATE TABLE {name} ({fields})")
-        return found
+                connection.execute(f"CREATE TABLE {name} ({fields})")
+        return connection
 
     def _execute(self, sql: str, *values: Any) -> duckdb.DuckDBPyConnection:
         """A query in a cursor of its own.
@@ -131,7 +138,7 @@ class Queries:
                 f"The site's snapshot cannot be read: {reason}.", hint="It is made anew within a minute."
             ) from error
 
-    def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _fetch_rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._execute(sql, *values).fetchall()
 
     @cached_property
@@ -139,15 +146,15 @@ class Queries:
         """Every entry by its number, ordered by model and trust."""
         names = Entry.__dataclass_fields__
         columns = ", ".join(f'"{name}"' for name in names)
-        rows = self._rows(f"SELECT {columns} FROM entries ORDER BY model, id")
-        entries = (_entry(dict(zip(names, row, strict=True))) for row in rows)
+        rows = self._fetch_rows(f"SELECT {columns} FROM entries ORDER BY model, id")
+        entries = (_parse_entry_row(dict(zip(names, row, strict=True))) for row in rows)
         return {entry.id: entry for entry in entries}
 
     @cached_property
     def cards(self) -> dict[int, Card]:
         """The card of each entry, by the entry's number."""
-        rows = self._rows("SELECT id, facts FROM entries WHERE origin = 'imported'")
-        return {number: _card(json.loads(facts)) for number, facts in rows}
+        rows = self._fetch_rows("SELECT id, facts FROM entries WHERE origin = 'imported'")
+        return {number: _parse_model_card(json.loads(facts)) for number, facts in rows}
 
     @cached_property
     def by_slug(self) -> dict[str, Entry]:
@@ -163,7 +170,7 @@ class Queries:
     def _members(self) -> dict[str | None, list[Entry]]:
         return group_by((one for one in self.entries.values() if one.member), lambda one: one.group)
 
-    def members(self, entry: Entry) -> list[Entry]:
+    def list_members(self, entry: Entry) -> list[Entry]:
         """The entries that one of several seeds or revisions stands for, in their order."""
         if entry.member or not entry.group or not (entry.of_seeds or entry.revisions):
             return []
@@ -174,7 +181,7 @@ class Queries:
     @cached_property
     def tasks(self) -> dict[str, tuple[str, str, int]]:
         """Type, metric and number of results of every task that has any, by name; seeds count once."""
-        rows = self._rows(
+        rows = self._fetch_rows(
             """SELECT task, max(type), max(metric), count(*) FROM results
                WHERE entry NOT IN (SELECT id FROM entries WHERE member) GROUP BY task ORDER BY task"""
         )
@@ -186,12 +193,12 @@ class Queries:
         pairs = {
             (slug, self.scope_ids[scope.form])
             for slug, one in self.suites.items()
-            for view in views(one.suite)
-            for column in one.scopes(view)
+            for view in list_conventions(one.suite)
+            for column in one.list_scopes(view)
             for scope in column
         }
         slugs, scopes = [slug for slug, _ in pairs], [scope for _, scope in pairs]
-        rows = self._rows(
+        rows = self._fetch_rows(
             """SELECT suite, count(DISTINCT entry) FROM scores
                JOIN (SELECT unnest(?::VARCHAR[]) AS suite, unnest(?::INTEGER[]) AS scope) USING (scope)
                WHERE entry NOT IN (SELECT id FROM entries WHERE member) GROUP BY suite""",
@@ -204,40 +211,42 @@ class Queries:
     @cached_property
     def checks(self) -> dict[str, CheckSummary]:
         """Every check by its name in URLs, the newest first."""
-        return {one["name"]: CheckSummary.model_validate(one) for one in self._documents("check")}
+        return {one["name"]: CheckSummary.model_validate(one) for one in self._list_document_facts("check")}
 
     @cached_property
     def checks_of(self) -> dict[str, list[CheckSummary]]:
         """The checks of each candidate by its ArtifactKey, the newest first."""
-        found: dict[str, list[CheckSummary]] = {}
+        checks_by_artifact: dict[str, list[CheckSummary]] = {}
         for check in self.checks.values():
             for artifact in check.artifacts:
-                found.setdefault(artifact, []).append(check)
-        return found
+                checks_by_artifact.setdefault(artifact, []).append(check)
+        return checks_by_artifact
 
     @cached_property
     def watches(self) -> dict[str, WatchSummary]:
         """Every watch by its name, the one with the newest score first."""
-        return {one["name"]: WatchSummary.model_validate(one) for one in self._documents("watch")}
+        return {one["name"]: WatchSummary.model_validate(one) for one in self._list_document_facts("watch")}
 
-    def _documents(self, kind: str) -> list[dict[str, Any]]:
+    def _list_document_facts(self, kind: str) -> list[dict[str, Any]]:
         """What lists show of the checks or the watches, the newest first."""
-        rows = self._rows(
+        rows = self._fetch_rows(
             "SELECT name, written, facts FROM documents WHERE kind = ? ORDER BY written DESC, name DESC", kind
         )
         return [{**json.loads(facts), "name": name, "when": written} for name, written, facts in rows]
 
-    def document(self, kind: str, name: str) -> str:
+    def fetch_document(self, kind: str, name: str) -> str:
         """The whole of a check or a watch that is there, as JSON."""
-        return str(self._rows("SELECT document FROM documents WHERE kind = ? AND name = ?", kind, name)[0][0])
-
-    def kinds(self) -> frozenset[str]:
-        """The kinds of documents that are there: "check", "watch"."""
-        return frozenset(
-            kind for (kind,) in self._rows("SELECT DISTINCT kind FROM documents WHERE kind != 'record'")
+        return str(
+            self._fetch_rows("SELECT document FROM documents WHERE kind = ? AND name = ?", kind, name)[0][0]
         )
 
-    def suite_scores(
+    def list_document_kinds(self) -> frozenset[str]:
+        """The kinds of documents that are there: "check", "watch"."""
+        return frozenset(
+            kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents WHERE kind != 'record'")
+        )
+
+    def load_suite_scores(
         self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False, revisions: bool = False
     ) -> SuiteScores:
         """A suite with all its entries, by a convention; by the first one, if any, where it has no name.
@@ -246,15 +255,15 @@ class Queries:
         of an imported model has a row of its own.
         """
         key = (site_suite.slug, convention, pinned, revisions)
-        found = self._suite_scores.get(key)
-        if found is None:
-            found = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
+        scores = self._suite_scores.get(key)
+        if scores is None:
+            scores = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
             while sum(one.size for one in self._suite_scores.values()) > HELD and len(self._suite_scores) > 1:
                 self._suite_scores.popitem(last=False)
         self._suite_scores.move_to_end(key)
-        return found
+        return scores
 
-    def scores_of(
+    def load_entry_scores(
         self, entries: Sequence[Entry], site_suite: SiteSuite, convention: str = "", *, pinned: bool = False
     ) -> SuiteScores:
         """A suite with a row for each of some entries, which may be members of others."""
@@ -268,98 +277,111 @@ class Queries:
         pinned: bool,
         revisions: bool,
     ) -> SuiteScores:
-        convention = convention or views(site_suite.suite)[0]
-        columns, wholes = self._scopes_of(site_suite, convention)
+        convention = convention or list_conventions(site_suite.suite)[0]
+        columns, wholes = self._resolve_column_scopes(site_suite, convention)
         scopes = list(dict.fromkeys(chain(*columns, filter(None, wholes))))
         place = {number: at for at, number in enumerate(scopes)}
         if entries is None:
-            stored = self._columns(f"scope IN ({', '.join(map(str, scopes)) or 'NULL'})")
+            stored = self._fetch_score_columns(f"scope IN ({', '.join(map(str, scopes)) or 'NULL'})")
         else:
-            stored = self._columns_of({one.id for entry in entries for one in (entry, *self.members(entry))})
+            stored = self._load_entry_columns(
+                {one.id for entry in entries for one in (entry, *self.list_members(entry))}
+            )
         ids = None if entries is None else [entry.id for entry in entries]
         averages = {
             entry: document
-            for entry, suite, name, document in self.averages(ids)
+            for entry, suite, name, document in self.list_averages(ids)
             if (suite, name) == (site_suite.slug, convention)
         }
         if entries is None:
-            there = {*np.unique(stored["entry"]).tolist(), *averages}
-            entries = [e for e in self.entries.values() if e.id in there and _is_row(e, revisions)]
-        seeds = {row: [m.id for m in self.members(e)] for row, e in enumerate(entries) if e.of_seeds}
-        return suite_scores(
+            entry_ids = {*np.unique(stored["entry"]).tolist(), *averages}
+            entries = [e for e in self.entries.values() if e.id in entry_ids and _is_row(e, revisions)]
+        seeds = {row: [m.id for m in self.list_members(e)] for row, e in enumerate(entries) if e.of_seeds}
+        return build_suite_scores(
             site_suite,
             convention,
             entries,
-            Cells.of(stored, [entry.id for entry in entries], scopes, seeds),
+            Cells.from_columns(stored, [entry.id for entry in entries], scopes, seeds),
             [[place[number] for number in column] for column in columns],
             {row: averages[entry.id] for row, entry in enumerate(entries) if entry.id in averages},
             pinned=pinned,
             wholes=[place.get(number) for number in wholes],
         )
 
-    def scope_columns(self, site_suite: SiteSuite, convention: str) -> list[list[int]]:
+    def list_scope_columns(self, site_suite: SiteSuite, convention: str) -> list[list[int]]:
         """The numbers of the scopes of each column of a suite."""
-        return self._scopes_of(site_suite, convention)[0]
+        return self._resolve_column_scopes(site_suite, convention)[0]
 
-    def _scopes_of(self, site_suite: SiteSuite, convention: str) -> tuple[list[list[int]], list[int]]:
+    def _resolve_column_scopes(
+        self, site_suite: SiteSuite, convention: str
+    ) -> tuple[list[list[int]], list[int]]:
         """The numbers of the scopes of each column, and of the whole of a column of several tasks, else 0."""
         key = (site_suite.slug, convention)
         if key not in self._scopes:
-            every = [whole_scope(column) for column in site_suite.suite.columns]
+            every = [build_whole_scope(column) for column in site_suite.suite.columns]
             self._scopes[key] = (
-                [[self.scope_ids[one.form] for one in column] for column in site_suite.scopes(convention)],
+                [
+                    [self.scope_ids[one.form] for one in column]
+                    for column in site_suite.list_scopes(convention)
+                ],
                 [self.scope_ids[scope.form] if scope else 0 for scope in every],
             )
         return self._scopes[key]
 
-    def _columns(self, wanted: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._execute(
+    def _fetch_score_columns(self, wanted: str) -> dict[str, Any]:
+        columns: dict[str, Any] = self._execute(
             f"""SELECT scope, entry, source, value, low, high, reason::INTEGER AS reason, result,
                   seeds::INTEGER AS seeds, trained_on,
                   CASE WHEN reason = {REASONS.index("other")} THEN data ELSE '' END AS data
                 FROM scores WHERE {wanted}"""
         ).fetchnumpy()
-        return found
+        return columns
 
-    def _columns_of(self, entries: set[int]) -> dict[str, Any]:
+    def _load_entry_columns(self, entries: set[int]) -> dict[str, Any]:
         """Every score of some entries, cached: a page asks for them suite by suite."""
         ids = tuple(sorted(entries))
         if ids not in self._stored_of:
-            self._stored_of[ids] = self._columns(f"entry IN ({', '.join(map(str, ids)) or 'NULL'})")
+            self._stored_of[ids] = self._fetch_score_columns(
+                f"entry IN ({', '.join(map(str, ids)) or 'NULL'})"
+            )
             while len(self._stored_of) > 4:
                 self._stored_of.popitem(last=False)
         return self._stored_of[ids]
 
-    def results(self, **where: Any) -> list[EntryResult]:
+    def find_results(self, **where: Any) -> list[EntryResult]:
         """Results by task, entry, key or number, without their documents; lists stand for any of them.
 
         An entry that stands for several revisions has the results that were chosen, under their own numbers.
         """
-        fits, values = _conditions(where)
-        own = " AND source = entry" if "id" in where else ""
-        sql = f"SELECT {_RESULT} FROM results WHERE {fits}{own} ORDER BY task, id, entry"
-        return [EntryResult._make(row) for row in self._rows(sql, *values)]
+        fits, values = _build_sql_conditions(where)
+        source_filter = " AND source = entry" if "id" in where else ""
+        sql = f"SELECT {_RESULT} FROM results WHERE {fits}{source_filter} ORDER BY task, id, entry"
+        return [EntryResult._make(row) for row in self._fetch_rows(sql, *values)]
 
-    def scores(self, **where: Any) -> list[ScopeScore]:
+    def find_scores(self, **where: Any) -> list[ScopeScore]:
         """Scores by entry, scope or result; lists stand for any of them."""
-        fits, values = _conditions(where)
-        own = " AND source = entry" if "result" in where else ""
-        sql = f"SELECT {_SCORE} FROM scores WHERE {fits}{own} ORDER BY entry, scope"
-        return [ScopeScore._make(row) for row in self._rows(sql, *values)]
+        fits, values = _build_sql_conditions(where)
+        source_filter = " AND source = entry" if "result" in where else ""
+        sql = f"SELECT {_SCORE} FROM scores WHERE {fits}{source_filter} ORDER BY entry, scope"
+        return [ScopeScore._make(row) for row in self._fetch_rows(sql, *values)]
 
-    def averages(self, entries: Sequence[int] | None = None) -> list[tuple[int, str, str, Mapping[str, Any]]]:
+    def list_averages(
+        self, entries: Sequence[int] | None = None
+    ) -> list[tuple[int, str, str, Mapping[str, Any]]]:
         """Known means of some entries, or of all: entry, suite, convention and document."""
         return [row for row in self._averages if entries is None or row[0] in entries]
 
     @cached_property
     def _averages(self) -> list[tuple[int, str, str, Mapping[str, Any]]]:
-        rows = self._rows("SELECT entry, suite, convention, document FROM averages")
+        rows = self._fetch_rows("SELECT entry, suite, convention, document FROM averages")
         return [(entry, suite, convention, json.loads(text)) for entry, suite, convention, text in rows]
 
-    def best_scores(self, scopes: Sequence[int], *, pinned: bool = False) -> dict[int, tuple[int, float]]:
+    def find_best_scores(
+        self, scopes: Sequence[int], *, pinned: bool = False
+    ) -> dict[int, tuple[int, float]]:
         """The entry with the highest score that counts of each scope, and that score."""
         counted = [REASONS.index(""), *([] if pinned else [REASONS.index("other")])]
-        rows = self._rows(
+        rows = self._fetch_rows(
             """SELECT scope, entry, value FROM scores WHERE scope IN (SELECT unnest(?::INTEGER[]))
                  AND reason IN (SELECT unnest(?::INTEGER[])) AND value IS NOT NULL
                  AND entry IN (SELECT id FROM entries WHERE origin != 'reported' AND NOT member)
@@ -369,91 +391,97 @@ class Queries:
         )
         return {scope: (entry, value) for scope, entry, value in rows}
 
-    def task_results(self, tasks: Sequence[str]) -> list[tuple[EntryResult, Raw]]:
+    def find_task_results(self, tasks: Sequence[str]) -> list[tuple[EntryResult, Raw]]:
         """Every result of some tasks with its main scores by split and subset."""
-        found = self.results(task=list(tasks))
-        raw = self._raw_scores(found)
-        return [(row, raw[row.id]) for row in found]
+        results = self.find_results(task=list(tasks))
+        raw = self._collect_raw_scores(results)
+        return [(row, raw[row.id]) for row in results]
 
-    def _raw_scores(self, results: Sequence[EntryResult]) -> dict[int, Raw]:
+    def _collect_raw_scores(self, results: Sequence[EntryResult]) -> dict[int, Raw]:
         imported = [row for row in results if self.entries[row.source].origin == "imported"]
         others = {row.id: row for row in results if self.entries[row.source].origin != "imported"}
         measured = {
-            number: main_scores(document["scores"], others[number].metric, document.get("main_score"))
-            for number, document in self.result_documents(list(others)).items()
+            number: extract_main_scores(document["scores"], others[number].metric, document.get("main_score"))
+            for number, document in self.load_result_documents(list(others)).items()
         }
-        return {**self._imported_scores(imported), **measured}
+        return {**self._read_imported_scores(imported), **measured}
 
-    def _imported_scores(
+    def _read_imported_scores(
         self, results: Sequence[EntryResult]
     ) -> dict[int, dict[str, dict[str, float | None]]]:
         """Main scores by split and subset, read from the Parquet files of imports."""
-        numbers = self._numbers({row.source for row in results})
-        known = {(*numbers[row.source], row.task): row.id for row in results}
-        found: dict[int, dict[str, dict[str, float | None]]] = {row.id: {} for row in results}
-        for source, folder, identifier in self._imports if known else ():
-            own = [key for key in known if key[0] == source]
-            rows = self._rows(
+        numbers = self._find_import_rows({row.source for row in results})
+        result_ids = {(*numbers[row.source], row.task): row.id for row in results}
+        scores_by_result: dict[int, dict[str, dict[str, float | None]]] = {row.id: {} for row in results}
+        for source, folder, identifier in self._imports if result_ids else ():
+            source_keys = [key for key in result_ids if key[0] == source]
+            rows = self._fetch_rows(
                 """SELECT entry, task, split, subset, CASE WHEN coalesce(flag, '') = '' THEN main_score END
                    FROM read_parquet(?, file_row_number = true)
                    WHERE entry IN (SELECT unnest(?::INTEGER[])) AND task IN (SELECT unnest(?::VARCHAR[]))
                    ORDER BY file_row_number""",
                 f"{folder}/scores-{identifier}.parquet",
-                sorted({number for _, number, _ in own}),
-                sorted({task for *_, task in own}),
+                sorted({number for _, number, _ in source_keys}),
+                sorted({task for *_, task in source_keys}),
             )
             for number, task, split, subset, score in rows:
-                if (source, number, task) in known:
-                    found[known[source, number, task]].setdefault(split, {})[subset] = score
-        return found
+                if (source, number, task) in result_ids:
+                    scores_by_result[result_ids[source, number, task]].setdefault(split, {})[subset] = score
+        return scores_by_result
 
     @property
     def _imports(self) -> Iterable[tuple[str, str, str]]:
         """The source, the folder and the identifier of each import."""
         return self._snapshot.imports.values() if self._snapshot else ()
 
-    def _numbers(self, entries: set[int]) -> dict[int, tuple[str, int]]:
+    def _find_import_rows(self, entries: set[int]) -> dict[int, tuple[str, int]]:
         """The source and the row of imported entries."""
         sql = "SELECT id, source, number FROM entries WHERE id IN (SELECT unnest(?::BIGINT[]))"
-        rows = self._rows(sql, list(entries))
+        rows = self._fetch_rows(sql, list(entries))
         return {number: (source, row) for number, source, row in rows}
 
-    def source_file(self, result: EntryResult) -> str:
+    def find_source_file(self, result: EntryResult) -> str:
         """The file of an imported result below its source's folder of results; empty for any other."""
-        source, number = self._numbers({result.source}).get(result.source, ("", None))
+        source, number = self._find_import_rows({result.source}).get(result.source, ("", None))
         for name, folder, identifier in self._imports if number is not None else ():
             if name == source:
                 sql = "SELECT max(path) FROM read_parquet(?) WHERE entry = ? AND task = ?"
-                rows = self._rows(sql, f"{folder}/files-{identifier}.parquet", number, result.task)
+                rows = self._fetch_rows(sql, f"{folder}/files-{identifier}.parquet", number, result.task)
                 return str(rows[0][0] or "")
         return ""
 
-    def records(self, entries: Sequence[int], tasks: Sequence[str]) -> list[tuple[int, Mapping[str, Any]]]:
+    def load_entry_records(
+        self, entries: Sequence[int], tasks: Sequence[str]
+    ) -> list[tuple[int, Mapping[str, Any]]]:
         """The whole records of measured entries on some tasks, with the entry's number."""
-        found = self.results(entry=list(entries), task=list(tasks), status="done")
-        documents = self.result_documents([row.id for row in found])
-        return [(row.entry, documents[row.id]) for row in found if row.id in documents]
+        results = self.find_results(entry=list(entries), task=list(tasks), status="done")
+        documents = self.load_result_documents([row.id for row in results])
+        return [(row.entry, documents[row.id]) for row in results if row.id in documents]
 
-    def result_documents(self, ids: Sequence[int]) -> dict[int, Any]:
+    def load_result_documents(self, ids: Sequence[int]) -> dict[int, Any]:
         """The whole records of some results by number; imported ones are left out."""
         fits = "kind = 'record' AND name IN (SELECT unnest(?::VARCHAR[]))"
-        rows = self._rows(f"SELECT name, document FROM documents WHERE {fits}", [str(one) for one in ids])
+        rows = self._fetch_rows(
+            f"SELECT name, document FROM documents WHERE {fits}", [str(one) for one in ids]
+        )
         return {int(name): json.loads(document) for name, document in rows}
 
-    def result_document(self, number: int) -> Any:
+    def load_result_document(self, number: int) -> Any:
         """The whole of a result: a record, or an import's scores by split and subset."""
-        document = self.result_documents([number]).get(number)
-        return self._imported_scores(self.results(id=number))[number] if document is None else document
+        document = self.load_result_documents([number]).get(number)
+        return (
+            self._read_imported_scores(self.find_results(id=number))[number] if document is None else document
+        )
 
-    def newest(self, count: int) -> list[tuple[EntryResult, Entry]]:
+    def list_newest_results(self, count: int) -> list[tuple[EntryResult, Entry]]:
         """The records that were written last, with their entries."""
         fits = "written IS NOT NULL AND key IS NOT NULL ORDER BY written DESC, id DESC LIMIT ?"
-        rows = self._rows(f"SELECT {_RESULT} FROM results WHERE {fits}", count)
+        rows = self._fetch_rows(f"SELECT {_RESULT} FROM results WHERE {fits}", count)
         return [(row, self.entries[row.entry]) for row in map(EntryResult._make, rows)]
 
-    def facts(self, entry: Entry) -> Mapping[str, Any]:
+    def load_entry_facts(self, entry: Entry) -> Mapping[str, Any]:
         """What else is known of an entry."""
-        rows = self._rows("SELECT facts FROM entries WHERE id = ?", entry.id)
+        rows = self._fetch_rows("SELECT facts FROM entries WHERE id = ?", entry.id)
         found: Mapping[str, Any] = json.loads(rows[0][0])
         return found
 
@@ -461,7 +489,7 @@ class Queries:
 _RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (EntryResult, ScopeScore))
 
 
-def _conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
+def _build_sql_conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
     """SQL for columns that are equal to values, or in lists of them."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in where.items()}
     names = [f"{name} IN ({', '.join('?' * len(some)) or 'NULL'})" for name, some in lists.items()]
@@ -475,7 +503,7 @@ def _is_row(entry: Entry, revisions: bool) -> bool:
     return not entry.member
 
 
-def _card(facts: Mapping[str, Any]) -> Card:
+def _parse_model_card(facts: Mapping[str, Any]) -> Card:
     return Card(
         memory=facts.get("memory_usage_mb"),
         licence=str(facts.get("license") or "").rpartition("/")[2],
@@ -485,16 +513,16 @@ def _card(facts: Mapping[str, Any]) -> Card:
 
 
 @cache
-def _names(text: str) -> frozenset[str]:
+def _parse_name_set(text: str) -> frozenset[str]:
     return frozenset(json.loads(text))
 
 
-def _entry(values: dict[str, Any]) -> Entry:
+def _parse_entry_row(values: dict[str, Any]) -> Entry:
     trained_on, lineage = values.pop("trained_on"), values.pop("lineage")
     seeds, revisions = (tuple(json.loads(values.pop(name) or "[]")) for name in ("seeds", "revisions"))
     return Entry(
         **values,
-        trained_on=None if trained_on is None else _names(trained_on),
+        trained_on=None if trained_on is None else _parse_name_set(trained_on),
         lineage=None if lineage is None else Lineage.model_validate_json(lineage),
         seeds=seeds,
         revisions=revisions,

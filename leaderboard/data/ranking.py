@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.types import Suite
-from harness.results.scores import shown_only
+from harness.results.scores import list_exclusions
 from leaderboard.data.suites import SiteSuite
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -60,7 +60,7 @@ class Ranks:
     mean_rank: Floats
 
 
-def suite_means(
+def compute_suite_means(
     suite: Suite,
     values: Floats,
     counted: NDArray[np.bool_],
@@ -68,24 +68,24 @@ def suite_means(
     by_seed: Mapping[int, Floats],
 ) -> SuiteMeans:
     """The means of every row, of those that a paper prints as printed, with deviations over seeds."""
-    averaged = averaged_columns(suite)
-    by_type = _by_type(suite, averaged, values, counted)
-    over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
+    averaged = select_mean_columns(suite)
+    by_type = _compute_type_means(suite, averaged, values, counted)
+    over_tasks = _compute_row_means("tasks", values[:, averaged], counted[:, averaged])
     for row, document in averages.items():
         for kind, value in document.get("types", {}).items():
             by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
         if document.get("over_tasks") is not None:
             over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
-    over_types = _over_types(by_type, len(values))
-    for row, own in by_seed.items():
-        of = suite_means(suite, own, counted[[row] * len(own)], {}, {})
+    over_types = _merge_type_means(by_type, len(values))
+    for row, seed_values in by_seed.items():
+        of = compute_suite_means(suite, seed_values, counted[[row] * len(seed_values)], {}, {})
         pairs = [(over_tasks, of.over_tasks), (over_types, of.over_types)]
         for mean, seeds in [*pairs, *((by_type[kind], of.by_type[kind]) for kind in by_type)]:
             mean.deviations[row] = seeds.values.std(ddof=1)
     return SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
 
 
-def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
+def _compute_row_means(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
     count = counted.sum(axis=1)
     sums = np.where(counted, values, 0).sum(axis=1)
     with np.errstate(invalid="ignore"):
@@ -96,39 +96,39 @@ def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
     )  # fmt: skip
 
 
-def averaged_columns(suite: Suite) -> list[int]:
+def select_mean_columns(suite: Suite) -> list[int]:
     """The places of the columns that the means are over."""
-    apart = shown_only(suite)
+    apart = list_exclusions(suite)
     return [place for place, column in enumerate(suite.columns) if column.name not in apart]
 
 
-def _by_type(
+def _compute_type_means(
     suite: Suite, averaged: Sequence[int], values: Floats, counted: NDArray[np.bool_]
 ) -> dict[str, Means]:
     types = {place: suite.columns[place].type for place in averaged}
     return {
-        kind: _mean(kind, values[:, at], counted[:, at])
+        kind: _compute_row_means(kind, values[:, at], counted[:, at])
         for kind in dict.fromkeys(types.values())
         for at in [[place for place, other in types.items() if other == kind]]
     }
 
 
-def _over_types(by_type: Mapping[str, Means], entries: int) -> Means:
+def _merge_type_means(by_type: Mapping[str, Means], entries: int) -> Means:
     """The mean of the types' means; a type counts only where all its columns do."""
     shape = (len(by_type), entries)
     values = np.array([means.values for means in by_type.values()]).reshape(shape).T
-    whole = np.array([means.complete for means in by_type.values()], bool).reshape(shape).T
-    return _mean("types", values, whole)
+    complete = np.array([means.complete for means in by_type.values()], bool).reshape(shape).T
+    return _compute_row_means("types", values, complete)
 
 
-def type_weights(site_suite: SiteSuite) -> Floats:
+def compute_type_weights(site_suite: SiteSuite) -> Floats:
     """What a column weighs in the mean over types, times the number of columns."""
     types = [column.type for column in site_suite.suite.columns]
     kinds = len(set(types))
     return np.array([len(types) / (kinds * types.count(kind)) for kind in types])
 
 
-def rank(
+def rank_entries(
     values: Floats,
     means: Floats,
     ranked: NDArray[np.bool_],
@@ -146,7 +146,7 @@ def rank(
     rows = rows[np.argsort(-means[rows], kind="stable")]
     leader = -1
     for position, row in enumerate(rows.tolist(), 1):
-        if leader < 0 or not tied(
+        if leader < 0 or not is_level_pair(
             values[leader], values[row], weights, averages.get(leader), averages.get(row)
         ):
             leader, first = row, position
@@ -160,7 +160,7 @@ def rank(
     return Ranks(place=place, borda=borda, mean_rank=mean_rank)
 
 
-def tied(
+def is_level_pair(
     first: Floats,
     second: Floats,
     weights: Floats,
@@ -179,13 +179,13 @@ def tied(
     bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
     if len(bounds) == 2:
         return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
-    return abs(mean) < 1e-12 if len(differences) < FEWEST else abs(mean) <= half_width(differences)
+    return abs(mean) < 1e-12 if len(differences) < FEWEST else abs(mean) <= compute_half_width(differences)
 
 
-def half_width(differences: Floats) -> float:
+def compute_half_width(differences: Floats) -> float:
     """Half of Student's 95 % interval of a mean; infinite for a single value.
 
-    >>> round(half_width(np.array([1.0, 2.0, 3.0])), 3)
+    >>> round(compute_half_width(np.array([1.0, 2.0, 3.0])), 3)
     2.484
     """
     from scipy.special import stdtrit

@@ -18,19 +18,19 @@ from harness.results.results import (
     Condition,
     EncodingCondition,
     RecipeCondition,
-    by_weights,
-    condition_json,
-    condition_of,
-    weights_of,
-    weights_text,
+    describe_former_weights,
+    extract_condition,
+    get_record_weights,
+    group_records,
+    serialize_condition,
 )
 from harness.results.scores import TrainedResult
 from harness.storage.record import Record
 from harness.storage.store import Store
 from leaderboard.data.entries import EntryOutcome, NewEntry, TaskNumber, Unit
 from leaderboard.data.groups import group_by
-from leaderboard.data.suites import REASONS, SiteSuite, main_scores
-from leaderboard.data.tables import Row, Tables, permanent
+from leaderboard.data.suites import REASONS, SiteSuite, extract_main_scores
+from leaderboard.data.tables import Row, Tables, compute_permanent_id
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ Located: TypeAlias = tuple[Record, Path]
 """A record and its file."""
 
 
-def units(roots: Sequence[Path], suites: Sequence[SiteSuite]) -> Iterator[Unit]:
+def iter_record_units(roots: Sequence[Path], suites: Sequence[SiteSuite]) -> Iterator[Unit]:
     """One unit for each artifact; a record of an earlier folder goes before the same one of a later."""
     learnt = [one for one in suites if any(task.output == "label" for task in one.suite.tasks)]
     folders: dict[str, list[tuple[Store, Path]]] = {}
@@ -49,10 +49,15 @@ def units(roots: Sequence[Path], suites: Sequence[SiteSuite]) -> Iterator[Unit]:
         for folder in sorted(p for p in (root / "records").glob("*") if p.is_dir()):
             folders.setdefault(folder.name.rpartition("-")[2], []).append((store, folder))
     for key, places in folders.items():
-        yield Unit(source=SOURCE, name=key, stamp=_stamp(places), read=partial(_read, places, learnt))
+        yield Unit(
+            source=SOURCE,
+            name=key,
+            stamp=_hash_record_files(places),
+            read=partial(_read_record_entries, places, learnt),
+        )
 
 
-def _stamp(places: Iterable[tuple[Store, Path]]) -> str:
+def _hash_record_files(places: Iterable[tuple[Store, Path]]) -> str:
     digest = hashlib.sha256()
     for _, folder in places:
         for path in sorted(folder.glob("*/*.json")):
@@ -60,86 +65,90 @@ def _stamp(places: Iterable[tuple[Store, Path]]) -> str:
                 facts = path.stat()
             except OSError:
                 continue
-            own = (str(path.relative_to(folder.parent)), facts.st_size, facts.st_mtime_ns)
-            digest.update(repr(own).encode("utf-8", "replace"))
+            file_key = (str(path.relative_to(folder.parent)), facts.st_size, facts.st_mtime_ns)
+            digest.update(repr(file_key).encode("utf-8", "replace"))
     return digest.hexdigest()
 
 
-def _read(places: Sequence[tuple[Store, Path]], learnt: Sequence[SiteSuite]) -> list[NewEntry]:
+def _read_record_entries(places: Sequence[tuple[Store, Path]], learnt: Sequence[SiteSuite]) -> list[NewEntry]:
     records: dict[tuple[str, str], Located] = {}
     for store, folder in places:
         for path in sorted(folder.glob("*/*.json")):
             try:
-                record = store.read(path)
+                record = store.read_record(path)
             except RecordError as error:
                 log.warning("%s It is left out.", error.message)
                 continue
             if record is None or record.purpose != "final":
                 continue
-            known = records.get((record.key, weights_of(record)))
-            if known is None or (record.status == "done" and known[0].status == "failed"):
-                records[record.key, weights_of(record)] = (record, path)
+            previous = records.get((record.key, get_record_weights(record)))
+            if previous is None or (record.status == "done" and previous[0].status == "failed"):
+                records[record.key, get_record_weights(record)] = (record, path)
     grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
-    return [entry for group in grouped.values() for entry in _entries_by_weights(group, learnt)]
+    return [entry for group in grouped.values() for entry in _iter_artifact_entries(group, learnt)]
 
 
-def _entries_by_weights(group: Sequence[Located], learnt: Sequence[SiteSuite]) -> Iterator[NewEntry]:
+def _iter_artifact_entries(group: Sequence[Located], learnt: Sequence[SiteSuite]) -> Iterator[NewEntry]:
     """The entries of one artifact: those of former weights are apart, and say so."""
     places = {id(record): path for record, path in group}
-    for at, (weights, records) in enumerate(by_weights(record for record, _ in group).items()):
+    for position, (weights, records) in enumerate(group_records(record for record, _ in group).items()):
         mine = [(record, places[id(record)]) for record in records]
-        yield from _entries(mine, learnt, former=weights_text(weights) if at else "")
+        yield from _iter_treatment_entries(
+            mine, learnt, former=describe_former_weights(weights) if position else ""
+        )
 
 
-def _entries(group: Sequence[Located], learnt: Sequence[SiteSuite], *, former: str) -> Iterator[NewEntry]:
+def _iter_treatment_entries(
+    group: Sequence[Located], learnt: Sequence[SiteSuite], *, former: str
+) -> Iterator[NewEntry]:
     """The entries of the same weights: one for each treatment."""
     treatments: dict[str, tuple[Condition, list[Located]]] = {}
     for record, path in group:
         try:
-            treatment = condition_of(record)
+            treatment = extract_condition(record)
             assert treatment.text
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             log.warning("%s does not say how it was measured (%r). It is left out.", path, error)
             continue
-        treatments.setdefault(_form(treatment), (treatment, []))[1].append((record, path))
-    found = list(_with_shared(treatments))
-    texts = Counter(treatment.text for treatment, _ in found)
-    for treatment, members in found:
+        treatments.setdefault(_dump_treatment(treatment), (treatment, []))[1].append((record, path))
+    pairs = list(_merge_shared_records(treatments))
+    texts = Counter(treatment.text for treatment, _ in pairs)
+    for treatment, members in pairs:
         text = treatment.text
         if isinstance(treatment, EncodingCondition) and treatment.encoding.get("output") == "ranking":
             text = f"lexical: {text}"
         if texts[text] > 1:  # of few words: recipes and prompts may differ in more than these say
-            text = f"{text} ({hashlib.sha256(_form(treatment).encode()).hexdigest()[:8]})"
-        yield _entry(treatment, f"{text}, {former}" if former else text, members, learnt)
+            text = f"{text} ({hashlib.sha256(_dump_treatment(treatment).encode()).hexdigest()[:8]})"
+        yield _build_measured_entry(treatment, f"{text}, {former}" if former else text, members, learnt)
 
 
-def _form(treatment: Condition) -> str:
-    return json.dumps(condition_json(treatment), sort_keys=True, default=str)
+def _dump_treatment(treatment: Condition) -> str:
+    return json.dumps(serialize_condition(treatment), sort_keys=True, default=str)
 
 
-def _with_shared(
+def _merge_shared_records(
     treatments: Mapping[str, tuple[Condition, list[Located]]],
 ) -> Iterator[tuple[Condition, list[Located]]]:
     """Treatments with their records: tasks that start from nothing belong to every start of a recipe."""
     starts = [t for t, _ in treatments.values() if isinstance(t, RecipeCondition) and t.start is not None]
     for treatment, members in treatments.values():
         if isinstance(treatment, RecipeCondition) and treatment.start is not None:
-            shared = treatments.get(_form(replace(treatment, start=None)), (treatment, []))[1]
+            shared = treatments.get(_dump_treatment(replace(treatment, start=None)), (treatment, []))[1]
             yield treatment, [*members, *shared]
         elif treatment not in [replace(t, start=None) for t in starts]:
             yield treatment, members
 
 
-def _entry(
+def _build_measured_entry(
     treatment: Condition, text: str, members: Sequence[Located], learnt: Sequence[SiteSuite]
 ) -> NewEntry:
-    newest = max((record for record, _ in members), key=_written)
+    newest = max((record for record, _ in members), key=_find_write_time)
     lineage = newest.lineage
     recipe = lineage.name if lineage else None
     if trained := isinstance(treatment, RecipeCondition):
         recipe = treatment.recipe
     encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, EncodingCondition) else {}
-    numbers, averages = _standings(treatment, members, learnt) if trained else ({}, [])
+    numbers, averages = _compute_standings(treatment, members, learnt) if trained else ({}, [])
     return NewEntry(
         model=newest.model.name,
         origin="measured",
@@ -155,13 +164,13 @@ def _entry(
         max_tokens=encoding.get("max_length"),
         adapted_from=lineage.parents[0].name if lineage and lineage.parents else None,
         lineage=lineage,
-        facts={"treatment": condition_json(treatment), "weights": newest.model.weights},
-        outcomes=[_outcome(record, numbers.get(record.task.name, {})) for record, _ in members],
+        facts={"treatment": serialize_condition(treatment), "weights": newest.model.weights},
+        outcomes=[_build_entry_outcome(record, numbers.get(record.task.name, {})) for record, _ in members],
         averages=averages,
     )
 
 
-def _outcome(record: Record, numbers: Mapping[str, TaskNumber]) -> EntryOutcome:
+def _build_entry_outcome(record: Record, numbers: Mapping[str, TaskNumber]) -> EntryOutcome:
     data = record.identity.get("data")
     data = data if isinstance(data, Mapping) else {}
     texts = record.provenance.get("texts_trained_on")
@@ -172,33 +181,37 @@ def _outcome(record: Record, numbers: Mapping[str, TaskNumber]) -> EntryOutcome:
         status=record.status,
         value=record.main_score,
         data=str(data.get("revision") or data.get("content") or ""),
-        raw=main_scores(record.scores, record.task.metric, record.main_score),
+        raw=extract_main_scores(record.scores, record.task.metric, record.main_score),
         numbers=numbers,
         key=record.key,
-        written=_written(record),
+        written=_find_write_time(record),
         trained_on=texts if isinstance(texts, int) else None,
         document=record.to_json(),
     )
 
 
-def _standings(
+def _compute_standings(
     treatment: Condition, members: Sequence[Located], learnt: Sequence[SiteSuite]
 ) -> tuple[dict[str, dict[str, TaskNumber]], list[tuple[str, str, str]]]:
     """What a recipe trained, by every convention: task → view → number, and the means."""
-    done = sorted((record for record, _ in members if record.status == "done"), key=_written)
+    done = sorted((record for record, _ in members if record.status == "done"), key=_find_write_time)
     places = {record.key: path for record, path in members}
     numbers: dict[str, dict[str, TaskNumber]] = {}
     averages = []
-    for one in learnt:
-        records = {task.name: r for task in one.suite.tasks for r in done if treatment.fits(r, task)}
-        for view, convention in one.suite.conventions.items():
-            found = TrainedResult.of(one.suite, records, convention, lambda r: _examples(r, places))
-            for row in found.rows:
+    for site_suite in learnt:
+        records = {
+            task.name: r for task in site_suite.suite.tasks for r in done if treatment.is_match(r, task)
+        }
+        for view, convention in site_suite.suite.conventions.items():
+            trained_result = TrainedResult.build_trained_result(
+                site_suite.suite, records, convention, lambda r: _find_examples_file(r, places)
+            )
+            for row in trained_result.rows:
                 if row.record is not None:
                     low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
                     number = TaskNumber(value=row.number, low=low, high=high)
                     numbers.setdefault(row.task, {})[view] = number
-            averages.append((one.slug, view, json.dumps(_average(found))))
+            averages.append((site_suite.slug, view, json.dumps(_average(trained_result))))
     return numbers, averages
 
 
@@ -212,21 +225,21 @@ def _average(found: TrainedResult) -> dict[str, Any]:
     }
 
 
-def _examples(record: Record, places: Mapping[str, Path]) -> Path | None:
+def _find_examples_file(record: Record, places: Mapping[str, Path]) -> Path | None:
     """The per-example file of a record, if it is there and whole."""
     if record.examples is None:
         return None
     path = places[record.key].with_name(record.examples.file)
     try:
-        whole = hashlib.sha256(path.read_bytes()).hexdigest() == record.examples.sha256
+        intact = hashlib.sha256(path.read_bytes()).hexdigest() == record.examples.sha256
     except OSError:
         return None
-    if not whole:
+    if not intact:
         log.warning("%s is not what its record says; no interval is made of it.", path)
-    return path if whole else None
+    return path if intact else None
 
 
-def _written(record: Record) -> str:
+def _find_write_time(record: Record) -> str:
     return str(record.provenance.get("written", ""))
 
 
@@ -238,7 +251,7 @@ _SOME, _OTHER = REASONS.index("seeds"), REASONS.index("other")
 
 def put_seeds(tables: Tables) -> None:
     """Put in an entry for every training with several seeds: means over them of what all of them have."""
-    entries = tables.rows('SELECT * FROM entries WHERE "group" IS NOT NULL ORDER BY id')
+    entries = tables.fetch_rows('SELECT * FROM entries WHERE "group" IS NOT NULL ORDER BY id')
     for members in group_by(entries, lambda entry: entry["group"]).values():
         if len(members) > 1:
             _put_group(tables, sorted(members, key=_seed))
@@ -252,26 +265,27 @@ def _put_group(tables: Tables, members: Sequence[Row]) -> None:
     first, ids = members[0], [member["id"] for member in members]
     digest = hashlib.sha256(f"{SEEDS} {first['group']}".encode()).hexdigest()[:8]
     slug = f"{first['model_slug']}-{digest}"
-    own = {"unit": SEEDS, "entry": permanent(slug), "source": permanent(slug)}
+    unit_fields = {"unit": SEEDS, "entry": compute_permanent_id(slug), "source": compute_permanent_id(slug)}
     own_rows = "WHERE entry IN (SELECT unnest(?::BIGINT[]))"
     documents = "JOIN documents d ON d.kind = 'record' AND d.name = r.id::VARCHAR"
-    results = tables.rows(f"SELECT r.*, d.document FROM results r {documents} {own_rows}", ids)
-    scores = tables.rows(f"SELECT * FROM scores {own_rows} ORDER BY entry", ids)
+    results = tables.fetch_rows(f"SELECT r.*, d.document FROM results r {documents} {own_rows}", ids)
+    scores = tables.fetch_rows(f"SELECT * FROM scores {own_rows} ORDER BY entry", ids)
     results.sort(key=lambda one: (ids.index(one["entry"]), one["status"] != "done", one["written"] or ""))
     firsts: dict[tuple[str, int], Row] = {}
     for result in results:
         firsts.setdefault((result["task"], result["entry"]), result)
     tasks = group_by(firsts.values(), lambda result: result["task"])
     rows = [
-        {**_group_result(some, members), **own, "id": permanent(slug, task)} for task, some in tasks.items()
+        {**_group_result(some, members), **unit_fields, "id": compute_permanent_id(slug, task)}
+        for task, some in tasks.items()
     ]
     task_of = {result["id"]: result["task"] for result in results}
     scopes = group_by(scores, lambda score: score["scope"])
     lineages = [json.loads(member["lineage"]) for member in members]
     entry = {
-        **first, "unit": SEEDS, "id": own["entry"], "slug": slug, "artifact": None, "tasks": len(rows),
+        **first, "unit": SEEDS, "id": unit_fields["entry"], "slug": slug, "artifact": None, "tasks": len(rows),
         "seeds": json.dumps([lineage["seed"] for lineage in lineages]),
-        "lineage": json.dumps(_shared_lineage(lineages)), "member": False,
+        "lineage": json.dumps(_merge_lineages(lineages)), "member": False,
         "newest": max((member["newest"] or "" for member in members), default="") or None,
     }  # fmt: skip
     tables.connection.execute(
@@ -283,16 +297,16 @@ def _put_group(tables: Tables, members: Sequence[Row]) -> None:
         {
             "entries": [entry],
             "results": rows,
-            "documents": [{**own, "kind": "record", "name": str(row["id"]), "document": row["document"]}
+            "documents": [{**unit_fields, "kind": "record", "name": str(row["id"]), "document": row["document"]}
                           for row in rows],
-            "scores": [{**_over_seeds(some, len(members)), **own, "scope": scope,
-                        "result": permanent(slug, task_of[some[0]["result"]])}
+            "scores": [{**_mean_seed_scores(some, len(members)), **unit_fields, "scope": scope,
+                        "result": compute_permanent_id(slug, task_of[some[0]["result"]])}
                        for scope, some in scopes.items()],
         }
     )  # fmt: skip
 
 
-def _shared_lineage(lineages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _merge_lineages(lineages: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The lineage of all seeds; what their sweeps chose stays where all chose the same value."""
     first = lineages[0]
     sweeps: list[dict[str, Any]] = [lineage["sweep"] for lineage in lineages if lineage.get("sweep")]
@@ -301,7 +315,7 @@ def _shared_lineage(lineages: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {**first, "sweep": {**sweeps[0], "chosen": None, "curve": []}}
 
 
-def _over_seeds(scores: Sequence[Row], expected: int) -> Row:
+def _mean_seed_scores(scores: Sequence[Row], expected: int) -> Row:
     """The mean of a scope's scores and its deviation; where some seeds have none, how many have one."""
     values = [score["value"] for score in scores if score["value"] is not None]
     complete = len(values) == expected
@@ -327,9 +341,13 @@ def _group_result(results: Sequence[Row], members: Sequence[Row]) -> Row:
     documents = [json.loads(result["document"]) for result in results]
     apart = {"key", "digest", "examples", "run"}
     document = {name: value for name, value in documents[0].items() if name not in apart}
-    document["lineage"] = _shared_lineage([one["lineage"] for one in documents])
-    for part, own in (("identity", {"artifact"}), ("model", {"artifact", "weights"}), ("lineage", {"seed"})):
-        document[part] = {name: value for name, value in document[part].items() if name not in own}
+    document["lineage"] = _merge_lineages([one["lineage"] for one in documents])
+    for part, seed_fields in (
+        ("identity", {"artifact"}),
+        ("model", {"artifact", "weights"}),
+        ("lineage", {"seed"}),
+    ):
+        document[part] = {name: value for name, value in document[part].items() if name not in seed_fields}
     document |= {
         "training": {},
         "main_score": mean,

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 
 from harness.storage.imported import Imported
-from leaderboard.data.imports import table_path
+from leaderboard.data.imports import resolve_table_path
 from leaderboard.data.suites import REVISIONS
 
 AGREE = 3
@@ -32,17 +32,17 @@ GROUP BY ALL ORDER BY ALL
 """
 
 
-def main(folder: str) -> int:
+def write_revision_table(folder: str) -> int:
     """Write the table of the import in a folder."""
-    source = Imported.read(Path(folder))
+    source = Imported.read_import(Path(folder))
     if source is None:
         print(f"{folder} holds no import.", file=sys.stderr)
         return 2
     with duckdb.connect() as connection:
-        paths = [str(table_path(source, table)) for table in ("scores", "entries")]
+        paths = [str(resolve_table_path(source, table)) for table in ("scores", "entries")]
         connection.sql(PAIRS, params=paths).write_csv(str(REVISIONS), header=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(write_revision_table(sys.argv[1]))

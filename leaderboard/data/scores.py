@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.results.scores import Untouched, column_chose
-from leaderboard.data.entries import Entry, precedence
+from harness.results.scores import Untouched, is_selection_column
+from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.ranking import (
     Floats,
     Ints,
     Means,
     Ranks,
     SuiteMeans,
-    averaged_columns,
-    rank,
-    suite_means,
-    type_weights,
+    compute_suite_means,
+    compute_type_weights,
+    rank_entries,
+    select_mean_columns,
 )
 from leaderboard.data.suites import REASONS, SiteSuite
 
@@ -70,28 +70,28 @@ class Cells:
     data: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     @staticmethod
-    def of(
+    def from_columns(
         columns: Mapping[str, NDArray[Any]],
         entries: Sequence[int],
         scopes: Sequence[int],
         seeds: Mapping[int, Sequence[int]],
     ) -> Cells:
         """Cells of stored rows; `seeds` are by row the entries of the seeds that it stands for."""
-        given = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
-        at, rows, places = _places(given, entries, scopes)
-        found: dict[str, Any] = {}
-        for name, own in _CELLS.items():
-            found[name] = np.full((len(entries), len(scopes)), _EMPTY[own])
-            found[name][rows, places] = given[own][at]
-        cells = zip(rows.tolist(), places.tolist(), given["data"][at], strict=True)
+        stored = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
+        indices, rows, places = _locate_cells(stored, entries, scopes)
+        arrays: dict[str, Any] = {}
+        for name, column in _CELLS.items():
+            arrays[name] = np.full((len(entries), len(scopes)), _EMPTY[column])
+            arrays[name][rows, places] = stored[column][indices]
+        cells = zip(rows.tolist(), places.tolist(), stored["data"][indices], strict=True)
         by_seed = {}
         for row, members in seeds.items():
-            chosen, seed, place = _places(given, members, scopes)
+            chosen, seed, place = _locate_cells(stored, members, scopes)
             by_seed[row] = np.full((len(members), len(scopes)), np.nan)
-            by_seed[row][seed, place] = given["value"][chosen]
-        found["reasons"] = found["reasons"].astype(np.uint8)
+            by_seed[row][seed, place] = stored["value"][chosen]
+        arrays["reasons"] = arrays["reasons"].astype(np.uint8)
         data = {(row, place): str(revision) for row, place, revision in cells if revision}
-        return Cells(by_seed=by_seed, data=data, **found)
+        return Cells(by_seed=by_seed, data=data, **arrays)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,18 +127,20 @@ class SuiteScores(Cells, SuiteMeans):
     @cached_property
     def first(self) -> NDArray[np.bool_]:
         """Which row stands for its model."""
-        found = np.zeros(len(self.entries), bool)
-        found[self.one_for_each_model(range(len(self.entries)))] = True
-        return found
+        mask = np.zeros(len(self.entries), bool)
+        mask[self.select_best_rows(range(len(self.entries)))] = True
+        return mask
 
-    def one_for_each_model(self, rows: Iterable[int], count: Ints | None = None) -> list[int]:
+    def select_best_rows(self, rows: Iterable[int], count: Ints | None = None) -> list[int]:
         """Of some rows the one of each model with the most columns, then the best known revision.
 
         A paper's row stands for itself.
         """
         counts = self.over_tasks.count if count is None else count
         best: dict[str, int] = {}
-        for row in sorted(rows, key=lambda row: (counts[row], *precedence(self.entries[row])), reverse=True):
+        for row in sorted(
+            rows, key=lambda row: (counts[row], *compute_precedence(self.entries[row])), reverse=True
+        ):
             entry = self.entries[row]
             best.setdefault(entry.slug if entry.origin == "reported" else entry.model_slug, row)
         return sorted(best.values())
@@ -148,31 +150,31 @@ class SuiteScores(Cells, SuiteMeans):
         """The share of the columns that each model was not trained on; NaN where its makers say nothing."""
         columns = self.site_suite.suite.columns
         tasks = [[column.name, *(task.name for task in column.tasks)] for column in columns]
-        found = np.full(len(self.entries), np.nan)
+        shares = np.full(len(self.entries), np.nan)
         for row, entry in enumerate(self.entries):
             if entry.trained_on is not None:
                 seen = sum(not entry.trained_on.isdisjoint(names) for names in tasks)
-                found[row] = 1 - seen / len(tasks)
-        return found
+                shares[row] = 1 - seen / len(tasks)
+        return shares
 
-    def ranks(self, over: str, each: str) -> Ranks:
+    def compute_ranks(self, over: str, each: str) -> Ranks:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
         key = (over, each)
         if key not in self._ranks:
             averages, weights = (
-                ({}, type_weights(self.site_suite)) if over == "types" else (self.averages, None)
+                ({}, compute_type_weights(self.site_suite)) if over == "types" else (self.averages, None)
             )
-            ranked = self._ranked(self.over_tasks, each)
-            self._ranks[key] = rank(self.values, self.mean(over).values, ranked, averages, weights)
+            ranked = self._select_rankable(self.over_tasks, each)
+            self._ranks[key] = rank_entries(self.values, self.mean(over).values, ranked, averages, weights)
         return self._ranks[key]
 
-    def untouched_ranks(self, untouched: UntouchedMeans, each: str) -> Ranks:
+    def rank_untouched(self, untouched: UntouchedMeans, each: str) -> Ranks:
         """Ranks by the mean over the untouched columns, which are the same for every row."""
-        own = self.values[:, averaged_columns(untouched.part.suite)]
+        column_values = self.values[:, select_mean_columns(untouched.part.suite)]
         means = untouched.over_tasks
-        return rank(own, means.values, self._ranked(means, each), {})
+        return rank_entries(column_values, means.values, self._select_rankable(means, each), {})
 
-    def _ranked(self, means: Means, each: str) -> NDArray[np.bool_]:
+    def _select_rankable(self, means: Means, each: str) -> NDArray[np.bool_]:
         measured = np.array([entry.origin != "reported" for entry in self.entries], bool)
         kept: NDArray[np.bool_] = means.complete & measured
         return kept & self.first if each == "model" else kept
@@ -181,31 +183,31 @@ class SuiteScores(Cells, SuiteMeans):
     def selected(self) -> NDArray[np.bool_]:
         """Which columns chose each model, or one of its parents, among several; (entries, columns)."""
         columns = self.site_suite.suite.columns
-        found = np.zeros((len(self.entries), len(columns)), bool)
+        mask = np.zeros((len(self.entries), len(columns)), bool)
         for row, entry in enumerate(self.entries):
             if entry.lineage and entry.lineage.selections:
-                found[row] = [column_chose(column, entry.lineage) for column in columns]
-        return found
+                mask[row] = [is_selection_column(column, entry.lineage) for column in columns]
+        return mask
 
-    def chose(self, row: int, kind: str = "") -> list[str]:
+    def find_selection_columns(self, row: int, kind: str = "") -> list[str]:
         """The columns in the means (or in that of a type) that chose a row's model."""
-        columns, averaged = self.site_suite.suite.columns, averaged_columns(self.site_suite.suite)
-        own = [columns[at] for at in averaged if self.selected[row, at]]
-        return [column.name for column in own if kind in ("", column.type)]
+        columns, averaged = self.site_suite.suite.columns, select_mean_columns(self.site_suite.suite)
+        chosen_columns = [columns[at] for at in averaged if self.selected[row, at]]
+        return [column.name for column in chosen_columns if kind in ("", column.type)]
 
-    def untouched(self, rows: Iterable[int], *, shared: bool = False) -> UntouchedMeans | None:
+    def compute_untouched_means(self, rows: Iterable[int], *, shared: bool = False) -> UntouchedMeans | None:
         """Every entry's means over columns that chose no model of some rows; None where none or all did.
 
         Of these columns the means are over all, or over those `shared` by all of the rows.
         """
         some = list(rows)
         chosen = [row for row in some if self.selected[row].any()]
-        part = Untouched.of(self.site_suite.suite, [self.entries[row].lineage for row in chosen])
+        part = Untouched.from_suite(self.site_suite.suite, [self.entries[row].lineage for row in chosen])
         if part is not None and shared:
-            part = _narrowed(part, set(np.flatnonzero(self.counted[some].all(axis=0)).tolist()))
+            part = _limit_shared_columns(part, set(np.flatnonzero(self.counted[some].all(axis=0)).tolist()))
         if part is None or not part.count:
             return None
-        means = suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
+        means = compute_suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
         return UntouchedMeans(part=part, **vars(means))
 
 
@@ -222,27 +224,27 @@ _CELLS = {
 """The arrays of cells, and the columns that they are of."""
 
 
-def _places(
+def _locate_cells(
     columns: Mapping[str, NDArray[Any]], entries: Sequence[int], scopes: Sequence[int]
 ) -> tuple[Ints, Ints, Ints]:
     """The rows of some entries and scopes, and the place of each among these."""
-    rows, row = _place(columns["entry"], entries)
-    places, place = _place(columns["scope"], scopes)
-    at = np.flatnonzero(rows & places)
-    return at, row[at], place[at]
+    rows, row = _locate_values(columns["entry"], entries)
+    places, place = _locate_values(columns["scope"], scopes)
+    indices = np.flatnonzero(rows & places)
+    return indices, row[indices], place[indices]
 
 
-def _place(values: NDArray[Any], known: Sequence[int]) -> tuple[NDArray[np.bool_], Ints]:
+def _locate_values(values: NDArray[Any], known: Sequence[int]) -> tuple[NDArray[np.bool_], Ints]:
     """Which values are known, and the place of each."""
     numbers = np.array(known, np.int64)
     if not len(numbers):
         return np.zeros(len(values), bool), np.zeros(len(values), np.int64)
     order = np.argsort(numbers)
-    found = order[np.searchsorted(numbers, values, sorter=order).clip(max=len(numbers) - 1)]
-    return numbers[found] == values, found
+    positions = order[np.searchsorted(numbers, values, sorter=order).clip(max=len(numbers) - 1)]
+    return numbers[positions] == values, positions
 
 
-def suite_scores(
+def build_suite_scores(
     site_suite: SiteSuite,
     convention: str,
     entries: Sequence[Entry],
@@ -266,18 +268,18 @@ def suite_scores(
         wholes: For each column of several tasks, the place of the scope that imported models have instead.
     """
     shape = (len(entries), len(columns))
-    found: dict[str, Any] = {name: np.full(shape, _EMPTY[own]) for name, own in _CELLS.items()}
-    found["reasons"] = found["reasons"].astype(np.uint8)
-    values, reasons = found["values"], found["reasons"]
+    arrays: dict[str, Any] = {name: np.full(shape, _EMPTY[own]) for name, own in _CELLS.items()}
+    arrays["reasons"] = arrays["reasons"].astype(np.uint8)
+    values, reasons = arrays["values"], arrays["reasons"]
     single = [place for place, scopes in enumerate(columns) if len(scopes) == 1]
     of_single = [columns[place][0] for place in single]
     for name in _CELLS:
-        found[name][:, single] = getattr(cells, name)[:, of_single]
+        arrays[name][:, single] = getattr(cells, name)[:, of_single]
     for place, scopes in enumerate(columns):
         if len(scopes) > 1:
             chosen = list(scopes)
-            found["seeds"][:, place] = cells.seeds[:, chosen].min(axis=1)
-            found["trained_on"][:, place] = cells.trained_on[:, chosen].sum(axis=1)
+            arrays["seeds"][:, place] = cells.seeds[:, chosen].min(axis=1)
+            arrays["trained_on"][:, place] = cells.trained_on[:, chosen].sum(axis=1)
             values[:, place] = cells.values[:, chosen].mean(axis=1)
             codes = cells.reasons[:, chosen]
             worst = np.where(codes == OTHER, 0, codes).max(axis=1)  # "other" has a number, the rest have none
@@ -285,19 +287,21 @@ def suite_scores(
             some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)  # part of the column is missing
             reasons[some, place] = REASONS.index("part")
     imported = np.array([entry.origin == "imported" for entry in entries], bool)
-    for place, whole in enumerate(wholes):
-        for name in ("values", "reasons", "results", "sources", "trained_on") if whole is not None else ():
-            found[name][imported, place] = getattr(cells, name)[imported, whole]
-    at = {column.name: place for place, column in enumerate(site_suite.suite.columns)}
+    for place, whole_place in enumerate(wholes):
+        for name in (
+            ("values", "reasons", "results", "sources", "trained_on") if whole_place is not None else ()
+        ):
+            arrays[name][imported, place] = getattr(cells, name)[imported, whole_place]
+    place_by_name = {column.name: place for place, column in enumerate(site_suite.suite.columns)}
     for row, document in averages.items():  # what papers print of single columns
         for name, value in document.get("columns", {}).items():
-            values[row, at[name]], reasons[row, at[name]] = value, 0
+            values[row, place_by_name[name]], reasons[row, place_by_name[name]] = value, 0
     counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
-    by_seed = {row: _columns_of(of, columns) for row, of in cells.by_seed.items()}
+    by_seed = {row: _mean_scope_columns(of, columns) for row, of in cells.by_seed.items()}
     deviations = np.full(shape, np.nan)
-    for row, own in by_seed.items():
-        deviations[row] = np.where(counted[row], own.std(axis=0, ddof=1), np.nan)
-    means = suite_means(site_suite.suite, values, counted, averages, by_seed)
+    for row, seed_values in by_seed.items():
+        deviations[row] = np.where(counted[row], seed_values.std(axis=0, ddof=1), np.nan)
+    means = compute_suite_means(site_suite.suite, values, counted, averages, by_seed)
     places: dict[int, list[int]] = {}
     for place, scopes in enumerate(columns):
         for scope in scopes:
@@ -305,21 +309,23 @@ def suite_scores(
     data = {(row, at): one for (row, scope), one in cells.data.items() for at in places.get(scope, ())}
     return SuiteScores(
         site_suite=site_suite, convention=convention, entries=entries, counted=counted, deviations=deviations,
-        averages=averages, by_seed=by_seed, pinned=pinned, data=data, **vars(means), **found,
+        averages=averages, by_seed=by_seed, pinned=pinned, data=data, **vars(means), **arrays,
     )  # fmt: skip
 
 
-def _narrowed(part: Untouched, shared: set[int]) -> Untouched:
+def _limit_shared_columns(part: Untouched, shared: set[int]) -> Untouched:
     """An untouched part whose means leave out the columns that not all models share, too."""
     columns = enumerate(part.suite.columns)
-    own = [c if at in shared else replace(c, shown_only=c.shown_only or _UNSHARED) for at, c in columns]
-    suite = replace(part.suite, columns=tuple(own))
-    return replace(part, suite=suite, count=len(averaged_columns(suite)))
+    part_columns = [
+        c if at in shared else replace(c, shown_only=c.shown_only or _UNSHARED) for at, c in columns
+    ]
+    suite = replace(part.suite, columns=tuple(part_columns))
+    return replace(part, suite=suite, count=len(select_mean_columns(suite)))
 
 
-def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
+def _mean_scope_columns(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
     """The columns of values by scope: (rows, columns)."""
-    found = [
+    column_values = [
         values[:, list(scopes)].mean(axis=1) if scopes else np.full(len(values), np.nan) for scopes in columns
     ]
-    return np.array(found).reshape(len(columns), len(values)).T
+    return np.array(column_values).reshape(len(columns), len(values)).T

@@ -47,28 +47,28 @@ class SiteSettings:
     suites: tuple[str, ...] = ()
 
 
-def from_environment(results: Sequence[Path] = (), *, remote: str = "", **others: object) -> SiteSettings:
+def read_site_settings(results: Sequence[Path] = (), *, remote: str = "", **others: object) -> SiteSettings:
     """Settings from the environment (`HARNESS_PAGES_A_MINUTE`, `HARNESS_RESULTS`), options going first.
 
     Raises:
         UsageError: A variable does not hold what it should, or a folder that was named is not there.
     """
     values: dict[str, object] = {
-        "results": _folders(results, remote),
+        "results": _resolve_results_folders(results, remote),
         "remote": remote,
-        "reference": paths.reference_folder(),
-        "reported": paths.reported_folder(),
-        "pages_a_minute": _number("HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
+        "reference": paths.find_reference_folder(),
+        "reported": paths.find_reported_folder(),
+        "pages_a_minute": _read_number_variable("HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
     }
     return SiteSettings(**{**values, **others})  # type: ignore[arg-type]
 
 
-def _folders(results: Sequence[Path], remote: str) -> tuple[Path, ...]:
+def _resolve_results_folders(results: Sequence[Path], remote: str) -> tuple[Path, ...]:
     """The results folders; only ./results, which nobody named, may be missing; a remote takes its place."""
     named = bool(results or os.environ.get("HARNESS_RESULTS"))
-    folders = tuple(paths.expanded(path) for path in results)
+    folders = tuple(paths.resolve_home_path(path) for path in results)
     if named or not remote:
-        folders = folders or (paths.results_folder(),)
+        folders = folders or (paths.resolve_results_folder(),)
     for folder in folders if named else ():
         if not folder.is_dir():
             hint = f"Name a folder that is there; `harness run --results {folder} …` makes this one."
@@ -76,7 +76,7 @@ def _folders(results: Sequence[Path], remote: str) -> tuple[Path, ...]:
     return (*folders, copy_folder(remote)) if remote else folders
 
 
-def _number(name: str, default: int) -> int:
+def _read_number_variable(name: str, default: int) -> int:
     text = os.environ.get(name, "")
     if text and (not text.isdecimal() or int(text) < 1):
         hint = f"For example {name}={default}."
@@ -86,7 +86,7 @@ def _number(name: str, default: int) -> int:
 
 def copy_folder(url: str) -> Path:
     """The results folder in the cache that has the copy of a URL."""
-    return paths.cache_folder() / "remote" / hashlib.sha256(url.encode()).hexdigest()[:16]
+    return paths.resolve_cache_folder() / "remote" / hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
 class RemoteCopy:
@@ -107,7 +107,7 @@ class RemoteCopy:
         Raises:
             StoreError: The remote cannot be read, or the cache cannot be written.
         """
-        changes = self._records.difference(self._known)
+        changes = self._records.compare_records(self._known)
         for path in changes.send:
             path.unlink(missing_ok=True)
         fetched = self._records.fetch(changes.fetch)

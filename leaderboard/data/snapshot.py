@@ -24,8 +24,8 @@ from harness.storage.imported import Imported
 from leaderboard.data import documents, imports, paper_rows, records
 from leaderboard.data.entries import Unit
 from leaderboard.data.settings import SiteSettings
-from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, all_scopes, listed
-from leaderboard.data.tables import TABLES, Tables, Writer, storable
+from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, collect_scopes, load_site_suites
+from leaderboard.data.tables import TABLES, Tables, Writer, clean_stored_text
 
 log = logging.getLogger(__name__)
 
@@ -65,18 +65,18 @@ class Snapshot(BaseModel):
     imports: Mapping[str, tuple[str, str, str]]
     sizes: Mapping[str, int]
 
-    def files(self, table: str) -> list[str]:
+    def list_table_files(self, table: str) -> list[str]:
         """The Parquet files of a table."""
         return [str(self.folder / part / f"{table}.parquet") for part in self.parts]
 
     @property
     def whole(self) -> bool:
         """Whether all files are there in their full length and can be opened."""
-        if not self.sizes or self.sizes != _sizes(self.folder):
+        if not self.sizes or self.sizes != _read_file_sizes(self.folder):
             return False
         with duckdb.connect() as connection, suppress(duckdb.Error):
             for name in TABLES:
-                connection.execute("SELECT count(*) FROM read_parquet(?)", [self.files(name)])
+                connection.execute("SELECT count(*) FROM read_parquet(?)", [self.list_table_files(name)])
             return True
         return False
 
@@ -92,7 +92,7 @@ class SiteIndex:
         self.settings = settings
         self.folder = folder
         self.suites = suites
-        self._scopes = all_scopes(list(suites.values()))
+        self._scopes = collect_scopes(list(suites.values()))
         forms = [scope.form for some in self._scopes.values() for scope in some]
         self.scope_ids = {form: number for number, form in enumerate(forms, 1)}
         self._seen: tuple[tuple[int, int], Snapshot | None] = ((0, 0), None)
@@ -107,7 +107,7 @@ class SiteIndex:
             return None
         place = (facts.st_mtime_ns, facts.st_ino)
         if place != self._seen[0]:
-            self._seen = (place, _read(self.folder / "current.json"))
+            self._seen = (place, _read_snapshot(self.folder / "current.json"))
         return self._seen[1]
 
     @property
@@ -132,15 +132,15 @@ class SiteIndex:
         if former.version and (self.damaged or not former.whole):
             log.error("%s is damaged. It is made anew.", former.folder)
             former = NOTHING
-        units = {_name(unit): unit for unit in self._units()}
+        units = {_format_unit_name(unit): unit for unit in self._iter_source_units()}
         fresh = {name: unit for name, unit in units.items() if former.units.get(name) != unit.stamp}
         gone = former.units.keys() - units.keys()
-        parts = _parts(imports.sources(self.settings.results))
+        parts = _map_import_parts(imports.list_imports(self.settings.results))
         if not fresh and not gone and list(former.parts) == [OWN, *parts]:
             return Changes(taken=0, dropped=0, version=former.version)
-        return self._write(former, units, fresh, len(gone), parts)
+        return self._write_version(former, units, fresh, len(gone), parts)
 
-    def _write(
+    def _write_version(
         self,
         former: Snapshot,
         units: Mapping[str, Unit],
@@ -155,56 +155,56 @@ class SiteIndex:
         for rest in self.folder.glob("new-*"):
             shutil.rmtree(rest, ignore_errors=True)
         new.mkdir()
-        own = Tables()
-        read, stamps = self._own(own, former, units, fresh)
+        tables = Tables()
+        read, stamps = self._fill_own_tables(tables, former, units, fresh)
         changed = bool(read or gone or not former.version)
         if changed:
-            records.put_seeds(own)
-            own.save(new / OWN)
+            records.put_seeds(tables)
+            tables.save_tables(new / OWN)
         else:
             _link(former, OWN, new)
-        there, taken = self._imports(new, former, parts, own.slugs)
-        if not changed and there.keys() == former.imports.keys():
+        import_parts, taken = self._write_imports(new, former, parts, tables.slugs)
+        if not changed and import_parts.keys() == former.imports.keys():
             shutil.rmtree(new)
             return Changes(taken=0, dropped=0, version=former.version)
-        dropped = gone + (0 if taken else len(former.imports.keys() - there.keys()))
+        dropped = gone + (0 if taken else len(former.imports.keys() - import_parts.keys()))
         files.move(new, self.folder / str(version))
-        self._publish(version, stamps, there)
+        self._replace_current(version, stamps, import_parts)
         return Changes(taken=read + taken, dropped=dropped, version=version)
 
-    def _own(
+    def _fill_own_tables(
         self, tables: Tables, former: Snapshot, units: Mapping[str, Unit], fresh: Mapping[str, Unit]
     ) -> tuple[int, dict[str, str]]:
         """Put everything but imports into tables: how many units were read, and the stamps of all there."""
-        contents = {name: found for name, unit in fresh.items() if (found := _contents(unit)) is not None}
+        contents = {name: items for name, unit in fresh.items() if (items := _read_unit(unit)) is not None}
         kept = [name for name in units if name in former.units and name not in contents]
         if former.version:
             tables.keep(former.folder / OWN, kept)
         writer = Writer(tables, self._scopes, self.scope_ids)
-        for name, found in contents.items():
-            for item in found:
+        for name, items in contents.items():
+            for item in items:
                 writer.put(item, name)
         tables.insert(writer.rows)
         stamps = {name: former.units[name] for name in kept}
         return len(contents), stamps | {name: fresh[name].stamp for name in contents}
 
-    def _imports(
+    def _write_imports(
         self, new: Path, former: Snapshot, parts: Mapping[str, Imported], slugs: set[str]
     ) -> tuple[dict[str, tuple[str, str, str]], int]:
         """Write the parts of imports, and how many entries were read; one that is damaged stays as it was."""
-        found: dict[str, tuple[str, str, str]] = {}
+        locations: dict[str, tuple[str, str, str]] = {}
         taken = 0
         for name, source in parts.items():
             if name in former.imports:
                 _link(former, name, new)
-                found[name] = former.imports[name]
+                locations[name] = former.imports[name]
                 continue
             tables = Tables()
             tables.slugs = slugs
             try:
                 taken += imports.put_import(tables, source, self._scopes, self.scope_ids)
-                tables.save(new / name)
-                found[name] = (source.source, str(source.folder.resolve()), source.id)
+                tables.save_tables(new / name)
+                locations[name] = (source.source, str(source.folder.resolve()), source.id)
             except (duckdb.Error, KeyError, TypeError, ValueError) as error:
                 reason = " ".join(str(error).split())[:300]
                 log.error(
@@ -213,15 +213,15 @@ class SiteIndex:
                 for old, place in former.imports.items():
                     if place[1] == str(source.folder.resolve()):
                         _link(former, old, new)
-                        found[old] = place
-        return found, taken
+                        locations[old] = place
+        return locations, taken
 
-    def _publish(
+    def _replace_current(
         self, version: int, units: Mapping[str, str], parts: Mapping[str, tuple[str, str, str]]
     ) -> None:
         document = {
             "version": version, "units": dict(units), "parts": [OWN, *parts], "imports": dict(parts),
-            "sizes": _sizes(self.folder / str(version)),
+            "sizes": _read_file_sizes(self.folder / str(version)),
         }  # fmt: skip
         files.replace(self.folder / "current.json", json.dumps(document).encode())
         self.damaged = False
@@ -229,43 +229,45 @@ class SiteIndex:
             if old.name.isdecimal() and int(old.name) < version and time.time() - old.stat().st_mtime > SPARE:
                 shutil.rmtree(old, ignore_errors=True)
 
-    def _units(self) -> Iterator[Unit]:
+    def _iter_source_units(self) -> Iterator[Unit]:
         reference = [self.settings.reference] if self.settings.reference else []
         roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
         return chain(
-            records.units(roots, list(self.suites.values())),
-            documents.units(roots),
-            paper_rows.units(self.settings.reported, self.suites),
+            records.iter_record_units(roots, list(self.suites.values())),
+            documents.iter_document_units(roots),
+            paper_rows.iter_paper_units(self.settings.reported, self.suites),
         )
 
 
 def open_index(settings: SiteSettings) -> SiteIndex:
     """The snapshots of a site's folders, in the cache or where settings say."""
-    cache = paths.cache_folder()
-    suites = listed(cache, settings.suites)
+    cache = paths.resolve_cache_folder()
+    suites = load_site_suites(cache, settings.suites)
     folders = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
     name = hashlib.sha256(folders.encode()).hexdigest()[:16]
-    folder = (settings.snapshots or cache / "site") / f"{name}-{_form(all_scopes(list(suites.values())))}"
-    _tidy(folder, name)
+    folder = (
+        settings.snapshots or cache / "site"
+    ) / f"{name}-{_hash_snapshot_form(collect_scopes(list(suites.values())))}"
+    _prune_snapshots(folder, name)
     return SiteIndex(settings, folder, suites)
 
 
-def _parts(sources: Sequence[Imported]) -> dict[str, Imported]:
+def _map_import_parts(sources: Sequence[Imported]) -> dict[str, Imported]:
     """Imports by the names of their parts; of two with the same source the first goes before the second."""
     tables = imports.MAIN_REVISIONS.read_bytes()
-    found: dict[str, Imported] = {}
+    parts: dict[str, Imported] = {}
     for source in sources:
-        before = [one.id for one in found.values() if one.source == source.source]
+        before = [one.id for one in parts.values() if one.source == source.source]
         digest = hashlib.sha256(repr((source.source, source.id, before)).encode() + tables).hexdigest()
-        found[f"{source.id}-{digest[:12]}"] = source
-    return found
+        parts[f"{source.id}-{digest[:12]}"] = source
+    return parts
 
 
-def _name(unit: Unit) -> str:
-    return storable(f"{unit.source}/{unit.name}")
+def _format_unit_name(unit: Unit) -> str:
+    return clean_stored_text(f"{unit.source}/{unit.name}")
 
 
-def _contents(unit: Unit) -> Sequence[Any] | None:
+def _read_unit(unit: Unit) -> Sequence[Any] | None:
     """What a unit holds; None, and a word in the log, where it cannot be read: it is tried again."""
     try:
         return unit.read()
@@ -285,11 +287,11 @@ def _link(former: Snapshot, part: str, new: Path) -> None:
             shutil.copyfile(old, place)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
+def _read_file_sizes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.glob("*/*.parquet"))}
 
 
-def _read(path: Path) -> Snapshot | None:
+def _read_snapshot(path: Path) -> Snapshot | None:
     """The snapshot that a file names; None, and a word in the log, where it is damaged."""
     try:
         document = json.loads(path.read_bytes())
@@ -299,13 +301,13 @@ def _read(path: Path) -> Snapshot | None:
         return None
 
 
-def _form(scopes: Mapping[str, Sequence[Scope]]) -> str:
+def _hash_snapshot_form(scopes: Mapping[str, Sequence[Scope]]) -> str:
     """A digest of all that snapshots must have been made with to be of use."""
     forms = [scope.form for some in scopes.values() for scope in some]
     return hashlib.sha256(repr((FORM, forms)).encode() + REVISIONS.read_bytes()).hexdigest()[:8]
 
 
-def _tidy(keep: Path, name: str) -> None:
+def _prune_snapshots(keep: Path, name: str) -> None:
     """Remove snapshots of other forms that nobody has used for a week."""
     for old in keep.parent.glob(f"{name}-*"):
         with suppress(OSError):

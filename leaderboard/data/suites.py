@@ -41,15 +41,15 @@ REVISIONS = Path(__file__).with_name("revisions.csv")
 
 
 @cache
-def revisions() -> Mapping[tuple[str, str], str]:
+def read_revisions() -> Mapping[tuple[str, str], str]:
     """The revision that each other one of a task is the same as."""
     with REVISIONS.open(encoding="utf-8", newline="") as file:
         return {(row["task"], row["revision"]): row["same_as"] for row in csv.DictReader(file)}
 
 
-def same_texts(task: str, data: str) -> str:
+def resolve_data_revision(task: str, data: str) -> str:
     """One revision for all that are known to hold the same texts."""
-    return revisions().get((task, data), data)
+    return read_revisions().get((task, data), data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,40 +69,48 @@ class Scope:
     @cached_property
     def form(self) -> str:
         """What names the scope: a digest, as some tasks have thousands of subsets."""
-        whole = json.dumps([self.task, self.splits, self.subsets, self.data, self.view])
-        return hashlib.sha256(whole.encode()).hexdigest()
+        text = json.dumps([self.task, self.splits, self.subsets, self.data, self.view])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def answer(self, raw: Raw, data: str) -> tuple[float | None, Reason]:
         """The mean over splits and subsets of one model's main scores, and why it does not count."""
-        found = [raw.get(split, {}).get(subset, _ABSENT) for split in self.splits for subset in self.subsets]
-        if any(value is _ABSENT for value in found):
+        raw_values = [
+            raw.get(split, {}).get(subset, _ABSENT) for split in self.splits for subset in self.subsets
+        ]
+        if any(value is _ABSENT for value in raw_values):
             return None, "part"
-        values = [float(value) for value in found if isinstance(value, float | int) and possible(value)]
-        if len(values) < len(found):
+        values = [
+            float(value)
+            for value in raw_values
+            if isinstance(value, float | int) and is_possible_score(value)
+        ]
+        if len(values) < len(raw_values):
             return None, "bad"
         mean = sum(values) / len(values)
-        return mean, "" if self.takes(data) else "other"
+        return mean, "" if self.is_same_data(data) else "other"
 
-    def takes(self, data: str) -> bool:
+    def is_same_data(self, data: str) -> bool:
         """Whether data is the pinned one, or is known to hold the same texts."""
-        return not self.data or same_texts(self.task, data) == same_texts(self.task, self.data)
+        return not self.data or resolve_data_revision(self.task, data) == resolve_data_revision(
+            self.task, self.data
+        )
 
 
-def main_scores(
+def extract_main_scores(
     scores: Mapping[str, Mapping[str, Mapping[str, Any]]], metric: str, main_score: float | None
 ) -> dict[str, dict[str, float | None]]:
     """Main scores by split and subset, of a record's raw metrics; of a single one the main score itself."""
-    found = {
-        split: {subset: _main(metrics, metric) for subset, metrics in subsets.items()}
+    scores_by_split = {
+        split: {subset: _find_main_score(metrics, metric) for subset, metrics in subsets.items()}
         for split, subsets in scores.items()
     }
-    cells = [(split, subset) for split, subsets in found.items() for subset in subsets]
+    cells = [(split, subset) for split, subsets in scores_by_split.items() for subset in subsets]
     if len(cells) == 1 and main_score is not None:
-        found[cells[0][0]][cells[0][1]] = main_score
-    return found
+        scores_by_split[cells[0][0]][cells[0][1]] = main_score
+    return scores_by_split
 
 
-def _main(metrics: Mapping[str, Any], metric: str) -> float | None:
+def _find_main_score(metrics: Mapping[str, Any], metric: str) -> float | None:
     value = metrics.get("main_score", metrics.get(metric))
     return float(value) if isinstance(value, int | float) else None
 
@@ -110,10 +118,10 @@ def _main(metrics: Mapping[str, Any], metric: str) -> float | None:
 _ABSENT = object()
 
 
-def possible(value: float) -> bool:
+def is_possible_score(value: float) -> bool:
     """Whether a value can be a score: all metrics lie between -1 and 1.
 
-    >>> possible(0.5), possible(5.0), possible(float("nan"))
+    >>> is_possible_score(0.5), is_possible_score(5.0), is_possible_score(float("nan"))
     (True, False, False)
     """
     return math.isfinite(value) and -1 <= value <= 1
@@ -133,17 +141,17 @@ class SiteSuite:
         """The columns that show some splits or subsets of a task, which other columns have more of."""
         return frozenset(self.suite.parts)
 
-    def scopes(self, view: str = "") -> list[list[Scope]]:
+    def list_scopes(self, view: str = "") -> list[list[Scope]]:
         """The scopes of each column."""
-        return [scopes_of(column, view) for column in self.suite.columns]
+        return [build_column_scopes(column, view) for column in self.suite.columns]
 
 
-def scopes_of(column: Column, view: str = "") -> list[Scope]:
+def build_column_scopes(column: Column, view: str = "") -> list[Scope]:
     """What a column asks of its tasks."""
-    return [scope_of(task, view) for task in column.tasks]
+    return [build_task_scope(task, view) for task in column.tasks]
 
 
-def scope_of(task: Task, view: str = "") -> Scope:
+def build_task_scope(task: Task, view: str = "") -> Scope:
     """What a suite asks of a task."""
     return Scope(
         task=task.name,
@@ -154,7 +162,7 @@ def scope_of(task: Task, view: str = "") -> Scope:
     )
 
 
-def whole_scope(column: Column) -> Scope | None:
+def build_whole_scope(column: Column) -> Scope | None:
     """The scope of a column of several tasks that mteb scores as one task of the column's name.
 
     An imported model has the number of that file, as in mteb, never a mean over its parts.
@@ -164,12 +172,12 @@ def whole_scope(column: Column) -> Scope | None:
     return Scope(task=column.name, splits=column.tasks[0].splits, subsets=("default",), data="")
 
 
-def views(suite: Suite) -> tuple[str, ...]:
+def list_conventions(suite: Suite) -> tuple[str, ...]:
     """The conventions of a suite; an empty name for the main score where there are none."""
     return tuple(suite.conventions) or ("",)
 
 
-def listed(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSuite]:
+def load_site_suites(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSuite]:
     """Every suite that needs no folder of a user's, and the user's own ones, by slug; main ones first.
 
     A benchmark with the columns of a suite that has a name of its own is listed once.
@@ -177,30 +185,34 @@ def listed(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSuite]:
     Raises:
         UsageError: One of these cannot be opened.
     """
-    found: dict[str, SiteSuite] = {}
+    suites_by_slug: dict[str, SiteSuite] = {}
     seen: set[tuple[str, ...]] = set()
-    for typed, main in _typed(extra):
+    for typed, main in _list_suite_names(extra):
         suite = catalog.open_suite(typed, SuiteOptions(cache=cache))
-        columns = tuple(scope_of(task).form for column in suite.columns for task in column.tasks)
+        columns = tuple(build_task_scope(task).form for column in suite.columns for task in column.tasks)
         if columns and columns not in seen:
             seen.add(columns)
-            names = chain([slug(typed)], (f"{slug(typed)}-{number}" for number in count(2)))
-            name = next(one for one in names if one not in found)
-            found[name] = SiteSuite(slug=name, typed=typed, suite=suite, main=main)
-    return found
+            names = chain([format_slug(typed)], (f"{format_slug(typed)}-{number}" for number in count(2)))
+            name = next(one for one in names if one not in suites_by_slug)
+            suites_by_slug[name] = SiteSuite(slug=name, typed=typed, suite=suite, main=main)
+    return suites_by_slug
 
 
-def _typed(extra: Sequence[str]) -> list[tuple[str, bool]]:
-    entries = catalog.suites().values()
-    own = [(entry.name, True) for entry in entries if entry.alone]
+def _list_suite_names(extra: Sequence[str]) -> list[tuple[str, bool]]:
+    entries = catalog.load_suite_entries().values()
+    pairs = [(entry.name, True) for entry in entries if entry.alone]
     offered = [(e.name, o.name) for e in entries for o in e.offers() if o.kind == "benchmark"]
-    return [*own, *((typed, True) for typed in extra), *((f"{name}:{what}", False) for name, what in offered)]
+    return [
+        *pairs,
+        *((typed, True) for typed in extra),
+        *((f"{name}:{what}", False) for name, what in offered),
+    ]
 
 
-def slug(text: str) -> str:
+def format_slug(text: str) -> str:
     """A text as part of a URL: letters, digits, `-`, `_` and dots, without the end of a format.
 
-    >>> slug("mteb:MTEB(eng, v2)"), slug("org/name-v1.5"), slug("my.json")
+    >>> format_slug("mteb:MTEB(eng, v2)"), format_slug("org/name-v1.5"), format_slug("my.json")
     ('mteb-MTEB-eng-v2', 'org-name-v1.5', 'my-json')
     """
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else " " for c in text)
@@ -211,13 +223,13 @@ def slug(text: str) -> str:
 _FORMAT = re.compile(r"\.(json|csv|md|tex|svg)$")
 
 
-def all_scopes(suites: Sequence[SiteSuite]) -> dict[str, list[Scope]]:
+def collect_scopes(suites: Sequence[SiteSuite]) -> dict[str, list[Scope]]:
     """Every scope that a suite asks for, by task."""
-    found: dict[str, dict[str, Scope]] = {}
-    for one in suites:
-        for view in views(one.suite):
-            for column in one.suite.columns:
-                whole = whole_scope(column)
-                for scope in (*scopes_of(column, view), *([whole] if whole else [])):
-                    found.setdefault(scope.task, {})[scope.form] = scope
-    return {task: list(scopes.values()) for task, scopes in found.items()}
+    scopes_by_task: dict[str, dict[str, Scope]] = {}
+    for site_suite in suites:
+        for view in list_conventions(site_suite.suite):
+            for column in site_suite.suite.columns:
+                joint_scope = build_whole_scope(column)
+                for scope in (*build_column_scopes(column, view), *([joint_scope] if joint_scope else [])):
+                    scopes_by_task.setdefault(scope.task, {})[scope.form] = scope
+    return {task: list(scopes.values()) for task, scopes in scopes_by_task.items()}

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument
-from leaderboard.data.suites import REASONS, Scope, possible
+from leaderboard.data.suites import REASONS, Scope, is_possible_score
 
 log = logging.getLogger(__name__)
 
@@ -67,12 +67,12 @@ BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed
 SETTINGS: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 
 
-def permanent(*parts: str) -> int:
+def compute_permanent_id(*parts: str) -> int:
     """A number made of texts, which every program can hold exactly: below 2**52."""
     return int(hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:13], 16)
 
 
-def storable(text: str) -> str:
+def clean_stored_text(text: str) -> str:
     """Text without NUL and halves of characters."""
     if text.isascii() and "\0" not in text:
         return text
@@ -104,7 +104,9 @@ class Tables:
         """Put rows into tables by name; columns that a row lacks are NULL."""
         for name, some in rows.items():
             kinds = TABLES[name]
-            values = [[_stored(c, kind, row.get(c)) for c, kind in kinds.items()] for row in some]
+            values = [
+                [_convert_column_value(c, kind, row.get(c)) for c, kind in kinds.items()] for row in some
+            ]
             self._fill(f"INSERT INTO {name}", kinds, values)
 
     def create(self, name: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
@@ -120,31 +122,31 @@ class Tables:
         self.connection.execute(f"{statement} SELECT {fields} FROM given")
         self.connection.unregister("given")
 
-    def rows(self, sql: str, *values: Any) -> list[Row]:
+    def fetch_rows(self, sql: str, *values: Any) -> list[Row]:
         """Rows of a query by column."""
-        found = self.connection.execute(sql, list(values))
-        names = [column[0] for column in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        cursor = self.connection.execute(sql, list(values))
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
-    def save(self, folder: Path) -> None:
+    def save_tables(self, folder: Path) -> None:
         """Write all tables into a folder."""
         folder.mkdir(parents=True)
         for name in TABLES:
             order = f"ORDER BY {ORDER[name]}" if name in ORDER else ""
             self.connection.execute(
-                f"COPY (SELECT * FROM {name} {order}) TO '{_quoted(folder / f'{name}.parquet')}' "
+                f"COPY (SELECT * FROM {name} {order}) TO '{_quote_path(folder / f'{name}.parquet')}' "
                 "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480)"
             )
 
 
-def _quoted(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def _stored(column: str, kind: str, value: Any) -> Any:
+def _convert_column_value(column: str, kind: str, value: Any) -> Any:
     """A value as a column takes it: text that can be written, numbers within its bounds."""
     if isinstance(value, str):
-        return storable(value)[: LENGTHS.get(column)]
+        return clean_stored_text(value)[: LENGTHS.get(column)]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, int) and not isinstance(value, bool) and kind in ("BIGINT", "INTEGER"):
@@ -153,13 +155,13 @@ def _stored(column: str, kind: str, value: Any) -> Any:
     return value
 
 
-def entry_row(entry: NewEntry, unit: str = "") -> Row:
+def build_entry_row(entry: NewEntry, unit: str = "") -> Row:
     """The row of an entry."""
     written = [outcome.written for outcome in entry.outcomes if outcome.written]
     return {
         **{name: getattr(entry, name, None) for name in TABLES["entries"]},
         "unit": unit,
-        "id": permanent(entry.slug),
+        "id": compute_permanent_id(entry.slug),
         "trained_on": None if entry.trained_on is None else json.dumps(list(entry.trained_on)),
         "facts": json.dumps(entry.facts, default=str),
         "newest": max(written, default=None),
@@ -191,36 +193,36 @@ class Writer:
             log.warning("%s (%s) stands in two folders. One is left out.", item.model, item.treatment)
         else:
             self._tables.slugs.add(item.slug)
-            self._entry(item, unit)
+            self._add_entry(item, unit)
 
-    def _entry(self, entry: NewEntry, unit: str) -> None:
-        row = entry_row(entry, unit)
+    def _add_entry(self, entry: NewEntry, unit: str) -> None:
+        row = build_entry_row(entry, unit)
         number = row["id"]
         self.rows["entries"].append(row)
         scores: dict[int, list[Row]] = {}
         results: set[int] = set()
         for outcome in sorted(entry.outcomes, key=lambda one: one.written or "", reverse=True):
-            result = permanent(entry.slug, outcome.key or outcome.task)
+            result = compute_permanent_id(entry.slug, outcome.key or outcome.task)
             while result in results:
                 result += 1
             results.add(result)
-            own = {"unit": unit, "entry": number, "source": number, "data": outcome.data,
+            score_fields = {"unit": unit, "entry": number, "source": number, "data": outcome.data,
                    "trained_on": outcome.trained_on}  # fmt: skip
-            self._result(outcome, {**own, "id": result})
-            for score in self._scores(outcome):
-                scores.setdefault(score["scope"], []).append({**own, **score, "result": result})
+            self._add_result(outcome, {**score_fields, "id": result})
+            for score in self._iter_scope_scores(outcome):
+                scores.setdefault(score["scope"], []).append({**score_fields, **score, "result": result})
         self.rows["scores"] += [min(some, key=lambda s: BEST.index(s["reason"])) for some in scores.values()]
         self.rows["averages"] += [
             {"unit": unit, "entry": number, "suite": suite, "convention": convention, "document": document}
             for suite, convention, document in entry.averages
         ]
 
-    def _result(self, outcome: EntryOutcome, own: Row) -> None:
+    def _add_result(self, outcome: EntryOutcome, own: Row) -> None:
         self.rows["results"].append({**{c: getattr(outcome, c, None) for c in TABLES["results"]}, **own})
         about = {"unit": own["unit"], "kind": "record", "name": str(own["id"])}
         self.rows["documents"].append({**about, "document": outcome.document})
 
-    def _scores(self, outcome: EntryOutcome) -> Iterator[Row]:
+    def _iter_scope_scores(self, outcome: EntryOutcome) -> Iterator[Row]:
         for scope in self._scopes.get(outcome.task, ()):
             value, low, high, reason = _answer(scope, outcome)
             yield {"scope": self._numbers[scope.form], "value": value, "low": low, "high": high,
@@ -236,6 +238,6 @@ def _answer(scope: Scope, outcome: EntryOutcome) -> tuple[float | None, float | 
     number = outcome.numbers.get(scope.view)
     if number is None or number.value is None:
         return None, None, None, "part"
-    if not possible(number.value):
+    if not is_possible_score(number.value):
         return None, None, None, "bad"
-    return number.value, number.low, number.high, "" if scope.takes(outcome.data) else "other"
+    return number.value, number.low, number.high, "" if scope.is_same_data(outcome.data) else "other"

@@ -14,7 +14,7 @@ from leaderboard.web.tables import Cell, TableRow, values_table
 
 
 @serve_page("/api", "Every page with its parameters.", formats=())
-def view(site: Site, state: State) -> Page:
+def show_api(site: Site, state: State) -> Page:
     """Every page with its parameters."""
     heads = {
         "path": "Page",
@@ -24,8 +24,13 @@ def view(site: Site, state: State) -> Page:
         "means": "What it does",
     }
     rows = [
-        *_rows("every page", "How it looks.", State),
-        *(row for one in site.pages if one.formats for row in _rows(one.path, one.summary, one.state)),
+        *_iter_parameter_rows("every page", "How it looks.", State),
+        *(
+            row
+            for one in site.pages
+            if one.formats
+            for row in _iter_parameter_rows(one.path, one.summary, one.state)
+        ),
     ]
     return Page(
         title="API",
@@ -35,15 +40,17 @@ def view(site: Site, state: State) -> Page:
     )
 
 
-def _rows(path: str, summary: str, state: type[State]) -> Iterator[TableRow]:
+def _iter_parameter_rows(path: str, summary: str, state: type[State]) -> Iterator[TableRow]:
     """A page, then its parameters; those of every page stand at the first alone."""
-    yield _row(path, "", "", "", summary)
+    yield _build_parameter_row(path, "", "", "", summary)
     for name, field in state.model_fields.items():
         if state is State or name not in State.model_fields:
-            yield _row("", name, _values(field), _default(field), field.description or "")
+            yield _build_parameter_row(
+                "", name, _describe_values(field), _default(field), field.description or ""
+            )
 
 
-def _row(*texts: str) -> TableRow:
+def _build_parameter_row(*texts: str) -> TableRow:
     plain = [text.replace("`", "") for text in texts]
     return TableRow(cells=[Cell(text=text, value=text or None) for text in plain])
 
@@ -54,18 +61,18 @@ def _default(field: FieldInfo) -> str:
     return str(int(value)) if isinstance(value, bool) else "" if value in (None, "", []) else str(value)
 
 
-def _values(field: FieldInfo) -> str:
+def _describe_values(field: FieldInfo) -> str:
     """What a parameter takes, in words."""
     kind = field.annotation
     if get_origin(kind) is Literal:
         return ", ".join(str(value) for value in get_args(kind) if value != "")
     if get_origin(kind) is list:
         return "text, again and again for several"
-    return {bool: "0, 1", str: "text"}.get(kind) or _number(kind, field.metadata)  # type: ignore[arg-type]
+    return {bool: "0, 1", str: "text"}.get(kind) or _describe_number(kind, field.metadata)  # type: ignore[arg-type]
 
 
-def _number(kind: Any, bounds: list[Any]) -> str:
+def _describe_number(kind: Any, bounds: list[Any]) -> str:
     what = "a whole number" if "int" in str(kind) else "a number"
-    known = {name: getattr(one, name) for one in bounds for name in ("ge", "gt", "le") if hasattr(one, name)}
+    limits = {name: getattr(one, name) for one in bounds for name in ("ge", "gt", "le") if hasattr(one, name)}
     texts = {"ge": " from {:,}", "gt": " above {:,g}", "le": " to {:,.0f}"}
-    return what + "".join(text.format(known[name]) for name, text in texts.items() if name in known)
+    return what + "".join(text.format(limits[name]) for name, text in texts.items() if name in limits)

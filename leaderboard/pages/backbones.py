@@ -14,28 +14,28 @@ from leaderboard.data.backbones import (
     Backbone,
     Benchmark,
     PrintedScore,
-    backbones,
-    glue_lines,
-    printed_scores,
+    collect_glue_lines,
+    collect_printed_scores,
+    load_backbones,
 )
-from leaderboard.data.entries import precedence
-from leaderboard.data.papers import key_of, same_queries, title
+from leaderboard.data.entries import compute_precedence
+from leaderboard.data.papers import format_anchor, format_table_title, has_same_queries
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.backbones import (
     GLUE,
     BackboneState,
     GlueView,
-    apart,
-    backbones_of,
-    filters,
-    head_cells,
-    measured_mean,
-    plain_cell,
+    build_backbone_cells,
+    build_backbone_form,
+    build_measured_mean,
+    build_plain_cell,
+    mark_incomparable,
+    resolve_backbones,
 )
-from leaderboard.views.sorting import Field, fill_table, in_order
-from leaderboard.views.suite_table import kinds_of, made_of
-from leaderboard.web.charts import Chart, Point, against_size
-from leaderboard.web.formats import printed_value
+from leaderboard.views.sorting import Field, fill_table, sort_rows
+from leaderboard.views.suite_table import describe_lineage, format_entry_kinds
+from leaderboard.web.charts import Chart, Point, build_size_chart
+from leaderboard.web.formats import parse_cell_value
 from leaderboard.web.page import PRINTED, Page, check_name, serve_page
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
@@ -76,18 +76,18 @@ _Line: TypeAlias = tuple[Backbone, str]
 @serve_page(
     PATH, "Backbones by recipe and benchmark: GLUE, MTEB, BEIR, long documents and code.", formats=PRINTED
 )
-def _view(site: Site, state: _BackbonesState) -> Page:
+def _show_backbones(site: Site, state: _BackbonesState) -> Page:
     """The table of backbones."""
     benchmarks = {one.key: one for one in BENCHMARKS}
     hint = "The page /backbones offers those there are."
     check_name("column", state.column, benchmarks, then=hint, is_needed=True)
     benchmark = benchmarks[state.column]
-    convention = GlueView.of(state, site.papers)
-    numbers = [*_printed(site, convention), *_measured(site.queries, convention)]
-    shown = [one for one in numbers if state.keeps(one.backbone, one.origin)]
-    cells = _cells(shown)
-    fields = _fields(cells)
-    lines = in_order(list(dict.fromkeys((one, origin) for one, origin, _ in cells)), fields, state.sort)
+    convention = GlueView.resolve_convention(state, site.papers)
+    numbers = [*_iter_printed_numbers(site, convention), *_iter_measured_means(site.queries, convention)]
+    shown = [one for one in numbers if state.should_keep(one.backbone, one.origin)]
+    cells = _group_cells(shown)
+    fields = _build_backbone_fields(cells)
+    lines = sort_rows(list(dict.fromkeys((one, origin) for one, origin, _ in cells)), fields, state.sort)
     table = fill_table(
         "backbones", "Backbones by recipe and benchmark, scores × 100", fields, lines, state=state, path=PATH,
         key=lambda line: f"{line[0].slug}-{line[1]}", notes=[NOTE], cards=True,
@@ -100,79 +100,79 @@ def _view(site: Site, state: _BackbonesState) -> Page:
         template="backbones.html",
         lead=f"What {len(every)} pretrained encoders come to after fine-tuning, by recipe and benchmark: "
         f"as papers print it{f', and for {len(measured)} of them as measured here' if measured else ''}.",
-        tables=[table, _all_numbers(shown)],
-        charts=[_chart(drawn, benchmark)],
+        tables=[table, _build_numbers_table(shown)],
+        charts=[_plot_backbones(drawn, benchmark)],
         data={"view": convention.chosen},
         context={
-            "conventions": convention.tabs(PATH, state),
+            "conventions": convention.list_convention_tabs(PATH, state),
             "columns": [
                 (f"{one.recipe}: {one.title}" if one.key != GLUE else one.title,
-                 f"{PATH}?{state.query(column=one.key)}#c-size", one.key == state.column)
+                 f"{PATH}?{state.build_query(column=one.key)}#c-size", one.key == state.column)
                 for one in BENCHMARKS
             ],
-            "form": filters(state, PATH, (one.backbone.parameters for one in numbers)),
+            "form": build_backbone_form(state, PATH, (one.backbone.parameters for one in numbers)),
         },
     )  # fmt: skip
 
 
-def _printed(site: Site, convention: GlueView) -> Iterator[_Number]:
+def _iter_printed_numbers(site: Site, convention: GlueView) -> Iterator[_Number]:
     """What papers print: the chosen convention first, then a paper's own numbers, then the highest."""
-    lines = {id(line.average): line for line in glue_lines(site.papers) if line.average}
+    lines = {id(line.average): line for line in collect_glue_lines(site.papers) if line.average}
     names = {slug: [column.name for column in one.suite.columns] for slug, one in site.queries.suites.items()}
     benchmarks = {one.key: one for one in BENCHMARKS}
-    known = backbones()
-    for (slug, key), scores in printed_scores(site.papers).items():
+    by_slug = load_backbones()
+    for (slug, key), scores in collect_printed_scores(site.papers).items():
         benchmark = benchmarks[key]
         for score in scores:
             row, line = score.row, lines.get(id(score.row))
-            why = _apart(score, names.get(benchmark.suite, ()))
-            if line and convention.differing(line.convention):
-                why = convention.reason(line.convention)
-            plain, more = plain_cell(row), [note for note in score.notes if note != row.note]
-            notes = [f"{row.paper}, {title(row.table)}: {row.setting}", plain.note, *more]
+            why = _explain_other_queries(score, names.get(benchmark.suite, ()))
+            if line and convention.find_other_tasks(line.convention):
+                why = convention.explain_difference(line.convention)
+            plain, more = build_plain_cell(row), [note for note in score.notes if note != row.note]
+            notes = [f"{row.paper}, {format_table_title(row.table)}: {row.setting}", plain.note, *more]
             cell = replace(
                 plain,
-                href=f"/papers/{score.paper}#table-{key_of(row.table)}",
+                href=f"/papers/{score.paper}#table-{format_anchor(row.table)}",
                 note="; ".join(filter(None, notes)),
             )
             yield _Number(
-                backbone=known[slug], benchmark=benchmark, origin="reported",
-                cell=apart(cell, why) if why else cell,
-                source=f"{row.paper}, {title(row.table)}",
+                backbone=by_slug[slug], benchmark=benchmark, origin="reported",
+                cell=mark_incomparable(cell, why) if why else cell,
+                source=f"{row.paper}, {format_table_title(row.table)}",
                 setting="; ".join([f"{row.name}: {row.setting}", *score.notes]),
                 weight=(not why, not (line and line.source), row.number or 0),
             )  # fmt: skip
 
 
-def _apart(score: PrintedScore, columns: Sequence[str]) -> str:
+def _explain_other_queries(score: PrintedScore, columns: Sequence[str]) -> str:
     """Why a printed number is of other queries than a suite's; empty where it is not."""
     row = replace(score.row, note="; ".join([score.row.note, *score.notes]))
-    other = [name for name in columns if not same_queries(row, name)]
+    other = [name for name in columns if not has_same_queries(row, name)]
     return f"not of the queries of {', '.join(other)}" if other else ""
 
 
-def _measured(queries: Queries, convention: GlueView) -> Iterator[_Number]:
+def _iter_measured_means(queries: Queries, convention: GlueView) -> Iterator[_Number]:
     """The complete means of what recipes made of backbones."""
-    made = [e for e in queries.entries.values() if e.origin == "measured" and not e.member]
-    roots = backbones_of(made, queries.models)
+    entries = [e for e in queries.entries.values() if e.origin == "measured" and not e.member]
+    roots = resolve_backbones(entries, queries.models)
     for benchmark in BENCHMARKS:
-        own, listed = [e for e in made if _is_of(e, benchmark)], queries.suites.get(benchmark.suite)
-        if listed is None or not own:
+        matches, listed = [e for e in entries if _is_of(e, benchmark)], queries.suites.get(benchmark.suite)
+        if listed is None or not matches:
             continue
         view = convention.chosen if benchmark.suite == GLUE else ""
-        scores, over = queries.scores_of(own, listed, view), _over(benchmark)
-        for row, entry in enumerate(own):
+        scores, over = queries.load_entry_scores(matches, listed, view), _choose_mean_kind(benchmark)
+        for row, entry in enumerate(matches):
             if scores.mean(over).complete[row]:
-                text = made_of(entry) or entry.treatment
-                cell = measured_mean(scores, row, over)
-                kinds = dict.fromkeys([*cell.kind.split(), *kinds_of(entry).split()])
+                text = describe_lineage(entry) or entry.treatment
+                cell = build_measured_mean(scores, row, over)
+                kinds = dict.fromkeys([*cell.kind.split(), *format_entry_kinds(entry).split()])
                 yield _Number(
                     backbone=roots[entry.id], benchmark=benchmark, origin="measured",
                     cell=replace(
                         cell, href=f"/models/{entry.model_slug}", kind=" ".join(kinds),
                         note=f"{text}; {cell.note}".strip("; "),
                     ),
-                    source="measured here", setting=text, weight=precedence(entry),
+                    source="measured here", setting=text, weight=compute_precedence(entry),
                 )  # fmt: skip
 
 
@@ -186,21 +186,21 @@ def _is_of(entry: Entry, benchmark: Benchmark) -> bool:
     return entry.output == "vector" and entry.lineage is not None and entry.lineage.recipe == recipe
 
 
-def _over(benchmark: Benchmark) -> str:
+def _choose_mean_kind(benchmark: Benchmark) -> str:
     """The mean that papers print in a column: OptiBERT's of MTEB is over types."""
     return "types" if benchmark.recipe == "SimCSE" else "tasks"
 
 
-def _cells(numbers: Sequence[_Number]) -> dict[tuple[Backbone, str, str], Cell]:
+def _group_cells(numbers: Sequence[_Number]) -> dict[tuple[Backbone, str, str], Cell]:
     """What is shown by backbone, origin and benchmark; both lines of a backbone follow one another."""
-    found: dict[tuple[Backbone, str, str], list[_Number]] = {}
+    groups: dict[tuple[Backbone, str, str], list[_Number]] = {}
     for backbone in dict.fromkeys(one.backbone for one in numbers):
-        for one in (one for one in numbers if one.backbone == backbone):
-            found.setdefault((backbone, one.origin, one.benchmark.key), []).append(one)
-    return {place: _shown(some) for place, some in found.items()}
+        for number in (one for one in numbers if one.backbone == backbone):
+            groups.setdefault((backbone, number.origin, number.benchmark.key), []).append(number)
+    return {place: _choose_best_cell(some) for place, some in groups.items()}
 
 
-def _shown(numbers: Sequence[_Number]) -> Cell:
+def _choose_best_cell(numbers: Sequence[_Number]) -> Cell:
     """One of several numbers, with the others in its note."""
     best = max(numbers, key=lambda one: one.weight)
     others = [f"{one.cell.text} ({one.source}: {one.setting})" for one in numbers if one is not best]
@@ -208,36 +208,36 @@ def _shown(numbers: Sequence[_Number]) -> Cell:
     return replace(best.cell, note=note)
 
 
-def _fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> list[Field[_Line]]:
+def _build_backbone_fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> list[Field[_Line]]:
     """The columns; both lines of a backbone are sorted by its printed number, or by the measured one."""
 
-    def cell(line: _Line, key: str) -> Cell:
+    def find_cell(line: _Line, key: str) -> Cell:
         return cells.get((*line, key), EMPTY)
 
-    def value(line: _Line, key: str) -> Any:
-        both = (cell((line[0], origin), key) for origin in ("reported", "measured"))
-        return next((printed_value(one) for one in both if one is not EMPTY), None)
+    def find_value(line: _Line, key: str) -> Any:
+        both = (find_cell((line[0], origin), key) for origin in ("reported", "measured"))
+        return next((parse_cell_value(one) for one in both if one is not EMPTY), None)
 
     return [
-        Field("name", "Backbone", lambda one: head_cells(one[0])["name"], lambda one: one[0].name.casefold(),
+        Field("name", "Backbone", lambda one: build_backbone_cells(one[0])["name"], lambda one: one[0].name.casefold(),
               up=True, sticky=True, card="Backbone"),
-        Field("parameters", "Size", lambda one: head_cells(one[0])["parameters"],
+        Field("parameters", "Size", lambda one: build_backbone_cells(one[0])["parameters"],
               lambda one: one[0].parameters, numeric=True, note="Parameters.", card="Size"),
         Field("origin", "Numbers", lambda one: link(one[1], kind=one[1]), lambda one: one[1], card="Numbers"),
         *(
-            Field(one.key, one.title, partial(cell, key=one.key), partial(value, key=one.key), numeric=True,
-                  note=f"{one.recipe}: the mean over {_over(one)} of {one.title}.", group=one.recipe,
+            Field(one.key, one.title, partial(find_cell, key=one.key), partial(find_value, key=one.key), numeric=True,
+                  note=f"{one.recipe}: the mean over {_choose_mean_kind(one)} of {one.title}.", group=one.recipe,
                   card=f"{one.recipe} {one.title}".strip())
             for one in BENCHMARKS
         ),
     ]  # fmt: skip
 
 
-def _all_numbers(numbers: Sequence[_Number]) -> Table:
+def _build_numbers_table(numbers: Sequence[_Number]) -> Table:
     """Every number on a line of its own, with where it is from."""
     heads = ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
     rows = [
-        (head_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin, one.cell,
+        (build_backbone_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin, one.cell,
          one.source, one.setting)
         for one in numbers
     ]  # fmt: skip
@@ -245,14 +245,14 @@ def _all_numbers(numbers: Sequence[_Number]) -> Table:
     return values_table("numbers", "Every number, with where it is from", labels, rows)
 
 
-def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
+def _plot_backbones(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
     """A column against the size; hollow where a number is not to be compared."""
     points = [
         Point(
-            label=backbone.name, x=backbone.parameters, y=printed_value(cell), series=origin, href=cell.href,
+            label=backbone.name, x=backbone.parameters, y=parse_cell_value(cell), series=origin, href=cell.href,
             hollow="apart" in cell.kind, note=cell.note,
         )
         for (backbone, origin), cell in numbers.items()
     ]  # fmt: skip
     name = f"{benchmark.recipe}, {benchmark.title}"
-    return against_size(f"{name}: score against size", name, points)
+    return build_size_chart(f"{name}: score against size", name, points)

@@ -9,13 +9,13 @@ from pydantic import Field
 
 from leaderboard.data.documents import OVERALL, CheckedMean, CheckSummary
 from leaderboard.data.queries import Queries
-from leaderboard.views.cells import counted, delta_cell, moment_cell, when_text
-from leaderboard.views.check_tables import marks_cell, verdict_cell, verdicts_text
-from leaderboard.web.charts import Axis, Chart, Point, Track, chart
+from leaderboard.views.cells import build_delta_cell, build_time_cell, format_count, format_time
+from leaderboard.views.check_tables import build_marks_cell, build_verdict_cell, describe_verdicts
+from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
 from leaderboard.web.page import Crumb, NotFound, Page, serve_page
-from leaderboard.web.parameters import State, address, paging
+from leaderboard.web.parameters import State, build_address, build_paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table, TableRow, link, values_row, values_table
+from leaderboard.web.tables import Cell, Table, TableRow, build_values_row, link, values_table
 
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
@@ -51,78 +51,82 @@ class _LineState(State):
     "Model lines: a baseline and its suites, with the verdicts of the checks against it.",
     paths=lambda site: [PATH] if site.queries.checks else [],
 )
-def _view(site: Site, state: _LineState) -> Page:
+def _show_checks(site: Site, state: _LineState) -> Page:
     """The list of model lines."""
-    lines = list(_lines(site.queries).values())
-    place = paging(len(lines), state, PATH)
+    lines = list(_group_checks(site.queries).values())
+    place = build_paging(len(lines), state, PATH)
     return Page(
         title="Checks",
         template="checks.html",
         lead="New checkpoints against their baselines: what got worse, what got better, what cannot be told.",
-        tables=[_table(place.cut(lines), len(lines))],
+        tables=[_build_lines_table(place.cut(lines), len(lines))],
         data={"checks": len(site.queries.checks), "lines": len(lines)},
         context={"recipe": "", "paging": place},
     )
 
 
-def _lines(queries: Queries) -> dict[str, list[CheckSummary]]:
+def _group_checks(queries: Queries) -> dict[str, list[CheckSummary]]:
     """The checks of every line, the newest first, by the line's name in URLs."""
-    found: dict[str, list[CheckSummary]] = {}
+    lines: dict[str, list[CheckSummary]] = {}
     for check in queries.checks.values():
-        found.setdefault(check.line, []).append(check)
-    return found
+        lines.setdefault(check.line, []).append(check)
+    return lines
 
 
-def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
+def _build_lines_table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
     recipes = any(line[0].recipe for line in lines)
     heads = {key: label for key, label in HEADS.items() if recipes or key != "recipe"}
-    caption = f"{counted(total, 'model line')}: a baseline, and what is compared with it"
+    caption = f"{format_count(total, 'model line')}: a baseline, and what is compared with it"
     notes = ["▼ regressed, ? inconclusive, ▲ improved, ✓ passed, = the same; the newest on the right."]
     return values_table(
-        "lines", caption, heads, [_row(line, recipes=recipes) for line in lines], notes=notes if lines else []
+        "lines",
+        caption,
+        heads,
+        [_build_line_row(line, recipes=recipes) for line in lines],
+        notes=notes if lines else [],
     )
 
 
-def _row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
+def _build_line_row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
     last = line[0]
-    return values_row(
-        link(last.baseline, address(f"{PATH}/{last.line}"),
+    return build_values_row(
+        link(last.baseline, build_address(f"{PATH}/{last.line}"),
              note="a named baseline" if last.named else "a model"),
         ", ".join(last.suites) or None,
         *([last.recipe or None] if recipes else []),
-        verdict_cell(last.overall),
-        delta_cell(last.means[0].delta if last.means else None),
-        _candidate(last),
-        moment_cell(last.when),
+        build_verdict_cell(last.overall),
+        build_delta_cell(last.means[0].delta if last.means else None),
+        _link_candidate(last),
+        build_time_cell(last.when),
         len(line),
-        marks_cell(line[:MARKS][::-1]),
+        build_marks_cell(line[:MARKS][::-1]),
         key=last.line,
     )  # fmt: skip
 
 
-def _candidate(check: CheckSummary) -> Cell:
-    return link(check.candidate, address(f"/check/{check.name}"))
+def _link_candidate(check: CheckSummary) -> Cell:
+    return link(check.candidate, build_address(f"/check/{check.name}"))
 
 
 @serve_page(
     f"{PATH}/{{line}}",
     "A model line: its checks over time, with the difference of the mean and its interval.",
-    paths=lambda site: [f"{PATH}/{name}" for name in _lines(site.queries)],
+    paths=lambda site: [f"{PATH}/{name}" for name in _group_checks(site.queries)],
 )
-def _line_view(site: Site, state: _LineState, line: str) -> Page:
+def _show_model_line(site: Site, state: _LineState, line: str) -> Page:
     """The page of a model line."""
-    checks = _lines(site.queries).get(line)
+    checks = _group_checks(site.queries).get(line)
     if checks is None:
         raise NotFound(f"No model line is called {line!r}.", hint=f"The page {PATH} lists all.")
-    last, place = checks[0], paging(len(checks), state, address(f"{PATH}/{line}"))
+    last, place = checks[0], build_paging(len(checks), state, build_address(f"{PATH}/{line}"))
     suites = list(dict.fromkeys(mean.suite for check in checks[:DRAWN] for mean in check.means))
     return Page(
         title=f"Against {last.baseline} on {', '.join(last.suites) or 'no suite'}",
         template="line.html",
-        lead=f"Newest verdicts: {verdicts_text(checks[:5][::-1])}.",
+        lead=f"Newest verdicts: {describe_verdicts(checks[:5][::-1])}.",
         crumbs=[Crumb(label="Checks", href=PATH)],
-        tables=[_history(place.cut(checks), suites, len(checks))],
-        charts=[_chart(checks, suite, at) for at, suite in enumerate(suites)],
+        tables=[_build_history_table(place.cut(checks), suites, len(checks))],
+        charts=[_plot_line_means(checks, suite, at) for at, suite in enumerate(suites)],
         data={
             "line": line, "baseline": last.baseline, "named": last.named, "suites": list(last.suites),
             "recipe": last.recipe or None, "checks": len(checks),
@@ -131,60 +135,62 @@ def _line_view(site: Site, state: _LineState, line: str) -> Page:
     )  # fmt: skip
 
 
-def _chart(checks: Sequence[CheckSummary], suite: str, at: int) -> Chart:
+def _plot_line_means(checks: Sequence[CheckSummary], suite: str, at: int) -> Chart:
     """The difference of a suite's mean over time, with the margin of the newest check."""
-    shown = [(check, mean) for check in checks[:DRAWN] if (mean := _mean(check, suite))]
+    shown = [(check, mean) for check in checks[:DRAWN] if (mean := _find_suite_mean(check, suite))]
     margin = 100 * shown[0][1].margin
     plot = Track(
         x=Axis(label="time", kind="date"),
         y=Axis(label="difference of the mean × 100"),
-        points=[_point(check, mean) for check, mean in shown],
+        points=[_build_check_point(check, mean) for check, mean in shown],
         tones=TONES,
         band=(-margin, 0.0),
         band_label=f"the loss that the newest check allowed, {margin:.2f}: a mean surely above it has passed",
     )
     more = f", the newest {DRAWN}" if len(checks) > DRAWN else ""
     title = f"{suite}: difference of the mean to {checks[0].baseline}, with its interval{more}"
-    return chart(f"means-{at}", title, plot)
+    return build_chart(f"means-{at}", title, plot)
 
 
-def _mean(check: CheckSummary, suite: str) -> CheckedMean | None:
+def _find_suite_mean(check: CheckSummary, suite: str) -> CheckedMean | None:
     return next((mean for mean in check.means if mean.suite == suite), None)
 
 
-def _point(check: CheckSummary, mean: CheckedMean) -> Point:
+def _build_check_point(check: CheckSummary, mean: CheckedMean) -> Point:
     delta, low, high = (None if v is None else 100 * v for v in (mean.delta, mean.low, mean.high))
     return Point(
         label=check.candidate, x=check.when, y=delta, low=low, high=high, series=check.overall,
-        href=address(f"/check/{check.name}"), note=f"checked {when_text(check.when)}",
+        href=build_address(f"/check/{check.name}"), note=f"checked {format_time(check.when)}",
     )  # fmt: skip
 
 
-def _history(checks: Sequence[CheckSummary], suites: Sequence[str], total: int) -> Table:
+def _build_history_table(checks: Sequence[CheckSummary], suites: Sequence[str], total: int) -> Table:
     heads, groups = {"name": "Candidate", "verdict": "Verdict"}, dict.fromkeys(COUNTS, "Tasks")
-    for at, suite in enumerate(suites):
-        own = {f"delta-{at}": "Difference", f"low-{at}": "from", f"high-{at}": "to"}
-        heads |= own
-        groups |= dict.fromkeys(own, f"Mean over {suite}")
+    for index, suite in enumerate(suites):
+        columns = {f"delta-{index}": "Difference", f"low-{index}": "from", f"high-{index}": "to"}
+        heads |= columns
+        groups |= dict.fromkeys(columns, f"Mean over {suite}")
     heads |= {key: label for key, (label, _) in COUNTS.items()} | {"when": "When"}
     rows = [
-        values_row(
-            _candidate(check),
-            verdict_cell(check.overall),
-            *(cell for suite in suites for cell in _deltas(_mean(check, suite))),
-            *(_count(check, verdicts) for _, verdicts in COUNTS.values()),
-            moment_cell(check.when),
+        build_values_row(
+            _link_candidate(check),
+            build_verdict_cell(check.overall),
+            *(cell for suite in suites for cell in _iter_delta_cells(_find_suite_mean(check, suite))),
+            *(_count_verdicts(check, verdicts) for _, verdicts in COUNTS.values()),
+            build_time_cell(check.when),
             key=check.name,
         )
         for check in checks
     ]
-    return values_table("history", f"{counted(total, 'check')}, the newest first", heads, rows, groups=groups)
+    return values_table(
+        "history", f"{format_count(total, 'check')}, the newest first", heads, rows, groups=groups
+    )
 
 
-def _deltas(mean: CheckedMean | None) -> Iterator[Cell]:
+def _iter_delta_cells(mean: CheckedMean | None) -> Iterator[Cell]:
     for name in ("delta", "low", "high"):
-        yield delta_cell(getattr(mean, name)) if mean else Cell()
+        yield build_delta_cell(getattr(mean, name)) if mean else Cell()
 
 
-def _count(check: CheckSummary, verdicts: set[str] | None) -> int:
+def _count_verdicts(check: CheckSummary, verdicts: set[str] | None) -> int:
     return sum(n for verdict, n in check.verdicts.items() if verdicts is None or verdict in verdicts)

@@ -11,24 +11,24 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from harness.core.errors import nearest
-from harness.results.scores import delta_text, score_text
+from harness.core.errors import find_similar_names
+from harness.results.scores import format_delta, score_text
 from leaderboard.data.entries import TRUST, Entry
 from leaderboard.data.queries import Queries
 from leaderboard.data.ranking import Floats
 from leaderboard.data.scores import OTHER
-from leaderboard.data.suites import REASONS, views
+from leaderboard.data.suites import REASONS, list_conventions
 from leaderboard.views import sorting
-from leaderboard.views.comparison import Common, Gap, common, differing, measured_fields
-from leaderboard.views.suite_table import made_of, mean_cell, mean_of, task_cell
-from leaderboard.views.task_scores import TRUST_TEXTS, column_path
-from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
-from leaderboard.web.filters import REVISIONS, Control, Options, ask_name, form, offer
-from leaderboard.web.formats import parameters_text, seeds_text
-from leaderboard.web.page import PRINTED, Page, check_name, missing, serve_page
-from leaderboard.web.parameters import State, Text, Texts, address
+from leaderboard.views.comparison import Common, Gap, iter_field_differences, load_common, load_record_fields
+from leaderboard.views.suite_table import build_task_cell, describe_lineage, mean_cell, mean_of
+from leaderboard.views.task_scores import TRUST_TEXTS, format_column_path
+from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, build_chart
+from leaderboard.web.filters import REVISIONS, Control, Options, ask_name, build_form, offer
+from leaderboard.web.formats import format_parameters, format_seeds
+from leaderboard.web.page import PRINTED, Page, build_missing_error, check_name, serve_page
+from leaderboard.web.parameters import State, Text, Texts, build_address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, link, values_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
 
 PATH = "/compare"
 LEAST, MOST = 2, 6
@@ -70,41 +70,43 @@ class _CompareState(State):
     "2 to 6 entries: differences task by task, wins and losses, and why they may differ.",
     formats=PRINTED,
 )
-def _view(site: Site, state: _CompareState) -> Page:
+def _show_comparison(site: Site, state: _CompareState) -> Page:
     """The comparison."""
     queries = site.queries
-    entries = list({entry.id: entry for entry in (_entry(queries, name) for name in state.m)}.values())
+    entries = list(
+        {entry.id: entry for entry in (_resolve_entry(queries, name) for name in state.m)}.values()
+    )
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    parts, controls = _chooser(queries, entries, state), [ask_name(state, "Add a model")]
+    parts, controls = _build_chooser(queries, entries, state), [ask_name(state, "Add a model")]
     if not LEAST <= len(entries) <= MOST:
         return Page(
             title="Compare",
             template="compare.html",
             lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
-            tables=[_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
-            context={"form": form(state, PATH, controls), "compared": False, "same": 0, **parts},
+            tables=[_build_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
+            context={"form": build_form(state, PATH, controls), "compared": False, "same": 0, **parts},
         )
-    shared, labels = _common(site, entries, state), _labels(entries)
+    shared, labels = _load_common(site, entries, state), _list_entry_labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
-    fields = measured_fields(queries, shared, measured)
-    differences = _differences_table(fields, [labels[row] for row in measured])
-    means = [_means_table(shared, labels)] if shared.types else []
+    fields = load_record_fields(queries, shared, measured)
+    differences = _build_differences_table(fields, [labels[row] for row in measured])
+    means = [_build_means_table(shared, labels)] if shared.types else []
     tables = [
-        _facts_table(queries, entries, shared, state), *means, _pairs_table(shared, labels),
-        _tasks_table(queries, shared, labels, state), _missing_table(queries, shared, labels), differences,
+        _build_facts_table(queries, entries, shared, state), *means, _build_pairs_table(shared, labels),
+        _build_tasks_table(queries, shared, labels, state), _build_missing_table(queries, shared, labels), differences,
     ]  # fmt: skip
     names = [label[2:] for label in labels]
     return Page(
         title=f"{', '.join(names[:-1])} and {names[-1]}",
         template="compare.html",
-        lead=_lead(shared),
+        lead=_describe_overlap(shared),
         tables=[table for table in tables if table.rows],
-        charts=[_chart(shared, labels)] if shared.types else [],
-        notes=_notes(shared),
+        charts=[_plot_common_means(shared, labels)] if shared.types else [],
+        notes=_list_compare_notes(shared),
         data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
               "overlaps": dict(shared.overlaps)},
         context={
-            "form": form(state, PATH, [*controls, *_controls(queries, shared, state)]),
+            "form": build_form(state, PATH, [*controls, *_build_compare_controls(queries, shared, state)]),
             "compared": True,
             "same": 0 if differences.rows else len(fields),
             **parts,
@@ -112,24 +114,26 @@ def _view(site: Site, state: _CompareState) -> Page:
     )  # fmt: skip
 
 
-def _entry(queries: Queries, name: str) -> Entry:
+def _resolve_entry(queries: Queries, name: str) -> Entry:
     """The entry of a name in an address; a model's name stands for its best known entry."""
     if name in queries.by_slug:
         return queries.by_slug[name]
     if name in queries.models:
         return min(queries.models[name], key=lambda one: (one.member, TRUST.index(one.trust), -one.tasks))
-    raise missing("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
+    raise build_missing_error("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
 
 
-def _common(site: Site, entries: Sequence[Entry], state: _CompareState) -> Common:
-    names = {name for one in site.queries.suites.values() for name in views(one.suite)}
+def _load_common(site: Site, entries: Sequence[Entry], state: _CompareState) -> Common:
+    names = {name for one in site.queries.suites.values() for name in list_conventions(one.suite)}
     check_name("view", state.view, names, then="A suite's page offers those there are.")
     pinned, settings = state.revisions == "pinned", site.settings
     folders = [*settings.results, *filter(None, [settings.reference])]
-    return common(site.queries, entries, suite=state.suite, view=state.view, pinned=pinned, folders=folders)
+    return load_common(
+        site.queries, entries, suite=state.suite, view=state.view, pinned=pinned, folders=folders
+    )
 
 
-def _labels(entries: Sequence[Entry]) -> list[str]:
+def _list_entry_labels(entries: Sequence[Entry]) -> list[str]:
     """A short name for each, with its letter: `A tiny-base`."""
     return [
         f"{letter} {entry.model.rpartition('/')[2] or entry.model}"
@@ -137,67 +141,69 @@ def _labels(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _chooser(queries: Queries, entries: Sequence[Entry], state: _CompareState) -> dict[str, Any]:
+def _build_chooser(queries: Queries, entries: Sequence[Entry], state: _CompareState) -> dict[str, Any]:
     """Which entries are compared, each with the URL without it, and what a search adds, with its URL."""
     slugs, text = [entry.slug for entry in entries], state.q.casefold().strip()
 
     def link(names: Sequence[str]) -> str:
-        return f"{PATH}?{state.query(m=list(names), q='', sort='')}"
+        return f"{PATH}?{state.build_query(m=list(names), q='', sort='')}"
 
-    def order(entry: Entry) -> tuple[bool, int]:
+    def rank_match(entry: Entry) -> tuple[bool, int]:
         name = entry.model.casefold()
         return not (name.startswith(text) or name.rpartition("/")[2].startswith(text)), -entry.tasks
 
     every = [entry for entry in queries.entries.values() if not entry.member]
     matches = [entry for entry in every if text in entry.model.casefold() and entry.slug not in slugs]
     offered = (text or len(slugs) < LEAST) and len(slugs) < MOST
-    shown = sorted(matches, key=order)[:MATCHES] if offered else []
+    shown = sorted(matches, key=rank_match)[:MATCHES] if offered else []
     labels = [f"{LETTERS[at : at + 1]} {entry.model}".lstrip() for at, entry in enumerate(entries)]
     return {
         "chosen": [
             (label, link([s for s in slugs if s != e.slug])) for label, e in zip(labels, entries, strict=True)
         ],
-        "matches": [(e.model, _about(e), link([*slugs, e.slug])) for e in shown],
+        "matches": [(e.model, _describe_entry(e), link([*slugs, e.slug])) for e in shown],
         "total": len(matches),
-        "near": nearest(state.q, sorted({entry.model for entry in every})) if text and not matches else [],
+        "near": find_similar_names(state.q, sorted({entry.model for entry in every}))
+        if text and not matches
+        else [],
         "q": state.q,
         "most": MOST,
     }
 
 
-def _about(entry: Entry) -> str:
+def _describe_entry(entry: Entry) -> str:
     """What tells an entry from others of its model, in a line."""
     single = entry.origin == "imported" and not entry.revisions
     revision = f"revision {(entry.revision or 'not stated')[:10]}" if single else ""
     tasks = f"{entry.tasks} task{'s' if entry.tasks != 1 else ''}" if entry.tasks else ""
-    parts = (entry.origin, revision, made_of(entry) or entry.treatment, tasks)
+    parts = (entry.origin, revision, describe_lineage(entry) or entry.treatment, tasks)
     return " · ".join(part for part in parts if part)
 
 
-def _controls(queries: Queries, shared: Common, state: _CompareState) -> list[Control]:
-    suites, own = queries.suites, shared.scores.site_suite
-    counts = {**shared.overlaps, own.slug: shared.overlaps.get(own.slug, 0)}
+def _build_compare_controls(queries: Queries, shared: Common, state: _CompareState) -> list[Control]:
+    suites, site_suite = queries.suites, shared.scores.site_suite
+    counts = {**shared.overlaps, site_suite.slug: shared.overlaps.get(site_suite.slug, 0)}
     types = [(kind, kind) for kind in shared.by_type]
     offered: Options = {
         "suite": ("Suite, with the tasks that all have",
                   [(slug, f"{count}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
                    for slug, count in counts.items()]),
-        "view": ("Numbers", [(name, f"as {name} prints") for name in views(own.suite)]),
+        "view": ("Numbers", [(name, f"as {name} prints") for name in list_conventions(site_suite.suite)]),
         "type": ("Tasks of type", [("", "all"), *types] if len(types) > 1 else ()),
         "revisions": ("Scores", REVISIONS),
     }  # fmt: skip
-    values = {"suite": own.slug, "view": shared.scores.convention}
+    values = {"suite": site_suite.slug, "view": shared.scores.convention}
     return offer(state, offered, values=values, always=("suite",))
 
 
-def _lead(shared: Common) -> str:
+def _describe_overlap(shared: Common) -> str:
     suite, count = shared.scores.site_suite.suite, len(shared.columns)
     if shared.types and not count:
         return f"{suite.title}: all of them have means within {len(shared.types)} of its types."
     return f"{suite.title}: all of them have {count} of its {len(suite.columns)} tasks."
 
 
-def _notes(shared: Common) -> list[str]:
+def _list_compare_notes(shared: Common) -> list[str]:
     notes = []
     if not shared.columns and shared.types:
         notes.append("Papers print only means within types of some of them: there is no task to compare on.")
@@ -214,97 +220,99 @@ def _notes(shared: Common) -> list[str]:
     return notes
 
 
-def _label_entries(labels: Sequence[str], key: str = "s") -> dict[str, str]:
+def _build_entry_heads(labels: Sequence[str], key: str = "s") -> dict[str, str]:
     """The columns of the entries: key and heading."""
     return {f"{key}{at}": label for at, label in enumerate(labels)}
 
 
-def _text(value: str | int | None, text: str = "", **more: Any) -> Cell:
+def _build_fact_cell(value: str | int | None, text: str = "", **more: Any) -> Cell:
     shown = text or ("" if value is None else f"{value:,}" if isinstance(value, int) else value)
     return Cell(text=shown if value is not None and shown else "not stated", value=value, **more)
 
 
-def _revision(entry: Entry) -> Cell:
+def _build_revision_cell(entry: Entry) -> Cell:
     if entry.revisions:
-        return _text(", ".join(entry.revisions), ", ".join(one[:10] for one in entry.revisions))
+        return _build_fact_cell(", ".join(entry.revisions), ", ".join(one[:10] for one in entry.revisions))
     if entry.revision is None:
-        return _text(entry.artifact, f"weights {(entry.artifact or '')[:10]}")
-    return _text(entry.revision, entry.revision[:10], note=entry.revision)
+        return _build_fact_cell(entry.artifact, f"weights {(entry.artifact or '')[:10]}")
+    return _build_fact_cell(entry.revision, entry.revision[:10], note=entry.revision)
 
 
 FACTS: Mapping[str, Callable[[Entry], Cell]] = {
-    "Model": lambda entry: _text(entry.model, href=address(f"/models/{entry.model_slug}")),
-    "Origin": lambda entry: _text(entry.origin, kind=entry.origin),
-    "Source": lambda entry: _text(entry.source),
-    "Revision": _revision,
-    "Revision is known by": lambda entry: _text(entry.trust, TRUST_TEXTS[entry.trust]),
-    "Treatment": lambda entry: _text(entry.treatment or None),
-    "Output": lambda entry: _text(entry.output or None),
-    "Recipe": lambda entry: _text(entry.lineage.text if entry.lineage else entry.recipe),
-    "Seeds": lambda entry: _text(seeds_text(entry.seeds) if entry.seeds else None),
-    "Parameters": lambda entry: _text(entry.parameters, parameters_text(entry.parameters)),
-    "Dimension": lambda entry: _text(entry.dimension),
-    "Tokens, at most": lambda entry: _text(entry.max_tokens),
-    "Released": lambda entry: _text(entry.released),
-    "Open weights": lambda entry: _text({True: "yes", False: "no", None: None}[entry.open_weights]),
-    "Made of": lambda entry: _text(entry.adapted_from),
-    "Tasks with a result": lambda entry: _text(entry.tasks or None),
+    "Model": lambda entry: _build_fact_cell(entry.model, href=build_address(f"/models/{entry.model_slug}")),
+    "Origin": lambda entry: _build_fact_cell(entry.origin, kind=entry.origin),
+    "Source": lambda entry: _build_fact_cell(entry.source),
+    "Revision": _build_revision_cell,
+    "Revision is known by": lambda entry: _build_fact_cell(entry.trust, TRUST_TEXTS[entry.trust]),
+    "Treatment": lambda entry: _build_fact_cell(entry.treatment or None),
+    "Output": lambda entry: _build_fact_cell(entry.output or None),
+    "Recipe": lambda entry: _build_fact_cell(entry.lineage.text if entry.lineage else entry.recipe),
+    "Seeds": lambda entry: _build_fact_cell(format_seeds(entry.seeds) if entry.seeds else None),
+    "Parameters": lambda entry: _build_fact_cell(entry.parameters, format_parameters(entry.parameters)),
+    "Dimension": lambda entry: _build_fact_cell(entry.dimension),
+    "Tokens, at most": lambda entry: _build_fact_cell(entry.max_tokens),
+    "Released": lambda entry: _build_fact_cell(entry.released),
+    "Open weights": lambda entry: _build_fact_cell(
+        {True: "yes", False: "no", None: None}[entry.open_weights]
+    ),
+    "Made of": lambda entry: _build_fact_cell(entry.adapted_from),
+    "Tasks with a result": lambda entry: _build_fact_cell(entry.tasks or None),
 }
 
 
-def _facts_table(
+def _build_facts_table(
     queries: Queries, entries: Sequence[Entry], shared: Common | None, state: _CompareState
 ) -> Table:
     """Facts as rows, entries as columns, and whether they differ."""
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
-    rows["mteb"] = [_mteb(queries.facts(entry)) for entry in entries]
+    rows["mteb"] = [_build_mteb_cell(queries.load_entry_facts(entry)) for entry in entries]
     if shared is not None:
-        rows["Data"] = [_data_cell(shared, row) for row in range(len(entries))]
-        rows["Trained on this suite"] = [_trained(shared, entry) for entry in entries]
-    known = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
+        rows["Data"] = [_build_data_cell(shared, row) for row in range(len(entries))]
+        rows["Trained on this suite"] = [_build_training_cell(shared, entry) for entry in entries]
+    facts = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
     body = [
         [name, *cells, "yes" if len({cell.value for cell in cells}) > 1 else ""]
-        for name, cells in known.items()
+        for name, cells in facts.items()
     ]
     slugs = [entry.slug for entry in entries]
     turn = [Cell(text="are to this one")]
     for slug in slugs[1:]:
         others = [other for other in slugs if other != slug]
-        turn.append(Cell(text="make it the first", href=f"{PATH}?{state.query(m=[slug, *others])}"))
-    heads = {"fact": "Fact", **_label_entries(_labels(entries)), "differs": "Differs"}
+        turn.append(Cell(text="make it the first", href=f"{PATH}?{state.build_query(m=[slug, *others])}"))
+    heads = {"fact": "Fact", **_build_entry_heads(_list_entry_labels(entries)), "differs": "Differs"}
     return values_table("facts", "What is known of them", heads, [*body, ["Differences", *turn, ""]])
 
 
-def _mteb(facts: Mapping[str, Any]) -> Cell:
+def _build_mteb_cell(facts: Mapping[str, Any]) -> Cell:
     """The version of mteb that scored."""
     versions = facts.get("mteb_versions") or facts.get("treatment", {}).get("scoring")
-    return _text(versions if isinstance(versions, str | None) else ", ".join(map(str, versions)))
+    return _build_fact_cell(versions if isinstance(versions, str | None) else ", ".join(map(str, versions)))
 
 
-def _data_cell(shared: Common, row: int) -> Cell:
+def _build_data_cell(shared: Common, row: int) -> Cell:
     count = len(shared.columns)
     other = int((shared.scores.reasons[row, shared.columns] == OTHER).sum())
-    return _text(f"pinned on {count - other} of {count} tasks" if count else None)
+    return _build_fact_cell(f"pinned on {count - other} of {count} tasks" if count else None)
 
 
-def _trained(shared: Common, entry: Entry) -> Cell:
+def _build_training_cell(shared: Common, entry: Entry) -> Cell:
     """On how many of the suite's tasks the model was trained, as its makers state."""
     if entry.trained_on is None:
-        return _text(None)
+        return _build_fact_cell(None)
     columns = shared.scores.site_suite.suite.columns
     seen = [c.name for c in columns if any(task.name in entry.trained_on for task in c.tasks)]
     text = f"{len(seen)} of {len(columns)} tasks" if seen else "no"
     return Cell(text=text, value=len(seen), note=", ".join(seen))
 
 
-def _means_table(shared: Common, labels: Sequence[str]) -> Table:
+def _build_means_table(shared: Common, labels: Sequence[str]) -> Table:
     """Means over the tasks that all have, and below them each entry's own."""
     scores, suite = shared.scores, shared.scores.site_suite.suite
-    whole, part = scores.over_tasks.expected, not scores.over_tasks.complete.all()
+    task_count, part = scores.over_tasks.expected, not scores.over_tasks.complete.all()
     typed, shown = len(scores.by_type) > 1, len(shared.averaged) if part else scores.over_tasks.expected
-    rows = [_mean_row(shared, "Over tasks", f"{shown} of {whole} tasks", shared.over_tasks)]
+    rows = [_mean_row(shared, "Over tasks", f"{shown} of {task_count} tasks", shared.over_tasks)]
     if shared.untouched:
-        of = f"{len(shared.untouched)} of {whole} tasks"
+        of = f"{len(shared.untouched)} of {task_count} tasks"
         rows.append(_mean_row(shared, "Over untouched tasks", of, shared.mean(shared.untouched), None))
     if typed:
         of = f"{len(shared.types)} of {len(scores.by_type)} types, as below"
@@ -314,20 +322,22 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
             for kind, one in shared.types.items()
         ]
     rows = [row for row in rows if any(cell is not EMPTY for cell in row[1:-1])]
-    own = {"Own, over tasks": scores.over_tasks} | ({"Own, over types": scores.over_types} if typed else {})
-    for name, means in own.items() if part else ():
+    entry_means = {"Own, over tasks": scores.over_tasks} | (
+        {"Own, over types": scores.over_types} if typed else {}
+    )
+    for name, means in entry_means.items() if part else ():
         cells = [mean_cell(means, row, None, entry.seeds) for row, entry in enumerate(shared.entries)]
         marked = [mean_of(cell, scores, row) for row, cell in enumerate(cells)]
         rows.append([name, *marked, f"{means.expected} {means.over}"])
-    entries = _label_entries(labels)
+    entries = _build_entry_heads(labels)
     caption, notes = f"{suite.title}: means × 100 over what all have", [LIKE_FOR_LIKE] if part else []
     return values_table(
         "means", caption, {"mean": "Mean", **entries, "of": "Of"}, rows, " ".join(entries),
-        notes=[*notes, *_selection_notes(shared)],
+        notes=[*notes, *_list_selection_notes(shared)],
     )  # fmt: skip
 
 
-def _selection_notes(shared: Common) -> list[str]:
+def _list_selection_notes(shared: Common) -> list[str]:
     if not shared.selected:
         return []
     rest = "the mean over untouched tasks leaves them out, for all alike"
@@ -349,7 +359,7 @@ def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | No
     return [name, *cells, of]
 
 
-def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
+def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     """Every two entries: counts, and the differences of the means with their intervals."""
     means = {"tasks": "Over tasks"}
     means |= {"untouched": "Over untouched tasks"} if shared.untouched else {}
@@ -357,12 +367,12 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     counts = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}
     heads, groups = {"one": "One", "other": "Other"}, dict[str, str]()
     for key, label in means.items():
-        own = {f"{key}_verdict": "Verdict", key: "Difference", f"{key}_half": "±"}
-        heads, groups = heads | own, groups | dict.fromkeys(own, label)
-    rows, pairs = [], shared.pairs()
+        columns = {f"{key}_verdict": "Verdict", key: "Difference", f"{key}_half": "±"}
+        heads, groups = heads | columns, groups | dict.fromkeys(columns, label)
+    rows, pairs = [], shared.list_pairs()
     for pair in pairs:
         names = labels[pair.first], labels[pair.second]
-        gaps = [cell for key in means for cell in _gap_cells(getattr(pair, key), *names)]
+        gaps = [cell for key in means for cell in _build_gap_cells(getattr(pair, key), *names)]
         rows.append([*names, *gaps, *(getattr(pair, key) for key in counts)])
     by = {getattr(pair, key).by for pair in pairs for key in means}
     ways = "; else ".join(text for key, text in BY.items() if key in by)
@@ -373,22 +383,24 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     )  # fmt: skip
 
 
-def _gap_cells(gap: Gap, one: str, other: str) -> list[Any]:
-    value = Cell(text=delta_text(gap.value), value=gap.value)
+def _build_gap_cells(gap: Gap, one: str, other: str) -> list[Any]:
+    value = Cell(text=format_delta(gap.value), value=gap.value)
     if gap.half is None:
         return ["too few tasks to say", value, ""]
     half = Cell(text=f"{100 * gap.half:.2f}", value=gap.half, note=f"It is {BY[gap.by]}.")
     return [f"{one if gap.value > 0 else other} is higher" if gap.is_clear else ALIKE, value, half]
 
 
-def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state: _CompareState) -> Table:
+def _build_tasks_table(
+    queries: Queries, shared: Common, labels: Sequence[str], state: _CompareState
+) -> Table:
     """Each task that all have: scores, differences to the first entry, and which is best."""
-    fields = _task_fields(queries, shared, labels)
+    fields = _build_task_fields(queries, shared, labels)
     kinds = [state.type] if state.type in shared.by_type else shared.by_type
     rows = [at for kind in kinds for at in shared.by_type[kind]]
-    rows = sorting.in_order(rows, fields, state.sort) if state.sort else rows
-    known = shared.tests or np.isfinite(shared.scores.low[:, shared.columns]).any()
-    rule = "level by a test over the same examples, or by known intervals" if known else "equal"
+    rows = sorting.sort_rows(rows, fields, state.sort) if state.sort else rows
+    has_intervals = shared.tests or np.isfinite(shared.scores.low[:, shared.columns]).any()
+    rule = "level by a test over the same examples, or by known intervals" if has_intervals else "equal"
     columns = shared.scores.site_suite.suite.columns
     return sorting.fill_table(
         "tasks", "Scores × 100 on what all have, and differences to the first", fields, rows,
@@ -397,63 +409,71 @@ def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state:
     )  # fmt: skip
 
 
-def _task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> list[sorting.Field[int]]:
+def _build_task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> list[sorting.Field[int]]:
     site_suite, values = shared.scores.site_suite, shared.scores.values
     columns, column = site_suite.suite.columns, sorting.Field[int]
 
-    def best(at: int) -> str:
-        winners = shared.winners(at)
+    def find_winner(at: int) -> str:
+        winners = shared.find_winners(at)
         return labels[winners[0]] if len(winners) == 1 else "tie"
 
-    def spread(at: int) -> float:
+    def measure_spread(at: int) -> float:
         return float(np.ptp(values[:, at]))
 
     fields = [
         column(key="name", label="Task", sticky=True, sort=lambda at: columns[at].name.casefold(),
-               cell=lambda at: link(columns[at].name, column_path(site_suite, columns[at]))),
+               cell=lambda at: link(columns[at].name, format_column_path(site_suite, columns[at]))),
     ]  # fmt: skip
     for row, label in enumerate(labels):
-        fields += _entry_fields(queries, shared, row, label)
+        fields += _iter_entry_fields(queries, shared, row, label)
     if len(labels) > 2:
         fields.append(
             column(key="spread", label="Spread", numeric=True, note="The best score less the worst.",
-                   sort=spread, cell=lambda at: Cell(text=f"{100 * spread(at):.2f}", value=spread(at)))
+                   sort=measure_spread, cell=lambda at: Cell(text=f"{100 * measure_spread(at):.2f}", value=measure_spread(at)))
         )  # fmt: skip
     kind = column(key="type", label="Type", sort=lambda at: columns[at].type)
-    return [*fields, column(key="best", label="Best", cell=best), kind]
+    return [*fields, column(key="best", label="Best", cell=find_winner), kind]
 
 
-def _entry_fields(queries: Queries, shared: Common, row: int, label: str) -> Iterator[sorting.Field[int]]:
+def _iter_entry_fields(
+    queries: Queries, shared: Common, row: int, label: str
+) -> Iterator[sorting.Field[int]]:
     """The columns of one entry: its scores, and how they differ from those of the first."""
     values, column = shared.scores.values, sorting.Field[int]
 
-    def score(at: int) -> Cell:
-        cell = task_cell(shared.scores, row, at, queries.entries)
-        return replace(cell, kind=f"best {cell.kind}".strip()) if shared.winners(at) == [row] else cell
+    def build_entry_score(at: int) -> Cell:
+        cell = build_task_cell(shared.scores, row, at, queries.entries)
+        return replace(cell, kind=f"best {cell.kind}".strip()) if shared.find_winners(at) == [row] else cell
 
-    def delta(at: int) -> Cell:
+    def build_entry_delta(at: int) -> Cell:
         gap = float(values[row, at] - values[0, at])
-        note = f"{ALIKE} on this task" if shared.tied(row, 0, at) else ""
-        return Cell(text=delta_text(gap), value=gap, note=note)
+        note = f"{ALIKE} on this task" if shared.is_tied(row, 0, at) else ""
+        return Cell(text=format_delta(gap), value=gap, note=note)
 
-    yield column(key=f"s{row}", label=label, numeric=True, sort=lambda at: float(values[row, at]), cell=score)
+    yield column(
+        key=f"s{row}",
+        label=label,
+        numeric=True,
+        sort=lambda at: float(values[row, at]),
+        cell=build_entry_score,
+    )
     if row:
-        yield column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True, cell=delta,
+        yield column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True, cell=build_entry_delta,
                      note="The difference to the first.",
                      sort=lambda at: float(values[row, at] - values[0, at]))  # fmt: skip
 
 
-def _missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> Table:
+def _build_missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> Table:
     """The tasks that some of them have and others do not."""
     scores, site_suite = shared.scores, shared.scores.site_suite
-    there = (scores.reasons != REASONS.index("none")).any(axis=0)
+    coverage = (scores.reasons != REASONS.index("none")).any(axis=0)
     rows = []
-    for at, column in enumerate(site_suite.suite.columns):
-        if there[at] and at not in shared.columns:
-            head = link(column.name, column_path(site_suite, column))
-            cells = [task_cell(scores, row, at, queries.entries) for row in range(len(labels))]
-            rows.append(values_row(head, column.type, *cells, key=column.name))
-    nobody, entries = int((~there).sum()), _label_entries(labels)
+    for index, column in enumerate(site_suite.suite.columns):
+        if coverage[index] and index not in shared.columns:
+            head = link(column.name, format_column_path(site_suite, column))
+            cells = [build_task_cell(scores, row, index, queries.entries) for row in range(len(labels))]
+            rows.append(build_values_row(head, column.type, *cells, key=column.name))
+    nobody, entries = int((~coverage).sum()), _build_entry_heads(labels)
     return values_table(
         "missing", "Not compared, as not all have it", {"name": "Task", "type": "Type", **entries}, rows,
         " ".join(entries),
@@ -461,21 +481,25 @@ def _missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> T
     )  # fmt: skip
 
 
-def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:
+def _build_differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:
     """The fields of measured entries that differ."""
     rows = [
-        [one.name, *map(_values_cell, one.values), Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks)]
-        for one in differing(tasks)
+        [
+            one.name,
+            *map(_build_values_cell, one.values),
+            Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks),
+        ]
+        for one in iter_field_differences(tasks)
     ]
     return values_table(
         "differences", "Measured entries: fields that differ on tasks that all have",
-        {"field": "Field", **_label_entries(labels, "e"), "tasks": "Tasks"}, rows, "tasks",
+        {"field": "Field", **_build_entry_heads(labels, "e"), "tasks": "Tasks"}, rows, "tasks",
         notes=["Times, rates and memory are left out: they are measurements, not conditions."],
         says={"tasks": "On how many of the tasks it differs."},
     )  # fmt: skip
 
 
-def _values_cell(values: Sequence[Any]) -> Cell:
+def _build_values_cell(values: Sequence[Any]) -> Cell:
     named = ("absent" if value is None else value for value in values[:20])
     texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in named]
     more = f"; and {len(values) - 3} more" if len(values) > 3 else ""
@@ -483,7 +507,7 @@ def _values_cell(values: Sequence[Any]) -> Cell:
     return Cell(text=short if len(short) <= LONG else f"{short[:LONG]} …", value="; ".join(texts))
 
 
-def _chart(shared: Common, labels: Sequence[str]) -> Chart:
+def _plot_common_means(shared: Common, labels: Sequence[str]) -> Chart:
     """The means by type, or the scores by task where there is one type."""
     columns = shared.scores.site_suite.suite.columns
     parts = {kind: one.values for kind, one in shared.types.items()}
@@ -492,9 +516,9 @@ def _chart(shared: Common, labels: Sequence[str]) -> Chart:
     series = [
         BarSeries(
             label=label, values=[100 * float(values[row]) for values in parts.values()],
-            href=address(f"/models/{entry.model_slug}"),
+            href=build_address(f"/models/{entry.model_slug}"),
         )
         for row, (label, entry) in enumerate(zip(labels, shared.entries, strict=True))
     ]  # fmt: skip
     plot = Bars(axis=Axis(label="mean score × 100"), categories=list(parts), series=series)
-    return chart("types", "Means over what all have", plot)
+    return build_chart("types", "Means over what all have", plot)

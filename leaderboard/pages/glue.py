@@ -10,23 +10,23 @@ from typing import Any
 
 from pydantic import Field as Parameter
 
-from leaderboard.data.backbones import Backbone, GlueLine, glue_lines
-from leaderboard.data.papers import key_of, title
+from leaderboard.data.backbones import Backbone, GlueLine, collect_glue_lines
+from leaderboard.data.papers import format_anchor, format_table_title
 from leaderboard.views.backbones import (
     GLUE,
     BackboneState,
     GlueView,
-    apart,
-    backbones_of,
-    filters,
-    head_cells,
-    measured_mean,
-    plain_cell,
+    build_backbone_cells,
+    build_backbone_form,
+    build_measured_mean,
+    build_plain_cell,
+    mark_incomparable,
+    resolve_backbones,
 )
-from leaderboard.views.sorting import Field, fill_table, in_order
-from leaderboard.views.suite_table import how_cell, kinds_of, task_cell
-from leaderboard.web.charts import Chart, Point, against_size
-from leaderboard.web.formats import over_seeds, printed_value
+from leaderboard.views.sorting import Field, fill_table, sort_rows
+from leaderboard.views.suite_table import build_task_cell, build_treatment_cell, format_entry_kinds
+from leaderboard.web.charts import Chart, Point, build_size_chart
+from leaderboard.web.formats import add_seed_deviation, parse_cell_value
 from leaderboard.web.page import PRINTED, Crumb, Page, serve_page
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
@@ -58,18 +58,20 @@ class _Line:
     "GLUE over all papers and what was measured, compared by one paper's convention at a time.",
     formats=PRINTED,
 )
-def _view(site: Site, state: _GlueState) -> Page:
+def _show_glue(site: Site, state: _GlueState) -> Page:
     """The table of GLUE."""
-    convention = GlueView.of(state, site.papers)
-    every = [*_measured(site, convention), *_printed(site, convention)]
-    fields = _fields(convention)
-    lines = in_order([one for one in every if state.keeps(one.backbone, one.origin)], fields, state.sort)
+    convention = GlueView.resolve_convention(state, site.papers)
+    every = [*_iter_measured_lines(site, convention), *_iter_printed_lines(site, convention)]
+    fields = _build_glue_fields(convention)
+    lines = sort_rows(
+        [one for one in every if state.should_keep(one.backbone, one.origin)], fields, state.sort
+    )
     lines.sort(key=lambda line: not line.own)
     name, measured = convention.name(convention.chosen), sum(one.origin == "measured" for one in every)
     groups = {True: f"By {name}'s convention", False: "By another convention, or not stated"}
     table = fill_table(
         GLUE, f"GLUE, scores × 100, compared by {name}'s convention", fields, lines, state=state, path=PATH,
-        kind=lambda line: "part" if "part" in _cell(line, "mean").kind else "",
+        kind=lambda line: "part" if "part" in _find_line_cell(line, "mean").kind else "",
         group=lambda line: groups[line.own], cards=True,
     )  # fmt: skip
     return Page(
@@ -80,44 +82,50 @@ def _view(site: Site, state: _GlueState) -> Page:
         "eight tasks.",
         crumbs=[Crumb(label="Boards", href="/suites")],
         tables=[table],
-        charts=[_chart(lines, name)],
+        charts=[_plot_glue(lines, name)],
         data={"view": convention.chosen},
         context={
-            "conventions": convention.tabs(PATH, state),
+            "conventions": convention.list_convention_tabs(PATH, state),
             "says": convention.known[convention.chosen].says,
-            "form": filters(state, PATH, (one.backbone.parameters for one in every)),
+            "form": build_backbone_form(state, PATH, (one.backbone.parameters for one in every)),
         },
     )
 
 
-def _printed(site: Site, convention: GlueView) -> Iterator[_Line]:
+def _iter_printed_lines(site: Site, convention: GlueView) -> Iterator[_Line]:
     """The lines that papers print."""
-    for line in glue_lines(site.papers):
+    for line in collect_glue_lines(site.papers):
         if line.backbone:
-            cells = head_cells(line.backbone) | _printed_cells(line, convention)
-            own = not convention.differing(line.convention)
-            yield _Line(backbone=line.backbone, origin="reported", own=own, cells=cells)
+            cells = build_backbone_cells(line.backbone) | _build_printed_cells(line, convention)
+            is_comparable = not convention.find_other_tasks(line.convention)
+            yield _Line(backbone=line.backbone, origin="reported", own=is_comparable, cells=cells)
 
 
-def _printed_cells(line: GlueLine, convention: GlueView) -> dict[str, Cell]:
-    differing, why = convention.differing(line.convention), convention.reason(line.convention)
-    cells = {task: plain_cell(row) for task, row in line.tasks.items()}
+def _build_printed_cells(line: GlueLine, convention: GlueView) -> dict[str, Cell]:
+    differing, why = (
+        convention.find_other_tasks(line.convention),
+        convention.explain_difference(line.convention),
+    )
+    cells = {task: build_plain_cell(row) for task, row in line.tasks.items()}
     mean = {} if differing else {"mean": _mean_of(line, len(convention.tasks))}
     if line.average:
-        cells["printed"] = plain_cell(line.average)
+        cells["printed"] = build_plain_cell(line.average)
     marked = {
-        key: apart(cell, why) if key in differing or (differing and key == "printed") else cell
+        key: mark_incomparable(cell, why) if key in differing or (differing and key == "printed") else cell
         for key, cell in cells.items()
     }
-    paper, name = f"{convention.name(line.paper)}, {title(line.table)}", convention.name(line.convention)
-    href = f"/papers/{line.paper}#table-{key_of(line.table)}"
+    paper, name = (
+        f"{convention.name(line.paper)}, {format_table_title(line.table)}",
+        convention.name(line.convention),
+    )
+    href = f"/papers/{line.paper}#table-{format_anchor(line.table)}"
     setting = "; ".join(dict.fromkeys(filter(None, [line.setting, line.source])))
     return {
         **marked,
         **mean,
         "source": link(paper, href, kind="reported", note=f"printed as {line.name}"),
         "convention": Cell(text=name, value=line.convention or None),
-        "setting": _short(line.setting if line.source in line.setting else setting),
+        "setting": _shorten_setting(line.setting if line.source in line.setting else setting),
     }
 
 
@@ -131,101 +139,111 @@ def _mean_of(line: GlueLine, tasks: int) -> Cell:
     return Cell(text=line.average.value, value=line.average.number, note="as printed: its tasks are not")
 
 
-def _short(text: str, most: int = 26) -> Cell:
+def _shorten_setting(text: str, most: int = 26) -> Cell:
     short = text if len(text) <= most else f"{text[: most - 1]}…"
     return Cell(text=short, value=text or None, note=text if short != text else "")
 
 
-def _measured(site: Site, convention: GlueView) -> Iterator[_Line]:
+def _iter_measured_lines(site: Site, convention: GlueView) -> Iterator[_Line]:
     """What was measured, by the chosen convention."""
     queries = site.queries
     if GLUE not in queries.suites:
         return
-    scores = queries.suite_scores(queries.suites[GLUE], convention.chosen)
+    scores = queries.load_suite_scores(queries.suites[GLUE], convention.chosen)
     rows = {row: entry for row, entry in enumerate(scores.entries) if entry.origin != "reported"}
-    roots, tasks = backbones_of(rows.values(), queries.models), list(convention.tasks)
+    roots, tasks = resolve_backbones(rows.values(), queries.models), list(convention.tasks)
     trainings = {
         (entry, record["task"]["name"]): record.get("training") or {}
-        for entry, record in queries.records([entry.id for entry in rows.values()], tasks)
+        for entry, record in queries.load_entry_records([entry.id for entry in rows.values()], tasks)
     }
     name = convention.name(convention.chosen)
     for row, entry in rows.items():
-        own = {task: trainings.get((entry.id, task), {}) for task in tasks}
-        counts = sorted({len(_seeds(training)) for training in own.values()} - {0})
+        task_trainings = {task: trainings.get((entry.id, task), {}) for task in tasks}
+        counts = sorted({len(_list_training_seeds(training)) for training in task_trainings.values()} - {0})
         cells = {
-            column.name: task_cell(scores, row, at, queries.entries)
+            column.name: build_task_cell(scores, row, at, queries.entries)
             for at, column in enumerate(scores.site_suite.suite.columns)
         }
         more = {
-            "mean": measured_mean(scores, row),
+            "mean": build_measured_mean(scores, row),
             "source": link("measured here", f"/models/{entry.model_slug}",
-                           kind=f"measured {kinds_of(entry)}".strip()),
+                           kind=f"measured {format_entry_kinds(entry)}".strip()),
             "convention": Cell(text=name, value=convention.chosen),
-            "setting": how_cell(entry),
+            "setting": build_treatment_cell(entry),
             "seeds": Cell(text=" or ".join(map(str, counts)), value=max(counts, default=None)),
         }  # fmt: skip
-        with_seeds = {task: _with_seeds(cells[task], own[task], task, convention) for task in tasks}
-        every = head_cells(roots[entry.id]) | with_seeds | more
+        with_seeds = {
+            task: _add_seed_deviation(cells[task], task_trainings[task], task, convention) for task in tasks
+        }
+        every = build_backbone_cells(roots[entry.id]) | with_seeds | more
         yield _Line(backbone=roots[entry.id], origin="measured", own=True, cells=every)
 
 
-def _seeds(training: Mapping[str, Any]) -> list[int]:
+def _list_training_seeds(training: Mapping[str, Any]) -> list[int]:
     """The seeds behind a task's score; none where the training names no seeds."""
     return list((training.get("seeds") or {}).get("seeds") or ())
 
 
-def _with_seeds(cell: Cell, training: Mapping[str, Any], task: str, convention: GlueView) -> Cell:
+def _add_seed_deviation(cell: Cell, training: Mapping[str, Any], task: str, convention: GlueView) -> Cell:
     """A task's score with its deviation over seeds, where that is of the chosen convention."""
-    known = training.get("view") in convention.known and task not in convention.differing(training["view"])
+    is_comparable = training.get("view") in convention.known and task not in convention.find_other_tasks(
+        training["view"]
+    )
     deviation = (training.get("seeds") or {}).get("standard_deviation")
-    return over_seeds(cell, deviation, _seeds(training)) if known and cell.value is not None else cell
+    return (
+        add_seed_deviation(cell, deviation, _list_training_seeds(training))
+        if is_comparable and cell.value is not None
+        else cell
+    )
 
 
-def _fields(convention: GlueView) -> list[Field[_Line]]:
+def _build_glue_fields(convention: GlueView) -> list[Field[_Line]]:
     heads = {
         "name": ("Backbone", ""),
         "parameters": ("Size", "Parameters."),
         "source": ("From", "The table that prints a row, or the model that was measured."),
         "mean": ("Mean", "Over the tasks, of rows by the chosen convention."),
-        **{task: (task, _metrics(parts)) for task, parts in convention.tasks.items()},
+        **{task: (task, _describe_metrics(parts)) for task, parts in convention.tasks.items()},
         "printed": ("Mean as printed", "The paper's own average."),
         "convention": ("Convention", "Whose way from a task's metrics to its number."),
         "setting": ("Setting", "Of a paper's row as printed, of a measured one the recipe's."),
         "seeds": ("Seeds", "Of a measured row; ± is the standard deviation."),
     }
     return [
-        Field(key, label, partial(_cell, key=key), partial(_value, key=key), numeric=key not in TEXTS,
+        Field(key, label, partial(_find_line_cell, key=key), partial(_find_sort_value, key=key), numeric=key not in TEXTS,
               up=key in TEXTS, note=note, sticky=key == "name", card=label)
         for key, (label, note) in heads.items()
     ]  # fmt: skip
 
 
-def _cell(line: _Line, key: str) -> Cell:
+def _find_line_cell(line: _Line, key: str) -> Cell:
     return line.cells.get(key, EMPTY)
 
 
-def _value(line: _Line, key: str) -> Any:
+def _find_sort_value(line: _Line, key: str) -> Any:
     """What sorts a row: a text, or a number as printed; of another convention its paper's average."""
-    cell = _cell(line, "printed" if key == "mean" and not line.own else key)
+    cell = _find_line_cell(line, "printed" if key == "mean" and not line.own else key)
     if key in TEXTS:
         return cell.text.casefold()
-    return None if cell.kind == "part" else printed_value(cell)
+    return None if cell.kind == "part" else parse_cell_value(cell)
 
 
-def _metrics(parts: Sequence[tuple[str, str]]) -> str:
+def _describe_metrics(parts: Sequence[tuple[str, str]]) -> str:
     """What a task's number is the mean of, in words."""
     texts = [" ".join([metric, *split.split("_")[1:]]) for split, metric in parts]
     return f"The mean of {' and '.join(texts)}." if len(texts) > 1 else f"{texts[0].capitalize()}."
 
 
-def _chart(lines: Sequence[_Line], name: str) -> Chart:
+def _plot_glue(lines: Sequence[_Line], name: str) -> Chart:
     """The mean against the size; hollow where it is by another convention."""
     points = [
         Point(
-            label=line.backbone.name, x=line.backbone.parameters, y=_value(line, "mean"), series=line.origin,
+            label=line.backbone.name, x=line.backbone.parameters, y=_find_sort_value(line, "mean"), series=line.origin,
             hollow=not line.own, href=f"/models/{line.backbone.slug}",
             note=f"{line.cells['source'].text}, convention: {line.cells['convention'].text}",
         )
         for line in lines
     ]  # fmt: skip
-    return against_size(f"GLUE against size; hollow: not by {name}'s convention", "Mean over 8 tasks", points)
+    return build_size_chart(
+        f"GLUE against size; hollow: not by {name}'s convention", "Mean over 8 tasks", points
+    )

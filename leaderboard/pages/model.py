@@ -9,39 +9,49 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from leaderboard.data.backbones import Backbone, backbone_of, backbones, backbones_behind
-from leaderboard.data.entries import precedence
-from leaderboard.data.papers import AVERAGE, SCORES, SUITES, TYPES, PaperValue, key_of, lines_of, plain, title
+from leaderboard.data.backbones import Backbone, find_backbone, load_backbones, resolve_base_backbones
+from leaderboard.data.entries import compute_precedence
+from leaderboard.data.papers import (
+    AVERAGE,
+    SCORES,
+    SUITES,
+    TYPES,
+    PaperValue,
+    format_anchor,
+    format_table_title,
+    group_table_lines,
+    normalize_metric,
+)
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import make_size_cell
-from leaderboard.views.check_tables import judged_table
+from leaderboard.views.check_tables import build_checks_table
 from leaderboard.views.model_scores import (
     TRUST,
     EntryResults,
     Standing,
-    entry_name,
-    result_fields,
-    results_of,
-    source_cell,
-    suites_tables,
+    build_result_fields,
+    build_source_cell,
+    build_suites_tables,
+    format_entry_name,
+    load_entry_results,
 )
-from leaderboard.views.paper_tables import printed_cell
-from leaderboard.views.sorting import fill_table, in_order
-from leaderboard.views.suite_table import kinds_of, made_of, mean_cell, task_cell
-from leaderboard.views.task_scores import task_path
+from leaderboard.views.paper_tables import build_printed_cell
+from leaderboard.views.sorting import fill_table, sort_rows
+from leaderboard.views.suite_table import build_task_cell, describe_lineage, format_entry_kinds, mean_cell
+from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import (
+    build_training_table,
+    collect_sweeps,
+    iter_training_charts,
     sweep_charts,
     sweep_table,
-    sweeps_of,
-    training_charts,
-    training_table,
 )
-from leaderboard.web.filters import Form, ask_name, form
-from leaderboard.web.formats import parameters_text
-from leaderboard.web.page import Crumb, Page, check_name, missing, serve_page
-from leaderboard.web.parameters import Paging, State, Text, address, paging
+from leaderboard.web.filters import Form, ask_name, build_form
+from leaderboard.web.formats import format_parameters
+from leaderboard.web.page import Crumb, Page, build_missing_error, check_name, serve_page
+from leaderboard.web.parameters import Paging, State, Text, build_address, build_paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table, words
+from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
 
 SIDE_BY_SIDE = 6
 """Entries whose results stand side by side."""
@@ -90,30 +100,35 @@ def find_model(queries: Queries, slug: str) -> _Model:
     Raises:
         NotFound: There is none; the nearest are named.
     """
-    own = queries.models.get(slug, [])
-    backbone = backbones().get(slug) or (backbone_of(own[0].model) if own else None)
-    if backbone is None and not own:
-        known = [*queries.models, *backbones()]
-        raise missing("model", slug, known, then="The page /search finds models by a part of their name.")
+    candidates = queries.models.get(slug, [])
+    backbone = load_backbones().get(slug) or (find_backbone(candidates[0].model) if candidates else None)
+    if backbone is None and not candidates:
+        slugs = [*queries.models, *load_backbones()]
+        raise build_missing_error(
+            "model", slug, slugs, then="The page /search finds models by a part of their name."
+        )
     if backbone is not None:
-        own = [entry for entry in queries.entries.values() if backbone_of(entry.model) == backbone]
-    entries = sorted(own, key=lambda entry: (*precedence(entry), entry.slug), reverse=True)
+        candidates = [entry for entry in queries.entries.values() if find_backbone(entry.model) == backbone]
+    entries = sorted(candidates, key=lambda entry: (*compute_precedence(entry), entry.slug), reverse=True)
     if backbone is None:
         return _Model(name=entries[0].model, slug=slug, entries=entries)
     return _Model(name=backbone.name, slug=backbone.slug, entries=entries, backbone=backbone)
 
 
-def _facts(queries: Queries, model: _Model) -> dict[str, Any]:
+def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     """The facts of a model: each from the best known entry that states it."""
-    own = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
-    stated = [{**queries.facts(e), **{name: getattr(e, name) for name in own}} for e in model.entries]
+    field_names = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
+    stated = [
+        {**queries.load_entry_facts(e), **{name: getattr(e, name) for name in field_names}}
+        for e in model.entries
+    ]
     facts = {name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS}
     if facts["parameters"] is None and model.backbone:
         facts["parameters"] = model.backbone.parameters
     return facts
 
 
-def parents_of(queries: Queries, model: _Model, parent: str | None) -> list[str]:
+def list_parents(queries: Queries, model: _Model, parent: str | None) -> list[str]:
     """What a model was made from, and what that was made from, as far as it is stated."""
     made_from = {entry.model: entry.adapted_from for entry in queries.entries.values() if entry.adapted_from}
     parents: list[str] = []
@@ -123,20 +138,20 @@ def parents_of(queries: Queries, model: _Model, parent: str | None) -> list[str]
     return parents
 
 
-def _path(queries: Queries, name: str) -> str:
+def _find_model_path(queries: Queries, name: str) -> str:
     """The page of a model by its name; empty where there is none."""
-    backbone = backbone_of(name)
+    backbone = find_backbone(name)
     slugs = (entry.model_slug for entry in queries.entries.values() if entry.model == name)
     slug = backbone.slug if backbone else next(slugs, "")
-    return address(f"/models/{slug}") if slug else ""
+    return build_address(f"/models/{slug}") if slug else ""
 
 
-def _children_table(queries: Queries, model: _Model) -> Table:
+def _build_children_table(queries: Queries, model: _Model) -> Table:
     """The models that were made from this one."""
     entries = [entry for entry in queries.entries.values() if not entry.member]
     made_from = {entry.model: entry.adapted_from for entry in entries}
-    behind = backbones_behind(made_from) if model.backbone else {}
-    made = {
+    behind = resolve_base_backbones(made_from) if model.backbone else {}
+    children = {
         e.model_slug: e for e in entries
         if e.model not in model.names
         and (e.adapted_from in model.names or (model.backbone and behind.get(e.model) == model.backbone))
@@ -144,75 +159,92 @@ def _children_table(queries: Queries, model: _Model) -> Table:
     labels = {"model": "Model", "recipe": "Made by", "parameters": "Parameters", "tasks": "Tasks"}
     rows = [
         (
-            link(e.model, f"/models/{e.model_slug}", kind=kinds_of(e)),
-            Cell(text=e.recipe or "its makers", value=e.recipe, note=made_of(e)),
+            link(e.model, f"/models/{e.model_slug}", kind=format_entry_kinds(e)),
+            Cell(text=e.recipe or "its makers", value=e.recipe, note=describe_lineage(e)),
             make_size_cell(e.parameters),
             e.tasks,
         )
-        for e in sorted(made.values(), key=lambda e: e.model.casefold())
+        for e in sorted(children.values(), key=lambda e: e.model.casefold())
     ]
     return values_table("children", f"Models made from {model.name}", labels, rows, "parameters tasks")
 
 
-def _entries_table(model: _Model, shown: Entry | None, path: str) -> Table:
+def _build_entries_table(model: _Model, shown: Entry | None, path: str) -> Table:
     """Every entry of a model."""
     labels = {"name": "Entry", "source": "Source", "trust": "Revision", "treatment": "Treatment",
               "tasks": "Tasks", "newest": "Newest"}  # fmt: skip
     rows = [
         (
-            Cell(text=entry_name(e), value=e.slug, href=f"{path}?entry={e.slug}", note=e.revision or ""),
-            source_cell(e, path),
+            Cell(
+                text=format_entry_name(e), value=e.slug, href=f"{path}?entry={e.slug}", note=e.revision or ""
+            ),
+            build_source_cell(e, path),
             Cell(text=TRUST[e.trust], value=e.trust),
-            Cell(text=made_of(e) or e.treatment or "not stated", value=e.treatment or None),
+            Cell(text=describe_lineage(e) or e.treatment or "not stated", value=e.treatment or None),
             e.tasks,
             Cell(text=(e.newest or "")[:10], value=e.newest),
         )
         for e in model.entries
     ]
-    caption = f"Every source of its scores; {entry_name(shown)} is shown in full" if shown else ""
+    caption = f"Every source of its scores; {format_entry_name(shown)} is shown in full" if shown else ""
     return values_table("entries", caption, labels, rows, "tasks")
 
 
-def _paper_tables(site: Site, model: _Model, standings: Sequence[Standing]) -> list[Table]:
+def _build_paper_tables(site: Site, model: _Model, standings: Sequence[Standing]) -> list[Table]:
     """What papers print of a model, below what was measured of it and imported: a table for each suite."""
     names, suites = set(model.names), dict[str, list[PaperValue]]()
     for row in (row for paper in site.papers.values() for row in paper.rows if row.value):
         if not names.isdisjoint((row.hub_id, row.backbone, row.name)):
             suite = row.suite if row.unit in SCORES else f"{row.suite}: {row.unit}".removeprefix(": ")
             suites.setdefault(suite, []).append(row)
-    own, entries = [one for one in standings if one.entry.origin != "reported"], site.queries.entries
+    site_standings, entries = (
+        [one for one in standings if one.entry.origin != "reported"],
+        site.queries.entries,
+    )
     return [
-        _paper_table(suite, rows, [one for one in own if one.suite.slug == SUITES.get(suite)], entries)
+        _build_printed_table(
+            suite, rows, [one for one in site_standings if one.suite.slug == SUITES.get(suite)], entries
+        )
         for suite, rows in sorted(suites.items(), key=lambda pair: pair[0] not in SUITES)
     ]
 
 
-def _paper_table(
+def _build_printed_table(
     suite: str, rows: Sequence[PaperValue], own: Sequence[Standing], entries: Mapping[int, Entry]
 ) -> Table:
     """The lines of papers; the first column says where a line's numbers come from."""
 
-    def cell(value: PaperValue) -> Cell:
-        return printed_cell(value) if own else replace(printed_cell(value), kind="")
+    def build_value_cell(value: PaperValue) -> Cell:
+        return build_printed_cell(value) if own else replace(build_printed_cell(value), kind="")
 
-    def head(row: PaperValue) -> dict[str, str]:
-        return {"Source": f"{row.paper}, {title(row.table)}", "As": row.name, "Setting": row.setting}
+    def describe_line(row: PaperValue) -> dict[str, str]:
+        return {
+            "Source": f"{row.paper}, {format_table_title(row.table)}",
+            "As": row.name,
+            "Setting": row.setting,
+        }
 
-    lines = lines_of(rows, head, lambda row: plain(row.suite, row.metric))
+    lines = group_table_lines(rows, describe_line, lambda row: normalize_metric(row.suite, row.metric))
     metrics = dict.fromkeys(name for line in lines for name in line.cells)
-    numbers = {key_of(name): name for name in metrics}
+    numbers = {format_anchor(name): name for name in metrics}
     printed = [
-        [*line.labels.values(), *(cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics)]
+        [
+            *line.labels.values(),
+            *(build_value_cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics),
+        ]
         for line in lines
     ]
     caption = f"{suite}: printed in papers{', measured and imported' if own else ''}"
     labels = {"source": "Source", "as": "As", "setting": "Setting", **numbers}
-    both: list[Sequence[Any]] = [*(_own_cells(one, entries, list(metrics)) for one in own), *printed]
+    both: list[Sequence[Any]] = [
+        *(_build_standing_cells(one, entries, list(metrics)) for one in own),
+        *printed,
+    ]
     more = "" if suite in SUITES or rows[0].unit in SCORES else "more-"
-    return values_table(f"printed-{more}{key_of(suite)}", caption, labels, both, " ".join(numbers))
+    return values_table(f"printed-{more}{format_anchor(suite)}", caption, labels, both, " ".join(numbers))
 
 
-def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[str]) -> list[Cell]:
+def _build_standing_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[str]) -> list[Cell]:
     """The numbers of a measured or an imported entry under the names of a paper's columns."""
     scores, entry = one.scores, one.entry
     tasks = {column.name: at for at, column in enumerate(one.suite.suite.columns)}
@@ -221,10 +253,10 @@ def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[st
     setting = scores.convention or entry.treatment
     return [
         link(entry.origin, kind=entry.origin),
-        Cell(text=entry_name(entry), value=entry.slug),
+        Cell(text=format_entry_name(entry), value=entry.slug),
         Cell(text=setting, value=setting or None),
         *(
-            task_cell(scores, one.row, tasks[name], entries) if name in tasks
+            build_task_cell(scores, one.row, tasks[name], entries) if name in tasks
             else mean_cell(means[name], one.row, None, entry.seeds) if name in means else EMPTY
             for name in metrics
         ),
@@ -234,47 +266,54 @@ def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[st
 @serve_page(
     "/models/{model}",
     "A model under all of its names: facts, ranks and means on every board, results by task.",
-    paths=lambda site: [f"/models/{slug}" for slug in {**site.queries.models, **backbones()}],
+    paths=lambda site: [f"/models/{slug}" for slug in {**site.queries.models, **load_backbones()}],
 )
-def _view(site: Site, state: _ModelState, model: str) -> Page:
+def _show_model(site: Site, state: _ModelState, model: str) -> Page:
     """The page of a model."""
     queries, shown = site.queries, find_model(site.queries, model)
-    path, entry = address(f"/models/{shown.slug}"), _shown(shown, state.entry)
-    own = results_of(queries, [e for e in shown.entries if not e.member or e is entry])
-    own.sort(key=lambda one: one.entry is not entry)
-    standings = [one for results in own for one in results.standings]
-    records, facts = _records(queries, own), _facts(queries, shown)
-    lineages = [one.lineage for one in (queries.members(entry) or [entry])] if entry else []
-    sweeps = sweeps_of([made for made in lineages if made])
+    path, entry = build_address(f"/models/{shown.slug}"), _choose_entry(shown, state.entry)
+    entry_results = load_entry_results(queries, [e for e in shown.entries if not e.member or e is entry])
+    entry_results.sort(key=lambda one: one.entry is not entry)
+    standings = [one for results in entry_results for one in results.standings]
+    records, facts = _load_training_records(queries, entry_results), _collect_model_facts(queries, shown)
+    lineages = [one.lineage for one in (queries.list_members(entry) or [entry])] if entry else []
+    sweeps = collect_sweeps([made for made in lineages if made])
     provenances = [record.get("provenance") or {} for record in records.values()]
     newest = max(provenances, key=lambda one: str(one.get("written", "")), default={})
-    results, where, controls, total = _results(queries, [one for one in own if one.rows], state, path)
-    parents = parents_of(queries, shown, facts["adapted_from"])
-    made = entry.lineage.parents if entry and entry.lineage else ()
-    pages = {name: _path(queries, name) for name in (*parents, *(parent.name for parent in made))}
-    tasks = {name: task_path(name) for name in facts["training_datasets"] or () if name in queries.tasks}
+    results, where, controls, total = _build_results_section(
+        queries, [one for one in entry_results if one.rows], state, path
+    )
+    parents = list_parents(queries, shown, facts["adapted_from"])
+    lineage_parents = entry.lineage.parents if entry and entry.lineage else ()
+    pages = {
+        name: _find_model_path(queries, name)
+        for name in (*parents, *(parent.name for parent in lineage_parents))
+    }
+    tasks = {
+        name: format_task_path(name) for name in facts["training_datasets"] or () if name in queries.tasks
+    }
     context: dict[str, Any] = {
-        "model": shown, "entry": entry, "facts": facts, "parents": parents, "words": words,
+        "model": shown, "entry": entry, "facts": facts, "parents": parents, "words": describe_value,
         "provenance": newest,
         "pages": tasks | {name: href for name, href in pages.items() if href},
         "total": total, "paging": where, "form": controls, "path": path,
-        "badges": _badges(entry, standings), "sweeps": list(sweep_charts(sweeps)),
-        "training": [c for one in records.values() if one.get("training") for c in training_charts(one)],
+        "badges": _list_badges(entry, standings), "sweeps": list(sweep_charts(sweeps)),
+        "training": [c for one in records.values() if one.get("training") for c in iter_training_charts(one)],
     }  # fmt: skip
     tables = [
-        *suites_tables(queries, standings, path),
-        *_paper_tables(site, shown, standings),
+        *build_suites_tables(queries, standings, path),
+        *_build_paper_tables(site, shown, standings),
         *results,
-        _entries_table(shown, entry, path),
-        training_table(records, own[0].intervals) if own else None,
+        _build_entries_table(shown, entry, path),
+        build_training_table(records, entry_results[0].intervals) if entry_results else None,
         sweep_table(sweeps),
-        judged_table(queries, shown.entries),
-        _children_table(queries, shown),
+        build_checks_table(queries, shown.entries),
+        _build_children_table(queries, shown),
     ]
     return Page(
         title=shown.name,
         template="model.html",
-        lead=_lead(facts, parents),
+        lead=_describe_facts(facts, parents),
         crumbs=[Crumb(label="Models", href="/search")],
         tables=[table for table in tables if (table and table.rows) or table in results],
         charts=[*context["training"], *context["sweeps"]],
@@ -292,23 +331,23 @@ def _view(site: Site, state: _ModelState, model: str) -> Page:
     )
 
 
-def _shown(model: _Model, slug: str) -> Entry | None:
-    known = {entry.slug: entry for entry in model.entries}
-    check_name("entry", slug, known, then="The model's page lists its entries.")
-    return known[slug] if slug else next(iter(model.entries), None)
+def _choose_entry(model: _Model, slug: str) -> Entry | None:
+    by_slug = {entry.slug: entry for entry in model.entries}
+    check_name("entry", slug, by_slug, then="The model's page lists its entries.")
+    return by_slug[slug] if slug else next(iter(model.entries), None)
 
 
-def _records(queries: Queries, own: Sequence[EntryResults]) -> dict[int, Mapping[str, Any]]:
+def _load_training_records(queries: Queries, own: Sequence[EntryResults]) -> dict[int, Mapping[str, Any]]:
     """Records of the first entry by result: all where a recipe trained for tasks, else the newest."""
     if not own or own[0].entry.origin != "measured" or not own[0].rows:
         return {}
     rows = list(own[0].rows.values())
     if own[0].entry.output != "label":
         rows = [max(rows, key=lambda row: row.written or "")]
-    return {row.id: queries.result_document(row.id) for row in rows}
+    return {row.id: queries.load_result_document(row.id) for row in rows}
 
 
-def _results(
+def _build_results_section(
     queries: Queries, entries: Sequence[EntryResults], state: _ModelState, path: str
 ) -> tuple[list[Table], Paging, Form, int]:
     """The results of some entries by task, with the search above them and how many there are."""
@@ -318,23 +357,23 @@ def _results(
     query = state.q.casefold()
     inside = {task.name for title, tasks in suites.items() if query in title.casefold() for task in tasks}
     some = [row for task, row in rows.items() if task in inside or query in f"{task} {row.type}".casefold()]
-    where = paging(len(some), state, path)
-    controls = form(state, path, [ask_name(state, "Tasks", "part of a task, a type or a suite")])
+    where = build_paging(len(some), state, path)
+    controls = build_form(state, path, [ask_name(state, "Tasks", "part of a task, a type or a suite")])
     if not rows:
         return [], where, controls, 0
-    fields = result_fields(shown)
+    fields = build_result_fields(shown)
     table = fill_table(
         "results", "Results by task: main scores × 100", fields,
-        where.cut(in_order(some, fields, state.sort)), state=state, path=path, key=lambda row: row.task,
+        where.cut(sort_rows(some, fields, state.sort)), state=state, path=path, key=lambda row: row.task,
         notes=["A score is the mean over all splits and subsets of its result."],
     )  # fmt: skip
     return [table], where, controls, len(rows)
 
 
-def _lead(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
+def _describe_facts(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
     """The facts that tell models apart, in a line."""
     stated = {
-        "parameters": f"{parameters_text(facts['parameters'])} parameters",
+        "parameters": f"{format_parameters(facts['parameters'])} parameters",
         "dimension": f"{facts['dimension']} dimensions",
         "max_tokens": f"{facts['max_tokens']} tokens",
         "license": f"licence {facts['license']}",
@@ -344,10 +383,13 @@ def _lead(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
     return " · ".join([*parts, *(f"made from {name}" for name in parents[:1])])
 
 
-def _badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tuple[str, str]]:
+def _list_badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tuple[str, str]]:
     """The badges of an entry: of every suite that it has all of, or of the first."""
     if entry is None or entry.origin == "reported" or entry.member:
         return []
-    own = [one for one in standings if one.entry is entry]
-    titles = {one.suite.slug: one.suite.suite.title for one in [o for o in own if o.complete] or own[:1]}
+    entry_standings = [one for one in standings if one.entry is entry]
+    titles = {
+        one.suite.slug: one.suite.suite.title
+        for one in [o for o in entry_standings if o.complete] or entry_standings[:1]
+    }
     return [(title, f"/badges/{slug}/{entry.slug}.svg") for slug, title in titles.items()]

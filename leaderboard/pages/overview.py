@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from harness.results.scores import score_text
-from leaderboard.data.backbones import backbone_of, backbones
+from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
-from leaderboard.data.suites import views
-from leaderboard.views.cells import make_size_cell, when_text
+from leaderboard.data.suites import list_conventions
+from leaderboard.views.cells import format_time, make_size_cell
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
+    build_model_cell,
+    find_parameter_count,
+    format_task_count,
     mean_cell,
     mean_of,
-    model_cell,
-    parameters_of,
-    size_chart,
-    tasks_text,
+    plot_suite_sizes,
 )
-from leaderboard.views.task_scores import task_path
+from leaderboard.views.task_scores import format_task_path
 from leaderboard.web.charts import Chart
 from leaderboard.web.filters import SIZE_NAMES
 from leaderboard.web.page import Page, serve_page
@@ -57,15 +57,17 @@ class _Board:
 
 
 @serve_page("/", "The boards with their best models, the best of each size class, and the newest records.")
-def _view(site: Site, state: State) -> Page:
+def _show_overview(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
     main = [slug for slug in queries.entries_of_suites if queries.suites[slug].main]
     slugs = [slug for slug in dict.fromkeys([*TEXTS, *main]) if slug in queries.suites]
-    tables = dict(islice(((s, t) for s in slugs if (t := _table(queries, s)).scores.entries), MOST))
-    boards = [_board(slug, table) for slug, table in tables.items()]
+    tables = dict(
+        islice(((s, t) for s in slugs if (t := _load_suite_table(queries, s)).scores.entries), MOST)
+    )
+    boards = [_build_board(slug, table) for slug, table in tables.items()]
     labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
-    rows = [_record(row, entry) for row, entry in queries.newest(NEWEST)]
+    rows = [_build_record_cells(row, entry) for row, entry in queries.list_newest_results(NEWEST)]
     newest = values_table("newest", "The newest measured records", labels, rows)
     numbers = sum(paper.numbers for paper in site.papers.values())
     return Page(
@@ -73,41 +75,41 @@ def _view(site: Site, state: State) -> Page:
         template="overview.html",
         lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
         f"harness, imported from mteb, or reported in papers ({numbers:,} numbers). Each number says which.",
-        tables=[_best(boards), _sizes(tables), newest],
+        tables=[_build_best_table(boards), _build_sizes_table(tables), newest],
         charts=[board.chart for board in boards if board.chart],
-        context={"boards": [*boards[:1], *_backbones(site), *boards[1:]]},
+        context={"boards": [*boards[:1], *_iter_backbone_boards(site), *boards[1:]]},
     )
 
 
-def _table(queries: Queries, slug: str) -> SuiteTable:
+def _load_suite_table(queries: Queries, slug: str) -> SuiteTable:
     """The table of a suite as its page shows it first."""
     listed, state = queries.suites[slug], SuiteState.model_validate({})
-    scores = queries.suite_scores(listed, views(listed.suite)[0])
+    scores = queries.load_suite_scores(listed, list_conventions(listed.suite)[0])
     return SuiteTable(scores=scores, state=state, path=f"/suites/{slug}", cards={}, entries=queries.entries)
 
 
-def _board(slug: str, table: SuiteTable) -> _Board:
+def _build_board(slug: str, table: SuiteTable) -> _Board:
     """A suite with its best models; where none is ranked, the rows of papers with the best means."""
     scores, ranked = table.scores, [row for row in table.ordered if table.ranks.place[row]]
     rows = ranked or [row for row in table.ordered if scores.over_tasks.complete[row]]
-    tasks = tasks_text(scores.over_tasks.expected)
+    tasks = format_task_count(scores.over_tasks.expected)
     return _Board(
         slug=slug,
         title=scores.site_suite.suite.title,
         href="/glue" if slug == "glue" else table.path,
         text=f"{TEXTS[slug]}: {tasks}" if slug in TEXTS else tasks.capitalize(),
         more=f"All {len(ranked)} ranked models" if ranked else "All rows, printed in papers: without rank",
-        rows=[_place(table, row) for row in rows[:BEST]],
-        chart=_small(size_chart(table, f"size-{slug}")) if len(rows) > 2 else None,
+        rows=[_build_place_cells(table, row) for row in rows[:BEST]],
+        chart=_fit_card_chart(plot_suite_sizes(table, f"size-{slug}")) if len(rows) > 2 else None,
     )
 
 
-def _backbones(site: Site) -> Iterator[_Board]:
+def _iter_backbone_boards(site: Site) -> Iterator[_Board]:
     """The backbones of the papers, those first of which they print the most numbers; none without papers."""
     rows = (row for paper in site.papers.values() for row in paper.rows if row.number is not None)
-    counts = Counter(one.slug for row in rows if (one := backbone_of(row.backbone)))
-    known = [(backbones()[slug], count) for slug, count in counts.most_common(2 * BEST)]
-    if known:
+    counts = Counter(backbone.slug for row in rows if (backbone := find_backbone(row.backbone)))
+    ranking = [(load_backbones()[slug], count) for slug, count in counts.most_common(2 * BEST)]
+    if ranking:
         yield _Board(
             slug="backbones",
             title="Backbones × recipes",
@@ -119,16 +121,16 @@ def _backbones(site: Site) -> Iterator[_Board]:
                 (EMPTY, link(one.name, f"/models/{one.slug}"),
                  make_size_cell(one.parameters, unknown=""),
                  Cell(text=f"{count} numbers", value=count))
-                for one, count in known
+                for one, count in ranking
             ],
             chart=None,
         )  # fmt: skip
 
 
-def _place(table: SuiteTable, row: int) -> list[Cell]:
+def _build_place_cells(table: SuiteTable, row: int) -> list[Cell]:
     """Rank, model, size and score of a row."""
     scores, entry, rank = table.scores, table.scores.entries[row], int(table.ranks.place[row])
-    model, size = model_cell(entry), parameters_of(entry)
+    model, size = build_model_cell(entry), find_parameter_count(entry)
     score = mean_of(mean_cell(scores.over_tasks, row, None), scores, row)
     return [
         Cell(text=str(rank or "–"), value=rank or None),
@@ -138,7 +140,7 @@ def _place(table: SuiteTable, row: int) -> list[Cell]:
     ]
 
 
-def _small(chart: Chart) -> Chart:
+def _fit_card_chart(chart: Chart) -> Chart:
     """A chart for a card, with a few names."""
     layout = chart.figure["layout"]
     small = {"height": 260, "meta": {"names": layout["meta"]["names"][:6]}, "showlegend": False}
@@ -146,7 +148,7 @@ def _small(chart: Chart) -> Chart:
     return replace(chart, figure={**chart.figure, "layout": {**layout, **small}})
 
 
-def _best(boards: Sequence[_Board]) -> Table:
+def _build_best_table(boards: Sequence[_Board]) -> Table:
     """The best models of every board in one table."""
     labels = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
     heads = {board.slug: link(board.title, board.href) for board in boards}
@@ -154,12 +156,15 @@ def _best(boards: Sequence[_Board]) -> Table:
     return values_table("boards", "The best models of each board", labels, rows)
 
 
-def _sizes(tables: Mapping[str, SuiteTable]) -> Table:
+def _build_sizes_table(tables: Mapping[str, SuiteTable]) -> Table:
     """The best ranked model of each size class on each board."""
-    own = {slug: table for slug, table in tables.items() if table.ranks.place.any()}
-    titles = {slug: table.scores.site_suite.suite.title for slug, table in own.items()}
+    boards = {slug: table for slug, table in tables.items() if table.ranks.place.any()}
+    titles = {slug: table.scores.site_suite.suite.title for slug, table in boards.items()}
     rows = [
-        (Cell(text=SIZE_NAMES[size], value=size), *(_first(table, size) for table in own.values()))
+        (
+            Cell(text=SIZE_NAMES[size], value=size),
+            *(_find_size_leader(table, size) for table in boards.values()),
+        )
         for size in SIZES
     ]
     caption = "The best model of each size class: mean over tasks"
@@ -167,7 +172,7 @@ def _sizes(tables: Mapping[str, SuiteTable]) -> Table:
     return values_table("sizes", caption, {"class": "Parameters", **titles}, some)
 
 
-def _first(table: SuiteTable, size: str) -> Cell:
+def _find_size_leader(table: SuiteTable, size: str) -> Cell:
     """The best ranked model of a size class with its mean."""
     entries = table.scores.entries
     row = next((row for row in table.ordered if table.ranks.place[row] and entries[row].size == size), None)
@@ -178,11 +183,11 @@ def _first(table: SuiteTable, size: str) -> Cell:
     return link(text, f"/models/{entry.model_slug}", note=entry.model)
 
 
-def _record(row: object, entry: Entry) -> list[Cell]:
+def _build_record_cells(row: object, entry: Entry) -> list[Cell]:
     written, task, value, number = (getattr(row, name) for name in ("written", "task", "value", "id"))
     return [
         link(entry.model, f"/models/{entry.model_slug}"),
-        link(task, task_path(task)),
+        link(task, format_task_path(task)),
         EMPTY if value is None else Cell(text=score_text(value), value=value),
-        Cell(text=when_text(written), value=written, href=f"/results/{number}"),
+        Cell(text=format_time(written), value=written, href=f"/results/{number}"),
     ]

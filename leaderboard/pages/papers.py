@@ -15,24 +15,24 @@ from leaderboard.data.papers import (
     Paper,
     PaperTable,
     PaperValue,
-    column_of,
-    conflicts,
-    key_of,
-    plain,
-    same_queries,
-    title,
+    find_paper_conflicts,
+    format_anchor,
+    format_table_title,
+    has_same_queries,
+    match_task_column,
+    normalize_metric,
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import Means
 from leaderboard.data.scores import SuiteScores
-from leaderboard.data.suites import views
-from leaderboard.views.paper_tables import Measured, paper_table, warnings
-from leaderboard.views.suite_table import mean_cell, mean_of, task_cell
-from leaderboard.views.training import recipes_of
+from leaderboard.data.suites import list_conventions
+from leaderboard.views.paper_tables import Measured, build_paper_table, list_print_warnings
+from leaderboard.views.suite_table import build_task_cell, mean_cell, mean_of
+from leaderboard.views.training import list_paper_recipes
 from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, link, values_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
 
 PATH = "/papers"
 OVER_TASKS = "mean over tasks"
@@ -48,27 +48,31 @@ RAW = (
 
 
 @serve_page(PATH, "What papers print: the papers, and where they differ.", formats=PRINTED)
-def _view(site: Site, state: State) -> Page:
+def _show_papers(site: Site, state: State) -> Page:
     """The list of papers."""
-    differ = [_conflicts(site.papers, found)] if (found := conflicts(site.papers)) else []
+    differ = (
+        [_build_conflicts_table(site.papers, disagreements)]
+        if (disagreements := find_paper_conflicts(site.papers))
+        else []
+    )
     printed = sum(paper.numbers for paper in site.papers.values())
     return Page(
         title="Papers",
         template="papers.html",
         lead=f"{printed:,} numbers that {len(site.papers)} papers print, none of them measured here.",
-        tables=[_papers(site.papers), *differ],
+        tables=[_build_papers_table(site.papers), *differ],
     )
 
 
-def _papers(papers: Mapping[str, Paper]) -> Table:
+def _build_papers_table(papers: Mapping[str, Paper]) -> Table:
     heads = {"paper": "Paper", "title": "Title", "authors": "Authors", "year": "Year", "tables": "Tables",
              "numbers": "Numbers", "odd": "Recomputed otherwise"}  # fmt: skip
     rows = [
-        values_row(
+        build_values_row(
             link(paper.name, f"{PATH}/{slug}"),
             paper.title,
             paper.authors,
-            *map(_show_plainly, (paper.year, len(paper.tables), paper.numbers, _odd(paper))),
+            *map(_show_plainly, (paper.year, len(paper.tables), paper.numbers, _count_odd_numbers(paper))),
             key=slug,
         )
         for slug, paper in papers.items()
@@ -82,11 +86,11 @@ def _show_plainly(value: int) -> Cell:
     return Cell(text=str(value), value=value)
 
 
-def _odd(paper: Paper) -> int:
+def _count_odd_numbers(paper: Paper) -> int:
     return sum(row.follows == "no" for row in paper.rows)
 
 
-def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
+def _build_conflicts_table(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
     """What papers print different values of, the furthest apart first."""
     names = {row.paper for one in found for row in one.prints}
     slugs = {paper.name: slug for slug, paper in papers.items() if paper.name in names}
@@ -96,30 +100,33 @@ def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
     rows = [
         [
             *(getattr(one, name) or None for name in CONFLICT_HEADS if name in heads),
-            Cell(text=f"{_apart(one):.4g}", value=_apart(one)),
-            *(_prints([row for row in one.prints if row.paper == n], slug) for n, slug in slugs.items()),
+            Cell(text=f"{_compute_conflict_range(one):.4g}", value=_compute_conflict_range(one)),
+            *(
+                _build_prints_cell([row for row in one.prints if row.paper == n], slug)
+                for n, slug in slugs.items()
+            ),
         ]
-        for one in sorted(found, key=lambda one: -_apart(one))
+        for one in sorted(found, key=lambda one: -_compute_conflict_range(one))
     ]
     caption = "What papers print different values of, for one backbone"
     return values_table("conflicts", caption, heads, rows, notes=[DIFFER])
 
 
-def _apart(one: Conflict) -> float:
+def _compute_conflict_range(one: Conflict) -> float:
     """The greatest value less the least."""
     numbers = [row.number for row in one.prints if row.number is not None]
     return round(max(numbers) - min(numbers), 6)
 
 
-def _prints(rows: Sequence[PaperValue], slug: str) -> Cell:
+def _build_prints_cell(rows: Sequence[PaperValue], slug: str) -> Cell:
     """One paper's values, each with its table."""
     if not rows:
         return EMPTY
-    text = "; ".join(f"{row.value} ({title(row.table)})" for row in rows)
+    text = "; ".join(f"{row.value} ({format_table_title(row.table)})" for row in rows)
     notes = dict.fromkeys(
         f"{row.value}: {', '.join(filter(None, [row.model, row.setting, row.note]))}" for row in rows
     )
-    href = f"{PATH}/{slug}#table-{key_of(rows[0].table)}"
+    href = f"{PATH}/{slug}#table-{format_anchor(rows[0].table)}"
     return link(text, kind="reported", note="; ".join(notes), href=href)
 
 
@@ -129,91 +136,95 @@ def _prints(rows: Sequence[PaperValue], slug: str) -> Cell:
     paths=lambda site: [f"{PATH}/{slug}" for slug in site.papers],
     formats=PRINTED,
 )
-def _paper_view(site: Site, state: State, paper: str) -> Page:
+def _show_paper(site: Site, state: State, paper: str) -> Page:
     """The page of a paper."""
     check_name("paper", paper, site.papers, then="The page /papers lists all.")
-    one = site.papers[paper]
-    pairs = [(table, _with_measured(site.queries, one, table)) for table in one.tables.values()]
+    site_paper = site.papers[paper]
+    pairs = [
+        (table, _add_measured_lines(site.queries, site_paper, table)) for table in site_paper.tables.values()
+    ]
     count = f"{len(pairs)} tables" if len(pairs) > 1 else "One table"
     return Page(
-        title=one.title,
+        title=site_paper.title,
         template="paper.html",
-        lead=f"{count} with {one.numbers} printed numbers, as they stand in the paper.",
+        lead=f"{count} with {site_paper.numbers} printed numbers, as they stand in the paper.",
         crumbs=[Crumb(label="Papers", href=PATH)],
         tables=[table for _, table in pairs],
         data={
-            "paper": one.slug, "name": one.name, "year": one.year, "authors": one.authors,
-            "arxiv": one.arxiv or None, "numbers": one.numbers,
-            "warnings": {f"table {table.id}": found for table, _ in pairs if (found := warnings(table))},
+            "paper": site_paper.slug, "name": site_paper.name, "year": site_paper.year, "authors": site_paper.authors,
+            "arxiv": site_paper.arxiv or None, "numbers": site_paper.numbers,
+            "warnings": {f"table {table.id}": messages for table, _ in pairs if (messages := list_print_warnings(table))},
         },
-        context={"facts": _facts(one), "sections": [_section(*pair) for pair in pairs]},
+        context={"facts": _list_paper_facts(site_paper), "sections": [_build_paper_section(*pair) for pair in pairs]},
     )  # fmt: skip
 
 
-def _facts(paper: Paper) -> list[tuple[str, str, str]]:
-    odd, checked = _odd(paper), sum(bool(row.follows) for row in paper.rows)
+def _list_paper_facts(paper: Paper) -> list[tuple[str, str, str]]:
+    odd, checked = _count_odd_numbers(paper), sum(bool(row.follows) for row in paper.rows)
     return [
         ("Authors", paper.authors, ""),
         ("Year", str(paper.year), ""),
         *([("arXiv", paper.arxiv, f"https://arxiv.org/abs/{paper.arxiv}")] if paper.arxiv else []),
         ("Printed numbers", str(paper.numbers), ""),
         *([("Recomputed", f"{checked - odd} of {checked} come out as in the paper", "")] if checked else []),
-        *(("Recipe", name, f"/recipes/{name}") for name in recipes_of(paper)),
+        *(("Recipe", name, f"/recipes/{name}") for name in list_paper_recipes(paper)),
     ]
 
 
-def _section(table: PaperTable, shown: Table) -> tuple[str, Sequence[str], Table]:
+def _build_paper_section(table: PaperTable, shown: Table) -> tuple[str, Sequence[str], Table]:
     """A table on the page: its heading, what would mislead a reader of the print, and the rest."""
-    told, name = warnings(table), title(table.id)
+    messages, name = list_print_warnings(table), format_table_title(table.id)
     ours = {one.key: one.label.removesuffix(" (recomputed)") for one in shown.columns}
     columns = [
         replace(one, label=ours[one.key], group="recomputed") if ours[one.key] != one.label else one
         for one in shown.columns
     ]
-    caption, notes = f"{table.numbers} numbers as printed", [n for n in shown.notes if n not in told]
+    caption, notes = f"{table.numbers} numbers as printed", [n for n in shown.notes if n not in messages]
     heading = f"{name[0].upper()}{name[1:]}: {table.caption}"
-    return heading, told, replace(shown, caption=caption, columns=columns, notes=notes)
+    return heading, messages, replace(shown, caption=caption, columns=columns, notes=notes)
 
 
-def _with_measured(queries: Queries, paper: Paper, table: PaperTable) -> Table:
+def _add_measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> Table:
     """A table as printed, with the lines that were measured."""
-    measured = _measured_lines(queries, paper, table)
-    shown = paper_table(paper, table, *measured)
+    measured = _collect_measured_lines(queries, paper, table)
+    shown = build_paper_table(paper, table, *measured)
     heads = [cell.text for cells in measured for cell in cells.values()]
     raw = any("as published" in head for head in heads)
     return replace(shown, notes=[*shown.notes, RAW]) if raw else shown
 
 
-def _measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Measured]:
+def _collect_measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Measured]:
     """The cells of each measured entry of a table's models, or made of one; in the paper's unit, times 100.
 
     Only entries of the kind that the table is of: fine-tuned ones for GLUE, several vectors a text for
     ColBERT, one vector a text for the rest. Imported scores are none of these.
     """
     rows = [row for row in _clear(table.rows) if row.hub_id and row.unit in SCORES and row.suite in SUITES]
-    found: dict[int, dict[tuple[str, str, str, str], Cell]] = {}
+    lines: dict[int, dict[tuple[str, str, str, str], Cell]] = {}
     for suite in dict.fromkeys(row.suite for row in rows):
         listed = queries.suites.get(SUITES[suite])
         if listed is None:
             continue
-        known = views(listed.suite)
-        scores = queries.suite_scores(listed, paper.slug if paper.slug in known else known[0])
-        for at, entry in enumerate(scores.entries):
-            own = [row for row in rows if row.suite == suite and _is_of(row, entry)]
-            for model in dict.fromkeys((row.model, row.size_class) for row in own):
-                some = [row for row in own if (row.model, row.size_class) == model]
-                if cells := _cells(queries, scores, at, some):
+        conventions = list_conventions(listed.suite)
+        scores = queries.load_suite_scores(
+            listed, paper.slug if paper.slug in conventions else conventions[0]
+        )
+        for index, entry in enumerate(scores.entries):
+            entry_rows = [row for row in rows if row.suite == suite and _is_of(row, entry)]
+            for model in dict.fromkeys((row.model, row.size_class) for row in entry_rows):
+                some = [row for row in entry_rows if (row.model, row.size_class) == model]
+                if cells := _build_entry_cells(queries, scores, index, some):
                     line = {(*model, suite, name): cell for name, cell in cells.items()}
-                    found.setdefault(entry.id, {}).update({**line, (*model, "", ""): _head(entry)})
-    return list(found.values())
+                    lines.setdefault(entry.id, {}).update({**line, (*model, "", ""): _link_entry(entry)})
+    return list(lines.values())
 
 
 def _clear(rows: Sequence[PaperValue]) -> list[PaperValue]:
     """Rows without columns that have one plain name, such as the averages of two treatments of BEIR."""
     columns: dict[tuple[str, str], set[str]] = {}
     for row in rows:
-        columns.setdefault((row.suite, plain(row.suite, row.metric)), set()).add(row.metric)
-    return [row for row in rows if len(columns[row.suite, plain(row.suite, row.metric)]) == 1]
+        columns.setdefault((row.suite, normalize_metric(row.suite, row.metric)), set()).add(row.metric)
+    return [row for row in rows if len(columns[row.suite, normalize_metric(row.suite, row.metric)]) == 1]
 
 
 def _is_of(row: PaperValue, entry: Entry) -> bool:
@@ -224,43 +235,49 @@ def _is_of(row: PaperValue, entry: Entry) -> bool:
     return entry.origin == "measured" and entry.output == output and row.hub_id in models
 
 
-def _head(entry: Entry) -> Cell:
-    made = entry.lineage.text if entry.lineage else entry.recipe or "as published"
-    text = f"measured here, {made}"
+def _link_entry(entry: Entry) -> Cell:
+    recipe = entry.lineage.text if entry.lineage else entry.recipe or "as published"
+    text = f"measured here, {recipe}"
     return link(text, note=entry.treatment, href=f"/models/{entry.model_slug}")
 
 
-def _cells(queries: Queries, scores: SuiteScores, at: int, rows: Sequence[PaperValue]) -> dict[str, Cell]:
+def _build_entry_cells(
+    queries: Queries, scores: SuiteScores, at: int, rows: Sequence[PaperValue]
+) -> dict[str, Cell]:
     """What an entry has of what some rows of one model print, by the print's names."""
-    names = {plain(row.suite, row.metric): row for row in rows}
+    names = {normalize_metric(row.suite, row.metric): row for row in rows}
     if rows[0].suite.startswith("MTEB("):
         kinds = {name: kind for name in names if (kind := TYPES.get(name, "")) in scores.by_type}
-        found = {name: _mean(scores, at, scores.by_type[kind], kind) for name, kind in kinds.items()}
-        found |= {OVER_TASKS: _mean(scores, at, scores.over_tasks),
-                  OVER_TYPES: _mean(scores, at, scores.over_types)}  # fmt: skip
+        cells = {
+            name: _build_entry_mean(scores, at, scores.by_type[kind], kind) for name, kind in kinds.items()
+        }
+        cells |= {OVER_TASKS: _build_entry_mean(scores, at, scores.over_tasks),
+                  OVER_TYPES: _build_entry_mean(scores, at, scores.over_types)}  # fmt: skip
     else:
         columns = [column.name for column in scores.site_suite.suite.columns]
-        own = {name: column_of(name, columns) for name in names if name != AVERAGE}
-        places = {name: columns.index(column) for name, column in own.items() if column}
-        others = [columns[n] for name, n in places.items() if not same_queries(names[name], columns[n])]
-        found = {
-            name: _of_others(task_cell(scores, at, place, queries.entries), others, columns[place])
+        column_names = {name: match_task_column(name, columns) for name in names if name != AVERAGE}
+        places = {name: columns.index(column) for name, column in column_names.items() if column}
+        others = [columns[n] for name, n in places.items() if not has_same_queries(names[name], columns[n])]
+        cells = {
+            name: _mark_other_queries(
+                build_task_cell(scores, at, place, queries.entries), others, columns[place]
+            )
             for name, place in places.items()
             if scores.counted[at, place]
         }
         if AVERAGE in names:
-            found[AVERAGE] = _of_others(_mean(scores, at, scores.over_tasks), others)
-    return {name: cell for name, cell in found.items() if cell is not EMPTY}
+            cells[AVERAGE] = _mark_other_queries(_build_entry_mean(scores, at, scores.over_tasks), others)
+    return {name: cell for name, cell in cells.items() if cell is not EMPTY}
 
 
-def _mean(scores: SuiteScores, at: int, means: Means, kind: str = "") -> Cell:
+def _build_entry_mean(scores: SuiteScores, at: int, means: Means, kind: str = "") -> Cell:
     """A mean over tasks, types, or within a type; empty where it is not complete."""
     if not means.complete[at]:
         return EMPTY
     return mean_of(mean_cell(means, at, None, scores.entries[at].seeds), scores, at, kind)
 
 
-def _of_others(cell: Cell, columns: Sequence[str], column: str = "") -> Cell:
+def _mark_other_queries(cell: Cell, columns: Sequence[str], column: str = "") -> Cell:
     """A number that the printed one is not to be compared with, if columns are of other queries there."""
     names = ", ".join(dict.fromkeys(one for one in columns if column in ("", one)))
     if cell is EMPTY or not names:

@@ -12,29 +12,39 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from harness.results.scores import delta_text, score_text
+from harness.results.scores import format_delta, score_text
 from leaderboard.data.papers import Paper
 from leaderboard.data.queries import Queries
 from leaderboard.data.ranking import Floats, Means
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
-from leaderboard.data.suites import views
+from leaderboard.data.suites import list_conventions
 from leaderboard.views import sorting
-from leaderboard.views.costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works
-from leaderboard.views.suite_table import untouched_note
-from leaderboard.web.charts import Axis, Scatter, chart, frontier_points
+from leaderboard.views.costs import (
+    MEASURES,
+    Dot,
+    Key,
+    Place,
+    compute_cost,
+    compute_throughput,
+    iter_printed_dots,
+    load_device_work,
+    rank_devices,
+)
+from leaderboard.views.suite_table import describe_untouched
+from leaderboard.web.charts import Axis, Scatter, build_chart, select_frontier_points
 from leaderboard.web.filters import (
     EACH,
     Control,
     EntryState,
     Form,
     Options,
-    chips,
-    controls,
-    form,
+    build_entry_controls,
+    build_filter_chips,
+    build_form,
     offer,
 )
 from leaderboard.web.page import Page, check_name, serve_page
-from leaderboard.web.parameters import Paging, Text, paging
+from leaderboard.web.parameters import Paging, Text, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link
 
@@ -113,47 +123,53 @@ class _Points:
     without: int
     part: int
 
-    def beaten_by(self, dot: Dot) -> Dot | None:
+    def find_better(self, dot: Dot) -> Dot | None:
         """The best of the frontier that is at least as good on both axes, None for one on it."""
         if dot in self.best or dot.hollow:
             return None
         sign = 1 if self.plot.better == "lower" else -1
-        better = (one for one in self.best if sign * _number(one.amount) <= sign * _number(dot.amount))
+        better = (
+            one
+            for one in self.best
+            if sign * _convert_amount(one.amount) <= sign * _convert_amount(dot.amount)
+        )
         return max(better, key=lambda one: one.score, default=None)
 
 
-def _number(x: Place) -> float:
+def _convert_amount(x: Place) -> float:
     return float(x.toordinal()) if isinstance(x, date) else float(x)
 
 
 @serve_page(PATH, "Scores against size, dimension, length, date, compute, speed or cost, with the frontier.")
-def _view(site: Site, state: _ParetoState) -> Page:
+def _show_pareto(site: Site, state: _ParetoState) -> Page:
     """The page of trade-offs."""
     queries = site.queries
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.", is_needed=True)
     suite = queries.suites[state.suite]
-    conventions = views(suite.suite)
+    conventions = list_conventions(suite.suite)
     check_name("view", state.view, conventions, then="The suite's page offers those there are.")
-    scores = queries.suite_scores(suite, state.view or conventions[0], revisions=state.each == "revision")
-    rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.keeps(e)]
-    untouched = scores.untouched(rows)
+    scores = queries.load_suite_scores(
+        suite, state.view or conventions[0], revisions=state.each == "revision"
+    )
+    rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.should_keep(e)]
+    untouched = scores.compute_untouched_means(rows)
     if untouched is None and state.y == "untouched":
-        state = state.changed(y="tasks")
-    labels = _labels(scores, untouched)
+        state = state.apply_changes(y="tasks")
+    labels = _list_score_labels(scores, untouched)
     hint = "The form above the plot offers those there are."
     check_name("score", state.y, labels, then=hint, is_needed=True)
-    score = _score(scores, state.y, labels[state.y], untouched)
-    across = _across(queries, scores, state, site.papers.values())
-    points = _points(scores, rows, state, score, across)
-    where = paging(len(points.dots), state, PATH)
-    title = f"{_capital(score.label)}, {suite.suite.title}, against {MEASURES[state.x].name}"
+    score = _select_score(scores, state.y, labels[state.y], untouched)
+    across = _load_x_values(queries, scores, state, site.papers.values())
+    points = _build_pareto_points(scores, rows, state, score, across)
+    where = build_paging(len(points.dots), state, PATH)
+    title = f"{_format_heading(score.label)}, {suite.suite.title}, against {MEASURES[state.x].name}"
     return Page(
         title="Trade-offs",
         template="pareto.html",
-        lead=_lead(points, suite.suite.title, across),
-        tables=_tables(points, where, state, score, across.axis.label) if points.dots else [],
-        charts=[chart("points", title, points.plot)] if points.dots else [],
-        notes=[*_warnings(points, state, across), *_selection_notes(points, state, untouched)],
+        lead=_describe_points(points, suite.suite.title, across),
+        tables=_build_pareto_tables(points, where, state, score, across.axis.label) if points.dots else [],
+        charts=[build_chart("points", title, points.plot)] if points.dots else [],
+        notes=[*_list_pareto_notes(points, state, across), *_list_selection_notes(points, state, untouched)],
         data={
             "x": {"key": state.x, "label": across.axis.label, "scale": across.axis.kind},
             "y": {"key": state.y, "label": score.label},
@@ -161,18 +177,18 @@ def _view(site: Site, state: _ParetoState) -> Page:
         },
         context={
             "empty": "" if points.dots else across.why or NOTHING,
-            "left_out": _left_out(points, MEASURES[state.x].name),
-            "form": _form(queries, scores, state, labels, across),
+            "left_out": _describe_omissions(points, MEASURES[state.x].name),
+            "form": _build_pareto_form(queries, scores, state, labels, across),
             "paging": where,
         },
     )
 
 
-def _capital(text: str) -> str:
+def _format_heading(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _labels(scores: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, str]:
+def _list_score_labels(scores: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, str]:
     """The scores that can be asked for: key and name."""
     columns, several = scores.site_suite.suite.columns, len(scores.by_type) > 1
     labels = {"tasks": f"mean over {len(columns)} tasks"}
@@ -182,45 +198,47 @@ def _labels(scores: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, 
     return labels | {f"task:{column.name}": column.name for column in columns}
 
 
-def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans | None) -> _Score:
+def _select_score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans | None) -> _Score:
     kind, _, name = key.partition(":")
     low, high = np.full((2, len(scores.entries)), np.nan)
     selected = np.zeros(len(low), bool)
     if kind == "task":
-        at = [column.name for column in scores.site_suite.suite.columns].index(name)
-        there = scores.counted[:, at]
+        index = [column.name for column in scores.site_suite.suite.columns].index(name)
+        mask = scores.counted[:, index]
         means = Means(
-            over=name, values=np.where(there, scores.values[:, at], np.nan), count=there.astype(np.int64),
-            expected=1, deviations=scores.deviations[:, at],
+            over=name, values=np.where(mask, scores.values[:, index], np.nan), count=mask.astype(np.int64),
+            expected=1, deviations=scores.deviations[:, index],
         )  # fmt: skip
-        low, high, selected = scores.low[:, at], scores.high[:, at], scores.selected[:, at]
+        low, high, selected = scores.low[:, index], scores.high[:, index], scores.selected[:, index]
     elif key == "untouched" and untouched:
         means = untouched.over_tasks
     else:
         means = scores.by_type[name] if kind == "type" else scores.mean(key)
-        selected = np.array([bool(scores.chose(row, name)) for row in range(len(low))], bool)
+        selected = np.array([bool(scores.find_selection_columns(row, name)) for row in range(len(low))], bool)
     for row, average in scores.averages.items() if key == "tasks" else ():
         if average.get("interval"):
             low[row], high[row] = average["interval"]
     return _Score(label=label, means=means, low=low, high=high, selected=selected)
 
 
-def _across(queries: Queries, scores: SuiteScores, state: _ParetoState, papers: Iterable[Paper]) -> _Across:
+def _load_x_values(
+    queries: Queries, scores: SuiteScores, state: _ParetoState, papers: Iterable[Paper]
+) -> _Across:
     measure = MEASURES[state.x]
     axis = Axis(label=measure.label, kind=state.scale or ("linear" if state.x == "dimension" else "log"))
     if state.x == "flops":
-        printed = list(printed_dots(papers, scores.site_suite.typed, state.y))
+        printed = list(iter_printed_dots(papers, scores.site_suite.typed, state.y))
         return _Across(printed=printed, axis=axis, why="" if printed else measure.why)
     if measure.of is not None:
-        known = {row: value for row, entry in enumerate(scores.entries) if (value := measure.of(entry))}
+        amounts = {row: value for row, entry in enumerate(scores.entries) if (value := measure.of(entry))}
         axis = Axis(label=measure.label, kind="date") if state.x == "date" else axis
-        return _Across(values=known, axis=axis, why="" if known else measure.why)
-    work = works(queries, scores)
-    names = devices(work)
+        return _Across(values=amounts, axis=axis, why="" if amounts else measure.why)
+    work = load_device_work(queries, scores)
+    names = rank_devices(work)
     device = state.device if state.device in names else next(iter(names), "")
     priced = state.x == "cost" and state.price
-    values = throughput(work, device) if state.x == "throughput" else {}
-    values = cost(work, device, state.price) if priced and state.price else values
+    values = compute_throughput(work, device) if state.x == "throughput" else {}
+    values = compute_cost(work, device, state.price) if priced and state.price else values
     why = measure.why
     if state.x == "cost" and not state.price and names:
         why = "Give the price of an hour of the machine: a cost is that times the hours that were measured."
@@ -229,46 +247,48 @@ def _across(queries: Queries, scores: SuiteScores, state: _ParetoState, papers: 
     return _Across(values=values, axis=axis, devices=names, device=device, why="" if values else why)
 
 
-def _points(
+def _build_pareto_points(
     scores: SuiteScores, rows: Sequence[int], state: _ParetoState, score: _Score, across: _Across
 ) -> _Points:
     means = score.means
-    known = [row for row in rows if means.count[row]]
-    whole = [row for row in known if means.complete[row]]
-    wanted = known if state.part else whole
-    shown = [row for row in wanted if row in across.values]
-    shown = scores.one_for_each_model(shown, means.count) if state.each == "model" else shown
-    dots = [_dot(scores, score, row, across.values[row]) for row in shown]
-    dots += [dot for dot in across.printed if state.keeps(dot.entry)]
+    scored_rows = [row for row in rows if means.count[row]]
+    complete_rows = [row for row in scored_rows if means.complete[row]]
+    eligible_rows = scored_rows if state.part else complete_rows
+    shown = [row for row in eligible_rows if row in across.values]
+    shown = scores.select_best_rows(shown, means.count) if state.each == "model" else shown
+    dots = [_build_entry_dot(scores, score, row, across.values[row]) for row in shown]
+    dots += [dot for dot in across.printed if state.should_keep(dot.entry)]
     dots.sort(key=lambda dot: (dot.hollow, -dot.score))
     plot = Scatter(
-        x=across.axis, y=Axis(label=f"{_capital(score.label)} (× 100)"), series=SERIES,
+        x=across.axis, y=Axis(label=f"{_format_heading(score.label)} (× 100)"), series=SERIES,
         better=MEASURES[state.x].better, points=dots,
     )  # fmt: skip
 
-    def models(some: Iterable[int]) -> int:
+    def count_models(some: Iterable[int]) -> int:
         return len({scores.entries[row].model_slug for row in some})
 
     return _Points(
-        dots=dots, best=frontier_points(plot, dots), plot=plot,
-        without=models(wanted) - models(shown), part=0 if state.part else models(known) - models(whole),
+        dots=dots, best=select_frontier_points(plot, dots), plot=plot,
+        without=count_models(eligible_rows) - count_models(shown), part=0 if state.part else count_models(scored_rows) - count_models(complete_rows),
     )  # fmt: skip
 
 
-def _dot(scores: SuiteScores, score: _Score, row: int, amount: Place) -> Dot:
+def _build_entry_dot(scores: SuiteScores, score: _Score, row: int, amount: Place) -> Dot:
     entry, means = scores.entries[row], score.means
-    whole, selected = bool(means.complete[row]), bool(score.selected[row])
-    notes = [] if whole else [f"only {means.count[row]} of {means.expected}: not comparable"]
+    is_complete, selected = bool(means.complete[row]), bool(score.selected[row])
+    notes = [] if is_complete else [f"only {means.count[row]} of {means.expected}: not comparable"]
     notes += ["scores in it selected the model"] if selected else []
     low, high = (100 * float(ends[row]) for ends in (score.low, score.high))
-    return Dot.of(
-        entry, amount, float(means.values[row]), low=low, high=high, hollow=not whole,
+    return Dot.from_entry(
+        entry, amount, float(means.values[row]), low=low, high=high, hollow=not is_complete,
         count=int(means.count[row]), href=f"/models/{entry.model_slug}", note="; ".join(notes),
         selected=selected,
     )  # fmt: skip
 
 
-def _tables(points: _Points, where: Paging, state: _ParetoState, score: _Score, label: str) -> list[Table]:
+def _build_pareto_tables(
+    points: _Points, where: Paging, state: _ParetoState, score: _Score, label: str
+) -> list[Table]:
     """The frontier, each with its gain, and all points, each with what beats it."""
     measure, expected, column = MEASURES[state.x], score.means.expected, sorting.Field[Dot]
     by_x = points.best if points.plot.better == "lower" else points.best[::-1]
@@ -278,15 +298,17 @@ def _tables(points: _Points, where: Paging, state: _ParetoState, score: _Score, 
             "model", "Model", lambda dot: link(dot.label, dot.href, note=dot.entry.treatment), sticky=True
         ),
         column("x", label, lambda dot: _show_amount(dot, measure.text), numeric=True),
-        column("score", _capital(score.label), _score_cell, numeric=True),
+        column("score", _format_heading(score.label), _score_cell, numeric=True),
     ]
-    gain = column("step", "Gain", lambda dot: _gain(dot, neighbours.get(id(dot))), numeric=True, note=GAIN)
+    gain = column(
+        "step", "Gain", lambda dot: _build_gain_cell(dot, neighbours.get(id(dot))), numeric=True, note=GAIN
+    )
     count = column(
         "there", "Tasks", numeric=True,
         cell=lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected),
     )  # fmt: skip
     origin = column("origin", "Origin", lambda dot: link(dot.series, kind=dot.series))
-    beaten = column("beaten", "Beaten by", lambda dot: _beaten(points, dot), note=BEATEN)
+    beaten = column("beaten", "Beaten by", lambda dot: _build_rival_cell(points, dot), note=BEATEN)
     counts = [count] if expected > 1 else []
     tables = (
         ("frontier", "The frontier: nothing beats these on both axes", [*fields, gain, origin], points.best),
@@ -318,19 +340,19 @@ def _score_cell(dot: Dot) -> Cell:
     return Cell(text=score_text(dot.score) + interval, value=dot.score, kind=kind, note=dot.note)
 
 
-def _gain(dot: Dot, last: Dot | None) -> Cell:
-    return Cell(text=delta_text(dot.score - last.score), value=dot.score - last.score) if last else EMPTY
+def _build_gain_cell(dot: Dot, last: Dot | None) -> Cell:
+    return Cell(text=format_delta(dot.score - last.score), value=dot.score - last.score) if last else EMPTY
 
 
-def _beaten(points: _Points, dot: Dot) -> Cell:
-    better = points.beaten_by(dot)
+def _build_rival_cell(points: _Points, dot: Dot) -> Cell:
+    better = points.find_better(dot)
     if better is None:
         return Cell(text="on the frontier") if dot in points.best else EMPTY
-    text = f"{better.label} ({delta_text(better.score - dot.score)})"
+    text = f"{better.label} ({format_delta(better.score - dot.score)})"
     return Cell(text=text, value=better.label, href=better.href)
 
 
-def _form(
+def _build_pareto_form(
     queries: Queries, scores: SuiteScores, state: _ParetoState, labels: Mapping[str, str], across: _Across
 ) -> Form:
     suites = [
@@ -340,46 +362,51 @@ def _form(
     ]
     offered: Options = {
         "suite": ("Suite", suites),
-        "y": ("Score", [(key, _capital(name)) for key, name in labels.items()]),
-        "x": ("Against", _measures(scores)),
+        "y": ("Score", [(key, _format_heading(name)) for key, name in labels.items()]),
+        "x": ("Against", _list_measures(scores)),
         "device": ("Measured on", [(name, name) for name in across.devices]),
-        "view": ("Numbers", [(name, f"as {name} prints") for name in views(scores.site_suite.suite)]),
+        "view": (
+            "Numbers",
+            [(name, f"as {name} prints") for name in list_conventions(scores.site_suite.suite)],
+        ),
         "each": ("A point for", EACH),
         "scale": ("Axis", () if state.x == "date" else SCALES),
     }
     values = {"device": across.device, "view": scores.convention}
-    own = offer(state, offered, values=values, always=("suite", "y"), more=("view", "each", "scale"))
+    choices = offer(state, offered, values=values, always=("suite", "y"), more=("view", "each", "scale"))
     if state.x == "cost":
         price = Control(
             kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"
         )
-        own.insert(3, price)
+        choices.insert(3, price)
     note = "Means over some of the tasks, hollow and never on the frontier."
     part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)
     kept = {name: getattr(state, name) for name in ("suite", "x", "y", "price", "theme")}
-    reset = f"{PATH}?{_ParetoState(**kept).query()}"
-    every = [*own, part, *controls(state, scores.entries)]
-    return form(state, PATH, every, chips=chips(state, PATH), reset=reset)
+    reset = f"{PATH}?{_ParetoState(**kept).build_query()}"
+    every = [*choices, part, *build_entry_controls(state, scores.entries)]
+    return build_form(state, PATH, every, chips=build_filter_chips(state, PATH), reset=reset)
 
 
-def _measures(scores: SuiteScores) -> list[tuple[str, str]]:
+def _list_measures(scores: SuiteScores) -> list[tuple[str, str]]:
     """What a score can be set against; the choice says so where no entry has it."""
     every, measured = scores.entries, any(entry.origin == "measured" for entry in scores.entries)
-    known = {
+    availability = {
         key: key == "flops" or (measured if one.of is None else any(map(one.of, every)))
         for key, one in MEASURES.items()
     }
-    return [(key, one.name if known[key] else f"{one.name} (not known)") for key, one in MEASURES.items()]
+    return [
+        (key, one.name if availability[key] else f"{one.name} (not known)") for key, one in MEASURES.items()
+    ]
 
 
-def _lead(points: _Points, title: str, across: _Across) -> str:
-    whole = sum(not dot.hollow for dot in points.dots)
-    what = f"{'point' if across.printed else 'model'}{'' if whole == 1 else 's'}"
-    found = f"{whole} {what}, {len(points.best)} on the frontier" if points.dots else "no points"
-    return f"{title}: {found}."
+def _describe_points(points: _Points, title: str, across: _Across) -> str:
+    complete_count = sum(not dot.hollow for dot in points.dots)
+    what = f"{'point' if across.printed else 'model'}{'' if complete_count == 1 else 's'}"
+    summary = f"{complete_count} {what}, {len(points.best)} on the frontier" if points.dots else "no points"
+    return f"{title}: {summary}."
 
 
-def _warnings(points: _Points, state: _ParetoState, across: _Across) -> list[str]:
+def _list_pareto_notes(points: _Points, state: _ParetoState, across: _Across) -> list[str]:
     recipes = {dot.entry.recipe for dot in points.dots if dot.entry.recipe}
     settings = {
         dot.entry.treatment.partition(";")[0] for dot in points.dots if dot.entry.origin == "reported"
@@ -399,9 +426,11 @@ def _warnings(points: _Points, state: _ParetoState, across: _Across) -> list[str
     return notes
 
 
-def _selection_notes(points: _Points, state: _ParetoState, untouched: UntouchedMeans | None) -> list[str]:
+def _list_selection_notes(
+    points: _Points, state: _ParetoState, untouched: UntouchedMeans | None
+) -> list[str]:
     if state.y == "untouched" and untouched is not None:
-        return [untouched_note(untouched)]
+        return [describe_untouched(untouched)]
     count = sum(dot.selected for dot in points.dots)
     if not count:
         return []
@@ -410,7 +439,7 @@ def _selection_notes(points: _Points, state: _ParetoState, untouched: UntouchedM
     return [f"In this score, {what} selected by scores that it is made of, which err upward.{other}"]
 
 
-def _left_out(points: _Points, measure: str) -> list[str]:
+def _describe_omissions(points: _Points, measure: str) -> list[str]:
     notes = {
         f"Left out, as their {measure} is not stated: {points.without} with this score.": points.without,
         f"Left out, as they have a part of the tasks only: {points.part}.": points.part,

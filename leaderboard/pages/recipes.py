@@ -11,17 +11,17 @@ from pydantic import Field
 
 from harness.jobs.recipe import RecipeEntry
 from harness.plan import catalog
-from leaderboard.data.papers import SCORES, Paper, key_of, title
+from leaderboard.data.papers import SCORES, Paper, format_anchor, format_table_title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import make_size_cell
-from leaderboard.views.model_scores import SUITE_FIELDS, Standing, standings, standings_table
+from leaderboard.views.model_scores import SUITE_FIELDS, Standing, build_standings_table, iter_standings
 from leaderboard.views.sorting import Field as TableField
-from leaderboard.views.suite_table import made_of, mean_cell, model_cell
+from leaderboard.views.suite_table import build_model_cell, describe_lineage, mean_cell
 from leaderboard.views.training import AnyRecipe, is_of_paper
 from leaderboard.web.page import Crumb, Page, check_name, serve_page
-from leaderboard.web.parameters import State, Text, address
+from leaderboard.web.parameters import State, Text, build_address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table, words
+from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
 
 APART = ("name", "source", "view", "grids", "assumed", "variants")
 """Parts of a protocol that have a place of their own on the page."""
@@ -41,115 +41,120 @@ class _ProtocolValues:
     assumed: tuple[str, ...] = ()
 
 
-def _protocol_of(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _ProtocolValues:
+def _extract_protocol(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _ProtocolValues:
     """The protocol behind a recipe in a variant; of one that makes models, its settings."""
     protocol = entry.settings.get(variant) if entry.kind == "model" else getattr(recipe, "protocol", None)
     if not is_dataclass(protocol):
         return _ProtocolValues()
     if entry.kind == "model":
         assumed = getattr(recipe, "assumed", ())
-        own = assumed(protocol) if callable(assumed) else assumed
-        settings = {one.name: words(getattr(protocol, one.name)) for one in fields(protocol)}
-        return _ProtocolValues(settings=settings, assumed=(*own, *getattr(recipe, "assumed_data", ())))
+        assumptions = assumed(protocol) if callable(assumed) else assumed
+        settings = {one.name: describe_value(getattr(protocol, one.name)) for one in fields(protocol)}
+        return _ProtocolValues(
+            settings=settings, assumed=(*assumptions, *getattr(recipe, "assumed_data", ()))
+        )
     grids: Mapping[str, Any] = getattr(protocol, "grids", {})
     return _ProtocolValues(
         runs=getattr(protocol, "runs", None),
-        settings=dict(_flat(protocol)),
+        settings=dict(_flatten_settings(protocol)),
         grids={task: {f.name: getattr(grid, f.name) for f in fields(grid)} for task, grid in grids.items()},
         assumed=tuple(getattr(protocol, "assumed", ())),
     )
 
 
-def _flat(part: Any, above: str = "") -> Iterator[tuple[str, str]]:
-    for one in fields(part):
-        value, name = getattr(part, one.name), f"{above}{one.name.replace('_', ' ')}"
-        if above or one.name not in APART:
+def _flatten_settings(part: Any, above: str = "") -> Iterator[tuple[str, str]]:
+    for setting in fields(part):
+        value, name = getattr(part, setting.name), f"{above}{setting.name.replace('_', ' ')}"
+        if above or setting.name not in APART:
             if is_dataclass(value):
-                yield from _flat(value, "" if name == "training" else f"{name}: ")
+                yield from _flatten_settings(value, "" if name == "training" else f"{name}: ")
             else:
-                yield name, words(value)
+                yield name, describe_value(value)
 
 
-def _convention(recipe: AnyRecipe) -> str:
+def _get_convention(recipe: AnyRecipe) -> str:
     """The name of the recipe's convention for a task's number; empty for a recipe that makes models."""
     return str(getattr(recipe, "convention", ""))
 
 
-def _models(queries: Queries, name: str) -> list[Entry]:
+def _find_recipe_entries(queries: Queries, name: str) -> list[Entry]:
     """The measured entries that a recipe made, in any of its variants; several seeds are one."""
 
-    def recipes(entry: Entry) -> tuple[str, ...]:
+    def list_recipe_names(entry: Entry) -> tuple[str, ...]:
         return (entry.lineage.recipe if entry.lineage else "", (entry.recipe or "").partition(":")[0])
 
-    own = (entry for entry in queries.entries.values() if entry.origin == "measured" and not entry.member)
-    return [entry for entry in own if name in recipes(entry)]
+    entries = (entry for entry in queries.entries.values() if entry.origin == "measured" and not entry.member)
+    return [entry for entry in entries if name in list_recipe_names(entry)]
 
 
-def _models_table(queries: Queries, recipe: AnyRecipe) -> Table:
+def _build_models_table(queries: Queries, recipe: AnyRecipe) -> Table:
     """The models of a recipe in any variant on the boards, by the recipe's convention: the best first."""
-    entries = _models(queries, recipe.name.partition(":")[0])
-    present = {score.scope for score in queries.scores(entry=[entry.id for entry in entries])}
-    boards, convention = list(queries.suites), _convention(recipe)
+    entries = _find_recipe_entries(queries, recipe.name.partition(":")[0])
+    present = {score.scope for score in queries.find_scores(entry=[entry.id for entry in entries])}
+    boards, convention = list(queries.suites), _get_convention(recipe)
     rows = [
-        one for one in standings(queries, entries, present)
+        one for one in iter_standings(queries, entries, present)
         if one.suite.main and one.scores.convention == convention
     ]  # fmt: skip
     rows.sort(key=lambda one: (boards.index(one.suite.slug), not one.complete, -one.mean))
     (*means, count) = SUITE_FIELDS
-    fields = [*MODEL_FIELDS, *means, _over_same_tasks(rows), count, START]
-    return standings_table("used", "Measured with it, × 100", rows, fields)
+    fields = [*MODEL_FIELDS, *means, _build_same_tasks_field(rows), count, START]
+    return build_standings_table("used", "Measured with it, × 100", rows, fields)
 
 
-def _over_same_tasks(rows: Sequence[Standing]) -> TableField[Standing]:
+def _build_same_tasks_field(rows: Sequence[Standing]) -> TableField[Standing]:
     """The mean over the tasks that chose no model shown in a suite and that all of these have."""
     suites: dict[str, list[Standing]] = {}
-    for one in rows:
-        suites.setdefault(one.suite.slug, []).append(one)
+    for standing in rows:
+        suites.setdefault(standing.suite.slug, []).append(standing)
     means = {
-        slug: some[0].scores.untouched([one.row for one in some], shared=True)
+        slug: some[0].scores.compute_untouched_means([one.row for one in some], shared=True)
         for slug, some in suites.items()
         if len(some) > 1
     }
 
-    def cell(one: Standing) -> Cell:
-        own = means.get(one.suite.slug)
-        if own is None:
+    def build_mean_cell(one: Standing) -> Cell:
+        untouched = means.get(one.suite.slug)
+        if untouched is None:
             return EMPTY
-        plain, count = mean_cell(own.over_tasks, one.row, None, one.entry.seeds), own.part.count
+        plain, count = mean_cell(untouched.over_tasks, one.row, None, one.entry.seeds), untouched.part.count
         note = f"over {count} tasks, the same for all {len(suites[one.suite.slug])} models"
         return replace(plain, text=f"{plain.text} ({count})", note=note)
 
     note = "The mean over the tasks that chose none of the models shown here and that all of them have."
-    return TableField("same", "over the same untouched tasks", cell, numeric=True, note=note)
+    return TableField("same", "over the same untouched tasks", build_mean_cell, numeric=True, note=note)
 
 
 def _start_cell(one: Standing) -> Cell:
     entry = one.entry
-    text = made_of(entry) or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
+    text = describe_lineage(entry) or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
     return Cell(text=text or "–", value=text or None)
 
 
 MODEL_FIELDS: Sequence[TableField[Standing]] = [
-    TableField("model", "Model", lambda one: model_cell(one.entry)),
+    TableField("model", "Model", lambda one: build_model_cell(one.entry)),
     TableField("recipe", "Recipe", lambda one: Cell(text=one.entry.recipe or "")),
     TableField("parameters", "Size", lambda one: make_size_cell(one.entry.parameters), numeric=True),
 ]
 START = TableField[Standing]("treatment", "Seeds and start", _start_cell)
 
 
-def _recipes_table(queries: Queries) -> Table:
+def _build_recipes_table(queries: Queries) -> Table:
     """Every recipe of the catalog, of both kinds."""
     labels = {
         "name": "Recipe", "summary": "What it does", "source": "Source", "variants": "Variants",
         "measured": "Measured entries", "kind": "Makes",
     }  # fmt: skip
-    recipes = catalog.recipes()
-    rows = [_recipe_cells(entry, len(_models(queries, entry.name))) for entry in recipes.values()]
+    recipes = catalog.load_recipe_entries()
+    rows = [
+        _build_recipe_cells(entry, len(_find_recipe_entries(queries, entry.name)))
+        for entry in recipes.values()
+    ]
     return values_table("recipes", f"{len(recipes)} recipes", labels, rows)
 
 
-def _recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
-    variants, href = ", ".join(entry.variants), address(f"/recipes/{entry.name}")
+def _build_recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
+    variants, href = ", ".join(entry.variants), build_address(f"/recipes/{entry.name}")
     note = " · ".join(f"{name}: {what}" for name, what in entry.variants.items())
     return (
         link(entry.name, href),
@@ -161,16 +166,19 @@ def _recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
     )
 
 
-def _paper_tables(paper: Paper) -> list[tuple[str, str]]:
+def _list_glue_tables(paper: Paper) -> list[tuple[str, str]]:
     """The paper's tables of GLUE scores."""
     return [
-        (f"{title(one.id)}: {one.caption}", f"/papers/{paper.slug}#table-{key_of(one.id)}")
+        (
+            f"{format_table_title(one.id)}: {one.caption}",
+            f"/papers/{paper.slug}#table-{format_anchor(one.id)}",
+        )
         for one in paper.tables.values()
         if any(row.suite == GLUE and row.unit in SCORES for row in one.rows)
     ]
 
 
-def _data_table(recipe: AnyRecipe) -> Table:
+def _build_data_table(recipe: AnyRecipe) -> Table:
     """The data sets of a recipe that makes models, each with its use."""
     labels = {
         "name": "Data set", "use": "Used for", "config": "Configuration", "split": "Split",
@@ -178,22 +186,24 @@ def _data_table(recipe: AnyRecipe) -> Table:
     }  # fmt: skip
     rows = []
     for name, use in (("data", "training"), ("selection", "choosing a checkpoint")):
-        for one in getattr(recipe, name, ()):
-            columns = ", ".join([*one.columns, *([one.score] if one.score else [])])
-            texts = (one.path, use, one.config, one.split, columns)
-            count = Cell(text="not known" if one.rows is None else f"{one.rows:,}", value=one.rows)
-            revision = one.revision or one.content
-            own = Cell(text=revision[:12], value=revision or None, note=revision)
-            rows.append((*(Cell(text=t or "–", value=t or None) for t in texts), count, own))
+        for dataset in getattr(recipe, name, ()):
+            columns = ", ".join([*dataset.columns, *([dataset.score] if dataset.score else [])])
+            texts = (dataset.path, use, dataset.config, dataset.split, columns)
+            count = Cell(
+                text="not known" if dataset.rows is None else f"{dataset.rows:,}", value=dataset.rows
+            )
+            revision = dataset.revision or dataset.content
+            revision_cell = Cell(text=revision[:12], value=revision or None, note=revision)
+            rows.append((*(Cell(text=t or "–", value=t or None) for t in texts), count, revision_cell))
     return values_table("data", "Data sets", labels, rows)
 
 
-def _grids_table(protocol: _ProtocolValues) -> Table:
+def _build_grids_table(protocol: _ProtocolValues) -> Table:
     """What is tried for each task."""
     names = next(iter(protocol.grids.values()), {})
     labels = {"task": "Task", **{name: name.replace("_", " ").capitalize() for name in names}}
     rows = [
-        (task, *map(words, grid.values()), prod(len(values) for values in grid.values()))
+        (task, *map(describe_value, grid.values()), prod(len(values) for values in grid.values()))
         for task, grid in protocol.grids.items()
     ]
     caption = "What is tried for each task, all values against all"
@@ -209,47 +219,49 @@ class _RecipeState(State):
 @serve_page(
     "/recipes/{recipe}",
     "A recipe: what it does, in every setting, and the models that it made.",
-    paths=lambda site: [f"/recipes/{name}" for name in catalog.recipes()],
+    paths=lambda site: [f"/recipes/{name}" for name in catalog.load_recipe_entries()],
 )
-def _view(site: Site, state: _RecipeState, recipe: str) -> Page:
+def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
     """The page of a recipe."""
-    known, variant = catalog.recipes(), state.variant
-    check_name("recipe", recipe, known, then="The page /recipes lists all.")
-    entry = known[recipe]
+    recipes, variant = catalog.load_recipe_entries(), state.variant
+    check_name("recipe", recipe, recipes, then="The page /recipes lists all.")
+    entry = recipes[recipe]
     check_name(f"variant of {recipe}", variant, entry.variants, then="The page shows them all.")
-    own = catalog.open_recipe(f"{recipe}:{variant}" if variant else recipe)
-    protocol = _protocol_of(entry, variant, own)
-    paper = next((paper for paper in site.papers.values() if is_of_paper(own, paper)), None)
+    definition = catalog.open_recipe(f"{recipe}:{variant}" if variant else recipe)
+    protocol = _extract_protocol(entry, variant, definition)
+    paper = next((paper for paper in site.papers.values() if is_of_paper(definition, paper)), None)
     labels = {"setting": "Setting", "value": "Value"}
     settings = values_table("settings", SETTINGS[entry.kind], labels, protocol.settings.items())
-    tables = [_data_table(own), _grids_table(protocol), settings]
+    tables = [_build_data_table(definition), _build_grids_table(protocol), settings]
     return Page(
-        title=own.name,
+        title=definition.name,
         template="recipe.html",
         lead=entry.variants[variant] if variant else entry.summary,
         crumbs=[Crumb(label="Recipes", href="/recipes")],
-        tables=[_models_table(site.queries, own), *(table for table in tables if table.rows)],
+        tables=[_build_models_table(site.queries, definition), *(table for table in tables if table.rows)],
         data={
-            "recipe": own.name,
+            "recipe": definition.name,
             "kind": entry.kind,
             "summary": entry.summary,
-            "source": own.source,
-            "convention": _convention(own) or None,
+            "source": definition.source,
+            "convention": _get_convention(definition) or None,
             "variants": dict(entry.variants),
             "runs": protocol.runs,
             "assumed": list(protocol.assumed),
             "paper": paper.slug if paper else None,
         },
         context={
-            "entry": entry, "variant": variant, "recipe": own, "protocol": protocol, "paper": paper,
-            "suites": [s for s in site.queries.suites.values() if _convention(own) in s.suite.conventions],
-            "printed": _paper_tables(paper) if paper and entry.kind == "task" else [],
+            "entry": entry, "variant": variant, "recipe": definition, "protocol": protocol, "paper": paper,
+            "suites": [s for s in site.queries.suites.values() if _get_convention(definition) in s.suite.conventions],
+            "printed": _list_glue_tables(paper) if paper and entry.kind == "task" else [],
         },
     )  # fmt: skip
 
 
 @serve_page("/recipes", "Every recipe: what it does, its source, its variants, and how many entries it made.")
-def _recipes_view(site: Site, state: State) -> Page:
+def _show_recipes(site: Site, state: State) -> Page:
     """Every recipe: what it does, where it is from, and how much was measured with it."""
     lead = "A recipe is how a backbone becomes a model: a paper's way of fine-tuning, in every setting."
-    return Page(title="Recipes", template="recipes.html", lead=lead, tables=[_recipes_table(site.queries)])
+    return Page(
+        title="Recipes", template="recipes.html", lead=lead, tables=[_build_recipes_table(site.queries)]
+    )

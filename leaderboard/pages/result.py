@@ -12,14 +12,14 @@ from pydantic import Field
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite
-from leaderboard.views.model_scores import TRUST, data_text, reasons_of, score_cell
-from leaderboard.views.task_scores import task_path
-from leaderboard.views.training import notes_on, training_charts
-from leaderboard.web.filters import ask_name, form
+from leaderboard.views.model_scores import TRUST, collect_reasons, describe_result_data, score_cell
+from leaderboard.views.task_scores import format_task_path
+from leaderboard.views.training import iter_training_charts, list_training_notes
+from leaderboard.web.filters import ask_name, build_form
 from leaderboard.web.page import Crumb, NotFound, Page, serve_page
-from leaderboard.web.parameters import State, Text, address, paging
+from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, values_table, words
+from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, values_table
 
 Document = Mapping[str, Any]
 Metric = tuple[str, str, str, float | int | None]
@@ -37,7 +37,7 @@ class _ResultState(State):
     page: int = Field(1, ge=1, le=100_000, description="Which page of scores.")
 
 
-def _tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table]:
+def _iter_result_tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table]:
     """Every table of a result, of an import without a record; those of nothing have no rows."""
     identity, provenance, training = (
         dict(record.get(n) or {}) for n in ("identity", "provenance", "training")
@@ -45,27 +45,27 @@ def _tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table]:
     prompts = {"applied": identity.get("prompts"), "asked": provenance.pop("prompts_asked", None)}
     cells, evaluations = training.pop("cells", None) or (), training.pop("evaluations", None) or ()
     caption = "Raw metrics, each in its own unit" if record else "Main scores by split and subset, × 100"
-    scores = [(*names, _metric_cell(value, imported=not record)) for *names, value in metrics]
-    yield values_table("scores", caption, _labels("split subset metric value"), scores)
+    scores = [(*names, _build_metric_cell(value, imported=not record)) for *names, value in metrics]
+    yield values_table("scores", caption, _build_column_labels("split subset metric value"), scores)
     labels = {"name": "Seed", "score": "Score", "key": "Record"}
     seeds = map(_seed_cells, record.get("seeds") or ())
     yield values_table("seeds", "The seeds that it is the mean over: scores × 100", labels, seeds, "score")
     stated = {name: prompt for name, prompt in prompts.items() if prompt is not None}
-    yield keyed("prompts", "Prompts, by side of the task", stated)
-    yield keyed("training", "Training", training)
-    yield _grid_table(cells)
+    yield build_key_table("prompts", "Prompts, by side of the task", stated)
+    yield build_key_table("training", "Training", training)
+    yield _build_grid_table(cells)
     during = ((one["step"], *metric) for one in evaluations for metric in one["metrics"])
-    labels = _labels("step split metric value")
+    labels = _build_column_labels("step split metric value")
     yield values_table("evaluations", "Evaluations during training", labels, during)
-    yield keyed("identity", "Identity: everything that the score depends on", identity)
-    yield keyed("provenance", "Provenance: what happened to run it", provenance)
+    yield build_key_table("identity", "Identity: everything that the score depends on", identity)
+    yield build_key_table("provenance", "Provenance: what happened to run it", provenance)
 
 
-def _labels(names: str) -> dict[str, str]:
+def _build_column_labels(names: str) -> dict[str, str]:
     return {name: name.capitalize() for name in names.split()}
 
 
-def _metric_cell(value: float | None, *, imported: bool) -> Cell:
+def _build_metric_cell(value: float | None, *, imported: bool) -> Cell:
     if value is None:
         note = "An impossible value was here." if imported else "Not a finite number."
         return Cell(text="!" if imported else "–", kind="bad" if imported else "none", note=note)
@@ -81,54 +81,56 @@ def _seed_cells(one: Document) -> tuple[Cell, Cell, Cell]:
     return seed, score, Cell(text=one["key"][:12], value=one["key"])
 
 
-def _grid_table(cells: Sequence[Document]) -> Table:
+def _build_grid_table(cells: Sequence[Document]) -> Table:
     """Every run of the grid."""
     names = list(dict.fromkeys(name for cell in cells for name in cell if name != "metrics"))
     runs = [{f"{s} {n}": value for s, n, value in cell.get("metrics", ())} for cell in cells]
     metrics = dict.fromkeys(name for run in runs for name in run)
     values = [[*map(cell.get, names), *map(run.get, metrics)] for cell, run in zip(cells, runs, strict=True)]
-    rows = [[EMPTY if one is None else Cell(text=words(one), value=one) for one in row] for row in values]
+    rows = [
+        [EMPTY if one is None else Cell(text=describe_value(one), value=one) for one in row] for row in values
+    ]
     labels = {name: name.replace("_", " ") for name in (*names, *metrics)}
     numbers = " ".join(name for name in names if name != "key")
     return values_table("grid", "Every run of the grid: scores as shares of 1", labels, rows, numbers)
 
 
-def keyed(name: str, caption: str, values: Mapping[str, Any]) -> Table:
+def build_key_table(name: str, caption: str, values: Mapping[str, Any]) -> Table:
     """Nested values as a table of keys, joined with dots, and values."""
-    rows = [(key, _keyed_cell(value)) for key, value in _flat(values)]
+    rows = [(key, _build_key_cell(value)) for key, value in _flatten_values(values)]
     return values_table(name, caption, {"name": "Key", "value": "Value"}, rows, numbers="")
 
 
-def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten_values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Pairs of a joined key and a plain value or a list of plain values; an empty name stands for all.
 
-    >>> list(_flat({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": None}], "f": {}, "g": {"": 2}}))
+    >>> list(_flatten_values({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": None}], "f": {}, "g": {"": 2}}))
     [('a.b', 1), ('a.c', [1, 2]), ('d.0.e', None), ('g.all', 2)]
     """
     if isinstance(value, list) and any(isinstance(inner, Mapping | list) for inner in value):
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            own = str(name) or "all"
-            yield from _flat(inner, f"{key}.{own}" if key else own)
+            segment = str(name) or "all"
+            yield from _flatten_values(inner, f"{key}.{segment}" if key else segment)
     else:
         yield key, value
 
 
-def _keyed_cell(value: Any) -> Cell:
+def _build_key_cell(value: Any) -> Cell:
     if isinstance(value, list):
-        text = ", ".join(map(_text, value))
+        text = ", ".join(map(_format_plain_value, value))
         return Cell(text=text or "none", value=text)
-    return Cell(text=_text(value), value=value)
+    return Cell(text=_format_plain_value(value), value=value)
 
 
-def _text(value: Any) -> str:
+def _format_plain_value(value: Any) -> str:
     if isinstance(value, str):
         return value or "(empty)"
     return "–" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _metrics(document: Any, record: Document, main: str) -> tuple[list[Metric], list[str]]:
+def _collect_metrics(document: Any, record: Document, main: str) -> tuple[list[Metric], list[str]]:
     """Every number of a result, and the names of what is not a number."""
     scores = record.get("scores", {}) if record else document
     metrics = [
@@ -141,45 +143,45 @@ def _metrics(document: Any, record: Document, main: str) -> tuple[list[Metric], 
     return [one for one in metrics if one[2] not in other], list(other)
 
 
-def _command(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
+def _format_run_command(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
     """The command that measures a result again; a recipe makes its model again from the parent."""
-    made = entry.lineage
-    model = made.parents[0].name if made and made.parents else entry.model
+    lineage = entry.lineage
+    model = lineage.parents[0].name if lineage and lineage.parents else entry.model
     recipe = ["--recipe", entry.recipe] if entry.recipe else []
     typed = next((one.typed for one in suites if any(own.name == task for own in one.suite.tasks)), "")
     suite = ["--suite", typed, "--tasks", task] if typed else ["--suite", f"mteb:{task}"]
     return shlex.join(["harness", "run", "--model", model, *recipe, *suite])
 
 
-def _paths(site: Site) -> Iterable[str]:
+def _list_result_paths(site: Site) -> Iterable[str]:
     """The page of every measured result: imported ones are too many, and hold little more."""
     measured = [e.id for e in site.queries.entries.values() if e.origin == "measured"]
-    return [f"/results/{row.id}" for row in site.queries.results(entry=measured)]
+    return [f"/results/{row.id}" for row in site.queries.find_results(entry=measured)]
 
 
 @serve_page(
     "/results/{id}",
     "One result in full: raw metrics, identity, provenance, training, the error of a failure.",
-    paths=_paths,
+    paths=_list_result_paths,
 )
-def _view(site: Site, state: _ResultState, id: str) -> Page:
+def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     """The page of a result."""
-    rows = site.queries.results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 17 else []
+    rows = site.queries.find_results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 17 else []
     if not rows:
         raise NotFound(f"No result is called {id!r}.", hint="The page of a model lists its results.")
     row, path = rows[0], f"/results/{rows[0].id}"
-    entry, document = site.queries.entries[row.entry], site.queries.result_document(row.id)
+    entry, document = site.queries.entries[row.entry], site.queries.load_result_document(row.id)
     record: Document = document if entry.origin == "measured" else {}
-    metrics, other = _metrics(document, record, row.metric or "main score")
+    metrics, other = _collect_metrics(document, record, row.metric or "main score")
     shown = [one for one in metrics if state.q.casefold() in " ".join(one[:3]).casefold()]
-    where = paging(len(shown), state, path)
-    reasons = reasons_of(site.queries.scores(result=row.id)).get(row.id, frozenset())
-    file = site.queries.source_file(row)
+    where = build_paging(len(shown), state, path)
+    reasons = collect_reasons(site.queries.find_scores(result=row.id)).get(row.id, frozenset())
+    file = site.queries.find_source_file(row)
     texts = {
-        "page": task_path(row.task), "trust": TRUST[entry.trust], "data": data_text(row.data, reasons),
+        "page": format_task_path(row.task), "trust": TRUST[entry.trust], "data": describe_result_data(row.data, reasons),
         "score": score_cell(row, entry).text,
-        "command": _command(site.queries.suites.values(), entry, row.task),
-        "source": f"{SOURCES[entry.source]}{address(f'/{file}')}" if file and entry.source in SOURCES else "",
+        "command": _format_run_command(site.queries.suites.values(), entry, row.task),
+        "source": f"{SOURCES[entry.source]}{build_address(f'/{file}')}" if file and entry.source in SOURCES else "",
     }  # fmt: skip
     controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
@@ -192,8 +194,8 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
             Crumb(label="Models", href="/search"),
             Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
         ],
-        tables=[one for one in _tables(record, where.cut(shown)) if one.rows],
-        charts=list(training_charts(record)) if training else [],
+        tables=[one for one in _iter_result_tables(record, where.cut(shown)) if one.rows],
+        charts=list(iter_training_charts(record)) if training else [],
         data={
             **{name: getattr(row, name) for name in names},
             "model": entry.model, "entry": entry.slug, "origin": entry.origin, "score": row.value,
@@ -201,7 +203,7 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
         },
         context={
             "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,
-            "total": len(metrics), "other": other, "form": form(state, path, controls),
+            "total": len(metrics), "other": other, "form": build_form(state, path, controls),
         },
-        notes=notes_on([training]),
+        notes=list_training_notes([training]),
     )  # fmt: skip

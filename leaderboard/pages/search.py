@@ -11,13 +11,13 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from harness.plan import catalog
-from leaderboard.data.backbones import backbone_of, backbones
+from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.queries import Queries
-from leaderboard.views.cells import counted
-from leaderboard.views.task_scores import known_tasks, task_path
-from leaderboard.web.formats import parameters_text
+from leaderboard.views.cells import format_count
+from leaderboard.views.task_scores import format_task_path, list_site_tasks
+from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, serve_page
-from leaderboard.web.parameters import State, Text, address, paging
+from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import link, values_table
 
@@ -49,19 +49,24 @@ class _Item:
     @cached_property
     def _names(self) -> list[tuple[str, str, str]]:
         """Each name by its letters, and by those without its organisation."""
-        return [(_letters(n), _letters(n.rpartition("/")[2]), n) for n in (self.name, *self.aliases)]
+        return [
+            (_extract_letters(n), _extract_letters(n.rpartition("/")[2]), n)
+            for n in (self.name, *self.aliases)
+        ]
 
     def match(self, words: Sequence[str]) -> tuple[int, int, str] | None:
         """How well it matches: 0 for a whole name, 1 for its beginning, 2 for a part; and by which name."""
         query, matches = "".join(words), []
-        for at, (letters, own, name) in enumerate(self._names):
+        for position, (letters, short_letters, name) in enumerate(self._names):
             if all(word in letters for word in words):
-                begins = letters.startswith(query) or own.startswith(query)
-                matches.append((0 if query in (letters, own) else 1 if begins else 2, min(at, 1), name))
+                begins = letters.startswith(query) or short_letters.startswith(query)
+                matches.append(
+                    (0 if query in (letters, short_letters) else 1 if begins else 2, min(position, 1), name)
+                )
         return min(matches, default=None)
 
 
-def _letters(text: str) -> str:
+def _extract_letters(text: str) -> str:
     """Letters and digits alone: names differ in signs and capitals."""
     return "".join(sign for sign in text.casefold() if sign.isalnum())
 
@@ -69,7 +74,7 @@ def _letters(text: str) -> str:
 _items: WeakKeyDictionary[Queries, list[_Item]] = WeakKeyDictionary()
 
 
-def _all_items(site: Site) -> list[_Item]:
+def _load_search_items(site: Site) -> list[_Item]:
     """Everything that has a page of its own, of one snapshot."""
     if site.queries not in _items:
         _items[site.queries] = list(_make_items(site))
@@ -78,58 +83,60 @@ def _all_items(site: Site) -> list[_Item]:
 
 def _make_items(site: Site) -> Iterator[_Item]:
     queries = site.queries
-    for backbone in backbones().values():
+    for backbone in load_backbones().values():
         aliases = sorted({backbone.family, *backbone.aliases} - {"", backbone.name})
-        what = f"{parameters_text(backbone.parameters)} parameters" if backbone.parameters else ""
+        what = f"{format_parameters(backbone.parameters)} parameters" if backbone.parameters else ""
         yield _Item("backbone", backbone.name, f"/models/{backbone.slug}", aliases, what)
     for slug, entries in queries.models.items():
-        if backbone_of(entries[0].model) is None:
+        if find_backbone(entries[0].model) is None:
             size = max((entry.parameters or 0 for entry in entries), default=0)
-            facts = [f"{parameters_text(size)} parameters"] if size else []
+            facts = [f"{format_parameters(size)} parameters"] if size else []
             what = ", ".join([*facts, *sorted({entry.origin for entry in entries})])
             yield _Item("model", entries[0].model, f"/models/{slug}", what=what)
-    for slug, one in queries.suites.items():
-        what = f"{len(one.suite.columns)} tasks"
-        yield _Item("suite", one.suite.title, f"/suites/{slug}", [one.typed], what)
+    for slug, site_suite in queries.suites.items():
+        what = f"{len(site_suite.suite.columns)} tasks"
+        yield _Item("suite", site_suite.suite.title, f"/suites/{slug}", [site_suite.typed], what)
     glue = {task.name for task in queries.suites["glue"].suite.tasks} if "glue" in queries.suites else ()
-    for task in known_tasks(queries):
+    for task in list_site_tasks(queries):
         kind, _, count = queries.tasks.get(task, ("", "", 0))
         if task in glue:
             what = "of GLUE: measured, and printed in papers"
-            yield _Item("task", task, address("/glue", {"sort": f"-{task}"}), what=what)
+            yield _Item("task", task, build_address("/glue", {"sort": f"-{task}"}), what=what)
         else:
-            yield _Item("task", task, task_path(task), what=f"{kind}, {count} results".removeprefix(", "))
-    for recipe in catalog.recipes().values():
-        yield _Item("recipe", recipe.name, address(f"/recipes/{recipe.name}"), what=recipe.summary)
+            yield _Item(
+                "task", task, format_task_path(task), what=f"{kind}, {count} results".removeprefix(", ")
+            )
+    for recipe in catalog.load_recipe_entries().values():
+        yield _Item("recipe", recipe.name, build_address(f"/recipes/{recipe.name}"), what=recipe.summary)
     for paper in site.papers.values():
         what = f"{paper.title} ({paper.year})"
         yield _Item("paper", paper.name, f"/papers/{paper.slug}", [paper.title], what)
 
 
-def _search(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
+def _search_items(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
     """What a query finds, each with the name that matched: whole names first, then beginnings, then parts."""
-    words = [letters for word in query.split() if (letters := _letters(word))]
+    words = [letters for word in query.split() if (letters := _extract_letters(word))]
     if query.strip() and not words:
         return []
-    known = (one for one in _all_items(site) if kind in ("", one.kind))
-    hits = [(*match, one) for one in known if (match := one.match(words)) is not None]
+    items = (one for one in _load_search_items(site) if kind in ("", one.kind))
+    hits = [(*match, one) for one in items if (match := one.match(words)) is not None]
     if words:
         hits.sort(key=lambda hit: (hit[0], KINDS.index(hit[3].kind), hit[1], len(hit[3].name), hit[3].name))
     return [(one, name) for *_, name, one in hits]
 
 
 @serve_page("/search", "Models, tasks, suites, papers and recipes by a part of any of their names.")
-def _view(site: Site, state: _SearchState) -> Page:
+def _show_search(site: Site, state: _SearchState) -> Page:
     """The hits of a query."""
-    hits = _search(site, state.q, state.kind)
-    where = paging(len(hits), state, "/search")
+    hits = _search_items(site, state.q, state.kind)
+    where = build_paging(len(hits), state, "/search")
     rows = [
         (link(one.name, one.href), one.kind,
          name if name != one.name and state.q else "", one.what)
         for one, name in where.cut(hits)
     ]  # fmt: skip
     labels = {"name": "Name", "kind": "Kind", "matched": "Matched name", "what": "What it is"}
-    caption = counted(len(hits), "hit")
+    caption = format_count(len(hits), "hit")
     return Page(
         title=f"Search: {state.q}" if state.q else "Models, tasks and papers by name",
         template="search.html",

@@ -11,13 +11,29 @@ from pydantic import Field
 
 from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.ranking import FEWEST
-from leaderboard.data.suites import REASONS, SiteSuite, views
+from leaderboard.data.suites import REASONS, SiteSuite, list_conventions
 from leaderboard.views import sorting
-from leaderboard.views.suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
-from leaderboard.views.task_scores import column_path
-from leaderboard.web.filters import CHIPS, EACH, Control, Form, Options, chips, controls, form, offer
+from leaderboard.views.suite_table import (
+    SuiteState,
+    SuiteTable,
+    describe_untouched,
+    format_task_count,
+    plot_suite_sizes,
+)
+from leaderboard.views.task_scores import format_column_path
+from leaderboard.web.filters import (
+    CHIPS,
+    EACH,
+    Control,
+    Form,
+    Options,
+    build_entry_controls,
+    build_filter_chips,
+    build_form,
+    offer,
+)
 from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
-from leaderboard.web.parameters import State, Text, paging
+from leaderboard.web.parameters import State, Text, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, link, values_table
 
@@ -48,27 +64,30 @@ TASK_LABELS = ("Task", "Type", "Metric", "Languages", "Data", "Description")
     paths=lambda site: [f"/suites/{slug}" for slug in site.queries.suites],
     formats=PRINTED,
 )
-def _view(site: Site, state: SuiteState, suite: str) -> Page:
+def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
     """The page of a suite."""
     queries, path = site.queries, f"/suites/{suite}"
     check_name("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
-    title, known = listed.suite.title, views(listed.suite)
-    check_name("view", state.view, known, then="The suite's page offers those there are.")
-    scores = queries.suite_scores(
-        listed, state.view or known[0], pinned=state.revisions == "pinned", revisions=state.each == "revision"
+    title, conventions = listed.suite.title, list_conventions(listed.suite)
+    check_name("view", state.view, conventions, then="The suite's page offers those there are.")
+    scores = queries.load_suite_scores(
+        listed,
+        state.view or conventions[0],
+        pinned=state.revisions == "pinned",
+        revisions=state.each == "revision",
     )
     table = SuiteTable(scores=scores, state=state, path=path, cards=queries.cards, entries=queries.entries)
-    where = paging(len(table.ordered), state, path)
+    where = build_paging(len(table.ordered), state, path)
     part, every = table.untouched.part if table.untouched else None, "all" in state.tasks
-    ranked, count = _counts(table)
+    ranked, count = _count_ranked_entries(table)
     return Page(
         title=title,
         template="suite.html",
-        lead=_lead(table),
+        lead=_describe_counts(table),
         crumbs=[Crumb(label="Boards", href="/suites")],
-        tables=[table.table(where.cut(table.ordered), list(_notes(table)))],
-        charts=[size_chart(table)],
+        tables=[table.build_suite_table(where.cut(table.ordered), list(_iter_suite_notes(table)))],
+        charts=[plot_suite_sizes(table)],
         data={
             "suite": listed.suite.name,
             "typed": listed.typed,
@@ -80,25 +99,25 @@ def _view(site: Site, state: SuiteState, suite: str) -> Page:
         },
         notes=listed.suite.notes,
         context={
-            "data": _data_switch(table), "ranking": _rankings(table), "form": _form(table), "paging": where,
-            "unfold": f"{path}?{state.query(tasks=[] if every else ['all'])}" if table.folds else "",
-            "unfolded": every, "path": path, "typed": listed.typed, "tasks": _tasks(listed),
+            "data": _list_data_choices(table), "ranking": _list_rankings(table), "form": _build_suite_form(table), "paging": where,
+            "unfold": f"{path}?{state.build_query(tasks=[] if every else ['all'])}" if table.folds else "",
+            "unfolded": every, "path": path, "typed": listed.typed, "tasks": _build_suite_tasks(listed),
             "about": describe_suite(listed.typed, title),
         },
     )  # fmt: skip
 
 
-def _data_switch(table: SuiteTable) -> list[tuple[str, str, bool]]:
+def _list_data_choices(table: SuiteTable) -> list[tuple[str, str, bool]]:
     """The switch between all scores and those on pinned data (label, URL, current); none where all are."""
     state, other = table.state, (table.scores.reasons == REASONS.index("other")).any()
     labels = {"any": "All scores", "pinned": "Pinned data only"} if other else {}
     return [
-        (label, f"{table.path}?{state.query(revisions=value, page=1)}", state.revisions == value)
+        (label, f"{table.path}?{state.build_query(revisions=value, page=1)}", state.revisions == value)
         for value, label in labels.items()
     ]
 
 
-def _rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
+def _list_rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
     """The ways to rank: label, URL, current."""
     labels = {"tasks": "Mean over tasks"}
     if len(table.scores.by_type) > 1:
@@ -107,56 +126,68 @@ def _rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
         labels["untouched"] = f"Mean over the {table.untouched.part.count} untouched"
     state, borda = table.state, table.state.rank == "borda"
     means = [
-        (label, state.query(mean=mean, rank="mean", sort="-mean", page=1), not borda and table.mean == mean)
+        (
+            label,
+            state.build_query(mean=mean, rank="mean", sort="-mean", page=1),
+            not borda and table.mean == mean,
+        )
         for mean, label in labels.items()
     ]
-    queries = [*means, ("Borda points", state.query(rank="borda", sort="-mean", page=1), borda)]
+    queries = [*means, ("Borda points", state.build_query(rank="borda", sort="-mean", page=1), borda)]
     return [(label, f"{table.path}?{query}", current) for label, query, current in queries]
 
 
-def _form(table: SuiteTable) -> Form:
+def _build_suite_form(table: SuiteTable) -> Form:
     """The filters; choices that no model has are not offered."""
     state, scores, path = table.state, table.scores, table.path
-    cards = [table.card(row) for row in range(len(scores.entries))]
+    cards = [table.find_card(row) for row in range(len(scores.entries))]
     offered: Options = {
         "zero": ("Zero-shot", ZERO if np.isfinite(scores.zero_shot).any() else ()),
-        "licence": ("Licence", _frequent([card.licence for card in cards], state.licence)),
-        "language": ("Language", _frequent([c for card in cards for c in card.languages], state.language)),
-        "view": ("Convention", [(name, f"as in {name}") for name in views(scores.site_suite.suite)]),
+        "licence": ("Licence", _list_frequent_values([card.licence for card in cards], state.licence)),
+        "language": (
+            "Language",
+            _list_frequent_values([c for card in cards for c in card.languages], state.language),
+        ),
+        "view": (
+            "Convention",
+            [(name, f"as in {name}") for name in list_conventions(scores.site_suite.suite)],
+        ),
         "group": ("Group by", GROUPS),
         "each": ("A row for", EACH),
     }
-    own = offer(state, offered, values={"view": scores.convention})
+    choices = offer(state, offered, values={"view": scores.convention})
     if any(card.instructions for card in cards):
-        own.append(
+        choices.append(
             Control(kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions)
         )
-    known = {control.name: control for control in [*controls(state, scores.entries), *own]}
-    shown = [replace(known[name], more=False) for name in FILTERS if name in known]
-    chosen = chips(state, path, {**CHIPS, **OWN_CHIPS}, {"zero": SHARES.get(state.zero, "")})
-    return form(state, path, shown, chips=chosen, reset=path if state.pairs() else "")
+    controls_by_name = {
+        control.name: control for control in [*build_entry_controls(state, scores.entries), *choices]
+    }
+    shown = [replace(controls_by_name[name], more=False) for name in FILTERS if name in controls_by_name]
+    chosen = build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}, {"zero": SHARES.get(state.zero, "")})
+    return build_form(state, path, shown, chips=chosen, reset=path if state.list_query_pairs() else "")
 
 
-def _frequent(values: Sequence[str], current: str) -> list[tuple[str, str]]:
+def _list_frequent_values(values: Sequence[str], current: str) -> list[tuple[str, str]]:
     """The 40 most frequent values as options; none where there is no value."""
     names = sorted({*dict(Counter(values).most_common(40)), current} - {""})
     return [("", "any"), *((name, name) for name in names)] if names else []
 
 
-def _lead(table: SuiteTable) -> str:
+def _describe_counts(table: SuiteTable) -> str:
     """How many entries there are, and how many are ranked."""
-    ranked, count = _counts(table)
+    ranked, count = _count_ranked_entries(table)
     what = "model" if table.state.each == "model" else "revision"
     printed = sum(entry.origin == "reported" for entry in table.scores.entries)
     more = f" {printed} rows are printed in papers." if printed else ""
     if not count:
         return f"No {what} has a score yet.{more}"
     tasks = table.scores.over_tasks.expected
-    every = tasks_text(1) if tasks == 1 else f"all {tasks} tasks"
+    every = format_task_count(1) if tasks == 1 else f"all {tasks} tasks"
     return f"{ranked} of {count} {what}s have scores on {every} and are ranked.{more}"
 
 
-def _counts(table: SuiteTable) -> tuple[int, int]:
+def _count_ranked_entries(table: SuiteTable) -> tuple[int, int]:
     """How many entries are ranked, and how many have any score, whatever the filters."""
     scores = table.scores
     rows = np.array([entry.origin != "reported" for entry in scores.entries], bool)
@@ -164,7 +195,7 @@ def _counts(table: SuiteTable) -> tuple[int, int]:
     return int((scores.over_tasks.complete & rows).sum()), int(rows.sum())
 
 
-def _notes(table: SuiteTable) -> Iterator[str]:
+def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:
     """The sentences below the table."""
     scores, places = table.scores, table.ranks.place[table.ranks.place > 0]
     other, bad = (int((scores.reasons == REASONS.index(reason)).sum()) for reason in ("other", "bad"))
@@ -184,12 +215,12 @@ def _notes(table: SuiteTable) -> Iterator[str]:
         )
     if table.untouched is not None:
         over = "the untouched" if table.mean == "untouched" else table.mean
-        yield f"{untouched_note(table.untouched)} Ranks are by the mean over {over}."
+        yield f"{describe_untouched(table.untouched)} Ranks are by the mean over {over}."
     elif scores.selected[table.rows].any():
         yield "Models of this table were selected by scores on every task: none is untouched."
 
 
-def _tasks(listed: SiteSuite) -> Table:
+def _build_suite_tasks(listed: SiteSuite) -> Table:
     """The tasks of a suite, each with its metric, languages, data and description."""
     rows = []
     for column in listed.suite.columns:
@@ -199,7 +230,7 @@ def _tasks(listed: SiteSuite) -> Table:
         codes = about.languages
         languages = f"{len(codes)} languages" if len(codes) > 6 else ", ".join(codes)
         texts = (column.type, ", ".join(metrics), languages, ", ".join(data), about.text)
-        rows.append((link(column.name, column_path(listed, column)), *texts))
+        rows.append((link(column.name, format_column_path(listed, column)), *texts))
     labels = {label.lower(): label for label in TASK_LABELS}
     return values_table("tasks", "Tasks of this suite", labels, rows)
 
@@ -211,16 +242,16 @@ class _SuitesState(State):
 
 
 @serve_page("/suites", "Every suite: its tasks, and how many models have scores in it.")
-def _suites_view(site: Site, state: _SuitesState) -> Page:
+def _show_suites(site: Site, state: _SuitesState) -> Page:
     """Every suite by kind, the boards first, those with the most models before the others."""
-    known, query = site.queries.entries_of_suites, state.q.casefold()
-    printed = {slug for _, slug, *_ in site.queries.averages()}
+    entry_counts, query = site.queries.entries_of_suites, state.q.casefold()
+    printed = {slug for _, slug, *_ in site.queries.list_averages()}
     suites = [s for s in site.queries.suites.values() if query in f"{s.suite.title} {s.typed}".casefold()]
-    suites.sort(key=lambda suite: (not suite.main, -known.get(suite.slug, 0)))
+    suites.sort(key=lambda suite: (not suite.main, -entry_counts.get(suite.slug, 0)))
     column = sorting.Field[SiteSuite]
     fields = [
         column("name", "Suite", lambda one: link(one.suite.title, f"/suites/{one.slug}"), sticky=True),
-        column("entries", "Models", lambda one: _show_count(known.get(one.slug, 0), one.slug in printed),
+        column("entries", "Models", lambda one: _show_count(entry_counts.get(one.slug, 0), one.slug in printed),
                numeric=True),
         column("columns", "Tasks", lambda one: len(one.suite.columns), numeric=True),
         column("types", "Task types",
@@ -228,7 +259,7 @@ def _suites_view(site: Site, state: _SuitesState) -> Page:
         column("about", "About", _show_about),
         column("typed", "On the command line", _show_typed),
     ]  # fmt: skip
-    some = sum(suite.slug in printed or suite.slug in known for suite in suites)
+    some = sum(suite.slug in printed or suite.slug in entry_counts for suite in suites)
     table = sorting.fill_table(
         "suites", f"{len(suites)} suites, {some} of them with scores", fields, suites,
         group=lambda one: "Boards" if one.main else "Other benchmarks of mteb",

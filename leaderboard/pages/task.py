@@ -15,24 +15,24 @@ from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
 from leaderboard.views.cells import make_size_cell, score_cell
-from leaderboard.views.suite_table import GONE, kinds_of, made_of
+from leaderboard.views.suite_table import GONE, describe_lineage, format_entry_kinds
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
     Question,
     Scored,
-    all_questions,
+    build_default_question,
+    compute_result_scores,
     find_task,
-    first_of_models,
-    known_tasks,
-    most_have,
-    places,
-    results_of,
-    scores_of_question,
-    scores_of_results,
-    task_key,
-    task_path,
+    format_task_key,
+    format_task_path,
+    list_question_scores,
+    list_site_tasks,
+    load_questions,
+    load_task_results,
+    rank_scores,
+    select_model_rows,
 )
-from leaderboard.web.charts import Axis, Chart, Distribution, Point, chart
+from leaderboard.web.charts import Axis, Chart, Distribution, Point, build_chart
 from leaderboard.web.filters import (
     CHIPS,
     EACH,
@@ -41,17 +41,17 @@ from leaderboard.web.filters import (
     EntryState,
     Form,
     Options,
-    chips,
-    controls,
-    form,
+    build_entry_controls,
+    build_filter_chips,
+    build_form,
     offer,
 )
-from leaderboard.web.formats import over_seeds, some_seeds
-from leaderboard.web.marks import choices_made, leaks, texts_text
-from leaderboard.web.page import Crumb, Page, check_name, missing, serve_page
-from leaderboard.web.parameters import Text, address, paging
+from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
+from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
+from leaderboard.web.page import Crumb, Page, build_missing_error, check_name, serve_page
+from leaderboard.web.parameters import Text, build_address, build_paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, link, values_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, build_values_row, link, values_table
 
 TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no commit"}
 """How the revision of a model is known, in short."""
@@ -108,144 +108,153 @@ class _Asked:
 @serve_page(
     "/tasks/{task}",
     "A task: ranking of all entries, and the distribution of their scores.",
-    paths=lambda site: [f"/tasks/{task_key(name)}" for name in known_tasks(site.queries)],
+    paths=lambda site: [f"/tasks/{format_task_key(name)}" for name in list_site_tasks(site.queries)],
 )
-def _view(site: Site, state: _TaskState, task: str) -> Page:
+def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     """The page of a task."""
-    queries, name = site.queries, find_task(task, known_tasks(site.queries))
-    asked, path, pinned = _ask(queries, state, name), task_path(name), state.revisions == "pinned"
-    population = first_of_models(asked.rows, pinned=pinned) if state.each == "model" else asked.rows
-    ranks = places([one for one in population if one.counts(pinned=pinned)])
-    rows = [one for one in population if state.keeps(one.entry)]
+    queries, name = site.queries, find_task(task, list_site_tasks(site.queries))
+    inquiry, path, pinned = _ask(queries, state, name), format_task_path(name), state.revisions == "pinned"
+    population = select_model_rows(inquiry.rows, pinned=pinned) if state.each == "model" else inquiry.rows
+    ranks = rank_scores([one for one in population if one.can_rank(pinned=pinned)])
+    rows = [one for one in population if state.should_keep(one.entry)]
     rows.sort(key=lambda one: (one.value is None, -(one.value or 0.0), one.entry.model.casefold()))
     ranked = [one for one in rows if one.entry.id in ranks]
-    fields = _fields(asked.scope, ranks, ranked)
-    rows = sorting.in_order(rows, fields, state.sort)
-    where, best = paging(len(rows), state, path), _best_by_size(ranked)
+    fields = _build_ranking_fields(inquiry.scope, ranks, ranked)
+    rows = sorting.sort_rows(rows, fields, state.sort)
+    where, best = build_paging(len(rows), state, path), _find_size_leaders(ranked)
     ranking = sorting.fill_table(
         "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state, path=path,
         key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
-        notes=_notes(rows, ranked),
+        notes=_list_ranking_notes(rows, ranked),
     )  # fmt: skip
     sizes = [
-        values_row(size, _model(one), score_cell(one.value), key=one.entry.slug) for size, one in best.items()
+        build_values_row(size, _build_model_cell(one), score_cell(one.value), key=one.entry.slug)
+        for size, one in best.items()
     ]
     size_table = values_table("sizes", "Best per size class", SIZE_HEADS, sizes, "score")
     return Page(
         title=name,
         template="task.html",
-        lead=_lead(population, len(ranks), state),
-        charts=[_chart(ranked, best)],
+        lead=_describe_ranking(population, len(ranks), state),
+        charts=[_plot_score_spread(ranked, best)],
         crumbs=[Crumb(label="Tasks", href="/tasks")],
         tables=[ranking, *([size_table] if len(best) > 1 else [])],
-        data=_data(asked, ranked),
-        notes=[NO_SUITE] if asked.rows and not asked.question.suites else [],
+        data=_build_task_data(inquiry, ranked),
+        notes=[NO_SUITE] if inquiry.rows and not inquiry.question.suites else [],
         context={
-            "facts": _facts(queries, asked, name), "about": describe_task(name),
-            "suites": _suites(asked.questions), "form": _form(state, path, asked), "paging": where,
+            "facts": _list_task_facts(queries, inquiry, name), "about": describe_task(name),
+            "suites": _list_task_suites(inquiry.questions), "form": _build_task_form(state, path, inquiry), "paging": where,
             "path": path,
         },
     )  # fmt: skip
 
 
 def _ask(queries: Queries, state: _TaskState, task: str) -> _Asked:
-    questions: Sequence[Question] = all_questions(queries).get(task, ())
+    questions: Sequence[Question] = load_questions(queries).get(task, ())
     revisions = state.each == "revision"
-    results = results_of(queries, [task], revisions=revisions) if state.subset or not questions else []
-    questions = questions or [most_have(task, results)]
-    question = _question(questions, state.scope)
+    results = load_task_results(queries, [task], revisions=revisions) if state.subset or not questions else []
+    questions = questions or [build_default_question(task, results)]
+    question = _choose_question(questions, state.scope)
     subsets = sorted({subset for one in questions for subset in one.scope.subsets})
     check_name("subset", state.subset, subsets, then="The task's page offers those there are.")
     scope = question.scope
     if state.subset and scope.subsets != (state.subset,):
         scope = replace(scope, subsets=(state.subset,), view="")
     if question.suites and scope == question.scope:
-        rows = scores_of_question(queries, question, revisions=revisions)
+        rows = list_question_scores(queries, question, revisions=revisions)
     else:
-        rows = scores_of_results(queries, scope, results)
+        rows = compute_result_scores(queries, scope, results)
     return _Asked(questions=questions, question=question, scope=scope, subsets=subsets, rows=rows)
 
 
-def _question(questions: Sequence[Question], name: str) -> Question:
+def _choose_question(questions: Sequence[Question], name: str) -> Question:
     """The question of this name; any suite that asks it names it as well."""
     exact = [one for one in questions if not name or name in one.names]
     by_suite = [one for one in questions if name in [suite.slug for suite in one.suites]]
     if exact or by_suite:
         return [*exact, *by_suite][0]
     names = [one.name for one in questions]
-    raise missing("scope", name, names, then="The task's page offers those there are.")
+    raise build_missing_error("scope", name, names, then="The task's page offers those there are.")
 
 
-def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) -> list[sorting.Field[Scored]]:
+def _build_ranking_fields(
+    scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]
+) -> list[sorting.Field[Scored]]:
     """The columns of the ranking."""
     best = sorted({one.value for one in ranked if one.value is not None}, reverse=True)[:2]
     marks = dict(zip(best, ("best", "second"), strict=False))
 
-    def rank(one: Scored) -> int | None:
+    def find_rank(one: Scored) -> int | None:
         return ranks.get(one.entry.id)
 
-    def score(one: Scored) -> float | None:
-        return one.value if rank(one) else None
+    def find_ranked_score(one: Scored) -> float | None:
+        return one.value if find_rank(one) else None
 
     column = sorting.Field[Scored]
     fields = [
-        column("rank", "Rank", numeric=True, up=True, sticky=True, sort=rank,
+        column("rank", "Rank", numeric=True, up=True, sticky=True, sort=find_rank,
                note="Entries that no known interval tells apart share a rank."),
-        column("model", "Model", _model, lambda one: one.entry.model.casefold(), sticky=True),
-        column("score", "Score", lambda one: _score(one, scope, marks.get(score(one) or -1.0, "")), score,
+        column("model", "Model", _build_model_cell, lambda one: one.entry.model.casefold(), sticky=True),
+        column("score", "Score", lambda one: _build_task_score(one, scope, marks.get(find_ranked_score(one) or -1.0, "")), find_ranked_score,
                numeric=True),
-        column("interval", "95 %", _interval, numeric=True,
+        column("interval", "95 %", _build_interval_cell, numeric=True,
                note="The interval over seeds and examples, where it is known."),
         column("parameters", "Size", lambda one: make_size_cell(one.entry.parameters),
                lambda one: one.entry.parameters, numeric=True, note="Parameters."),
         column("origin", "Origin", lambda one: link(one.entry.origin, kind=one.entry.origin),
                lambda one: one.entry.origin, note="Where the score comes from."),
-        column("trust", "Revision", _revision,
+        column("trust", "Revision", _build_trust_cell,
                note="The weights that were scored, as far as they are known."),
-        column("data", "Data", lambda one: _data_cell(one, scope), note="The revision of the data."),
+        column("data", "Data", lambda one: _build_data_cell(one, scope), note="The revision of the data."),
         column("released", "Released", sort=lambda one: one.entry.released),
     ]  # fmt: skip
-    known = any(one.half is not None for one in ranked)
-    return [field for field in fields if known or field.key != "interval"]
+    has_intervals = any(one.half is not None for one in ranked)
+    return [field for field in fields if has_intervals or field.key != "interval"]
 
 
-def _model(one: Scored) -> Cell:
-    entry, note = one.entry, made_of(one.entry) or one.entry.treatment
-    return link(entry.model, address(f"/models/{entry.model_slug}"), kind=kinds_of(entry), note=note)
+def _build_model_cell(one: Scored) -> Cell:
+    entry, note = one.entry, describe_lineage(one.entry) or one.entry.treatment
+    return link(
+        entry.model, build_address(f"/models/{entry.model_slug}"), kind=format_entry_kinds(entry), note=note
+    )
 
 
-def _score(one: Scored, scope: Scope, mark: str) -> Cell:
-    href = address(f"/results/{one.result}")
+def _build_task_score(one: Scored, scope: Scope, mark: str) -> Cell:
+    href = build_address(f"/results/{one.result}")
     if one.reason == "seeds":
-        return replace(some_seeds(one.seeds or 0, len(one.entry.seeds)), href=href)
+        return replace(build_seeds_cell(one.seeds or 0, len(one.entry.seeds)), href=href)
     if one.value is None:
         kind = "" if one.reason == "part" else one.reason
         return Cell(text=GONE.get(one.reason, "–"), kind=kind, note=WHY[one.reason], href=href)
-    kinds = [*leaks(one.entry, [scope], one.trained_on), "other" if one.reason == "other" else "", mark]
-    texts = [texts_text(one.trained_on)] if one.trained_on else []
-    notes = [WHY[one.reason], *choices_made(one.entry, [scope]), *texts]
+    kinds = [
+        *find_leak_kinds(one.entry, [scope], one.trained_on),
+        "other" if one.reason == "other" else "",
+        mark,
+    ]
+    texts = [format_leak_count(one.trained_on)] if one.trained_on else []
+    notes = [WHY[one.reason], *describe_score_choices(one.entry, [scope]), *texts]
     cell = Cell(
         text=score_text(one.value), value=one.value, href=href, kind=" ".join(filter(None, kinds)),
         note="; ".join(filter(None, notes)),
     )  # fmt: skip
-    return over_seeds(cell, one.deviation, one.entry.seeds)
+    return add_seed_deviation(cell, one.deviation, one.entry.seeds)
 
 
-def _interval(one: Scored) -> Cell:
+def _build_interval_cell(one: Scored) -> Cell:
     if one.low is None or one.high is None:
         return EMPTY
     text = f"{score_text(one.low)}–{score_text(one.high)}"
     return link(text)
 
 
-def _revision(one: Scored) -> Cell:
+def _build_trust_cell(one: Scored) -> Cell:
     entry = one.source or one.entry
     name = TRUST_NAMES.get(entry.trust, entry.trust)
     text = (entry.revision or "")[:10] if entry.trust == "commit" else name
     return Cell(text=text, value=entry.trust, note=TRUST_TEXTS[entry.trust])
 
 
-def _data_cell(one: Scored, scope: Scope) -> Cell:
+def _build_data_cell(one: Scored, scope: Scope) -> Cell:
     if one.reason in ("failed", "none"):
         return EMPTY
     if one.reason == "other":
@@ -254,7 +263,7 @@ def _data_cell(one: Scored, scope: Scope) -> Cell:
     return Cell(text="pinned" if pinned else one.data[:10], value=one.data or None, note=one.data)
 
 
-def _notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> list[str]:
+def _list_ranking_notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> list[str]:
     unknown, notes = sum(one.half is None for one in ranked), []
     if ranked and unknown:
         several = SOME_INTERVALS.format(unknown, len(ranked))
@@ -270,25 +279,25 @@ def _notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> list[str]:
     return notes
 
 
-def _best_by_size(ranked: Sequence[Scored]) -> dict[str, Scored]:
+def _find_size_leaders(ranked: Sequence[Scored]) -> dict[str, Scored]:
     """The best of each size class, of rows with the best first."""
     first = {one.entry.size: one for one in reversed(ranked)}
     return {name: first[size] for size, name in SIZE_NAMES.items() if size in first}
 
 
-def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
+def _plot_score_spread(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
     """The distribution of ranked scores, with the best of each size class."""
     marks = [
         Point(label=one.entry.model, x=100 * (one.value or 0.0), y=None,
-              href=address(f"/models/{one.entry.model_slug}"), note=size)
+              href=build_address(f"/models/{one.entry.model_slug}"), note=size)
         for size, one in best.items()
     ]  # fmt: skip
     values = [100 * one.value for one in ranked if one.value is not None]
     plot = Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
-    return chart("spread", "Models by their score; points: the best of each size class", plot)
+    return build_chart("spread", "Models by their score; points: the best of each size class", plot)
 
 
-def _lead(population: Sequence[Scored], ranked: int, state: _TaskState) -> str:
+def _describe_ranking(population: Sequence[Scored], ranked: int, state: _TaskState) -> str:
     if not population:
         return "No entry has a result on this task yet."
     what = "models" if state.each == "model" else "entries"
@@ -296,7 +305,7 @@ def _lead(population: Sequence[Scored], ranked: int, state: _TaskState) -> str:
     return f"{ranked} of {len(population)} {what} with a result on it are ranked{subset}."
 
 
-def _facts(queries: Queries, asked: _Asked, name: str) -> list[tuple[str, ...]]:
+def _list_task_facts(queries: Queries, asked: _Asked, name: str) -> list[tuple[str, ...]]:
     kind, metric, results = queries.tasks.get(name, ("", "", 0))
     task, scope = asked.question.task, asked.scope
     path = task.data.path if task else ""
@@ -306,17 +315,17 @@ def _facts(queries: Queries, asked: _Asked, name: str) -> list[tuple[str, ...]]:
     return [
         ("Type", kind or "not stated"),
         ("Metric", f"as {scope.view} prints it" if scope.view else metric or "not stated"),
-        *([("Languages", _names(languages, "language"))] if languages else []),
+        *([("Languages", _format_name_list(languages, "language"))] if languages else []),
         ("Data set", path or ("local or built" if task else "not stated"),
          f"https://huggingface.co/datasets/{path}" if path.count("/") == 1 and path.isascii() else ""),
         ("Data revision", scope.data or "none", "", pinned if scope.data else "nothing pins the data"),
         ("Splits", ", ".join(scope.splits) or "none", "", _mean_over(scope.splits)),
-        ("Subsets", _names(scope.subsets, "subset") or "none", "", _mean_over(scope.subsets)),
+        ("Subsets", _format_name_list(scope.subsets, "subset") or "none", "", _mean_over(scope.subsets)),
         ("Results", f"{results:,}", "", "with any splits and subsets"),
     ]  # fmt: skip
 
 
-def _names(names: Sequence[str], what: str) -> str:
+def _format_name_list(names: Sequence[str], what: str) -> str:
     return f"{len(names)} {what}s" if len(names) > 6 else ", ".join(names)
 
 
@@ -324,36 +333,39 @@ def _mean_over(names: Sequence[str]) -> str:
     return "the score is the mean over them" if len(names) > 1 else ""
 
 
-def _suites(questions: Sequence[Question]) -> list[tuple[str, str, str]]:
+def _list_task_suites(questions: Sequence[Question]) -> list[tuple[str, str, str]]:
     """The suites of a task: title, URL, and what they ask of it."""
     texts: dict[str, tuple[SiteSuite, dict[str, None]]] = {}
     for question in questions:
-        for one in question.suites:
-            texts.setdefault(one.slug, (one, {}))[1][question.scope_text] = None
+        for site_suite in question.suites:
+            texts.setdefault(site_suite.slug, (site_suite, {}))[1][question.scope_text] = None
     return [
-        (one.suite.title, address(f"/suites/{slug}"),
+        (one.suite.title, build_address(f"/suites/{slug}"),
          " and ".join(scopes) if len(scopes) < 4 else f"{len(scopes)} parts of it")
         for slug, (one, scopes) in texts.items()
     ]  # fmt: skip
 
 
-def _form(state: _TaskState, path: str, asked: _Asked) -> Form:
+def _build_task_form(state: _TaskState, path: str, asked: _Asked) -> Form:
     names = asked.question.scope.subsets
-    whole = f"all {len(names)} that are asked for" if len(names) > 1 else f"as asked: {', '.join(names)}"
+    label = f"all {len(names)} that are asked for" if len(names) > 1 else f"as asked: {', '.join(names)}"
     offered: Options = {
         "scope": ("As asked by", [(one.name, one.label) for one in asked.questions]),
-        "subset": ("Subset", [("", whole), *((n, n) for n in asked.subsets)] if asked.subsets[1:] else ()),
+        "subset": ("Subset", [("", label), *((n, n) for n in asked.subsets)] if asked.subsets[1:] else ()),
         "revisions": ("Scores", REVISIONS),
         "each": ("A row for", EACH),
     }
-    own = offer(state, offered, values={"scope": asked.question.name}, more=("each",))
+    choices = offer(state, offered, values={"scope": asked.question.name}, more=("each",))
     entries = [one.entry for one in asked.rows]
-    return form(
-        state, path, [*own, *controls(state, entries)], chips=chips(state, path, {**CHIPS, **OWN_CHIPS})
+    return build_form(
+        state,
+        path,
+        [*choices, *build_entry_controls(state, entries)],
+        chips=build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}),
     )
 
 
-def _data(asked: _Asked, ranked: Sequence[Scored]) -> dict[str, Any]:
+def _build_task_data(asked: _Asked, ranked: Sequence[Scored]) -> dict[str, Any]:
     values = [one.value for one in ranked if one.value is not None]
     return {
         "scope": asked.question.name,

@@ -13,10 +13,16 @@ from harness.results.scores import score_text
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views import sorting
-from leaderboard.views.task_scores import Best, all_questions, best_of, known_tasks, task_path
-from leaderboard.web.filters import Control, Form, Options, ask_name, chips, form, offer
+from leaderboard.views.task_scores import (
+    Best,
+    format_task_path,
+    list_site_tasks,
+    load_best_scores,
+    load_questions,
+)
+from leaderboard.web.filters import Control, Form, Options, ask_name, build_filter_chips, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
-from leaderboard.web.parameters import State, Text, address, paging
+from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, link
 
@@ -58,14 +64,14 @@ class _Task:
         return ", ".join(one.suite.title for one in self.suites)
 
 
-def _tasks(queries: Queries, *, scored: bool) -> list[_Task]:
+def _collect_task_rows(queries: Queries, *, scored: bool) -> list[_Task]:
     """Every task; with its best score where rows are sorted by it."""
-    names = known_tasks(queries)
-    best = best_of(queries, names) if scored else {}
+    names = list_site_tasks(queries)
+    best = load_best_scores(queries, names) if scored else {}
     rows = []
     for name in names:
         kind, metric, results = queries.tasks.get(name, ("", "", 0))
-        questions = all_questions(queries).get(name, [])
+        questions = load_questions(queries).get(name, [])
         task = questions[0].task if questions else None
         suites = {one.slug: one for question in questions for one in question.suites}
         rows.append(
@@ -78,54 +84,56 @@ def _tasks(queries: Queries, *, scored: bool) -> list[_Task]:
     return rows
 
 
-def _fields(queries: Queries, shown: Sequence[_Task]) -> list[sorting.Field[_Task]]:
+def _build_tasks_fields(queries: Queries, shown: Sequence[_Task]) -> list[sorting.Field[_Task]]:
     """The columns; `shown` are the rows whose best score is to be read."""
-    best = best_of(queries, [one.name for one in shown])
+    best = load_best_scores(queries, [one.name for one in shown])
 
-    def score(one: _Task) -> Cell:
+    def build_best_score(one: _Task) -> Cell:
         first = best.get(one.name)
         return Cell(text=score_text(first[1]), value=first[1]) if first else Cell(text="–")
 
-    def model(one: _Task) -> Cell:
+    def link_best_model(one: _Task) -> Cell:
         entry = (best.get(one.name) or (None,))[0]
-        return link(entry.model, address(f"/models/{entry.model_slug}")) if entry else EMPTY
+        return link(entry.model, build_address(f"/models/{entry.model_slug}")) if entry else EMPTY
 
-    def suites(one: _Task) -> Cell:
+    def build_suites_cell(one: _Task) -> Cell:
         more = f" +{len(one.suites) - 1}" if len(one.suites) > 1 else ""
         text = one.suites[0].suite.title + more if one.suites else ""
-        href = address(f"/suites/{one.suites[0].slug}") if len(one.suites) == 1 else ""
+        href = build_address(f"/suites/{one.suites[0].slug}") if len(one.suites) == 1 else ""
         return Cell(text=text, value=one.titles or None, href=href, note=one.titles if more else "")
 
     column = sorting.Field[_Task]
     return [
-        column("name", "Task", lambda one: link(one.name, task_path(one.name)),
+        column("name", "Task", lambda one: link(one.name, format_task_path(one.name)),
                lambda one: one.name.casefold(), sticky=True),
         column("results", "Results", sort=lambda one: one.results, numeric=True,
                note="Results of all entries, with any splits."),
-        column("best", "Best", score, lambda one: one.best and one.best[1], numeric=True,
+        column("best", "Best", build_best_score, lambda one: one.best and one.best[1], numeric=True,
                note="The best ranked score."),
-        column("model", "Best model", model, lambda one: one.best and one.best[0].model.casefold(),
+        column("model", "Best model", link_best_model, lambda one: one.best and one.best[0].model.casefold(),
                note="The model with the best score."),
         column("type", "Type", sort=lambda one: one.type),
         column("metric", "Metric", sort=lambda one: one.metric or None, note="The main metric."),
-        column("suites", "Suites", suites, lambda one: len(one.suites),
+        column("suites", "Suites", build_suites_cell, lambda one: len(one.suites),
                note="The suites of this site that have it."),
     ]  # fmt: skip
 
 
 @serve_page(PATH, "All tasks, with the number of results, the best score, and the suites that have each.")
-def _view(site: Site, state: _TasksState) -> Page:
+def _show_tasks(site: Site, state: _TasksState) -> Page:
     """The list of tasks."""
     queries = site.queries
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    tasks = _tasks(queries, scored=state.sort.removeprefix("-") in ("best", "model"))
+    tasks = _collect_task_rows(queries, scored=state.sort.removeprefix("-") in ("best", "model"))
     types = Counter(one.type for one in tasks)
     check_name("task type", state.type, types, then="The page /tasks offers those there are.")
-    rows = sorting.in_order([one for one in tasks if _fits(state, one)], _fields(queries, ()), state.sort)
-    where = paging(len(rows), state, PATH)
+    rows = sorting.sort_rows(
+        [one for one in tasks if _should_show_task(state, one)], _build_tasks_fields(queries, ()), state.sort
+    )
+    where = build_paging(len(rows), state, PATH)
     shown = where.cut(rows)
     table = sorting.fill_table(
-        "tasks", "Tasks; scores × 100", _fields(queries, shown), shown, state=state, path=PATH,
+        "tasks", "Tasks; scores × 100", _build_tasks_fields(queries, shown), shown, state=state, path=PATH,
         key=lambda one: one.name, notes=[NOTE],
     )  # fmt: skip
     return Page(
@@ -133,11 +141,11 @@ def _view(site: Site, state: _TasksState) -> Page:
         template="tasks.html",
         lead=f"{len(tasks):,} tasks, {sum(bool(one.suites) for one in tasks):,} in a suite of this site.",
         tables=[table],
-        context={"form": _form(queries, state, types), "paging": where},
+        context={"form": _build_tasks_form(queries, state, types), "paging": where},
     )
 
 
-def _fits(state: _TasksState, one: _Task) -> bool:
+def _should_show_task(state: _TasksState, one: _Task) -> bool:
     suites = [suite.slug for suite in one.suites]
     return (
         state.q.casefold() in one.name.casefold()
@@ -148,7 +156,7 @@ def _fits(state: _TasksState, one: _Task) -> bool:
     )
 
 
-def _form(queries: Queries, state: _TasksState, types: Counter[str]) -> Form:
+def _build_tasks_form(queries: Queries, state: _TasksState, types: Counter[str]) -> Form:
     offered: Options = {
         "type": ("Type", [("", "any"), *((kind, f"{kind} ({n})") for kind, n in sorted(types.items()))]),
         "suite": ("Suite", [("", "any"), *((slug, one.suite.title) for slug, one in queries.suites.items())]),
@@ -160,4 +168,4 @@ def _form(queries: Queries, state: _TasksState, types: Counter[str]) -> Form:
         Control(kind="check", name="scored", label="With results", checked=state.scored),
     ]
     values = {"suite": dict(offered["suite"][1])[state.suite], "held": dict(HELD)[state.held]}
-    return form(state, PATH, controls, chips=chips(state, PATH, CHIPS, values))
+    return build_form(state, PATH, controls, chips=build_filter_chips(state, PATH, CHIPS, values))

@@ -12,14 +12,14 @@ from harness.results.scores import score_text
 from harness.watch.state import ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 from leaderboard.data.queries import Queries
-from leaderboard.views.cells import counted, moment_cell, score_cell, when_text
-from leaderboard.views.check_tables import suite_path
-from leaderboard.web.charts import Axis, Chart, Point, Track, chart
-from leaderboard.web.filters import Options, form, offer
+from leaderboard.views.cells import build_time_cell, format_count, format_time, score_cell
+from leaderboard.views.check_tables import find_suite_path
+from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
+from leaderboard.web.filters import Options, build_form, offer
 from leaderboard.web.page import Crumb, Page, check_name, serve_page
-from leaderboard.web.parameters import State, Text, address, paging
+from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, link, values_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, build_values_row, link, values_table
 
 KINDS = {"failed": "failed", "partial": "unsure", "waiting": "none"}
 """The kind of a state's cell; `done` is as any other."""
@@ -51,68 +51,70 @@ class _Value:
     "A watch: the mean or a task's score against the step, and every checkpoint.",
     paths=lambda site: [f"/watch/{name}" for name in site.queries.watches],
 )
-def _view(site: Site, state: _WatchState, watch: str) -> Page:
+def _show_watch(site: Site, state: _WatchState, watch: str) -> Page:
     """The page of a watch."""
     queries = site.queries
     check_name("watch", watch, queries.watches, then="The page /watches lists all.")
-    one = Watch.model_validate_json(queries.document("watch", watch))
-    tasks = sorted({task for checkpoint in one.checkpoints for task in checkpoint.scores})
+    run = Watch.model_validate_json(queries.fetch_document("watch", watch))
+    tasks = sorted({task for checkpoint in run.checkpoints for task in checkpoint.scores})
     check_name("task of this watch", state.task, tasks, then="The form above the chart lists all.")
-    path, values = address(f"/watch/{watch}"), values_of(one, state.task)
-    place = paging(len(values), state, path)
+    path, values = build_address(f"/watch/{watch}"), list_watch_values(run, state.task)
+    place = build_paging(len(values), state, path)
     offered: Options = {
         "task": ("Curve of", [("", "the mean"), *((task, task) for task in tasks)]),
         "scale": ("Steps", [("linear", "linear"), ("log", "logarithmic")]),
     }
-    newest = max((checkpoint.evaluated for checkpoint in one.checkpoints), default="")
+    newest = max((checkpoint.evaluated for checkpoint in run.checkpoints), default="")
     return Page(
-        title=one.name,
+        title=run.name,
         template="watch.html",
-        lead=_lead(one),
-        crumbs=[*_crumbs(site), Crumb(label="Watches", href="/watches")],
-        tables=[_checkpoints(queries, one, place.cut(values[::-1]), state.task)],
-        charts=[_chart(one, values, state)],
+        lead=_describe_progress(run),
+        crumbs=[*_build_watch_crumbs(site), Crumb(label="Watches", href="/watches")],
+        tables=[_build_checkpoint_table(queries, run, place.cut(values[::-1]), state.task)],
+        charts=[_plot_watch(run, values, state)],
         data={
-            "watch": {**one.model_dump(mode="json", by_alias=True), "name": watch},
+            "watch": {**run.model_dump(mode="json", by_alias=True), "name": watch},
             "points": [
                 {"step": v.checkpoint.step, "value": v.value, "comparable": not v.apart} for v in values
             ],
         },
         context={
             "facts": [
-                ("What is watched", one.source, ""),
-                ("Suite", one.suite, suite_path(queries, one.suite)),
-                ("Newest score", when_text(newest), ""),
+                ("What is watched", run.source, ""),
+                ("Suite", run.suite, find_suite_path(queries, run.suite)),
+                ("Newest score", format_time(newest), ""),
             ],
-            "form": form(state, path, offer(state, offered)),
+            "form": build_form(state, path, offer(state, offered)),
             "paging": place,
         },
     )
 
 
-def values_of(watch: Watch, task: str = "") -> list[_Value]:
+def list_watch_values(watch: Watch, task: str = "") -> list[_Value]:
     """The value of every checkpoint, by step: its mean, or a task's score.
 
     An incomplete checkpoint has the mean over the tasks that it has, which is not comparable.
     """
     latest = watch.curve[-1].treatment if watch.curve else ""
-    return [_value(one, task, latest) for one in sorted(watch.checkpoints, key=lambda one: one.step)]
+    return [
+        _build_watch_value(one, task, latest) for one in sorted(watch.checkpoints, key=lambda one: one.step)
+    ]
 
 
-def _value(one: Checkpoint, task: str, latest: str) -> _Value:
+def _build_watch_value(one: Checkpoint, task: str, latest: str) -> _Value:
     other = "measured in another way than the newest one" if latest and one.treatment != latest else ""
     if task:
         return _Value(checkpoint=one, value=one.scores.get(task), apart=other if task in one.scores else "")
     if one.mean is not None:
         return _Value(checkpoint=one, value=one.mean, apart=other)
-    there = list(one.scores.values())
-    if not there:
+    scores = list(one.scores.values())
+    if not scores:
         return _Value(checkpoint=one, value=None)
     apart = f"{one.there} of {one.wanted} tasks"
-    return _Value(checkpoint=one, value=sum(there) / len(there), apart=apart)
+    return _Value(checkpoint=one, value=sum(scores) / len(scores), apart=apart)
 
 
-def _lead(watch: Watch) -> str:
+def _describe_progress(watch: Watch) -> str:
     """How far it is, in a sentence."""
     curve, states = watch.curve, [one.state for one in watch.checkpoints]
     done = f"{states.count('done')} of {len(states)} checkpoints are measured"
@@ -125,7 +127,7 @@ def _lead(watch: Watch) -> str:
     )
 
 
-def _chart(watch: Watch, values: Sequence[_Value], state: _WatchState) -> Chart:
+def _plot_watch(watch: Watch, values: Sequence[_Value], state: _WatchState) -> Chart:
     what = state.task or f"mean over {watch.suite}"
     changes = {change.step: change for change in watch.change_points} if not state.task else {}
     points = [
@@ -144,13 +146,13 @@ def _chart(watch: Watch, values: Sequence[_Value], state: _WatchState) -> Chart:
         marks=[(float(one.step), f"−{100 * one.size:.2f}") for one in changes.values()],
         joined=True,
     )
-    return chart("curve", f"{what[:1].upper()}{what[1:]} against the step", plot)
+    return build_chart("curve", f"{what[:1].upper()}{what[1:]} against the step", plot)
 
 
-def _checkpoints(queries: Queries, watch: Watch, values: Sequence[_Value], task: str) -> Table:
+def _build_checkpoint_table(queries: Queries, watch: Watch, values: Sequence[_Value], task: str) -> Table:
     """Some checkpoints, the newest first."""
     models = {
-        entry.artifact: address(f"/models/{entry.model_slug}", {"entry": entry.slug})
+        entry.artifact: build_address(f"/models/{entry.model_slug}", {"entry": entry.slug})
         for entry in queries.entries.values()
         if entry.artifact
     }
@@ -161,41 +163,43 @@ def _checkpoints(queries: Queries, watch: Watch, values: Sequence[_Value], task:
         "change": "Drop of the level", "reason": "Why", "seconds": "Took, s", "when": "When",
     }  # fmt: skip
     rows = [
-        _row(value, models.get(value.checkpoint.artifact, ""), changes.get(value.checkpoint.step), task)
+        _build_checkpoint_row(
+            value, models.get(value.checkpoint.artifact, ""), changes.get(value.checkpoint.step), task
+        )
         for value in values
     ]
-    caption = f"{counted(len(watch.checkpoints), 'checkpoint')}, the newest first"
+    caption = f"{format_count(len(watch.checkpoints), 'checkpoint')}, the newest first"
     return values_table("checkpoints", caption, heads, rows)
 
 
-def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> TableRow:
-    one = value.checkpoint
-    same = "" if one.same_as is None else f"the same model as at step {one.same_as:,}"
-    place = one.folder or f"revision {(one.revision or 'not known')[:12]}"
-    return values_row(
-        link(one.name, href, note=place),
-        one.step,
-        link(one.state, kind=KINDS.get(one.state, "")),
-        score_cell(one.mean, kind="unsure" if value.apart and one.mean is not None else ""),
-        *([score_cell(one.scores.get(task))] if task else []),
-        one.there,
-        one.wanted,
-        _change(change),
-        " · ".join(filter(None, (one.reason or value.apart, same))) or None,
-        Cell(text=f"{one.seconds:,.0f}", value=one.seconds),
-        moment_cell(one.evaluated),
-        key=one.name,
+def _build_checkpoint_row(value: _Value, href: str, change: ChangePoint | None, task: str) -> TableRow:
+    checkpoint = value.checkpoint
+    same = "" if checkpoint.same_as is None else f"the same model as at step {checkpoint.same_as:,}"
+    place = checkpoint.folder or f"revision {(checkpoint.revision or 'not known')[:12]}"
+    return build_values_row(
+        link(checkpoint.name, href, note=place),
+        checkpoint.step,
+        link(checkpoint.state, kind=KINDS.get(checkpoint.state, "")),
+        score_cell(checkpoint.mean, kind="unsure" if value.apart and checkpoint.mean is not None else ""),
+        *([score_cell(checkpoint.scores.get(task))] if task else []),
+        checkpoint.there,
+        checkpoint.wanted,
+        _build_change_cell(change),
+        " · ".join(filter(None, (checkpoint.reason or value.apart, same))) or None,
+        Cell(text=f"{checkpoint.seconds:,.0f}", value=checkpoint.seconds),
+        build_time_cell(checkpoint.evaluated),
+        key=checkpoint.name,
     )
 
 
-def _change(change: ChangePoint | None) -> Cell:
+def _build_change_cell(change: ChangePoint | None) -> Cell:
     if change is None:
         return EMPTY
     note = f"{CHANGES[change.kind]}, up to step {change.last:,}; p {change.p:.2g}"
     return Cell(text=f"−{100 * change.size:.2f}", value=-change.size, kind="regressed", note=note)
 
 
-def _crumbs(site: Site) -> list[Crumb]:
+def _build_watch_crumbs(site: Site) -> list[Crumb]:
     """The way to the list of watches: by the checks, where there are any."""
     return [Crumb(label="Checks", href="/checks")] if "check" in site.kinds else []
 
@@ -211,12 +215,12 @@ def _list_view(site: Site, state: State) -> Page:
         title="Watches",
         template="watches.html",
         lead="Pretraining runs whose checkpoints are measured as they come.",
-        crumbs=_crumbs(site),
-        tables=[_watches(site.queries)],
+        crumbs=_build_watch_crumbs(site),
+        tables=[_build_watches_table(site.queries)],
     )
 
 
-def _watches(queries: Queries) -> Table:
+def _build_watches_table(queries: Queries) -> Table:
     """Every watch, the one with the newest score first."""
     heads = {
         "name": "Watch", "source": "What is watched", "suite": "Suite", **{state: state for state in STATES},
@@ -224,23 +228,23 @@ def _watches(queries: Queries) -> Table:
         "when": "Newest score",
     }  # fmt: skip
     rows = []
-    for one in queries.watches.values():
-        changes = ", ".join(f"{step:,}" for step in one.changes)
-        best = "" if one.best_step is None else f"at step {one.best_step:,}"
-        counts = [one.states.get(state, 0) for state in STATES]
+    for watch in queries.watches.values():
+        changes = ", ".join(f"{step:,}" for step in watch.changes)
+        best = "" if watch.best_step is None else f"at step {watch.best_step:,}"
+        counts = [watch.states.get(state, 0) for state in STATES]
         rows.append(
-            values_row(
-                link(one.name, address(f"/watch/{one.name}")),
-                one.source,
-                link(one.suite, suite_path(queries, one.suite)),
+            build_values_row(
+                link(watch.name, build_address(f"/watch/{watch.name}")),
+                watch.source,
+                link(watch.suite, find_suite_path(queries, watch.suite)),
                 *(Cell(text=str(count or "–"), value=count) for count in counts),
-                one.step,
-                score_cell(one.mean),
-                score_cell(one.best, note=best),
+                watch.step,
+                score_cell(watch.mean),
+                score_cell(watch.best, note=best),
                 Cell(text=changes or "–", value=changes or None, kind="regressed" if changes else ""),
-                moment_cell(one.when),
-                key=one.name,
+                build_time_cell(watch.when),
+                key=watch.name,
             )
         )
-    caption = f"{counted(len(rows), 'watch')} of pretraining runs"
+    caption = f"{format_count(len(rows), 'watch')} of pretraining runs"
     return values_table("watches", caption, heads, rows, groups=dict.fromkeys(STATES, "Checkpoints"))

@@ -11,14 +11,23 @@ from pydantic import Field
 
 from harness.core.types import Convention
 from harness.plan.catalog import open_suite
-from leaderboard.data.backbones import Backbone, backbone_of, backbones_behind
+from leaderboard.data.backbones import Backbone, find_backbone, resolve_base_backbones
 from leaderboard.data.papers import Paper, PaperValue
-from leaderboard.data.queries import SIZES, Entry, size_class
+from leaderboard.data.queries import SIZES, Entry, find_size_class
 from leaderboard.data.scores import SuiteScores
 from leaderboard.views.cells import make_size_cell
-from leaderboard.views.paper_tables import printed_cell
+from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.views.suite_table import mean_cell, mean_of
-from leaderboard.web.filters import CHIPS, SIZE_NAMES, Form, Options, ask_name, chips, form, offer
+from leaderboard.web.filters import (
+    CHIPS,
+    SIZE_NAMES,
+    Form,
+    Options,
+    ask_name,
+    build_filter_chips,
+    build_form,
+    offer,
+)
 from leaderboard.web.page import check_name
 from leaderboard.web.parameters import State, Text
 from leaderboard.web.tables import Cell, link
@@ -35,14 +44,16 @@ class BackboneState(State):
     origin: Literal["", "reported", "measured"] = Field("", description="Printed in papers, or measured.")
     sort: Text = Field("-glue", description="A column's key; with - in front the highest first.")
 
-    def keeps(self, backbone: Backbone, origin: str) -> bool:
+    def should_keep(self, backbone: Backbone, origin: str) -> bool:
         """Whether a backbone's numbers of an origin pass the filters."""
         names = " ".join([backbone.name, *backbone.aliases]).casefold()
         named = all(word in names for word in self.q.casefold().split())
-        return named and self.origin in ("", origin) and self.size in ("", size_class(backbone.parameters))
+        return (
+            named and self.origin in ("", origin) and self.size in ("", find_size_class(backbone.parameters))
+        )
 
 
-def head_cells(backbone: Backbone) -> dict[str, Cell]:
+def build_backbone_cells(backbone: Backbone) -> dict[str, Cell]:
     """The name and the size of a backbone."""
     return {
         "name": link(backbone.name, f"/models/{backbone.slug}"),
@@ -50,20 +61,20 @@ def head_cells(backbone: Backbone) -> dict[str, Cell]:
     }
 
 
-def backbones_of(entries: Iterable[Entry], models: Mapping[str, list[Entry]]) -> dict[int, Backbone]:
+def resolve_backbones(entries: Iterable[Entry], models: Mapping[str, list[Entry]]) -> dict[int, Backbone]:
     """What each entry was made of, by the entry's number: a backbone of the papers, or another model."""
-    own = list(entries)
-    behind = backbones_behind({entry.model: entry.adapted_from for entry in own})
+    entry_list = list(entries)
+    behind = resolve_base_backbones({entry.model: entry.adapted_from for entry in entry_list})
     first = {some[0].model: some[0] for some in models.values()}
-    found = {}
-    for entry in own:
+    backbones = {}
+    for entry in entry_list:
         root = first.get(entry.backbone, entry)
         other = Backbone(
             slug=root.model_slug, name=entry.backbone, family="", size_class="", parameters=root.parameters,
             hub_ids=(), models=(), printed=(),
         )  # fmt: skip
-        found[entry.id] = backbone_of(entry.model) or behind.get(entry.model) or other
-    return found
+        backbones[entry.id] = find_backbone(entry.model) or behind.get(entry.model) or other
+    return backbones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +85,15 @@ class GlueView:
     papers: Mapping[str, Paper]
 
     @staticmethod
-    def of(state: BackboneState, papers: Mapping[str, Paper]) -> GlueView:
+    def resolve_convention(state: BackboneState, papers: Mapping[str, Paper]) -> GlueView:
         """The convention that a state names; the suite's first, if none.
 
         Raises:
             NotFound: There is no such convention.
         """
-        known = open_suite(GLUE).conventions
-        check_name("convention", state.view, known, then="The page /glue offers those there are.")
-        return GlueView(chosen=state.view or next(iter(known)), papers=papers)
+        conventions = open_suite(GLUE).conventions
+        check_name("convention", state.view, conventions, then="The page /glue offers those there are.")
+        return GlueView(chosen=state.view or next(iter(conventions)), papers=papers)
 
     @cached_property
     def known(self) -> Mapping[str, Convention]:
@@ -99,47 +110,48 @@ class GlueView:
         paper = self.papers.get(convention)
         return paper.name if paper else convention or "not stated"
 
-    def reason(self, own: str) -> str:
+    def explain_difference(self, own: str) -> str:
         """Why numbers of another convention are not to be compared."""
         return f"by {self.name(own)}'s convention" if own else "its convention is not known"
 
-    def differing(self, own: str) -> frozenset[str]:
+    def find_other_tasks(self, own: str) -> frozenset[str]:
         """The tasks whose numbers the chosen convention makes in another way; all of an unknown one."""
         return frozenset(t for t in self.tasks if not own or self.known[own].parts[t] != self.tasks[t])
 
-    def tabs(self, path: str, state: BackboneState) -> list[tuple[str, str, bool]]:
+    def list_convention_tabs(self, path: str, state: BackboneState) -> list[tuple[str, str, bool]]:
         """The conventions: label, URL, current."""
         return [
-            (self.name(name), f"{path}?{state.query(view=name)}", name == self.chosen) for name in self.known
+            (self.name(name), f"{path}?{state.build_query(view=name)}", name == self.chosen)
+            for name in self.known
         ]
 
 
-def plain_cell(row: PaperValue) -> Cell:
+def build_plain_cell(row: PaperValue) -> Cell:
     """A printed number without its mark, in a table that says so by row, its interval in the note."""
-    cell = printed_cell(row)
+    cell = build_printed_cell(row)
     interval = cell.text.removeprefix(row.value).strip()
     note = "; ".join(filter(None, [f"printed with {interval}" if interval else "", cell.note.rstrip(".")]))
     return replace(cell, text=row.value, kind="", note=note)
 
 
-def apart(cell: Cell, why: str) -> Cell:
+def mark_incomparable(cell: Cell, why: str) -> Cell:
     """A number that is not to be compared with the others of its column."""
     return replace(cell, kind=f"{cell.kind} apart".strip(), note="; ".join(filter(None, [cell.note, why])))
 
 
-def measured_mean(scores: SuiteScores, row: int, over: str = "tasks") -> Cell:
+def build_measured_mean(scores: SuiteScores, row: int, over: str = "tasks") -> Cell:
     """The mean of a measured entry, with its deviation over seeds."""
-    seeds, known = scores.entries[row].seeds, scores.averages.get(row) if over == "tasks" else None
-    return mean_of(mean_cell(scores.mean(over), row, known, seeds), scores, row)
+    seeds, average = scores.entries[row].seeds, scores.averages.get(row) if over == "tasks" else None
+    return mean_of(mean_cell(scores.mean(over), row, average, seeds), scores, row)
 
 
-def filters(state: BackboneState, path: str, sizes: Iterable[int | None]) -> Form:
+def build_backbone_form(state: BackboneState, path: str, sizes: Iterable[int | None]) -> Form:
     """The form above the table; size classes that nothing is of are not offered."""
-    classes = {size_class(size) for size in sizes}
+    classes = {find_size_class(size) for size in sizes}
     offered: Options = {
         "size": ("Size", [("", "any"), *((name, SIZE_NAMES[name]) for name in SIZES if name in classes)]),
         "origin": ("Origin", [("", "any"), ("reported", "printed in papers"), ("measured", "measured here")]),
     }
     controls = [ask_name(state, "Backbone"), *offer(state, offered, always=offered)]
     texts = {name: CHIPS[name] for name in ("q", "size", "origin")}
-    return form(state, path, controls, chips=chips(state, path, texts))
+    return build_form(state, path, controls, chips=build_filter_chips(state, path, texts))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from harness.results.scores import delta_text, score_text
-from leaderboard.web.formats import parameters_text
+from harness.results.scores import format_delta, score_text
+from leaderboard.web.formats import format_parameters
 from leaderboard.web.tables import Cell
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """A number of things.
 
-    >>> counted(1, "check"), counted(1200, "watch")
+    >>> format_count(1, "check"), format_count(1200, "watch")
     ('1 check', '1,200 watches')
     """
     return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('ch') else 's'}"
 
 
-def delta_cell(value: float | None) -> Cell:
+def build_delta_cell(value: float | None) -> Cell:
     """The cell of a difference."""
-    return Cell(text=delta_text(value), value=value)
+    return Cell(text=format_delta(value), value=value)
 
 
 def score_cell(value: float | None, href: str = "", *, kind: str = "", note: str = "") -> Cell:
@@ -28,18 +28,18 @@ def score_cell(value: float | None, href: str = "", *, kind: str = "", note: str
 
 def make_size_cell(parameters: int | None, unknown: str = "?") -> Cell:
     """The cell of a number of parameters; `unknown` is the text of none."""
-    return Cell(text=parameters_text(parameters) if parameters else unknown, value=parameters)
+    return Cell(text=format_parameters(parameters) if parameters else unknown, value=parameters)
 
 
-def moment_cell(when: str) -> Cell:
+def build_time_cell(when: str) -> Cell:
     """The cell of a time, to the minute."""
-    return Cell(text=when_text(when), value=when or None, note=when)
+    return Cell(text=format_time(when), value=when or None, note=when)
 
 
-def when_text(when: str) -> str:
+def format_time(when: str) -> str:
     """An ISO time as pages print it.
 
-    >>> when_text("2026-01-02T03:04:05+00:00"), when_text("")
+    >>> format_time("2026-01-02T03:04:05+00:00"), format_time("")
     ('2026-01-02 03:04 UTC', '–')
     """
     zone = " UTC" if when.endswith(("+00:00", "Z")) else ""

@@ -7,10 +7,10 @@ from itertools import groupby
 
 from leaderboard.data.documents import CheckSummary
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.suites import slug
-from leaderboard.views.cells import delta_cell, moment_cell, when_text
-from leaderboard.web.parameters import address
-from leaderboard.web.tables import Cell, Table, link, values_row, values_table
+from leaderboard.data.suites import format_slug
+from leaderboard.views.cells import build_delta_cell, build_time_cell, format_time
+from leaderboard.web.parameters import build_address
+from leaderboard.web.tables import Cell, Table, build_values_row, link, values_table
 
 KINDS = {
     "regressed": "regressed", "improved": "improved", "inconclusive": "unsure", "missing": "unsure",
@@ -22,62 +22,62 @@ SHOWN = 10
 """Checks on a model's page."""
 
 
-def verdict_cell(verdict: str, *, note: str = "") -> Cell:
+def build_verdict_cell(verdict: str, *, note: str = "") -> Cell:
     """The cell of a verdict."""
     return link(verdict, kind=KINDS.get(verdict, ""), note=note)
 
 
-def marks_cell(checks: Sequence[CheckSummary]) -> Cell:
+def build_marks_cell(checks: Sequence[CheckSummary]) -> Cell:
     """The results of some checks as small marks, the oldest first."""
     parts = [
         Cell(
             text=SIGNS[one.overall],
             kind=KINDS.get(one.overall, ""),
-            note=f"{when_text(one.when)} {one.candidate}: {one.overall}",
+            note=f"{format_time(one.when)} {one.candidate}: {one.overall}",
         )
         for one in checks
     ]
     text, value = " ".join(part.text for part in parts), ", ".join(one.overall for one in checks)
-    return Cell(text=text, value=value, note=verdicts_text(checks), parts=parts)
+    return Cell(text=text, value=value, note=describe_verdicts(checks), parts=parts)
 
 
-def verdicts_text(checks: Sequence[CheckSummary]) -> str:
+def describe_verdicts(checks: Sequence[CheckSummary]) -> str:
     """Verdicts in words, the oldest first: `passed 3 times, then regressed`."""
     runs = [(verdict, len(list(some))) for verdict, some in groupby(checks, key=lambda one: one.overall)]
     return ", then ".join(verdict if n == 1 else f"{verdict} {n} times" for verdict, n in runs)
 
 
-def suite_slug(queries: Queries, name: str) -> str:
+def find_suite_slug(queries: Queries, name: str) -> str:
     """The name in URLs of a suite as it calls itself, or as it was typed; empty where it has no page."""
-    if slug(name) in queries.suites:
-        return slug(name)
+    if format_slug(name) in queries.suites:
+        return format_slug(name)
     return next((one.slug for one in queries.suites.values() if name in (one.suite.name, one.typed)), "")
 
 
-def suite_path(queries: Queries, name: str) -> str:
+def find_suite_path(queries: Queries, name: str) -> str:
     """The page of a suite; empty where it has none."""
-    found = suite_slug(queries, name)
-    return address(f"/suites/{found}") if found else ""
+    suite_key = find_suite_slug(queries, name)
+    return build_address(f"/suites/{suite_key}") if suite_key else ""
 
 
-def judged_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
+def build_checks_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     """The newest checks of a model's entries as candidates; None where there are none."""
     artifacts = dict.fromkeys(entry.artifact for entry in entries if entry.artifact)
-    found = {check.name: check for key in artifacts for check in queries.checks_of.get(key, ())}
-    newest = sorted(found.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
-    times = "once" if len(found) == 1 else f"{len(found):,} times"
+    checks = {check.name: check for key in artifacts for check in queries.checks_of.get(key, ())}
+    newest = sorted(checks.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
+    times = "once" if len(checks) == 1 else f"{len(checks):,} times"
     rows = [
-        values_row(
-            link(check.baseline, address(f"/check/{check.name}")),
+        build_values_row(
+            link(check.baseline, build_address(f"/check/{check.name}")),
             ", ".join(check.suites) or None,
-            moment_cell(check.when),
-            verdict_cell(check.overall),
-            delta_cell(check.means[0].delta if check.means else None),
+            build_time_cell(check.when),
+            build_verdict_cell(check.overall),
+            build_delta_cell(check.means[0].delta if check.means else None),
             key=check.name,
         )
         for check in newest
     ]
-    caption = f"It was checked {times}" + f"; the newest {SHOWN}" * (len(found) > SHOWN)
+    caption = f"It was checked {times}" + f"; the newest {SHOWN}" * (len(checks) > SHOWN)
     heads = {"name": "Against", "suites": "Suites", "when": "When", "verdict": "Verdict",
              "delta": "Difference of the mean"}  # fmt: skip
     return values_table("checks", caption, heads, rows) if rows else None

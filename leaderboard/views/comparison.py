@@ -15,19 +15,19 @@ import numpy as np
 
 from harness.checks.difference import Difference, MeanDifference
 from harness.checks.record_units import ScoredRecord
-from harness.checks.significance import paired_test
+from harness.checks.significance import compute_paired_test
 from harness.checks.units import Units
 from harness.core import paths
 from harness.core.types import Column
 from harness.results.differences import Comparable
-from harness.results.scores import shown_only
+from harness.results.scores import list_exclusions
 from harness.storage.store import Store
 from leaderboard.data.entries import Entry
 from leaderboard.data.queries import Queries, ScopeScore
-from leaderboard.data.ranking import FEWEST, Floats, half_width
+from leaderboard.data.ranking import FEWEST, Floats, compute_half_width
 from leaderboard.data.scores import NONE, OTHER, SuiteScores
-from leaderboard.data.suites import views
-from leaderboard.views.task_scores import tie
+from leaderboard.data.suites import list_conventions
+from leaderboard.views.task_scores import is_tie
 
 TESTS = 130
 """Tests over examples on a page, at most; of more entries only the first pairs are tested."""
@@ -99,7 +99,7 @@ class Common:
     def averaged(self) -> list[int]:
         """Those columns that means are over: some are shown alone."""
         suite = self.scores.site_suite.suite
-        apart = shown_only(suite)
+        apart = list_exclusions(suite)
         return [at for at in self.columns if suite.columns[at].name not in apart]
 
     @cached_property
@@ -160,39 +160,39 @@ class Common:
         means: Floats = self.scores.values[:, list(columns)].mean(axis=1)
         return means
 
-    def tied(self, one: int, other: int, at: int) -> bool:
+    def is_tied(self, one: int, other: int, at: int) -> bool:
         """Whether two entries are level on a column: by its test, else by their known intervals."""
         if test := self.tests.get((min(one, other), max(one, other), at)):
-            return paired_test(test)[0] > LEVEL
+            return compute_paired_test(test)[0] > LEVEL
         values, low, high = self.scores.values, self.scores.low, self.scores.high
         halves = [float(high[row, at] - low[row, at]) / 2 for row in (one, other)]
-        known = [half if isfinite(half) else None for half in halves]
-        return tie(float(values[one, at]), float(values[other, at]), *known)
+        widths = [half if isfinite(half) else None for half in halves]
+        return is_tie(float(values[one, at]), float(values[other, at]), *widths)
 
-    def winners(self, at: int) -> list[int]:
+    def find_winners(self, at: int) -> list[int]:
         """The best entry of a column, and those tied with it."""
         rows = range(len(self.entries))
         best = max(rows, key=lambda row: float(self.scores.values[row, at]))
-        return [row for row in rows if row == best or self.tied(best, row, at)]
+        return [row for row in rows if row == best or self.is_tied(best, row, at)]
 
-    def pairs(self) -> list[_Pair]:
+    def list_pairs(self) -> list[_Pair]:
         """Every two of the entries; none where they have no column in common."""
         rows = range(len(self.entries)) if self.averaged else range(0)
-        return [self._pair(one, other) for one, other in combinations(rows, 2)]
+        return [self._compare_rows(one, other) for one, other in combinations(rows, 2)]
 
-    def _pair(self, one: int, other: int) -> _Pair:
+    def _compare_rows(self, one: int, other: int) -> _Pair:
         gaps = self.scores.values[one] - self.scores.values[other]
-        signs = [0 if self.tied(one, other, at) else int(np.sign(gaps[at])) for at in self.columns]
+        signs = [0 if self.is_tied(one, other, at) else int(np.sign(gaps[at])) for at in self.columns]
         kinds = [self.scores.site_suite.suite.columns[at].type for at in self.averaged]
         weights = [len(kinds) / (len({*kinds}) * kinds.count(kind)) for kind in kinds]
         return _Pair(
             first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
-            tasks=self._gap(one, other, self.averaged, known=self._known_half(one, other)),
-            types=self._gap(one, other, self.averaged, weights),
-            untouched=self._gap(one, other, self.untouched) if self.untouched else None,
+            tasks=self._compute_gap(one, other, self.averaged, known=self._compute_interval_half(one, other)),
+            types=self._compute_gap(one, other, self.averaged, weights),
+            untouched=self._compute_gap(one, other, self.untouched) if self.untouched else None,
         )  # fmt: skip
 
-    def _gap(
+    def _compute_gap(
         self,
         one: int,
         other: int,
@@ -202,47 +202,49 @@ class Common:
         known: float | None = None,
     ) -> Gap:
         """The difference of two means over columns, whose `weights` are of mean 1."""
-        own = np.array(weights) if weights else np.ones(len(columns))
-        gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)] * own
+        factors = np.array(weights) if weights else np.ones(len(columns))
+        gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)] * factors
         value = float(gaps.mean())
-        half = self._tested_half(one, other, columns, by_type=bool(weights))
+        half = self._compute_test_half(one, other, columns, by_type=bool(weights))
         if half is not None:
             return Gap(value, half, "examples")
         if known is not None:
             return Gap(value, known, "intervals")
         enough = len(columns) >= FEWEST
-        return Gap(value, half_width(gaps), "tasks") if enough else Gap(value, None)
+        return Gap(value, compute_half_width(gaps), "tasks") if enough else Gap(value, None)
 
-    def _tested_half(self, one: int, other: int, columns: Sequence[int], *, by_type: bool) -> float | None:
+    def _compute_test_half(
+        self, one: int, other: int, columns: Sequence[int], *, by_type: bool
+    ) -> float | None:
         """Half of the interval of a difference of means whose columns were all tested."""
         suite, tests = self.scores.site_suite.suite, dict[str, Difference]()
         chosen = tuple(suite.columns[at] for at in columns)
         parts = replace(suite, columns=chosen).parts
-        for at, column in zip(columns, chosen, strict=True):
-            if (one, other, at) in self.tests:
+        for index, column in zip(columns, chosen, strict=True):
+            if (one, other, index) in self.tests:
                 name = column.name if column.name in parts else column.tasks[0].name
-                tests[name] = self.tests[one, other, at]
+                tests[name] = self.tests[one, other, index]
         if by_type and not parts:
             kinds = dict.fromkeys(column.type for column in chosen)
             tasks = {kind: [c.tasks[0] for c in chosen if c.type == kind] for kind in kinds}
             chosen = tuple(Column(name=kind, type=kind, tasks=tuple(some)) for kind, some in tasks.items())
-        mean = MeanDifference.over_suite(replace(suite, columns=chosen), tests)
+        mean = MeanDifference.aggregate_suite(replace(suite, columns=chosen), tests)
         if mean is None or len(tests) < len(columns) or len(mean.columns) < len(chosen):
             return None
-        return None if by_type and parts else mean.total.reach(1 - LEVEL / 2)
+        return None if by_type and parts else mean.total.compute_bound_offset(1 - LEVEL / 2)
 
-    def _known_half(self, one: int, other: int) -> float | None:
+    def _compute_interval_half(self, one: int, other: int) -> float | None:
         """Half of the interval of a difference of means with intervals of their own, over all columns."""
         bounds = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
-        whole = len(self.columns) == len(self.scores.site_suite.suite.columns)
-        return hypot(*[(b[1] - b[0]) / 2 for b in bounds if b]) if whole and all(bounds) else None
+        is_complete = len(self.columns) == len(self.scores.site_suite.suite.columns)
+        return hypot(*[(b[1] - b[0]) / 2 for b in bounds if b]) if is_complete and all(bounds) else None
 
 
 _Places: TypeAlias = "Mapping[str, Sequence[set[int]]]"
 """By suite, for each entry the places of columns."""
 
 
-def common(
+def load_common(
     queries: Queries,
     entries: Sequence[Entry],
     *,
@@ -261,22 +263,22 @@ def common(
         pinned: Whether only scores on the pinned revisions of the data count.
         folders: Results folders whose records may hold a score for each example.
     """
-    averages = [(suite, name) for _, suite, name, _ in queries.averages([entry.id for entry in entries])]
+    averages = [(suite, name) for _, suite, name, _ in queries.list_averages([entry.id for entry in entries])]
     counted = (0,) if pinned else (0, OTHER)
-    columns = _columns_of(queries, entries, lambda one: one.value is not None and one.reason in counted)
-    overlaps = _shared(columns)
-    slug = suite or _best_suite(queries, overlaps)
+    columns = _collect_columns(queries, entries, lambda one: one.value is not None and one.reason in counted)
+    overlaps = _count_overlaps(columns)
+    slug = suite or _choose_best_suite(queries, overlaps)
     if not suite and not overlaps:  # then by scores that do not count
-        columns = _columns_of(queries, entries, lambda one: one.reason != NONE)
-        slug = _best_suite(
-            queries, _shared(columns) or {s: sum(map(len, rows)) for s, rows in columns.items()}
+        columns = _collect_columns(queries, entries, lambda one: one.reason != NONE)
+        slug = _choose_best_suite(
+            queries, _count_overlaps(columns) or {s: sum(map(len, rows)) for s, rows in columns.items()}
         )
     chosen = queries.suites[slug]
-    names = views(chosen.suite)
+    names = list_conventions(chosen.suite)
     name = view if view in names else max(names, key=lambda one: averages.count((slug, one)))
-    scores = queries.scores_of(entries, chosen, name, pinned=pinned)
+    scores = queries.load_entry_scores(entries, chosen, name, pinned=pinned)
     shared = Common(entries=entries, scores=scores, overlaps=overlaps)
-    return replace(shared, tests=_tests(queries, shared, [Store(folder) for folder in folders]))
+    return replace(shared, tests=_run_paired_tests(queries, shared, [Store(folder) for folder in folders]))
 
 
 _Tests: TypeAlias = "dict[tuple[int, int, int], Difference]"
@@ -288,43 +290,43 @@ _Record: TypeAlias = "tuple[str, str, str]"
 _known_tests: WeakKeyDictionary[Queries, dict[tuple[Any, ...], Difference | None]] = WeakKeyDictionary()
 
 
-def _tests(queries: Queries, shared: Common, stores: Sequence[Store]) -> _Tests:
+def _run_paired_tests(queries: Queries, shared: Common, stores: Sequence[Store]) -> _Tests:
     """The tests over examples of two rows on a column that all have, cached."""
-    scores, known = shared.scores, _known_tests.setdefault(queries, {})
+    scores, cache = shared.scores, _known_tests.setdefault(queries, {})
     columns = [at for at in shared.columns if len(scores.site_suite.suite.columns[at].tasks) == 1]
     measured = [row for row, entry in enumerate(shared.entries) if entry.origin == "measured" and stores]
     pairs = [*combinations(measured, 2)][: max(1, TESTS // max(1, len(columns)))]
-    records = _records(queries, shared, sorted({row for pair in pairs for row in pair}), columns)
+    records = _find_example_records(queries, shared, sorted({row for pair in pairs for row in pair}), columns)
     tests: _Tests = {}
-    for (one, other), at in product(pairs, columns):
-        sides = [records.get((row, at), ()) for row in (one, other)]
+    for (first, other), column in product(pairs, columns):
+        sides = [records.get((row, column), ()) for row in (first, other)]
         if all(sides):
-            key = (scores.site_suite.slug, scores.convention, at, *sides)
-            if key not in known:
-                known[key] = _test(scores, at, sides, stores)
-            gap = scores.values[one, at] - scores.values[other, at]
-            if (test := known[key]) and abs(test.delta - gap) < NEAR:
-                tests[one, other, at] = test
+            key = (scores.site_suite.slug, scores.convention, column, *sides)
+            if key not in cache:
+                cache[key] = _test(scores, column, sides, stores)
+            gap = scores.values[first, column] - scores.values[other, column]
+            if (test := cache[key]) and abs(test.delta - gap) < NEAR:
+                tests[first, other, column] = test
     return tests
 
 
-def _records(
+def _find_example_records(
     queries: Queries, shared: Common, rows: Sequence[int], columns: Sequence[int]
 ) -> dict[tuple[int, int], tuple[_Record, ...]]:
     """The records of measured rows by column: of a training over several seeds one for each."""
-    scopes = queries.scope_columns(shared.scores.site_suite, shared.scores.convention)
-    members = {row: queries.members(shared.entries[row]) or [shared.entries[row]] for row in rows}
-    own = {one.id: f"model-{one.artifact}"[:18] for some in members.values() for one in some}
-    if not own:
+    scopes = queries.list_scope_columns(shared.scores.site_suite, shared.scores.convention)
+    members = {row: queries.list_members(shared.entries[row]) or [shared.entries[row]] for row in rows}
+    folders = {one.id: f"model-{one.artifact}"[:18] for some in members.values() for one in some}
+    if not folders:
         return {}
-    found = {(one.entry, one.scope): one.result for one in queries.scores(entry=[*own])}
-    results = {one.id: one for one in queries.results(id=sorted({*found.values()} - {0}))}
+    result_ids = {(one.entry, one.scope): one.result for one in queries.find_scores(entry=[*folders])}
+    results = {one.id: one for one in queries.find_results(id=sorted({*result_ids.values()} - {0}))}
     records = {}
-    for row, at in product(rows, columns):
-        numbers = [found.get((one.id, scopes[at][0]), 0) for one in members[row]]
+    for row, column in product(rows, columns):
+        numbers = [result_ids.get((one.id, scopes[column][0]), 0) for one in members[row]]
         if all(number in results and results[number].key for number in numbers):
             some = [results[number] for number in numbers]
-            records[row, at] = tuple((own[one.entry], one.task, str(one.key)) for one in some)
+            records[row, column] = tuple((folders[one.entry], one.task, str(one.key)) for one in some)
     return records
 
 
@@ -339,34 +341,36 @@ def _test(
     for side in sides:
         models = []
         for record in side:
-            scored = ScoredRecord.find(stores, *record, parts=parts, cache=paths.cache_folder())
+            scored = ScoredRecord.find(stores, *record, parts=parts, cache=paths.resolve_cache_folder())
             units = scored.units if scored else None
-            units = units if parts or units is None else units.part(task.cells)
+            units = units if parts or units is None else units.select_subsets(task.cells)
             if units is None:
                 return None
-            models.append(units if len(side) == 1 else units.as_probes())
+            models.append(units if len(side) == 1 else units.pool_runs())
         try:
             joined.append(Units.join_runs(models))
         except ValueError:
             return None
-    one, other = joined
-    if not one.same_examples(other) or min(stratum.count for stratum in one.strata) < 2:
+    first, other = joined
+    if not first.has_same_examples(other) or min(stratum.count for stratum in first.strata) < 2:
         return None
-    return Difference.between(one, other, paired=False)
+    return Difference.compare_units(first, other, paired=False)
 
 
-def _columns_of(queries: Queries, entries: Sequence[Entry], fits: Callable[[ScopeScore], bool]) -> _Places:
+def _collect_columns(
+    queries: Queries, entries: Sequence[Entry], fits: Callable[[ScopeScore], bool]
+) -> _Places:
     """The columns of each suite that each entry has, by scores that fit or as printed in a paper."""
     row = {entry.id: at for at, entry in enumerate(entries)}
     scopes: list[set[int]] = [set() for _ in entries]
-    for one in queries.scores(entry=list(row)):
-        if fits(one):
-            scopes[row[one.entry]].add(one.scope)
+    for score in queries.find_scores(entry=list(row)):
+        if fits(score):
+            scopes[row[score.entry]].add(score.scope)
     places = {
         slug: [{at for at, some in enumerate(columns) if some and own.issuperset(some)} for own in scopes]
-        for slug, columns in _scopes_of(queries).items()
+        for slug, columns in _load_column_scopes(queries).items()
     }
-    for entry, slug, _, document in queries.averages(list(row)):
+    for entry, slug, _, document in queries.list_averages(list(row)):
         names, types = document.get("columns", {}), document.get("types", {})
         suite = queries.suites.get(slug)
         columns = enumerate(suite.suite.columns) if suite else ()
@@ -379,22 +383,25 @@ def _columns_of(queries: Queries, entries: Sequence[Entry], fits: Callable[[Scop
 _scopes: WeakKeyDictionary[Queries, dict[str, list[list[int]]]] = WeakKeyDictionary()
 
 
-def _scopes_of(queries: Queries) -> Mapping[str, list[list[int]]]:
+def _load_column_scopes(queries: Queries) -> Mapping[str, list[list[int]]]:
     """The scopes of each suite's columns by its first convention, cached."""
     if queries not in _scopes:
         _scopes[queries] = {
-            slug: [[queries.scope_ids[s.form] for s in some] for some in one.scopes(views(one.suite)[0])]
+            slug: [
+                [queries.scope_ids[s.form] for s in some]
+                for some in one.list_scopes(list_conventions(one.suite)[0])
+            ]
             for slug, one in queries.suites.items()
         }
     return _scopes[queries]
 
 
-def _shared(columns: _Places) -> dict[str, int]:
+def _count_overlaps(columns: _Places) -> dict[str, int]:
     counts = {slug: len(set.intersection(*rows)) for slug, rows in columns.items()}
     return {slug: count for slug, count in counts.items() if count}
 
 
-def _best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
+def _choose_best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
     """The suite with the highest count times the share of its columns; main ones with half go first."""
     shares = {slug: count / len(queries.suites[slug].suite.columns) for slug, count in counts.items()}
     main = [slug for slug in counts if queries.suites[slug].main and shares[slug] >= 0.5]
@@ -409,33 +416,38 @@ class _Differing(NamedTuple):
     tasks: int
 
 
-def measured_fields(queries: Queries, shared: Common, rows: Sequence[int]) -> list[list[Mapping[str, Any]]]:
+def load_record_fields(
+    queries: Queries, shared: Common, rows: Sequence[int]
+) -> list[list[Mapping[str, Any]]]:
     """Identity and provenance of measured entries: for each task that all have, the fields of each."""
     results = shared.scores.results
     ids = [[int(results[row, at]) for row in rows] for at in shared.columns] if len(rows) > 1 else []
-    documents = queries.result_documents([number for some in ids for number in some if number])
+    documents = queries.load_result_documents([number for some in ids for number in some if number])
     return [
-        [Comparable(identity=d["identity"]).fields(d["provenance"]) for d in (documents[n] for n in some)]
+        [
+            Comparable(identity=d["identity"]).flatten_fields(d["provenance"])
+            for d in (documents[n] for n in some)
+        ]
         for some in ids
         if all(number in documents for number in some)
     ]
 
 
-def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[_Differing]:
+def iter_field_differences(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[_Differing]:
     """The fields in which several differ on some task.
 
     Args:
         tasks: For each task, each one's fields.
 
-    >>> [tuple(one) for one in differing([[{"a": 1, "b": 2}, {"a": 1, "b": 3}]])]
+    >>> [tuple(one) for one in iter_field_differences([[{"a": 1, "b": 2}, {"a": 1, "b": 3}]])]
     [('b', [[2], [3]], 1)]
     """
     for name in sorted({name for some in tasks for fields in some for name in fields}):
         rows = [[fields.get(name) for fields in some] for some in tasks]
         rows = [values for values in rows if any(value != values[0] for value in values)]
         if rows:
-            own = [
+            entry_values = [
                 [v for at, v in enumerate(values) if v not in values[:at]]
                 for values in zip(*rows, strict=True)
             ]
-            yield _Differing(name, own, len(rows))
+            yield _Differing(name, entry_values, len(rows))

@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 from harness.core.types import is_number
-from leaderboard.data.backbones import parameter_count
+from leaderboard.data.backbones import parse_parameter_count
 from leaderboard.data.papers import (
     OVER_TASKS,
     OVER_TYPES,
@@ -19,14 +19,14 @@ from leaderboard.data.papers import (
     TYPES,
     Line,
     Paper,
-    key_of,
-    plain,
-    printed_lines,
+    format_anchor,
+    group_printed_lines,
+    normalize_metric,
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import SuiteScores
 from leaderboard.web.charts import Better, Point
-from leaderboard.web.formats import parameters_text
+from leaderboard.web.formats import format_parameters
 
 Place: TypeAlias = "float | date"
 
@@ -46,12 +46,12 @@ _Works: TypeAlias = "Mapping[int, Mapping[str, _Work]]"
 """The work of measured entries by row and device."""
 
 
-def works(queries: Queries, scores: SuiteScores) -> _Works:
+def load_device_work(queries: Queries, scores: SuiteScores) -> _Works:
     """What the measured entries of a suite took, from their records."""
     rows = {entry.id: row for row, entry in enumerate(scores.entries) if entry.origin == "measured"}
     names = [task.name for task in scores.site_suite.suite.tasks]
     by_row: dict[int, dict[str, _Work]] = {}
-    for entry, document in queries.records(list(rows), names):
+    for entry, document in queries.load_entry_records(list(rows), names):
         provenance = document.get("provenance", {})  # an object: the record's schema says so
         device = provenance.get("device")
         name = str(device.get("name") or device.get("kind")) if isinstance(device, dict) else "unknown device"
@@ -73,19 +73,21 @@ def _is_amount(value: Any) -> TypeGuard[float]:
     return is_number(value) and 0 <= value < math.inf
 
 
-def devices(by_row: _Works) -> list[str]:
+def rank_devices(by_row: _Works) -> list[str]:
     """The devices, those with the most entries first."""
     count = Counter(device for by_device in by_row.values() for device in by_device)
     return sorted(count, key=lambda device: (-count[device], device))
 
 
-def throughput(by_row: _Works, device: str) -> dict[int, float]:
+def compute_throughput(by_row: _Works, device: str) -> dict[int, float]:
     """Tokens per second of each row on a device."""
-    known = {row: by_device[device] for row, by_device in by_row.items() if device in by_device}
-    return {row: work.tokens / work.encoding for row, work in known.items() if work.tokens and work.encoding}
+    work_by_row = {row: by_device[device] for row, by_device in by_row.items() if device in by_device}
+    return {
+        row: work.tokens / work.encoding for row, work in work_by_row.items() if work.tokens and work.encoding
+    }
 
 
-def cost(by_row: _Works, device: str, price: float) -> dict[int, float]:
+def compute_cost(by_row: _Works, device: str, price: float) -> dict[int, float]:
     """The price of each row's seconds, where it ran on this device alone."""
     return {
         row: by_device[device].seconds * price / 3600
@@ -111,10 +113,10 @@ class _Measure:
     of: Callable[[Entry], Place | None] | None = None
 
 
-def _day(text: str | None) -> date | None:
+def _parse_day(text: str | None) -> date | None:
     """A date, None where the text is none.
 
-    >>> _day("2024-05-06"), _day("2024-05"), _day(None)
+    >>> _parse_day("2024-05-06"), _parse_day("2024-05"), _parse_day(None)
     (datetime.date(2024, 5, 6), None, None)
     """
     try:
@@ -128,7 +130,7 @@ _CARD = "No model with a score here states {} on its card, and no record holds i
 
 MEASURES: Mapping[Key, _Measure] = {
     "parameters": _Measure(
-        name="parameter count", label="Parameters", better="lower", text=parameters_text,
+        name="parameter count", label="Parameters", better="lower", text=format_parameters,
         of=lambda entry: entry.parameters, why=_CARD("how many parameters it has"),
     ),
     "dimension": _Measure(
@@ -141,7 +143,7 @@ MEASURES: Mapping[Key, _Measure] = {
     ),
     "date": _Measure(
         name="release date", label="Release date", better="lower", text=str,
-        of=lambda entry: _day(entry.released), why=_CARD("when it was released"),
+        of=lambda entry: _parse_day(entry.released), why=_CARD("when it was released"),
     ),
     "flops": _Measure(
         name="training compute", label="Training compute, 10¹⁸ FLOP", better="lower",
@@ -181,7 +183,7 @@ class Dot(Point):
     selected: bool = False
 
     @staticmethod
-    def of(entry: Entry, amount: Place, score: float, **more: Any) -> Dot:
+    def from_entry(entry: Entry, amount: Place, score: float, **more: Any) -> Dot:
         """A point of an entry."""
         x = more.pop("x", amount)
         return Dot(
@@ -195,26 +197,30 @@ _TOKENS = re.compile(r"\btokens ([\d.]+ ?[KMBT])\b")
 _SHORT = {full: short for short, full in TYPES.items()}
 
 
-def printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[Dot]:
+def iter_printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[Dot]:
     """The lines of papers that print a training compute and a score of the suite that is typed so."""
     for paper in papers:
         for table in paper.tables.values():
-            for line in printed_lines(table.rows) if SUITES.get(table.rows[0].suite) == suite else ():
-                compute, value = _COMPUTE.search(line.first.setting), _score(line, score)
+            for line in group_printed_lines(table.rows) if SUITES.get(table.rows[0].suite) == suite else ():
+                compute, value = _COMPUTE.search(line.first.setting), _find_line_score(line, score)
                 if compute and value is not None:
                     amount = float(compute[1])
-                    yield Dot.of(
-                        _entry(line, paper), amount, value / (1 if line.first.unit == "fraction" else 100),
-                        x=amount / FLOPS, href=f"/papers/{paper.slug}#table-{key_of(table.id)}",
+                    yield Dot.from_entry(
+                        _build_line_entry(line, paper), amount, value / (1 if line.first.unit == "fraction" else 100),
+                        x=amount / FLOPS, href=f"/papers/{paper.slug}#table-{format_anchor(table.id)}",
                         note=f"{paper.name}: {line.first.setting}",
                     )  # fmt: skip
 
 
-def _score(line: Line, score: str) -> float | None:
+def _find_line_score(line: Line, score: str) -> float | None:
     kind, _, name = score.partition(":")
     if name:
-        wanted = _SHORT.get(name) if kind == "type" else name
-        numbers = (row.number for column, row in line.cells.items() if plain(row.suite, column) == wanted)
+        column_name = _SHORT.get(name) if kind == "type" else name
+        numbers = (
+            row.number
+            for column, row in line.cells.items()
+            if normalize_metric(row.suite, column) == column_name
+        )
         return next(numbers, None)
     means, first = line.means, next(iter(line.means.values()), None)
     if score == "untouched":  # a printed mean has the tasks that it leaves out
@@ -222,12 +228,12 @@ def _score(line: Line, score: str) -> float | None:
     return means.get(OVER_TYPES) if score == "types" else means.get(OVER_TASKS, first)
 
 
-def _entry(line: Line, paper: Paper) -> Entry:
+def _build_line_entry(line: Line, paper: Paper) -> Entry:
     tokens = _TOKENS.search(line.first.setting)
     name = f"{line.model[0]} ({tokens[1]} tokens)" if tokens else line.model[0]
     return Entry(
         id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, revision=None,
         trust="reported", artifact=None, treatment=line.first.setting, recipe=None, output="",
-        parameters=parameter_count(line.first.params), dimension=None, max_tokens=None, released=None,
+        parameters=parse_parameter_count(line.first.params), dimension=None, max_tokens=None, released=None,
         open_weights=None, adapted_from=None, trained_on=None, newest=None, tasks=0,
     )  # fmt: skip

@@ -9,14 +9,14 @@ from typing import Any
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import NONE, SuiteScores
-from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
+from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_conventions
 from leaderboard.views.sorting import Field, fill_table
-from leaderboard.views.suite_table import kinds_of, made_of, mean_cell, mean_of
-from leaderboard.views.task_scores import task_path
+from leaderboard.views.suite_table import describe_lineage, format_entry_kinds, mean_cell, mean_of
+from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import was_chosen
-from leaderboard.web.formats import over_seeds, seeds_text, some_seeds
-from leaderboard.web.marks import leaks, texts_text
-from leaderboard.web.parameters import address
+from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_seeds
+from leaderboard.web.marks import find_leak_kinds, format_leak_count
+from leaderboard.web.parameters import build_address
 from leaderboard.web.tables import EMPTY, Cell, Table, link
 
 TRUST = {
@@ -72,34 +72,38 @@ class Standing:
         return bool(self.scores.over_tasks.complete[self.row])
 
 
-def standings(queries: Queries, entries: Sequence[Entry], present: Collection[int]) -> Iterator[Standing]:
+def iter_standings(
+    queries: Queries, entries: Sequence[Entry], present: Collection[int]
+) -> Iterator[Standing]:
     """Every suite in which some entries have anything: numbers of scopes that are `present`, or means."""
-    means = queries.averages([entry.id for entry in entries])
+    means = queries.list_averages([entry.id for entry in entries])
     printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
-    for slug, one in queries.suites.items():
-        for convention in views(one.suite):
-            scopes = (number for column in queries.scope_columns(one, convention) for number in column)
+    for slug, site_suite in queries.suites.items():
+        for convention in list_conventions(site_suite.suite):
+            scopes = (
+                number for column in queries.list_scope_columns(site_suite, convention) for number in column
+            )
             if (slug, convention) in printed or any(number in present for number in scopes):
-                scores = queries.scores_of(entries, one, convention)
+                scores = queries.load_entry_scores(entries, site_suite, convention)
                 for row in range(len(entries)):
-                    own = scores.averages.get(row) or {}
-                    if (scores.reasons[row] != NONE).any() or own.get("columns") or own.get("types"):
-                        yield _standing(queries, Standing(scores=scores, row=row))
+                    average = scores.averages.get(row) or {}
+                    if (scores.reasons[row] != NONE).any() or average.get("columns") or average.get("types"):
+                        yield _rank_standing(queries, Standing(scores=scores, row=row))
 
 
-def _standing(queries: Queries, one: Standing) -> Standing:
+def _rank_standing(queries: Queries, one: Standing) -> Standing:
     """An entry in a suite, with its rank on the suite's page where the suite is a board."""
     entry = one.entry
     if not one.complete or not one.suite.main or entry.origin == "reported" or entry.member:
         return one
-    whole = queries.suite_scores(one.suite, one.scores.convention)
-    places = whole.ranks("tasks", "model").place
-    place = int(places[next(at for at, other in enumerate(whole.entries) if other.id == entry.id)])
+    suite_scores = queries.load_suite_scores(one.suite, one.scores.convention)
+    places = suite_scores.compute_ranks("tasks", "model").place
+    place = int(places[next(at for at, other in enumerate(suite_scores.entries) if other.id == entry.id)])
     tied = int((places == place).sum()) - 1 if place else 0
     return replace(one, rank=place, ranked=int((places > 0).sum()), tied=tied)
 
 
-def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list[Table]:
+def build_suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list[Table]:
     """The boards, and the other suites with the fullest first: a row for each entry that is in it."""
     origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
     boards = [one for one in rows if one.suite.main]
@@ -110,30 +114,30 @@ def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list
         ("boards", "Ranks and means × 100 on the boards", boards),
         ("others", "Other suites: means × 100", others),
     ]
-    source = Field[Standing]("source", "Source", lambda one: source_cell(one.entry, path))
+    source = Field[Standing]("source", "Source", lambda one: build_source_cell(one.entry, path))
     fields = [*SUITE_FIELDS, source]
-    return [standings_table(name, caption, some, fields) for name, caption, some in both if some]
+    return [build_standings_table(name, caption, some, fields) for name, caption, some in both if some]
 
 
-def standings_table(
+def build_standings_table(
     name: str, caption: str, rows: Sequence[Standing], fields: Sequence[Field[Standing]]
 ) -> Table:
     """A row for each entry in a suite; columns of nothing are left out."""
-    shown = [field for field in fields if any(field.of(one).text for one in rows)]
+    shown = [field for field in fields if any(field.build_cell(one).text for one in rows)]
     columns = [
         replace(field, sticky=not at, card=field.label.lower() if at else "")
         for at, field in enumerate(shown)
     ]
     return fill_table(
-        name, caption, columns, rows, key=lambda one: one.entry.slug, notes=list(_suite_notes(rows)),
+        name, caption, columns, rows, key=lambda one: one.entry.slug, notes=list(_iter_standing_notes(rows)),
         kind=lambda one: "" if one.complete else "part", cards=True,
     )  # fmt: skip
 
 
-def _suite_cell(one: Standing) -> Cell:
+def _build_suite_cell(one: Standing) -> Cell:
     convention = one.scores.convention
-    own = convention and convention != views(one.suite.suite)[0]
-    href = address(f"/suites/{one.suite.slug}", {"view": convention} if own else None)
+    is_alternative = convention and convention != list_conventions(one.suite.suite)[0]
+    href = build_address(f"/suites/{one.suite.slug}", {"view": convention} if is_alternative else None)
     return Cell(text=one.suite.suite.title, value=one.suite.slug, href=href)
 
 
@@ -148,7 +152,10 @@ def _mean_over_types(one: Standing) -> Cell:
 
 def _mean_over_untouched(one: Standing) -> Cell:
     """The mean over the tasks that did not choose the model, with their number; empty where none chose."""
-    chose, untouched = one.scores.chose(one.row), one.scores.untouched([one.row])
+    chose, untouched = (
+        one.scores.find_selection_columns(one.row),
+        one.scores.compute_untouched_means([one.row]),
+    )
     if not chose:
         return EMPTY
     if untouched is None:
@@ -159,7 +166,7 @@ def _mean_over_untouched(one: Standing) -> Cell:
     return replace(cell, text=f"{cell.text} ({count})" if count else "–", note=note)
 
 
-def _count(one: Standing) -> Cell:
+def _build_count_cell(one: Standing) -> Cell:
     if one.average.get("types"):
         return Cell(text="by type")
     count, expected = int(one.scores.over_tasks.count[one.row]), one.scores.over_tasks.expected
@@ -167,7 +174,7 @@ def _count(one: Standing) -> Cell:
 
 
 SUITE_FIELDS: Sequence[Field[Standing]] = [
-    Field("name", "Suite", _suite_cell),
+    Field("name", "Suite", _build_suite_cell),
     Field("convention", "Convention", sort=lambda one: one.scores.convention or None,
           note="The paper's convention that makes a task's number."),
     Field("rank", "Rank", sort=lambda one: one.rank or None, numeric=True,
@@ -179,46 +186,48 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
           note="The mean of the task types' own means."),
     Field("untouched", "over untouched tasks", _mean_over_untouched, numeric=True,
           note="The mean over the tasks whose scores did not choose this model."),
-    Field("count", "Tasks", _count, numeric=True, note="How many of the suite's tasks count."),
+    Field("count", "Tasks", _build_count_cell, numeric=True, note="How many of the suite's tasks count."),
     Field("tied", "Tied with", sort=lambda one: one.tied or None, numeric=True,
           note="How many other models share the rank."),
 ]  # fmt: skip
 """The columns of an entry's suites."""
 
 
-def _suite_notes(rows: Sequence[Standing]) -> Iterator[str]:
+def _iter_standing_notes(rows: Sequence[Standing]) -> Iterator[str]:
     if any(one.entry.origin == "reported" for one in rows):
         yield "Numbers of papers stand beside measured and imported ones, and are never ranked with them."
-    whole = [one for one in rows if one.suite.main and one.complete and one.entry.origin != "reported"]
-    if any(not one.rank for one in whole):
+    board_rows = [one for one in rows if one.suite.main and one.complete and one.entry.origin != "reported"]
+    if any(not one.rank for one in board_rows):
         yield "Where a complete entry has no rank, another entry of the model has it, or its seeds together."
     if any(not one.complete for one in rows):
         yield "A mean in italics is over a part of the tasks: it has no rank and is not to be compared."
-    if any(one.scores.chose(one.row) for one in rows):
+    if any(one.scores.find_selection_columns(one.row) for one in rows):
         yield (
             "Scores on tasks chose this model, and err upward there: the mean over untouched tasks leaves "
             "these out, and stands with the number of the others. Ranks are by the mean over all."
         )
 
 
-def source_cell(entry: Entry, path: str) -> Cell:
+def build_source_cell(entry: Entry, path: str) -> Cell:
     """Where an entry's scores come from: a treatment, an import or a paper's table."""
     if entry.origin == "reported":
-        href, text = address(f"/papers/{entry.source}"), entry.treatment
+        href, text = build_address(f"/papers/{entry.source}"), entry.treatment
     else:
-        href, text = f"{path}?entry={entry.slug}", f"{entry.origin}, {entry_name(entry)}"
+        href, text = f"{path}?entry={entry.slug}", f"{entry.origin}, {format_entry_name(entry)}"
     short = text if len(text) <= 50 else f"{text[:22]}…{text[-27:]}"
-    note = "; ".join(part for part in (made_of(entry) or entry.treatment, TRUST[entry.trust]) if part)
-    kind = f"{entry.origin} {kinds_of(entry)}".strip()
+    note = "; ".join(
+        part for part in (describe_lineage(entry) or entry.treatment, TRUST[entry.trust]) if part
+    )
+    kind = f"{entry.origin} {format_entry_kinds(entry)}".strip()
     return Cell(text=short, value=text, href=href, note=note, kind=kind)
 
 
-def entry_name(entry: Entry) -> str:
+def format_entry_name(entry: Entry) -> str:
     """What tells an entry from the others of its model: seeds, a revision, a hash."""
     if entry.revisions:
         return f"{len(entry.revisions)} revisions joined"
     if entry.seeds or entry.origin == "reported":
-        return seeds_text(entry.seeds) if entry.seeds else "printed"
+        return format_seeds(entry.seeds) if entry.seeds else "printed"
     return (entry.revision or entry.artifact or entry.slug)[:12]
 
 
@@ -249,28 +258,32 @@ class EntryResults:
         }
 
 
-def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]:
+def load_entry_results(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]:
     """What is known of the scores of some entries."""
     ids = [entry.id for entry in entries]
-    scores, rows = queries.scores(entry=ids), queries.results(entry=ids)
-    in_suites = list(standings(queries, entries, {score.scope for score in scores}))
+    scores, rows = queries.find_scores(entry=ids), queries.find_results(entry=ids)
+    in_suites = list(iter_standings(queries, entries, {score.scope for score in scores}))
     trained = {entry.id for entry in entries if entry.origin == "measured" and entry.output == "label"}
-    records = queries.result_documents([row.id for row in rows if row.entry in trained]) if trained else {}
+    records = (
+        queries.load_result_documents([row.id for row in rows if row.entry in trained]) if trained else {}
+    )
     chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
     return [
         EntryResults(
             entry=entry,
             rows={row.task: row for row in rows if row.entry == entry.id},
-            reasons=reasons_of(score for score in scores if score.entry == entry.id),
+            reasons=collect_reasons(score for score in scores if score.entry == entry.id),
             standings=[one for one in in_suites if one.entry is entry],
             chosen=chosen,
-            revisions={m.id: m.revision or "" for m in queries.members(entry)} if entry.revisions else {},
+            revisions={m.id: m.revision or "" for m in queries.list_members(entry)}
+            if entry.revisions
+            else {},
         )
         for entry in entries
     ]
 
 
-def reasons_of(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
+def collect_reasons(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
     """Why suites do not count results, by the results' numbers; an empty reason where one counts it."""
     reasons: dict[int, frozenset[str]] = {}
     for score in scores:
@@ -283,29 +296,29 @@ def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:
     if row.status == "failed":
         return Cell(text="×", kind="failed", note="It was run and failed: its result says why.")
     if row.status == "part":
-        return some_seeds(row.seeds or 0, len(entry.seeds))
+        return build_seeds_cell(row.seeds or 0, len(entry.seeds))
     if row.value is None:
         return Cell(text="!", kind="bad", note="A score is impossible (above 1, or no number) or missing.")
     cell = Cell(text=score_text(row.value), value=row.value, kind=kinds, note=note)
-    return over_seeds(cell, row.deviation, entry.seeds)
+    return add_seed_deviation(cell, row.deviation, entry.seeds)
 
 
-def _result_cell(own: EntryResults, task: str) -> Cell:
+def _build_result_cell(own: EntryResults, task: str) -> Cell:
     """An entry's score on a task, with its marks; empty where it has none."""
     row = own.rows.get(task)
     if row is None:
         return EMPTY
     reasons = own.reasons.get(row.id, frozenset())
     scope = Scope(task=task, splits=(), subsets=(), data=row.data)  # a result may have several parts
-    kinds = leaks(own.entry, [scope], row.trained_on) + (["chosen"] if row.id in own.chosen else [])
+    kinds = find_leak_kinds(own.entry, [scope], row.trained_on) + (["chosen"] if row.id in own.chosen else [])
     kinds += [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
-    notes = [*(texts_text(n) for n in [row.trained_on] if n), data_text(row.data, reasons)]
+    notes = [*(format_leak_count(n) for n in [row.trained_on] if n), describe_result_data(row.data, reasons)]
     notes += [f"revision {own.revisions[row.source]} of the model"] if row.source in own.revisions else []
     notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
     return replace(score_cell(row, own.entry, " ".join(kinds), "; ".join(notes)), href=f"/results/{row.id}")
 
 
-def data_text(data: str, reasons: frozenset[str]) -> str:
+def describe_result_data(data: str, reasons: frozenset[str]) -> str:
     """Which data a result is of, and why suites do not count it as it is."""
     text = f"data {data}" if data else "its source proves no revision of the data"
     if not reasons:
@@ -313,24 +326,24 @@ def data_text(data: str, reasons: frozenset[str]) -> str:
     return text if "" in reasons else "; ".join([text, *(WHY[reason] for reason in WHY if reason in reasons)])
 
 
-def result_fields(entries: Sequence[EntryResults]) -> list[Field[Any]]:
+def build_result_fields(entries: Sequence[EntryResults]) -> list[Field[Any]]:
     """The columns of results by task, one for each entry; the first entry's sorts, and is shown in full."""
 
-    def fact(name: str, label: str) -> Field[Any]:
-        def cell(row: Any) -> Cell:
+    def build_fact_field(name: str, label: str) -> Field[Any]:
+        def build_text_cell(row: Any) -> Cell:
             value = getattr(row, name)
             return Cell(text=value or UNKNOWN, value=value or None)
 
-        return Field(name, label, cell, lambda row: getattr(row, name).casefold())
+        return Field(name, label, build_text_cell, lambda row: getattr(row, name).casefold())
 
-    def scores(at: int, own: EntryResults) -> Field[Any]:
-        label = f"{own.entry.origin}, {entry_name(own.entry)}"
+    def build_score_field(at: int, own: EntryResults) -> Field[Any]:
+        label = f"{own.entry.origin}, {format_entry_name(own.entry)}"
         key, sort = (f"score:{own.entry.slug}", None) if at else ("score", lambda row: row.value)
-        return Field(key, label, lambda row: _result_cell(own, row.task), sort, numeric=True)
+        return Field(key, label, lambda row: _build_result_cell(own, row.task), sort, numeric=True)
 
-    def task(row: Any) -> Cell:
-        return link(row.task, task_path(row.task))
+    def link_task(row: Any) -> Cell:
+        return link(row.task, format_task_path(row.task))
 
-    name = Field("name", "Task", task, lambda row: row.task.casefold(), sticky=True)
-    facts = [fact("type", "Type"), fact("metric", "Main metric")]
-    return [name, *(scores(at, own) for at, own in enumerate(entries)), *facts]
+    name = Field("name", "Task", link_task, lambda row: row.task.casefold(), sticky=True)
+    facts = [build_fact_field("type", "Type"), build_fact_field("metric", "Main metric")]
+    return [name, *(build_score_field(at, own) for at, own in enumerate(entries)), *facts]

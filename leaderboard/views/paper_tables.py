@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TypeAlias
 
-from leaderboard.data.backbones import backbone_of
+from leaderboard.data.backbones import find_backbone
 from leaderboard.data.papers import (
     AVERAGE,
     OVER_TASKS,
@@ -19,12 +19,12 @@ from leaderboard.data.papers import (
     Paper,
     PaperTable,
     PaperValue,
-    key_of,
-    number_of,
-    plain,
-    power_laws,
-    printed_lines,
-    title,
+    compute_power_laws,
+    format_anchor,
+    format_table_title,
+    group_printed_lines,
+    normalize_metric,
+    parse_finite_number,
 )
 from leaderboard.web.tables import EMPTY, Cell, Table, TableColumn, TableRow
 
@@ -47,7 +47,7 @@ Measured: TypeAlias = Mapping[tuple[str, str, str, str], Cell]
 The cell with neither suite nor metric stands at the head of the model's line."""
 
 
-def paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
+def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
     """A paper's table as in print, with what we make of its aggregates.
 
     Args:
@@ -55,129 +55,142 @@ def paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
         table: One of its tables.
         measured: Cells of lines of their own, each directly below a model's last printed line.
     """
-    lines = printed_lines(table.rows)
+    lines = group_printed_lines(table.rows)
     ways = [OVER_TYPES, OVER_TASKS] if table.rows[0].suite.startswith("MTEB(") else []
-    numbers = _numbers(lines, ways=ways, ours=not ways)
-    heads = _heads(lines)
+    numbers = _build_number_columns(lines, ways=ways, ours=not ways)
+    heads = _choose_heads(lines)
     below = [
-        {(m, size, suite, plain(suite, metric)): cell for (m, size, suite, metric), cell in cells.items()}
+        {
+            (m, size, suite, normalize_metric(suite, metric)): cell
+            for (m, size, suite, metric), cell in cells.items()
+        }
         for cells in measured
     ]
     last = {line.model: line for line in lines}
     rows: list[TableRow] = []
     for line in lines:
-        rows.append(_row(line, heads, numbers))
+        rows.append(_build_printed_row(line, heads, numbers))
         for cells in below if last[line.model] is line else ():
-            own = [
+            values = [
                 cells.get((*line.model, *one.measured), EMPTY) if one.measured else EMPTY for one in numbers
             ]
-            if any(cell is not EMPTY for cell in own):
+            if any(cell is not EMPTY for cell in values):
                 head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
-                whole = [head, *[EMPTY] * (len(heads) - 1), *own]
-                rows.append(TableRow(cells=[_measured(cell) for cell in whole]))
+                row_cells = [head, *[EMPTY] * (len(heads) - 1), *values]
+                rows.append(TableRow(cells=[_mark_measured(cell) for cell in row_cells]))
     odd = any({"/", " "} <= set(line.first.model) for line in lines)  # `D/F_N vs C` is no model
-    columns = [replace(one, key="line") if odd and one.key == "model" else one for one in _columns(heads)]
+    columns = [
+        replace(one, key="line") if odd and one.key == "model" else one for one in _build_head_columns(heads)
+    ]
     return Table(
-        name=f"table-{key_of(table.id)}",
-        caption=f"{paper.name}, {title(table.id)}: {table.caption}",
+        name=f"table-{format_anchor(table.id)}",
+        caption=f"{paper.name}, {format_table_title(table.id)}: {table.caption}",
         columns=[*columns, *(one.column for one in numbers)],
         rows=rows,
-        notes=_notes(lines, table.rows, ways),
+        notes=_list_paper_notes(lines, table.rows, ways),
     )
 
 
-def _measured(cell: Cell) -> Cell:
+def _mark_measured(cell: Cell) -> Cell:
     kinds = dict.fromkeys([*cell.kind.split(), "measured"])
     return cell if cell is EMPTY else replace(cell, kind=" ".join(kinds))
 
 
-def _heads(lines: Sequence[Line]) -> list[str]:
+def _choose_heads(lines: Sequence[Line]) -> list[str]:
     """The labels that a table needs: a setting that all lines share goes below it."""
     values = {name: {line.labels[name] for line in lines} for name in lines[0].labels}
     return [name for name, found in values.items() if found != {""} and (name != "Setting" or len(found) > 1)]
 
 
-def _columns(heads: Sequence[str]) -> list[TableColumn]:
-    return [TableColumn(key=key_of(name).lower(), label=name, sticky=name == heads[0]) for name in heads]
+def _build_head_columns(heads: Sequence[str]) -> list[TableColumn]:
+    return [
+        TableColumn(key=format_anchor(name).lower(), label=name, sticky=name == heads[0]) for name in heads
+    ]
 
 
-def _row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> TableRow:
+def _build_printed_row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> TableRow:
     labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
-    if backbone := backbone_of(line.first.backbone):
+    if backbone := find_backbone(line.first.backbone):
         note = ", ".join(filter(None, [backbone.name, line.first.hub_id]))
         labels[0] = replace(labels[0], href=f"/models/{backbone.slug}", note=f"stands for {note}")
     return TableRow(cells=[*labels, *(one.make(line) for one in numbers)])
 
 
-def _numbers(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[_Numbers]:
+def _build_number_columns(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[_Numbers]:
     """The printed columns, with a column behind those that have numbers which do not follow, and means."""
-    found: list[_Numbers] = []
+    columns: list[_Numbers] = []
     for name in dict.fromkeys(name for line in lines for name in line.cells):
         rows = [line.cells[name] for line in lines if name in line.cells]
         suite, units = rows[0].suite, {row.unit for row in rows if row.value}
         numeric = all(row.number is not None for row in rows if row.value)
         note = units.pop() if len(units) == 1 else ""
-        column = TableColumn(key=key_of(name), label=name, group=suite, numeric=numeric, note=note)
-        found.append(
-            _Numbers(column=column, make=partial(_printed, name=name), measured=(suite, plain(suite, name)))
+        column = TableColumn(key=format_anchor(name), label=name, group=suite, numeric=numeric, note=note)
+        columns.append(
+            _Numbers(
+                column=column,
+                make=partial(_find_printed_cell, name=name),
+                measured=(suite, normalize_metric(suite, name)),
+            )
         )
         if ours and any(row.follows == "no" for row in rows):
-            key, note = f"{key_of(name)}-recomputed", OURS.format(name)
+            key, note = f"{format_anchor(name)}-recomputed", OURS.format(name)
             column = TableColumn(key=key, label="recomputed", group=suite, numeric=True, note=note)
-            found.append(_Numbers(column=column, make=partial(_recomputed, name=name)))
+            columns.append(_Numbers(column=column, make=partial(_build_recomputed_cell, name=name)))
     for way in ways:
         name, note = _SHORT.get(way, way), f"{way}, from the printed numbers"
-        column = TableColumn(key=key_of(name), label=f"{name} (recomputed)", numeric=True, note=note)
+        column = TableColumn(key=format_anchor(name), label=f"{name} (recomputed)", numeric=True, note=note)
         suite = lines[0].first.suite
-        found.append(_Numbers(column=column, make=partial(_mean, way=way), measured=(suite, name)))
-    return found
+        columns.append(
+            _Numbers(column=column, make=partial(_build_average_cell, way=way), measured=(suite, name))
+        )
+    return columns
 
 
-def _printed(line: Line, name: str) -> Cell:
-    return printed_cell(line.cells[name]) if name in line.cells else EMPTY
+def _find_printed_cell(line: Line, name: str) -> Cell:
+    return build_printed_cell(line.cells[name]) if name in line.cells else EMPTY
 
 
-def _recomputed(line: Line, name: str) -> Cell:
+def _build_recomputed_cell(line: Line, name: str) -> Cell:
     row = line.cells.get(name)
     if row is None or not row.recomputed:
         return EMPTY
-    return Cell(text=row.recomputed, value=number_of(row.recomputed), note=f"{row.recomputed_as}.")
+    return Cell(text=row.recomputed, value=parse_finite_number(row.recomputed), note=f"{row.recomputed_as}.")
 
 
-def _mean(line: Line, way: str) -> Cell:
+def _build_average_cell(line: Line, way: str) -> Cell:
     value, places = line.means.get(way), 2 if way in (OVER_TYPES, OVER_TASKS) else 3
     return EMPTY if value is None else Cell(text=f"{value:.{places}f}", value=round(value, places))
 
 
-def _notes(lines: Sequence[Line], rows: Sequence[PaperValue], ways: Sequence[str]) -> list[str]:
+def _list_paper_notes(lines: Sequence[Line], rows: Sequence[PaperValue], ways: Sequence[str]) -> list[str]:
     """What must be said below a paper's table."""
     settings = {line.labels["Setting"] for line in lines} - {""}
     notes = [f"Setting: {setting}." for setting in settings if len(settings) == 1]
     if ways:
-        printed = _ways(lines)
+        printed = _group_printed_lines(lines)
         notes += [f"The printed average is {way} of: {'; '.join(names)}." for way, names in printed.items()]
-        return [*notes, *_mixed(printed), *_turned(lines)]
+        return [*notes, *_note_mean_mixture(printed), *_note_reversals(lines)]
     odd = sum(row.follows == "no" for row in rows)
     if odd:
         notes.append(
             f"{odd} of the {sum(bool(row.follows) for row in rows)} numbers that can be recomputed do not "
             "follow from the printed ones; ours stand beside them."
         )
-    return notes + _ratio(rows)
+    return notes + _note_law_ratio(rows)
 
 
-def warnings(table: PaperTable) -> list[str]:
+def list_print_warnings(table: PaperTable) -> list[str]:
     """What would mislead a reader of the print: two kinds of mean in one column, and what that turns round.
 
-    These stand among the notes of `paper_table`, too.
+    These stand among the notes of `build_paper_table`, too.
     """
     if not table.rows[0].suite.startswith("MTEB("):
         return []
-    lines = printed_lines(table.rows)
-    return [*_mixed(_ways(lines)), *_turned(lines)]
+    lines = group_printed_lines(table.rows)
+    return [*_note_mean_mixture(_group_printed_lines(lines)), *_note_reversals(lines)]
 
 
-def _ways(lines: Sequence[Line]) -> dict[str, list[str]]:
+def _group_printed_lines(lines: Sequence[Line]) -> dict[str, list[str]]:
     """The lines by the mean that they print as their average."""
     ways: dict[str, list[str]] = {}
     for line in lines:
@@ -186,26 +199,26 @@ def _ways(lines: Sequence[Line]) -> dict[str, list[str]]:
                 way = "neither mean"
                 if row.follows == "yes":
                     way = f"the {_SHORT.get(row.recomputed_as, row.recomputed_as)}"
-                ways.setdefault(way, []).append(_name(line, lines))
+                ways.setdefault(way, []).append(_format_line_name(line, lines))
     return ways
 
 
-def _mixed(ways: Collection[str]) -> list[str]:
+def _note_mean_mixture(ways: Collection[str]) -> list[str]:
     text = "The table mixes two means: compare its lines in one of the recomputed columns only."
     return [text] if len(set(ways) - {"neither mean"}) > 1 else []
 
 
-def _turned(lines: Sequence[Line]) -> list[str]:
+def _note_reversals(lines: Sequence[Line]) -> list[str]:
     """Pairs that print orders one way and both means the other."""
     notes = []
-    for one, other in itertools.permutations(lines, 2):
-        mine, theirs, printed = one.means, other.means, (_average(one), _average(other))
+    for first, other in itertools.permutations(lines, 2):
+        mine, theirs, printed = first.means, other.means, (_average(first), _average(other))
         below = mine and theirs and all(mine[way] < theirs[way] for way in mine)
         if below and None not in printed and printed > printed[::-1]:
             sides = [
                 f"{x:.2f} against {theirs[way]:.2f} as {_SHORT.get(way, way)}" for way, x in mine.items()
             ]
-            names = f"{_name(one, lines)} is printed above {_name(other, lines)}"
+            names = f"{_format_line_name(first, lines)} is printed above {_format_line_name(other, lines)}"
             notes.append(f"{names} ({printed[0]} against {printed[1]}), but has {' and '.join(sides)}.")
     return notes
 
@@ -214,18 +227,18 @@ def _average(line: Line) -> float | None:
     return next((row.number for name, row in line.cells.items() if name.startswith(AVERAGE)), None)
 
 
-def _name(line: Line, lines: Sequence[Line]) -> str:
+def _format_line_name(line: Line, lines: Sequence[Line]) -> str:
     """A line's model, and the end of its setting where the model stands there more than once."""
     name = line.first.name
     alone = sum(other.model == line.model for other in lines) == 1
     return name if alone else f"{name} ({line.labels['Setting'].rpartition('; ')[2]})"
 
 
-def _ratio(rows: Sequence[PaperValue]) -> list[str]:
+def _note_law_ratio(rows: Sequence[PaperValue]) -> list[str]:
     """How much the two readings of OptiBERT's parametric law differ within its range of compute."""
     name, setting = "D/F_N vs C", "Sec4.2 parametric"
     printed = {row.metric: row.number for row in rows if (row.model, row.setting) == (name, setting)}
-    prefactor, exponent, laws = printed.get("a_log10"), printed.get("exponent"), power_laws(rows)
+    prefactor, exponent, laws = printed.get("a_log10"), printed.get("exponent"), compute_power_laws(rows)
     if prefactor is None or exponent is None or name not in laws:
         return []
     ours = 10 ** (laws[name][0] + 19 * laws[name][1])
@@ -233,17 +246,17 @@ def _ratio(rows: Sequence[PaperValue]) -> list[str]:
     return [f"{text}, eq. 7 with the printed A, B, alpha and beta {ours:.1f}."]
 
 
-def printed_cell(row: PaperValue) -> Cell:
+def build_printed_cell(row: PaperValue) -> Cell:
     """A number with its error or its interval, and what is known of it."""
     if not row.value:
-        return Cell(text="–", kind="away", note=_sentence(row.note))
+        return Cell(text="–", kind="away", note=_format_sentence(row.note))
     value = row.value if row.number is None else row.number
     price = re.search(r"\$[\d.]+/GPU-h$", row.setting)
-    notes = [row.unit, row.note, price.group() if price else "", _verdict(row)]
-    return Cell(text=_text(row), value=value, kind="reported", note=_sentence(*notes))
+    notes = [row.unit, row.note, price.group() if price else "", _describe_agreement(row)]
+    return Cell(text=_format_printed_value(row), value=value, kind="reported", note=_format_sentence(*notes))
 
 
-def _text(row: PaperValue) -> str:
+def _format_printed_value(row: PaperValue) -> str:
     """The number with its error or its interval, as it was printed."""
     if not row.ci_low:
         return row.value
@@ -253,7 +266,7 @@ def _text(row: PaperValue) -> str:
     return f"{row.value} [{row.ci_low}, {row.ci_high}]"
 
 
-def _verdict(row: PaperValue) -> str:
+def _describe_agreement(row: PaperValue) -> str:
     """Whether a number follows from those beside it, and if not, whether rounded parts may be why."""
     if row.follows != "no":
         return f"follows as: {row.recomputed_as}" if row.follows else ""
@@ -262,6 +275,6 @@ def _verdict(row: PaperValue) -> str:
     return f"{text}, within what rounding of the parts can do" if difference <= row.last_place else text
 
 
-def _sentence(*parts: str) -> str:
+def _format_sentence(*parts: str) -> str:
     text = "; ".join(part for part in parts if part)
     return f"{text[0].upper()}{text[1:]}." if text else ""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from leaderboard.web.page import missing
-from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, value_cell
+from leaderboard.web.page import build_missing_error
+from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, format_value_cell
 
 T = TypeVar("T")
 
@@ -31,14 +31,14 @@ class Field(Generic[T]):
     group: str = ""
     card: str = ""
 
-    def head(self, state: Any = None, path: str = "") -> TableColumn:
+    def build_head(self, state: Any = None, path: str = "") -> TableColumn:
         """The heading; a click sorts by it where a page's state has `sort`."""
         url, order = "", state.sort if state and self.sort else ""
         if state and self.sort:
             first, second = f"-{self.key}", self.key
             if self.up or not self.numeric:
                 first, second = second, first
-            url = f"{path}?{state.query(sort=second if order == first else first, **state.first_page)}"
+            url = f"{path}?{state.build_query(sort=second if order == first else first, **state.first_page)}"
         return TableColumn(
             key=self.key, label=self.label, group=self.group, numeric=self.numeric, note=self.note,
             sticky=self.sticky, card=self.card, sort=url,
@@ -46,15 +46,15 @@ class Field(Generic[T]):
             else "descending" if order.startswith("-") else "ascending",
         )  # fmt: skip
 
-    def of(self, row: T) -> Cell:
+    def build_cell(self, row: T) -> Cell:
         """The cell of a row."""
         if self.cell:
-            return value_cell(self.cell(row))
+            return format_value_cell(self.cell(row))
         value = self.sort(row) if self.sort else None
-        return value_cell("" if value is None else value)
+        return format_value_cell("" if value is None else value)
 
 
-def in_order(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T]:
+def sort_rows(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T]:
     """Rows by the field that `sort` names, with `-` in front from the largest value.
 
     Raises:
@@ -63,12 +63,12 @@ def in_order(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T
     values = {field.key: field.sort for field in fields if field.sort}
     value = values.get(sort.removeprefix("-"))
     if value is None:
-        raise missing(
+        raise build_missing_error(
             "column", sort.removeprefix("-"), values, then="Click a column's heading to sort by it."
         )
-    known = [row for row in rows if value(row) is not None]
-    known.sort(key=value, reverse=sort.startswith("-"))
-    return [*known, *(row for row in rows if value(row) is None)]
+    valued_rows = [row for row in rows if value(row) is not None]
+    valued_rows.sort(key=value, reverse=sort.startswith("-"))
+    return [*valued_rows, *(row for row in rows if value(row) is None)]
 
 
 def fill_table(
@@ -100,12 +100,12 @@ def fill_table(
         notes: Sentences below it.
         cards: Whether a phone shows each row as a card.
     """
-    columns = [field.head(state, path) for field in fields]
+    columns = [field.build_head(state, path) for field in fields]
     body, heading = list[TableRow](), ""
     for row in rows:
-        if (own := group(row)) != heading:
-            heading = own
+        if (row_group := group(row)) != heading:
+            heading = row_group
             cells = [Cell(text=heading if column.names_row else "") for column in columns]
             body.append(TableRow(kind="group", cells=cells))
-        body.append(TableRow(cells=[field.of(row) for field in fields], key=key(row), kind=kind(row)))
+        body.append(TableRow(cells=[field.build_cell(row) for field in fields], key=key(row), kind=kind(row)))
     return Table(name=name, caption=caption, columns=columns, rows=body, notes=notes, cards=cards)

@@ -11,19 +11,19 @@ import numpy as np
 from pydantic import Field
 
 from harness.results.scores import score_text
-from leaderboard.data.backbones import backbone_of
+from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
-from leaderboard.data.suites import REASONS, scopes_of
+from leaderboard.data.suites import REASONS, build_column_scopes
 from leaderboard.views.sorting import Field as TableField
-from leaderboard.views.sorting import fill_table, in_order
-from leaderboard.views.task_scores import column_path
-from leaderboard.web.charts import Chart, Point, against_size
+from leaderboard.views.sorting import fill_table, sort_rows
+from leaderboard.views.task_scores import format_column_path
+from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.filters import EntryState
-from leaderboard.web.formats import over_seeds, parameters_text, seeds_text, some_seeds
-from leaderboard.web.marks import choices_made, leaks, texts_text
-from leaderboard.web.page import check_name, missing
+from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
+from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
+from leaderboard.web.page import build_missing_error, check_name
 from leaderboard.web.parameters import Text, Texts
 from leaderboard.web.tables import Cell, Table
 
@@ -68,10 +68,10 @@ class SuiteState(EntryState):
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
-    def whole(self) -> Self:
+    def show_all_rows(self) -> Self:
         """This state with every row, and every task unless it says which."""
         some = self.model_fields_set & {"tasks", "cols", "type"}
-        return super().whole() if some else super().whole().changed(tasks=["all"])
+        return super().show_all_rows() if some else super().show_all_rows().apply_changes(tasks=["all"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,27 +105,27 @@ class SuiteTable:
     @cached_property
     def rows(self) -> list[int]:
         """The rows that pass the filters; of a model's several the one with the most tasks."""
-        rows = [row for row, entry in enumerate(self.scores.entries) if self._passes(row, entry)]
-        return self.scores.one_for_each_model(rows) if self.state.each == "model" else rows
+        rows = [row for row, entry in enumerate(self.scores.entries) if self._should_keep_row(row, entry)]
+        return self.scores.select_best_rows(rows) if self.state.each == "model" else rows
 
-    def _passes(self, row: int, entry: Entry) -> bool:
-        state, share, card = self.state, self.scores.zero_shot[row], self.card(row)
+    def _should_keep_row(self, row: int, entry: Entry) -> bool:
+        state, share, card = self.state, self.scores.zero_shot[row], self.find_card(row)
         return (
-            state.keeps(entry)
+            state.should_keep(entry)
             and (not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5))
             and (not state.instructions or card.instructions is True)
             and state.licence in ("", card.licence)
             and (not state.language or state.language in card.languages)
         )
 
-    def card(self, row: int) -> Card:
+    def find_card(self, row: int) -> Card:
         """The card of a row's model."""
         return self.cards.get(self.scores.entries[row].id, Card())
 
     @cached_property
     def untouched(self) -> UntouchedMeans | None:
         """The means over the tasks that selected none of the models shown; None where none was selected."""
-        return self.scores.untouched(self.rows) if self.scores.selected.any() else None
+        return self.scores.compute_untouched_means(self.rows) if self.scores.selected.any() else None
 
     @cached_property
     def mean(self) -> str:
@@ -138,9 +138,9 @@ class SuiteTable:
         """The ranks by that mean, or by Borda points."""
         each = "model" if self.state.each == "model" else "entry"
         if self.untouched is not None and self.mean == "untouched":
-            ranks = self.scores.untouched_ranks(self.untouched, each)
+            ranks = self.scores.rank_untouched(self.untouched, each)
         else:
-            ranks = self.scores.ranks(self.mean, each)
+            ranks = self.scores.compute_ranks(self.mean, each)
         if self.state.rank == "mean":
             return ranks
         points, place = np.where(ranks.place > 0, ranks.borda, np.nan), np.zeros_like(ranks.place)
@@ -155,85 +155,89 @@ class SuiteTable:
         place, rows = ranks.place.tolist(), range(len(entries))
         borda = [points if rank else None for points, rank in zip(ranks.borda.tolist(), place, strict=True)]
         return [
-            _number("rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
+            _build_number_column("rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
                     note="Models that cannot be told apart from the first of their group share its rank."),
-            _text("model", "Model", lambda row: entries[row].model, lambda row: model_cell(entries[row])),
-            _number("parameters", "Size", [*map(parameters_of, entries)], parameters_text, "?",
+            _build_text_column("model", "Model", lambda row: entries[row].model, lambda row: build_model_cell(entries[row])),
+            _build_number_column("parameters", "Size", [*map(find_parameter_count, entries)], format_parameters, "?",
                     note="Parameters."),
-            self._mean("tasks", "over tasks", scores.over_tasks,
-                       f"The mean over {tasks_text(scores.over_tasks.expected)}, all alike."),
-            self._mean("types", "over types", scores.over_types, "The mean of the types' means."),
-            *self._untouched_means(several),
-            _number("borda", "Borda", borda, group="Mean", scored=True, optional=True,
+            self._build_mean_column("tasks", "over tasks", scores.over_tasks,
+                       f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
+            self._build_mean_column("types", "over types", scores.over_types, "The mean of the types' means."),
+            *self._iter_untouched_means(several),
+            _build_number_column("borda", "Borda", borda, group="Mean", scored=True, optional=True,
                     note="The models that are worse, ties half, summed over tasks."),
-            *self._types(several),
-            _Column("there", "Tasks", self._count, scores.over_tasks.count.tolist().__getitem__,
+            *self._iter_type_columns(several),
+            _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
                     note="Tasks with a score that counts."),
-            _number("unseen", "Zero-shot", _known(scores.zero_shot), "{:.0%}", "?", optional=True,
+            _build_number_column("unseen", "Zero-shot", _replace_nan(scores.zero_shot), "{:.0%}", "?", optional=True,
                     note="The share of the tasks that the model was not trained on, as its makers state."),
-            _number("dimension", "Dimension", [one.dimension for one in entries], optional=True,
+            _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
                     note="Of an embedding."),
-            _number("max_tokens", "Max tokens", [one.max_tokens for one in entries], optional=True,
+            _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries], optional=True,
                     note="Of an input."),
-            _number("memory", "Memory, MB", [self.card(row).memory for row in rows], optional=True,
+            _build_number_column("memory", "Memory, MB", [self.find_card(row).memory for row in rows], optional=True,
                     note="Of the weights."),
-            _number("mean_rank", "Mean rank", _known(ranks.mean_rank), "{:.1f}", up=True,
+            _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
                     note="The mean of the ranks on each task, among ranked models."),
-            _text("origin", "Origin", lambda row: entries[row].origin,
-                  lambda row: _origin_cell(entries[row])),
-            _Column("how", "How", lambda row: how_cell(entries[row]), numeric=False,
+            _build_text_column("origin", "Origin", lambda row: entries[row].origin,
+                  lambda row: _build_origin_cell(entries[row])),
+            _Column("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
 
-    def _mean(
+    def _build_mean_column(
         self, key: str, label: str, means: Means, note: str, *, kind: str = "", own: bool = True
     ) -> _Column:
         """The column of a mean; `own` says that it is over the model's own tasks, whatever these selected."""
 
-        def cell(row: int) -> Cell:
+        def build_column_mean(row: int) -> Cell:
             average = self.scores.averages.get(row) if own else None
-            known = average if average and (key == "tasks" or "printed" in average) else None
-            mean = mean_cell(means, row, known, self.scores.entries[row].seeds)
+            details = average if average and (key == "tasks" or "printed" in average) else None
+            mean = mean_cell(means, row, details, self.scores.entries[row].seeds)
             return mean_of(mean, self.scores, row, kind) if own else mean
 
         return _Column(
-            key=key, label=label, group=kind or "Mean", note=note, cell=cell, scored=True, kind=kind,
-            sort=_known(np.where(means.complete, means.values, np.nan)).__getitem__,
+            key=key, label=label, group=kind or "Mean", note=note, cell=build_column_mean, scored=True, kind=kind,
+            sort=_replace_nan(np.where(means.complete, means.values, np.nan)).__getitem__,
             card=kind or ("Mean" if key == self.mean else ""),
         )  # fmt: skip
 
-    def _untouched_means(self, several: bool) -> Iterator[_Column]:
+    def _iter_untouched_means(self, several: bool) -> Iterator[_Column]:
         """The means over the tasks that selected no model shown: over tasks, and over several types."""
         if self.untouched:
-            count, note = self.untouched.part.count, untouched_note(self.untouched)
-            yield self._mean(
+            count, note = self.untouched.part.count, describe_untouched(self.untouched)
+            yield self._build_mean_column(
                 "untouched", f"over {count} untouched", self.untouched.over_tasks, note, own=False
             )
             if several:
                 label = f"over types of {count} untouched"
-                yield self._mean("untouched_types", label, self.untouched.over_types, note, own=False)
+                yield self._build_mean_column(
+                    "untouched_types", label, self.untouched.over_types, note, own=False
+                )
 
-    def _types(self, several: bool) -> Iterator[_Column]:
+    def _iter_type_columns(self, several: bool) -> Iterator[_Column]:
         """The means within each of several types, each with its tasks behind it."""
         columns = self.scores.site_suite.suite.columns
         for kind in dict.fromkeys(column.type for column in columns):
             if several and kind in self.scores.by_type:
                 means = self.scores.by_type[kind]
-                note = f"The mean over {tasks_text(means.expected)}."
-                yield self._mean(f"type:{kind}", "mean", means, note, kind=kind)
-            yield from (self._task(at) for at, column in enumerate(columns) if column.type == kind)
+                note = f"The mean over {format_task_count(means.expected)}."
+                yield self._build_mean_column(f"type:{kind}", "mean", means, note, kind=kind)
+            yield from (
+                self._build_task_column(at) for at, column in enumerate(columns) if column.type == kind
+            )
 
-    def _task(self, at: int) -> _Column:
+    def _build_task_column(self, at: int) -> _Column:
         scores, column = self.scores, self.scores.site_suite.suite.columns[at]
         many = f": the mean of {len(column.tasks)} tasks" if len(column.tasks) > 1 else ""
         return _Column(
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
-            sort=_known(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
-            href=column_path(scores.site_suite, column), note=f"{column.name}{many}",
-            cell=lambda row: task_cell(scores, row, at, self.entries),
+            sort=_replace_nan(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
+            href=format_column_path(scores.site_suite, column), note=f"{column.name}{many}",
+            cell=lambda row: build_task_cell(scores, row, at, self.entries),
         )  # fmt: skip
 
-    def _count(self, row: int) -> Cell:
+    def _build_count_cell(self, row: int) -> Cell:
         """How many of the suite's tasks count."""
         if self.scores.averages.get(row, {}).get("types"):
             return Cell(text="by type", note="The paper prints means of types only.")
@@ -243,12 +247,16 @@ class SuiteTable:
     @cached_property
     def shown(self) -> list[_Column]:
         """The columns that are shown."""
-        state, known = self.state, self.scores.by_type
-        check_name("task type", state.type, known, then="The suite's page offers those there are.")
-        picked = {self._key(name) for name in state.cols}
-        return [column for column in self.columns if column.key in ALWAYS or self._shows(column, picked)]
+        state, types = self.state, self.scores.by_type
+        check_name("task type", state.type, types, then="The suite's page offers those there are.")
+        picked = {self._resolve_column_key(name) for name in state.cols}
+        return [
+            column
+            for column in self.columns
+            if column.key in ALWAYS or self._should_show_column(column, picked)
+        ]
 
-    def _shows(self, column: _Column, picked: set[str]) -> bool:
+    def _should_show_column(self, column: _Column, picked: set[str]) -> bool:
         state, key = self.state, column.key
         if state.type and column.kind:
             return column.kind == state.type
@@ -259,9 +267,9 @@ class SuiteTable:
             return how if key == "how" else key == "types" and len(self.scores.by_type) > 1
         if column.optional and column.sort:
             return any(column.sort(row) is not None for row in self.rows)
-        return not key.startswith("task:") or self._opens(column.kind)
+        return not key.startswith("task:") or self._has_task_columns(column.kind)
 
-    def _opens(self, kind: str) -> bool:
+    def _has_task_columns(self, kind: str) -> bool:
         """Whether the tasks of a type have columns of their own."""
         return not self.folds or "all" in self.state.tasks or kind in self.state.tasks
 
@@ -271,7 +279,7 @@ class SuiteTable:
         few = len(self.scores.site_suite.suite.columns) <= FEW
         return not (few or self.state.cols or self.state.type or len(self.scores.by_type) < 2)
 
-    def _key(self, name: str) -> str:
+    def _resolve_column_key(self, name: str) -> str:
         """The key of the column that a name stands for: a key, a task, a type, or a column's only task."""
         keys = {column.key for column in self.columns}
         if name == "mean":
@@ -282,15 +290,15 @@ class SuiteTable:
         tries = (name, f"task:{name}", f"type:{name}", *(f"task:{one}" for one in only if len(only) == 1))
         column = next((key for key in tries if key in keys), None)
         if column is None:
-            known = [key.partition(":")[2] or key for key in keys]
-            raise missing("column", name, known, then="The suite's page offers those there are.")
+            names = [key.partition(":")[2] or key for key in keys]
+            raise build_missing_error("column", name, names, then="The suite's page offers those there are.")
         return column
 
     @cached_property
     def _state(self) -> SuiteState:
         """The state with the key of the column that sorts."""
         sign, name = "-" * self.state.sort.startswith("-"), self.state.sort.removeprefix("-")
-        return self.state.model_copy(update={"sort": sign + self._key(name)})
+        return self.state.model_copy(update={"sort": sign + self._resolve_column_key(name)})
 
     @cached_property
     def ordered(self) -> list[int]:
@@ -301,14 +309,14 @@ class SuiteTable:
         means = self.scores.mean("types" if self.mean == "types" else "tasks")
         count, values = means.count.tolist(), np.nan_to_num(means.values, nan=-1.0).tolist()
         rows = sorted(self.rows, key=lambda row: (-count[row], -values[row]))
-        rows = in_order(rows, self.columns, self._state.sort)
+        rows = sort_rows(rows, self.columns, self._state.sort)
         rows.sort(key=lambda row: self.scores.entries[row].origin == "reported")
         groups: dict[str, list[int]] = {}
         for row in rows:
-            groups.setdefault(self._group(row), []).append(row)
+            groups.setdefault(self._find_row_group(row), []).append(row)
         return [row for members in groups.values() for row in members]
 
-    def _group(self, row: int) -> str:
+    def _find_row_group(self, row: int) -> str:
         """The heading that a row stands under; empty for none."""
         entry, by = self.scores.entries[row], self.state.group
         if by:
@@ -327,37 +335,37 @@ class SuiteTable:
                 marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
         return marked
 
-    def table(self, rows: Sequence[int], notes: Sequence[str]) -> Table:
+    def build_suite_table(self, rows: Sequence[int], notes: Sequence[str]) -> Table:
         """Some rows with the headings above them, and the columns with URLs that sort and fold them."""
         scores = self.scores
         caption = f"{scores.site_suite.suite.title}: scores × 100"
-        fields = [replace(column, cell=partial(self._cell, column)) for column in self.shown]
+        fields = [replace(column, cell=partial(self._build_column_cell, column)) for column in self.shown]
         table = fill_table(
-            "suite", caption, fields, rows, state=self._state, path=self.path, group=self._group,
+            "suite", caption, fields, rows, state=self._state, path=self.path, group=self._find_row_group,
             key=lambda row: scores.entries[row].slug, notes=notes, cards=True,
             kind=lambda row: "" if scores.over_tasks.complete[row] else "part",
         )  # fmt: skip
         heads = [
             replace(
-                head, href=column.href, open=self._opens(column.kind),
-                fold=self._fold(column.kind) if column.kind and self.folds else "",
+                head, href=column.href, open=self._has_task_columns(column.kind),
+                fold=self._format_fold_url(column.kind) if column.kind and self.folds else "",
             )
             for head, column in zip(table.columns, self.shown, strict=True)
         ]  # fmt: skip
         return replace(table, columns=heads)
 
-    def _cell(self, column: _Column, row: int) -> Cell:
-        cell, mark = column.of(row), self._best.get((row, column.key))
+    def _build_column_cell(self, column: _Column, row: int) -> Cell:
+        cell, mark = column.build_cell(row), self._best.get((row, column.key))
         return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
 
-    def _fold(self, kind: str) -> str:
+    def _format_fold_url(self, kind: str) -> str:
         """The URL that opens or folds a type."""
         types = list(self.scores.by_type) if "all" in self.state.tasks else list(self.state.tasks)
         others = [name for name in types if name != kind]
-        return f"{self.path}?{self.state.query(tasks=others if kind in types else [*types, kind])}"
+        return f"{self.path}?{self.state.build_query(tasks=others if kind in types else [*types, kind])}"
 
 
-def _number(
+def _build_number_column(
     key: str,
     label: str,
     values: Sequence[float | None],
@@ -368,102 +376,114 @@ def _number(
     """A column of numbers; `gone` is the text where there is none."""
     text = form.format if isinstance(form, str) else form
 
-    def cell(row: int) -> Cell:
+    def build_number_cell(row: int) -> Cell:
         value = values[row]
         return Cell(text=gone) if value is None else Cell(text=text(value), value=value)
 
-    return _Column(key, label, cell, values.__getitem__, **more)
+    return _Column(key, label, build_number_cell, values.__getitem__, **more)
 
 
-def _text(key: str, label: str, name: Callable[[int], str], cell: Callable[[int], Cell]) -> _Column:
+def _build_text_column(
+    key: str, label: str, name: Callable[[int], str], cell: Callable[[int], Cell]
+) -> _Column:
     """A column that is sorted by a text of each row."""
     sticky = key in ALWAYS
     return _Column(key, label, cell, lambda row: name(row).casefold(), numeric=False, sticky=sticky)
 
 
-def _known(values: Floats) -> list[float | None]:
+def _replace_nan(values: Floats) -> list[float | None]:
     """Numbers, None for what is none."""
     return [None if value != value else value for value in values.tolist()]
 
 
-def size_chart(table: SuiteTable, name: str = "size") -> Chart:
+def plot_suite_sizes(table: SuiteTable, name: str = "size") -> Chart:
     """The mean that ranks against the number of parameters, of the ranked rows; of papers' where none is."""
     scores, over = table.scores, "types" if table.mean == "types" else "tasks"
     means, ranked = scores.mean(over), table.ranks.place > 0
     drawn = ranked if ranked.any() else means.complete
     points = [
         Point(
-            label=entry.model.rpartition("/")[2], x=parameters_of(entry), href=_path(entry),
+            label=entry.model.rpartition("/")[2], x=find_parameter_count(entry), href=_format_entry_path(entry),
             y=round(100 * float(means.values[row]), 2), series=entry.origin,
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
     ]  # fmt: skip
     title = f"{scores.site_suite.suite.title}: score against size"
-    return against_size(title, f"Mean over {over}", points, name)
+    return build_size_chart(title, f"Mean over {over}", points, name)
 
 
-def parameters_of(entry: Entry) -> int | None:
+def find_parameter_count(entry: Entry) -> int | None:
     """The number of parameters of a model, of a paper's row that of its backbone."""
-    backbone = backbone_of(entry.model) if entry.origin == "reported" and not entry.parameters else None
+    backbone = find_backbone(entry.model) if entry.origin == "reported" and not entry.parameters else None
     return backbone.parameters if backbone else entry.parameters
 
 
-def tasks_text(count: int) -> str:
+def format_task_count(count: int) -> str:
     """A number of tasks.
 
-    >>> tasks_text(1), tasks_text(41)
+    >>> format_task_count(1), format_task_count(41)
     ('its one task', '41 tasks')
     """
     return "its one task" if count == 1 else f"{count} tasks"
 
 
-def _path(entry: Entry) -> str:
+def _format_entry_path(entry: Entry) -> str:
     return f"/papers/{entry.source}" if entry.origin == "reported" else f"/models/{entry.model_slug}"
 
 
-def model_cell(entry: Entry) -> Cell:
+def build_model_cell(entry: Entry) -> Cell:
     """A model's name, or that of a paper's row."""
-    text, note = entry.model, made_of(entry) or entry.treatment
+    text, note = entry.model, describe_lineage(entry) or entry.treatment
     if entry.origin == "reported":
         text = f"{entry.model}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
-    return Cell(text=text, value=entry.model, href=_path(entry), kind=kinds_of(entry), note=note)
+    return Cell(
+        text=text,
+        value=entry.model,
+        href=_format_entry_path(entry),
+        kind=format_entry_kinds(entry),
+        note=note,
+    )
 
 
-def kinds_of(entry: Entry) -> str:
+def format_entry_kinds(entry: Entry) -> str:
     """The marks of how an entry's model was trained and searched with, as kinds of a cell."""
-    made = entry.lineage
+    lineage = entry.lineage
     marks: list[tuple[str, object]] = [("approximate", entry.approximate)]
-    if made is not None:
-        marks += [("own", made.all_own_data), ("changed", made.changed), ("selected", made.all_selected_on)]
+    if lineage is not None:
+        marks += [
+            ("own", lineage.all_own_data),
+            ("changed", lineage.changed),
+            ("selected", lineage.all_selected_on),
+        ]
     return " ".join(kind for kind, there in marks if there)
 
 
-def made_of(entry: Entry) -> str:
+def describe_lineage(entry: Entry) -> str:
     """What a recipe made an entry's model of, under which seeds, and the treatment; empty for any other."""
-    return f"{training_text(entry)}; {entry.treatment}" if entry.lineage else ""
+    return f"{describe_training(entry)}; {entry.treatment}" if entry.lineage else ""
 
 
-def training_text(entry: Entry) -> str:
+def describe_training(entry: Entry) -> str:
     """What a recipe made an entry's model of, and under which seeds; empty for any other."""
-    made = entry.lineage
-    if made is None:
+    lineage = entry.lineage
+    if lineage is None:
         return ""
-    parents = " and ".join(parent.text for parent in made.parents)
-    chosen = [made.choices_text] if made.choices else []
-    return "; ".join([f"{made.text} on {parents}", *chosen, seeds_text(entry.seeds)])
+    parents = " and ".join(parent.text for parent in lineage.parents)
+    chosen = [lineage.choices_text] if lineage.choices else []
+    return "; ".join([f"{lineage.text} on {parents}", *chosen, format_seeds(entry.seeds)])
 
 
-def _origin_cell(entry: Entry) -> Cell:
+def _build_origin_cell(entry: Entry) -> Cell:
     """Where the numbers of a row come from."""
     trust = {"external": ", by its makers", "none": ", no revision"}.get(entry.trust, "")
     return Cell(text=f"{entry.origin}{trust}", value=entry.origin, kind=entry.origin)
 
 
-def how_cell(entry: Entry) -> Cell:
+def build_treatment_cell(entry: Entry) -> Cell:
     """An imported model's revision, a measured one's treatment, where a row is printed."""
     revision = entry.revision or ""
-    known = revision[:10] if entry.trust == "commit" else revision.replace("_", " ")
-    text = made_of(entry) or entry.treatment or known
+    revision_text = revision[:10] if entry.trust == "commit" else revision.replace("_", " ")
+    text = describe_lineage(entry) or entry.treatment or revision_text
     short = text if len(text) <= 36 else f"{text[:35]}…"
     return Cell(text=short, value=text, note=text if short != text else "")
 
@@ -474,7 +494,7 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
     if not count:
         return Cell(text="–", kind="none")
     if average and "printed" in average:
-        return _printed_mean(means, row, average["printed"])
+        return _build_printed_mean(means, row, average["printed"])
     if count != means.expected:
         note = f"of {count} of {means.expected}"
         cell = Cell(text=score_text(value), value=value, kind="part", note=note)
@@ -484,10 +504,10 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
         return Cell(text=text, value=value, note="± half of the 95 % interval")
     else:
         cell = Cell(text=score_text(value), value=value)
-    return over_seeds(cell, float(means.deviations[row]), seeds)
+    return add_seed_deviation(cell, float(means.deviations[row]), seeds)
 
 
-def _printed_mean(means: Means, row: int, printed: float | None) -> Cell:
+def _build_printed_mean(means: Means, row: int, printed: float | None) -> Cell:
     """A mean of a paper's row: of a type as printed, else made of what is printed."""
     value = float(means.values[row])
     if means.over not in ("tasks", "types"):
@@ -499,8 +519,8 @@ def _printed_mean(means: Means, row: int, printed: float | None) -> Cell:
 
 def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
     """The cell of a mean (of all tasks, or of a type's), marked where some of them selected the model."""
-    known = cell.value is not None and scores.entries[row].lineage is not None
-    selected = scores.chose(row, kind) if known else []
+    has_lineage = cell.value is not None and scores.entries[row].lineage is not None
+    selected = scores.find_selection_columns(row, kind) if has_lineage else []
     if not selected:
         return cell
     verb = "is" if len(selected) == 1 else "are"
@@ -508,23 +528,23 @@ def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
     return replace(cell, kind=f"{cell.kind} selected".strip(), note="; ".join(filter(None, notes)))
 
 
-def untouched_note(untouched: UntouchedMeans) -> str:
+def describe_untouched(untouched: UntouchedMeans) -> str:
     """What the means over untouched tasks leave out, and why."""
     part = untouched.part
-    names, one = ", ".join(part.selected), len(part.selected) == 1
+    names, is_single = ", ".join(part.selected), len(part.selected) == 1
     return (
         f"The means over the {part.count} untouched leave out {names}: models of this table were chosen by "
         f"their scores there, which err upward. They are over the same tasks for every model; the means "
-        f"over all {part.count + len(part.selected)} have {'it' if one else 'them'}."
+        f"over all {part.count + len(part.selected)} have {'it' if is_single else 'them'}."
     )
 
 
-def task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
+def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
     """A task's score, or why there is none; `entries` has those of single revisions."""
     reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
     entry, column = scores.entries[row], scores.site_suite.suite.columns[at]
     if reason == "seeds":
-        return some_seeds(int(scores.seeds[row, at]), len(entry.seeds))
+        return build_seeds_cell(int(scores.seeds[row, at]), len(entry.seeds))
     if reason in GONE:
         return Cell(text=GONE[reason], kind=reason)
     if entry.origin == "reported":
@@ -534,18 +554,18 @@ def task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entr
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
     kinds = ["other"] if reason == "other" else []
     if entry.lineage or entry.trained_on or texts:
-        scopes = scopes_of(column)
-        kinds = [*leaks(entry, scopes, texts, column.name), *kinds]
-        notes += [*choices_made(entry, scopes), *([texts_text(texts)] if texts else [])]
-    notes += _revisions(scores, row, at, entries)
+        scopes = build_column_scopes(column)
+        kinds = [*find_leak_kinds(entry, scopes, texts, column.name), *kinds]
+        notes += [*describe_score_choices(entry, scopes), *([format_leak_count(texts)] if texts else [])]
+    notes += _list_revision_notes(scores, row, at, entries)
     cell = Cell(
         text=score_text(value), value=value, kind=" ".join(kinds), note="; ".join(notes),
         href=f"/results/{number}" if number else "",
     )  # fmt: skip
-    return over_seeds(cell, float(scores.deviations[row, at]), entry.seeds)
+    return add_seed_deviation(cell, float(scores.deviations[row, at]), entry.seeds)
 
 
-def _revisions(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> list[str]:
+def _list_revision_notes(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> list[str]:
     """The revisions that a score is of, where there are others: of a joined model, and of the data."""
     notes, entry = [], scores.entries[row]
     source = entries.get(int(scores.sources[row, at])) if scores.sources.size else None

@@ -11,11 +11,20 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from harness.core.types import Column, Task
-from leaderboard.data.entries import Entry, precedence
+from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.queries import EntryResult, Queries
-from leaderboard.data.suites import REASONS, Raw, Reason, Scope, SiteSuite, scope_of, slug, views
-from leaderboard.web.page import missing
-from leaderboard.web.parameters import address
+from leaderboard.data.suites import (
+    REASONS,
+    Raw,
+    Reason,
+    Scope,
+    SiteSuite,
+    build_task_scope,
+    format_slug,
+    list_conventions,
+)
+from leaderboard.web.page import build_missing_error
+from leaderboard.web.parameters import build_address
 
 ENDS = (".json", ".csv", ".md", ".tex")
 """Ends of addresses that name a format."""
@@ -34,29 +43,33 @@ TRUST_TEXTS: Mapping[str, str] = {
 """By what the revision of a model is known."""
 
 
-def task_path(name: str) -> str:
+def format_task_path(name: str) -> str:
     """The address of a task's page.
 
-    >>> task_path("STS12"), task_path("my task"), task_path("../a")
+    >>> format_task_path("STS12"), format_task_path("my task"), format_task_path("../a")
     ('/tasks/STS12', '/tasks/my%20task', '/tasks/a-61b4c98b')
     """
-    return address(f"/tasks/{task_key(name)}")
+    return build_address(f"/tasks/{format_task_key(name)}")
 
 
-def column_path(site_suite: SiteSuite, column: Column) -> str:
+def format_column_path(site_suite: SiteSuite, column: Column) -> str:
     """The address of the only task of a column, as the suite asks for it; empty for a column of several."""
     if len(column.tasks) != 1:
         return ""
     query = {"scope": f"{site_suite.slug}:{column.name}"} if column.name in site_suite.parts else None
-    return address(f"/tasks/{task_key(column.tasks[0].name)}", query)
+    return build_address(f"/tasks/{format_task_key(column.tasks[0].name)}", query)
 
 
-def task_key(name: str) -> str:
+def format_task_key(name: str) -> str:
     """The name of a task in addresses, not quoted: a short form with a digest where a path cannot hold it."""
     safe = all(sign.isascii() and (sign.isalnum() or sign in "-_. ") for sign in name)
     if safe and name.strip(". ") and not name.endswith(ENDS) and len(name) <= 100:
         return name
-    return f"{slug(name)[:80]}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}".lstrip("-")
+    return (
+        f"{format_slug(name)[:80]}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}".lstrip(
+            "-"
+        )
+    )
 
 
 def find_task(key: str, names: Iterable[str]) -> str:
@@ -65,10 +78,10 @@ def find_task(key: str, names: Iterable[str]) -> str:
     Raises:
         NotFound: There is none; the nearest are named.
     """
-    known = list(names)
-    keys = {task_key(name): name for name in known} | {name: name for name in known}
+    task_names = list(names)
+    keys = {format_task_key(name): name for name in task_names} | {name: name for name in task_names}
     if key not in keys:
-        raise missing("task", key, known, then="The page /tasks lists all.")
+        raise build_missing_error("task", key, task_names, then="The page /tasks lists all.")
     return keys[key]
 
 
@@ -101,13 +114,13 @@ class Question:
     @property
     def scope_text(self) -> str:
         """Splits and subsets in a few words."""
-        return f"{' + '.join(self.scope.splits)}; {_listing(self.scope.subsets, 'subset')}"
+        return f"{' + '.join(self.scope.splits)}; {_format_listing(self.scope.subsets, 'subset')}"
 
 
-def _listing(names: Sequence[str], what: str, most: int = 3) -> str:
+def _format_listing(names: Sequence[str], what: str, most: int = 3) -> str:
     """Names, or how many there are.
 
-    >>> _listing(["de"], "subset"), _listing(["a", "b", "c", "d"], "subset")
+    >>> _format_listing(["de"], "subset"), _format_listing(["a", "b", "c", "d"], "subset")
     ('subset de', '4 subsets')
     """
     if len(names) > most:
@@ -118,18 +131,18 @@ def _listing(names: Sequence[str], what: str, most: int = 3) -> str:
 _questions: WeakKeyDictionary[Queries, dict[str, list[Question]]] = WeakKeyDictionary()
 
 
-def all_questions(queries: Queries) -> Mapping[str, list[Question]]:
+def load_questions(queries: Queries) -> Mapping[str, list[Question]]:
     """The questions of every task of a suite: whole ones first, then parts, last those outside of means."""
     if queries not in _questions:
         places: dict[Scope, list[tuple[SiteSuite, Column, Task]]] = {}
-        for one in queries.suites.values():
-            for view in views(one.suite):
-                for column in one.suite.columns:
+        for site_suite in queries.suites.values():
+            for view in list_conventions(site_suite.suite):
+                for column in site_suite.suite.columns:
                     for task in column.tasks:
-                        places.setdefault(scope_of(task, view), []).append((one, column, task))
+                        places.setdefault(build_task_scope(task, view), []).append((site_suite, column, task))
         by_task: dict[str, list[Question]] = {}
         for scope in sorted(places, key=lambda scope: _order(*places[scope][0])):
-            by_task.setdefault(scope.task, []).append(_question(scope, places[scope]))
+            by_task.setdefault(scope.task, []).append(_build_question(scope, places[scope]))
         _questions[queries] = by_task
     return _questions[queries]
 
@@ -138,7 +151,7 @@ def _order(site_suite: SiteSuite, column: Column, task: Task) -> tuple[bool, boo
     return column.name in site_suite.parts, bool(column.shown_only)
 
 
-def _question(scope: Scope, places: Sequence[tuple[SiteSuite, Column, Task]]) -> Question:
+def _build_question(scope: Scope, places: Sequence[tuple[SiteSuite, Column, Task]]) -> Question:
     parts = [(one.slug, scope.view or (c.name if c.name in one.parts else "")) for one, c, _ in places]
     return Question(
         names=tuple(":".join(filter(None, part)) for part in parts),
@@ -148,27 +161,27 @@ def _question(scope: Scope, places: Sequence[tuple[SiteSuite, Column, Task]]) ->
     )
 
 
-def known_tasks(queries: Queries) -> list[str]:
+def list_site_tasks(queries: Queries) -> list[str]:
     """Every task that has a result or is in a suite."""
-    return sorted({*queries.tasks, *all_questions(queries)})
+    return sorted({*queries.tasks, *load_questions(queries)})
 
 
-def common_question(task: str, results: Iterable[tuple[Raw, str]]) -> Question:
+def find_common_question(task: str, results: Iterable[tuple[Raw, str]]) -> Question:
     """What most entries have of a task: the most frequent splits and subsets, then the most frequent data.
 
     `results` are main scores by split and subset, and the revision of their data.
     """
-    shapes = [(_shape(raw), data) for raw, data in results if raw]
-    shape = _most_frequent((shape for shape, _ in shapes), ((), ()))
-    data = _most_frequent((data for one, data in shapes if data and one == shape), "")
+    shapes = [(_extract_score_shape(raw), data) for raw, data in results if raw]
+    shape = _find_most_frequent((shape for shape, _ in shapes), ((), ()))
+    data = _find_most_frequent((data for one, data in shapes if data and one == shape), "")
     return Question(names=(MOST,), scope=Scope(task=task, splits=shape[0], subsets=shape[1], data=data))
 
 
-def _shape(raw: Raw) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _extract_score_shape(raw: Raw) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(raw)), tuple(sorted({subset for subsets in raw.values() for subset in subsets}))
 
 
-def _most_frequent(values: Iterable[Any], default: Any) -> Any:
+def _find_most_frequent(values: Iterable[Any], default: Any) -> Any:
     counts = Counter(values)
     return max(counts, key=lambda value: (counts[value], value), default=default)
 
@@ -199,19 +212,19 @@ class Scored:
         """Half of the 95 % interval; None where none is known."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
-    def counts(self, *, pinned: bool = False) -> bool:
+    def can_rank(self, *, pinned: bool = False) -> bool:
         """Whether it is ranked: a number as it is asked for, which no paper printed."""
-        known = self.value is not None and self.value == self.value and self.entry.origin != "reported"
-        return known and self.reason in (("",) if pinned else ("", "other"))
+        has_number = self.value is not None and self.value == self.value and self.entry.origin != "reported"
+        return has_number and self.reason in (("",) if pinned else ("", "other"))
 
 
 Results: TypeAlias = "Sequence[tuple[EntryResult, Raw]]"
 """Results with their main scores by split and subset."""
 
 
-def results_of(queries: Queries, tasks: Sequence[str], *, revisions: bool = False) -> Results:
+def load_task_results(queries: Queries, tasks: Sequence[str], *, revisions: bool = False) -> Results:
     """Every result of some tasks, of one entry for each model or of every revision."""
-    results = queries.task_results(tasks)
+    results = queries.find_task_results(tasks)
     return [(row, raw) for row, raw in results if _is_row(queries.entries[row.entry], revisions)]
 
 
@@ -220,12 +233,12 @@ def _is_row(entry: Entry, revisions: bool) -> bool:
     return not entry.revisions if revisions and entry.origin == "imported" else not entry.member
 
 
-def most_have(task: str, results: Results) -> Question:
+def build_default_question(task: str, results: Results) -> Question:
     """The question of a task that is in no suite."""
-    return common_question(task, [(raw, row.data) for row, raw in results if row.status == "done"])
+    return find_common_question(task, [(raw, row.data) for row, raw in results if row.status == "done"])
 
 
-def scores_of_question(queries: Queries, question: Question, *, revisions: bool = False) -> list[Scored]:
+def list_question_scores(queries: Queries, question: Question, *, revisions: bool = False) -> list[Scored]:
     """The scores of a question that a suite asks, of one entry for each model or of every revision."""
     return [
         Scored(
@@ -233,12 +246,12 @@ def scores_of_question(queries: Queries, question: Question, *, revisions: bool 
             reason=REASONS[row.reason], result=row.result, data=row.data, deviation=row.deviation,
             seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
         )
-        for row in queries.scores(scope=queries.scope_ids.get(question.scope.form, 0))
+        for row in queries.find_scores(scope=queries.scope_ids.get(question.scope.form, 0))
         if _is_row(queries.entries[row.entry], revisions)
     ]  # fmt: skip
 
 
-def scores_of_results(queries: Queries, scope: Scope, results: Results) -> list[Scored]:
+def compute_result_scores(queries: Queries, scope: Scope, results: Results) -> list[Scored]:
     """The scores of any scope, from results."""
     scored = []
     for row, raw in results:
@@ -254,35 +267,35 @@ def scores_of_results(queries: Queries, scope: Scope, results: Results) -> list[
     return scored
 
 
-def first_of_models(rows: Sequence[Scored], *, pinned: bool = False) -> list[Scored]:
+def select_model_rows(rows: Sequence[Scored], *, pinned: bool = False) -> list[Scored]:
     """One row for each model: a ranked score, then the best known revision, then the newest."""
 
     def weight(one: Scored) -> tuple[Any, ...]:
-        return (one.counts(pinned=pinned), one.value is not None, *precedence(one.entry))
+        return (one.can_rank(pinned=pinned), one.value is not None, *compute_precedence(one.entry))
 
     best: dict[str, Scored] = {}
-    for one in rows:
-        name = one.entry.model_slug
-        if name not in best or weight(one) > weight(best[name]):
-            best[name] = one
+    for score in rows:
+        name = score.entry.model_slug
+        if name not in best or weight(score) > weight(best[name]):
+            best[name] = score
     return list(best.values())
 
 
-def places(rows: Sequence[Scored]) -> dict[int, int]:
+def rank_scores(rows: Sequence[Scored]) -> dict[int, int]:
     """Ranks by entry, of rows that all count; each group of ties begins with its best."""
     ranks: dict[int, int] = {}
     leader: Scored | None = None
-    for position, one in enumerate(sorted(rows, key=lambda r: -(r.value or 0.0)), 1):
-        if leader is None or not tie(leader.value, one.value, leader.half, one.half):
-            leader, first = one, position
-        ranks[one.entry.id] = first
+    for position, score in enumerate(sorted(rows, key=lambda r: -(r.value or 0.0)), 1):
+        if leader is None or not is_tie(leader.value, score.value, leader.half, score.half):
+            leader, first = score, position
+        ranks[score.entry.id] = first
     return ranks
 
 
-def tie(one: float | None, other: float | None, half: float | None, other_half: float | None) -> bool:
+def is_tie(one: float | None, other: float | None, half: float | None, other_half: float | None) -> bool:
     """Whether two scores are equal, or differ by no more than the half-widths of both intervals combined.
 
-    >>> tie(0.5, 0.52, None, 0.01), tie(0.5, 0.52, 0.015, 0.015)
+    >>> is_tie(0.5, 0.52, None, 0.01), is_tie(0.5, 0.52, 0.015, 0.015)
     (False, True)
     """
     if one is None or other is None:
@@ -297,19 +310,21 @@ Best: TypeAlias = "tuple[Entry, float] | None"
 _best: WeakKeyDictionary[Queries, dict[str, Best]] = WeakKeyDictionary()
 
 
-def best_of(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best]:
+def load_best_scores(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best]:
     """The best of each task by its first question, cached."""
-    known, questions = _best.setdefault(queries, {}), all_questions(queries)
-    wanted = [name for name in tasks if name not in known]
-    scopes = {queries.scope_ids.get(questions[n][0].scope.form, 0): n for n in wanted if n in questions}
-    known.update(dict.fromkeys(wanted))
-    for scope, (entry, value) in (queries.best_scores(list(scopes)) if scopes else {}).items():
-        known[scopes[scope]] = queries.entries[entry], value
-    others: dict[str, list[tuple[EntryResult, Raw]]] = {name: [] for name in wanted if name not in questions}
-    for row, raw in results_of(queries, list(others)) if others else ():
+    cache, questions = _best.setdefault(queries, {}), load_questions(queries)
+    new_tasks = [name for name in tasks if name not in cache]
+    scopes = {queries.scope_ids.get(questions[n][0].scope.form, 0): n for n in new_tasks if n in questions}
+    cache.update(dict.fromkeys(new_tasks))
+    for scope, (entry, value) in (queries.find_best_scores(list(scopes)) if scopes else {}).items():
+        cache[scopes[scope]] = queries.entries[entry], value
+    others: dict[str, list[tuple[EntryResult, Raw]]] = {
+        name: [] for name in new_tasks if name not in questions
+    }
+    for row, raw in load_task_results(queries, list(others)) if others else ():
         others[row.task].append((row, raw))
     for name, results in others.items():
-        scored = scores_of_results(queries, most_have(name, results).scope, results)
-        ranked = [(one.entry, one.value) for one in scored if one.value is not None and one.counts()]
-        known[name] = max(ranked, key=lambda pair: pair[1], default=None)
-    return {name: known[name] for name in tasks}
+        scored = compute_result_scores(queries, build_default_question(name, results).scope, results)
+        ranked = [(one.entry, one.value) for one in scored if one.value is not None and one.can_rank()]
+        cache[name] = max(ranked, key=lambda pair: pair[1], default=None)
+    return {name: cache[name] for name in tasks}

@@ -12,19 +12,19 @@ from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
 from harness.results.scores import score_text
 from leaderboard.data.papers import Paper
-from leaderboard.data.suites import slug
-from leaderboard.views.task_scores import task_path
-from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Curve, Lines, Point, chart
+from leaderboard.data.suites import format_slug
+from leaderboard.views.task_scores import format_task_path
+from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Curve, Lines, Point, build_chart
 from leaderboard.web.tables import (
     EMPTY,
     Cell,
     Table,
     TableColumn,
     TableRow,
+    describe_value,
+    format_value_cell,
     link,
-    value_cell,
     values_table,
-    words,
 )
 
 AnyRecipe: TypeAlias = TaskRecipe | ModelRecipe
@@ -69,9 +69,9 @@ def is_of_paper(recipe: AnyRecipe, paper: Paper) -> bool:
     return recipe.source.startswith(f"{paper.name},")
 
 
-def recipes_of(paper: Paper) -> list[str]:
+def list_paper_recipes(paper: Paper) -> list[str]:
     """The recipes that are made after a paper."""
-    return [name for name in catalog.recipes() if is_of_paper(catalog.open_recipe(name), paper)]
+    return [name for name in catalog.load_recipe_entries() if is_of_paper(catalog.open_recipe(name), paper)]
 
 
 def was_chosen(training: Document) -> bool:
@@ -79,7 +79,7 @@ def was_chosen(training: Document) -> bool:
     return bool(training.get("chosen")) and len(training.get("cells") or ()) > 1
 
 
-def notes_on(trainings: Sequence[Document]) -> list[str]:
+def list_training_notes(trainings: Sequence[Document]) -> list[str]:
     """Why scores of recipes err upward."""
     best = any((one.get("evaluation") or {}).get("counts") == "best" for one in trainings)
     return [CHOSEN_ON_SCORES] * any(map(was_chosen, trainings)) + [BEST_EVALUATION] * best
@@ -107,7 +107,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def training_table(
+def build_training_table(
     records: Mapping[int, Document], intervals: Mapping[tuple[str, str], tuple[float, float]]
 ) -> Table | None:
     """What was trained for each task, of records by result and intervals by task and convention."""
@@ -118,81 +118,93 @@ def training_table(
         name="training",
         caption="What was trained for each task: scores × 100",
         columns=COLUMNS,
-        rows=[TableRow(cells=list(_training_cells(n, one, intervals))) for n, one in trained.items()],
-        notes=notes_on([record["training"] for record in trained.values()]),
+        rows=[TableRow(cells=list(_iter_training_cells(n, one, intervals))) for n, one in trained.items()],
+        notes=list_training_notes([record["training"] for record in trained.values()]),
     )
 
 
-def _training_cells(
+def _iter_training_cells(
     number: int, record: Document, intervals: Mapping[tuple[str, str], tuple[float, float]]
 ) -> Iterator[Cell]:
     training, task = record["training"], record["task"]["name"]
     seeds, loss, evaluation = (training.get(name) or {} for name in ("seeds", "loss", "evaluation"))
-    scores = [_number(score) for score in seeds.get("scores") or ()]
+    scores = [_convert_number(score) for score in seeds.get("scores") or ()]
     others = evaluation if evaluation.get("counts") == "best" else {}
     interval = intervals.get((task, str(training.get("view"))))
-    first, last = (_number(loss.get(name)) for name in ("first", "last"))
-    yield link(task, task_path(task))
-    yield _score(record["main_score"], "chosen" if was_chosen(training) else "", f"/results/{number}")
-    yield from (_score((others.get(name) or {}).get("score")) for name in ("last", "cross_fitted"))
-    yield value_cell("–".join(map(score_text, interval)) if interval else "")
-    yield _score(seeds.get("standard_deviation"))
-    yield value_cell(" ".join("×" if score is None else score_text(score) for score in scores))
-    yield value_cell(SEED_KINDS.get(str(seeds.get("kind")), ""))
-    yield value_cell(len(training.get("cells") or ()) or "")
-    yield _score(training.get("grid_maximum"))
-    yield from (value_cell(training.get(name, "")) for name in ("diverged", "constant"))
-    yield value_cell(_settings_text(training.get("chosen") or {}))
-    yield value_cell("" if first is None or last is None else f"{first:.3g} → {last:.3g}")
+    first, last = (_convert_number(loss.get(name)) for name in ("first", "last"))
+    yield link(task, format_task_path(task))
+    yield _build_score_cell(
+        record["main_score"], "chosen" if was_chosen(training) else "", f"/results/{number}"
+    )
+    yield from (_build_score_cell((others.get(name) or {}).get("score")) for name in ("last", "cross_fitted"))
+    yield format_value_cell("–".join(map(score_text, interval)) if interval else "")
+    yield _build_score_cell(seeds.get("standard_deviation"))
+    yield format_value_cell(" ".join("×" if score is None else score_text(score) for score in scores))
+    yield format_value_cell(SEED_KINDS.get(str(seeds.get("kind")), ""))
+    yield format_value_cell(len(training.get("cells") or ()) or "")
+    yield _build_score_cell(training.get("grid_maximum"))
+    yield from (format_value_cell(training.get(name, "")) for name in ("diverged", "constant"))
+    yield format_value_cell(_format_settings(training.get("chosen") or {}))
+    yield format_value_cell("" if first is None or last is None else f"{first:.3g} → {last:.3g}")
 
 
-def _settings_text(run: Document) -> str:
+def _format_settings(run: Document) -> str:
     """The settings of a run in a few words.
 
-    >>> _settings_text({"learning_rate": 3e-05, "batch_size": 16, "epochs": 2})
+    >>> _format_settings({"learning_rate": 3e-05, "batch_size": 16, "epochs": 2})
     'lr 3e-05, batch 16, epochs 2'
     """
     names = {"learning_rate": "lr", **SETTINGS, "seed": "seed"}
-    known = {word: number for name, word in names.items() if (number := _number(run.get(name))) is not None}
-    return ", ".join(f"{word} {number:g}" for word, number in known.items())
+    settings = {
+        word: number for name, word in names.items() if (number := _convert_number(run.get(name))) is not None
+    }
+    return ", ".join(f"{word} {number:g}" for word, number in settings.items())
 
 
-def _score(value: Any, kind: str = "", href: str = "") -> Cell:
-    known = _number(value)
-    return EMPTY if known is None else Cell(text=score_text(known), value=known, kind=kind, href=href)
+def _build_score_cell(value: Any, kind: str = "", href: str = "") -> Cell:
+    number = _convert_number(value)
+    return EMPTY if number is None else Cell(text=score_text(number), value=number, kind=kind, href=href)
 
 
-def training_charts(record: Document) -> Iterator[Chart]:
+def iter_training_charts(record: Document) -> Iterator[Chart]:
     """The charts of one record: its grid against the learning rate, and its evaluations."""
     task, training = record["task"]["name"], record["training"]
-    lines = grid_lines(training.get("cells") or ())
+    lines = build_grid_lines(training.get("cells") or ())
     if len({point.x for line in lines for point in line.points}) > 1:
         rates = Axis(label="learning rate", kind="log")
-        yield _scores_chart(f"{task}: scores of the grid by learning rate", rates, lines)
+        yield _plot_scores(f"{task}: scores of the grid by learning rate", rates, lines)
     curves: dict[str, list[Point]] = {}
-    for one in training.get("evaluations") or ():
-        for split, name, value in one["metrics"]:
-            curves.setdefault(f"{split} {name}", []).append(Point(x=one["step"], y=_number(value)))
+    for evaluation in training.get("evaluations") or ():
+        for split, name, value in evaluation["metrics"]:
+            curves.setdefault(f"{split} {name}", []).append(
+                Point(x=evaluation["step"], y=_convert_number(value))
+            )
     if curves:
         title = f"{task}: evaluations during training"
         lines = [Curve(label=name, points=points) for name, points in curves.items()]
-        yield chart(slug(title), title, Lines(x=Axis(label="step"), y=Axis(label="value"), lines=lines))
+        yield build_chart(
+            format_slug(title), title, Lines(x=Axis(label="step"), y=Axis(label="value"), lines=lines)
+        )
 
 
-def _scores_chart(
+def _plot_scores(
     title: str, x: Axis, lines: Sequence[Curve], marks: Sequence[tuple[float, str]] = ()
 ) -> Chart:
     """Lines of scores, times 100."""
-    scaled = [Curve(label=line.label, points=[_times_100(point) for point in line.points]) for line in lines]
-    return chart(slug(title), title, Lines(x=x, y=Axis(label="score × 100"), lines=scaled, marks=marks))
+    scaled = [
+        Curve(label=line.label, points=[_scale_point(point) for point in line.points]) for line in lines
+    ]
+    return build_chart(
+        format_slug(title), title, Lines(x=x, y=Axis(label="score × 100"), lines=scaled, marks=marks)
+    )
 
 
-def _times_100(point: Point) -> Point:
+def _scale_point(point: Point) -> Point:
     y, low, high = (None if v is None else 100 * float(v) for v in (point.y, point.low, point.high))
     return Point(x=point.x, y=y, low=low, high=high)
 
 
-def grid_lines(cells: Sequence[Document]) -> list[Curve]:
+def build_grid_lines(cells: Sequence[Document]) -> list[Curve]:
     """The scores of a grid by learning rate: a line for each of the other settings.
 
     Of many lines the best, the median and the worst are shown.
@@ -200,10 +212,10 @@ def grid_lines(cells: Sequence[Document]) -> list[Curve]:
     varying = [name for name in SETTINGS if len({str(cell.get(name)) for cell in cells}) > 1]
     groups: dict[str, dict[float, list[float | None]]] = {}
     for cell in cells:
-        rate = _number(cell.get("learning_rate"))
+        rate = _convert_number(cell.get("learning_rate"))
         if rate is not None and rate > 0:
             label = ", ".join(f"{SETTINGS[name]} {cell.get(name)}" for name in varying) or "all runs"
-            groups.setdefault(label, {}).setdefault(rate, []).append(_number(cell.get("score")))
+            groups.setdefault(label, {}).setdefault(rate, []).append(_convert_number(cell.get("score")))
     if len(groups) <= MOST_LINES:
         lines = {name: [_mean_point(x, at[x]) for x in sorted(at)] for name, at in groups.items()}
         return [Curve(label=name, points=points) for name, points in lines.items()]
@@ -220,12 +232,12 @@ def grid_lines(cells: Sequence[Document]) -> list[Curve]:
 
 def _mean_point(rate: float, scores: Sequence[float | None]) -> Point:
     """The mean of the runs that did not diverge, with their range where there are several."""
-    known = [score for score in scores if score is not None]
-    low, high = (min(known), max(known)) if len(known) > 1 else (None, None)
-    return Point(x=rate, y=mean(known) if known else None, low=low, high=high)
+    finite_scores = [score for score in scores if score is not None]
+    low, high = (min(finite_scores), max(finite_scores)) if len(finite_scores) > 1 else (None, None)
+    return Point(x=rate, y=mean(finite_scores) if finite_scores else None, low=low, high=high)
 
 
-def sweeps_of(lineages: Sequence[Lineage]) -> Sweeps:
+def collect_sweeps(lineages: Sequence[Lineage]) -> Sweeps:
     """The sweeps that chose a model's seeds and whose curves are known."""
     return [(made.seed, made.sweep) for made in lineages if made.sweep is not None and made.sweep.curve]
 
@@ -239,27 +251,27 @@ def sweep_table(sweeps: Sweeps) -> Table | None:
     seed = {"seed": "Seed"} if len(sweeps) > 1 else {}
     labels = {**seed, "value": first.setting, **tasks, "mean": "Mean", "chosen": "Chosen", "model": "Model"}
     rows = [
-        [*([number] if seed else []), *_member_cells(first, sweep, member)]
+        [*([number] if seed else []), *_iter_member_cells(first, sweep, member)]
         for number, sweep in sweeps for member in sweep.curve
     ]  # fmt: skip
     caption = f"The sweep of {first.setting} that chose this model: scores × 100"
-    return values_table("sweep", caption, labels, rows, notes=[*SWEEP_NOTES, *_at_the_end(sweeps)])
+    return values_table("sweep", caption, labels, rows, notes=[*SWEEP_NOTES, *_note_sweep_end(sweeps)])
 
 
-def _member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -> Iterator[Cell]:
+def _iter_member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -> Iterator[Cell]:
     chosen, value = member.value == sweep.chosen, member.value
-    plain = value if isinstance(value, int | float | str) else words(value)
-    yield Cell(text=words(value), value=plain, kind="best" if chosen else "")
-    yield from (_score(member.scores.get(name)) for name in first.tasks)
-    yield _score(member.mean)
+    plain = value if isinstance(value, int | float | str) else describe_value(value)
+    yield Cell(text=describe_value(value), value=plain, kind="best" if chosen else "")
+    yield from (_build_score_cell(member.scores.get(name)) for name in first.tasks)
+    yield _build_score_cell(member.mean)
     yield Cell(text="chosen" if chosen else "diverged" if member.mean is None else "", value=chosen)
     yield Cell(text=member.artifact[:12], value=member.artifact)
 
 
-def _at_the_end(sweeps: Sweeps) -> list[str]:
+def _note_sweep_end(sweeps: Sweeps) -> list[str]:
     """A note where the best value is the least or the greatest: a wider sweep may have a better one."""
     for _, sweep in sweeps:
-        values, chosen = _numbers(sweep.values), _number(sweep.chosen)
+        values, chosen = _convert_numbers(sweep.values), _convert_number(sweep.chosen)
         if values and len(values) > 1 and chosen in (min(values), max(values)):
             which = "least" if chosen == min(values) else "greatest"
             return [f"The chosen value is the {which} that was tried: one beyond it may be better."]
@@ -270,14 +282,17 @@ def sweep_charts(sweeps: Sweeps) -> Iterator[Chart]:
     """The scores of each sweep against the values: curves of numbers, bars of anything else."""
     for seed, sweep in sweeps:
         title = f"Scores by {sweep.setting}" + (f", seed {seed}" if len(sweeps) > 1 else "")
-        values, chosen = _numbers([member.value for member in sweep.curve]), _number(sweep.chosen)
+        values, chosen = (
+            _convert_numbers([member.value for member in sweep.curve]),
+            _convert_number(sweep.chosen),
+        )
         if values is None:
-            yield chart(slug(title), title, _sweep_bars(sweep))
+            yield build_chart(format_slug(title), title, _sweep_bars(sweep))
         else:
             log = min(values) > 0 and max(values) > LOG_RATIO * min(values)
             axis = Axis(label=sweep.setting, kind="log" if log else "linear")
             marks = [] if chosen is None else [(chosen, "chosen")]
-            yield _scores_chart(title, axis, list(_sweep_lines(sweep, values)), marks)
+            yield _plot_scores(title, axis, list(_sweep_lines(sweep, values)), marks)
 
 
 def _sweep_lines(sweep: SweepPart, values: Sequence[float]) -> Iterator[Curve]:
@@ -298,7 +313,9 @@ def _sweep_bars(sweep: SweepPart) -> Bars:
     scores |= {name: [member.scores.get(name) for member in sweep.curve] for name in tasks}
     return Bars(
         axis=Axis(label="score × 100"),
-        categories=[f"{words(m.value)}{' (chosen)' if m.value == sweep.chosen else ''}" for m in sweep.curve],
+        categories=[
+            f"{describe_value(m.value)}{' (chosen)' if m.value == sweep.chosen else ''}" for m in sweep.curve
+        ],
         series=[
             BarSeries(label=name, values=[None if score is None else 100 * score for score in values])
             for name, values in scores.items()
@@ -306,11 +323,11 @@ def _sweep_bars(sweep: SweepPart) -> Bars:
     )
 
 
-def _numbers(values: Sequence[Any]) -> list[float] | None:
+def _convert_numbers(values: Sequence[Any]) -> list[float] | None:
     """Values as numbers; None where one of them is none."""
-    numbers = [number for value in values if (number := _number(value)) is not None]
+    numbers = [number for value in values if (number := _convert_number(value)) is not None]
     return numbers if len(numbers) == len(values) else None
 
 
-def _number(value: Any) -> float | None:
+def _convert_number(value: Any) -> float | None:
     return float(value) if is_number(value) else None

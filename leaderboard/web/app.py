@@ -33,11 +33,11 @@ from harness import __version__
 from harness.core.errors import HarnessError, StoreError
 from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
-from leaderboard.web.limits import BoundedQueries, Limits, Refusal, error_json
+from leaderboard.web.limits import BoundedQueries, Limits, Refusal, build_error_response
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, describe_errors
-from leaderboard.web.site import API_HINT, STATIC, Site, asset, badge, open_site
+from leaderboard.web.site import API_HINT, STATIC, Site, format_asset_url, open_site, render_badge
 
 log = logging.getLogger(__name__)
 
@@ -107,16 +107,16 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
         follows: Whether another process refreshes the snapshot, which is only noticed here.
     """
     site, metrics = site or open_site(settings, follows=follows), Metrics()
-    metrics.refreshed(len(site.queries.entries))
+    metrics.note_refresh(len(site.queries.entries))
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def run_lifespan(_app: FastAPI) -> AsyncIterator[None]:
         sys.setswitchinterval(SWITCH)
         tasks = [asyncio.create_task(run_in_threadpool(_warm, site))]
         if follows:
-            tasks.append(asyncio.create_task(_repeat(site.follow, NOTICE, metrics)))
+            tasks.append(asyncio.create_task(_poll_changes(site.follow, NOTICE, metrics)))
         elif settings.refresh:
-            tasks.append(asyncio.create_task(_repeat(site.refresh, settings.refresh, metrics)))
+            tasks.append(asyncio.create_task(_poll_changes(site.refresh, settings.refresh, metrics)))
         yield
         for task in tasks:
             task.cancel()
@@ -128,7 +128,7 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        lifespan=lifespan,
+        lifespan=run_lifespan,
     )
     limits = Limits(f"{settings.pages_a_minute}/minute")
     app.state.site, app.state.metrics, app.state.limits = site, metrics, limits
@@ -157,7 +157,7 @@ class _StaticFiles(StaticFiles):
         response = super().file_response(full_path, stat_result, scope, status_code)
         path = Path(full_path)
         address = f"/static/{path.name}?{scope['query_string'].decode('latin-1')}"
-        current = "?v=" in address if path.parent != STATIC else address == asset(path.name)
+        current = "?v=" in address if path.parent != STATIC else address == format_asset_url(path.name)
         response.headers["Cache-Control"] = YEAR if current else "no-cache"
         return response
 
@@ -178,29 +178,29 @@ def _add_page(app: FastAPI, site: Site, route: PageRoute) -> None:
             200: {"content": {kind.partition(";")[0]: {}}, "description": f"As {label}."}
         }
         app.add_api_route(
-            route.file(form),
-            _endpoint(site, route, form),
+            route.build_format_path(form),
+            _build_endpoint(site, route, form),
             summary=f"{route.summary} As {label}.",
             responses={**(content if form != "json" else {}), **DOCUMENTED},
             response_model=PageJson if form == "json" else None,
             response_class=JSONResponse if form == "json" else Response,
             tags=[route.path],
-            operation_id=f"{_operation(route)}_{form}",
+            operation_id=f"{_format_operation_id(route)}_{form}",
         )
-    html = _endpoint(site, route, "html")
+    html = _build_endpoint(site, route, "html")
     app.add_api_route(route.path, html, include_in_schema=False, response_class=Response, response_model=None)
 
 
-def _operation(route: PageRoute) -> str:
+def _format_operation_id(route: PageRoute) -> str:
     return "_".join(part.strip("{}") for part in route.path.split("/") if part) or "overview"
 
 
-def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
+def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
     """The function that answers for a page in one format, with a signature that FastAPI can read."""
 
-    async def endpoint(request: Request, state: State, **arguments: str) -> Response:
+    async def answer_page(request: Request, state: State, **arguments: str) -> Response:
         app = request.app.state
-        key = site.key(route, state, arguments, form)
+        key = site.build_cache_key(route, state, arguments, form)
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
         if page is None:
@@ -216,35 +216,37 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
         inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=k) for n, k in kinds.items()
     ]
     signature = inspect.Signature(parameters, return_annotation=Any)
-    vars(endpoint).update(__signature__=signature, state=route.state)
-    return endpoint
+    vars(answer_page).update(__signature__=signature, state=route.state)
+    return answer_page
 
 
 def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.get(
-        "/badges/{suite}/{entry}.svg", response_class=Response, responses=_answers("image/svg+xml", 404, 422)
+        "/badges/{suite}/{entry}.svg",
+        response_class=Response,
+        responses=_describe_responses("image/svg+xml", 404, 422),
     )
     def badge_svg(request: Request, suite: str, entry: str) -> Response:
         """An entry's mean over a suite's tasks as a badge."""
-        body = badge(site, suite, entry).encode()
+        body = render_badge(site, suite, entry).encode()
         return answer(request, RenderedPage(body=body, type="image/svg+xml; charset=utf-8"))
 
     @app.get("/openapi.json", include_in_schema=False)
-    def description() -> JSONResponse:
+    def describe_api() -> JSONResponse:
         return JSONResponse(app.openapi())
 
-    @app.get("/healthz", response_class=Response, responses=_answers("text/plain"))
+    @app.get("/healthz", response_class=Response, responses=_describe_responses("text/plain"))
     def health() -> Response:
         """Whether the site answers, and which snapshot it shows."""
         return Response(f"ok, snapshot {site.queries.version}\n", media_type="text/plain")
 
-    @app.get("/metrics", response_class=Response, responses=_answers("text/plain"))
+    @app.get("/metrics", response_class=Response, responses=_describe_responses("text/plain"))
     def measured() -> Response:
         """Metrics of the process that answers, for Prometheus."""
-        return Response(metrics.text(), media_type=CONTENT_TYPE)
+        return Response(metrics.render_metrics(), media_type=CONTENT_TYPE)
 
 
-def _answers(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:
+def _describe_responses(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {kind: {}}}, **{status: DOCUMENTED[status] for status in (400, 414, *errors)}}
 
 
@@ -257,20 +259,20 @@ def _warm(site: Site) -> None:
     ]
     for route, arguments in [*first, *((routes[SUITE], {"suite": slug}) for slug in suites)]:
         state = route.state.model_validate({})
-        page = site.render(route, state, arguments, "html").compressed()
-        site.cache.put(site.key(route, state, arguments, "html"), page)
+        page = site.render(route, state, arguments, "html").encode_gzip()
+        site.cache.put(site.build_cache_key(route, state, arguments, "html"), page)
     gc.collect()
     atexit.register(gc.unfreeze)  # or DuckDB says at the end that its objects were left
     gc.freeze()  # what stays for as long as the site runs need not be looked through again and again
 
 
-async def _repeat(look: Callable[[], int], seconds: float, metrics: Metrics) -> None:
+async def _poll_changes(look: Callable[[], int], seconds: float, metrics: Metrics) -> None:
     """Look at the folders, or at the snapshot, again and again."""
     while True:
         await asyncio.sleep(seconds)
         entries = await run_in_threadpool(_try_look, look)
         if entries is not None:
-            metrics.refreshed(entries)
+            metrics.note_refresh(entries)
 
 
 def refresh_again_and_again(site: Site, ends: Event) -> None:
@@ -311,13 +313,13 @@ def _add_error_handlers(app: FastAPI, site: Site) -> None:
     """Let the application answer its errors."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        return await _respond(site, request, *_describe(request, error))
+        return await _answer_error(site, request, *_describe_http_error(request, error))
 
     for kind in (Refusal, HarnessError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, handle)
 
 
-def _describe(request: Request, error: Exception) -> tuple[int, str, str, Mapping[str, str]]:
+def _describe_http_error(request: Request, error: Exception) -> tuple[int, str, str, Mapping[str, str]]:
     """The status, message, hint and headers of the answer to an error."""
     if isinstance(error, Refusal):
         return error.status, error.message, error.hint, error.headers
@@ -338,19 +340,21 @@ def _describe(request: Request, error: Exception) -> tuple[int, str, str, Mappin
     return 500, "Something went wrong here.", "It was written to the log.", {}
 
 
-async def _respond(
+async def _answer_error(
     site: Site, request: Request, status: int, message: str, hint: str, headers: Mapping[str, str]
 ) -> Response:
-    if _takes_json(request):
-        return error_json(status, message, hint, headers)
+    if _is_json_request(request):
+        return build_error_response(status, message, hint, headers)
     page = Page(title=message, template="error.html", lead=hint)
-    made = await run_in_threadpool(lambda: site.html(page, State.model_validate({}), status=status))
-    response = answer(request, made)
+    error_page = await run_in_threadpool(
+        lambda: site.render_html(page, State.model_validate({}), status=status)
+    )
+    response = answer(request, error_page)
     response.headers.update(headers)
     return response
 
 
-def _takes_json(request: Request) -> bool:
+def _is_json_request(request: Request) -> bool:
     """Whether a client reads data: it named a format or the API, or does not take HTML."""
     path = request.url.path
     return (

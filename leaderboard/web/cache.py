@@ -46,7 +46,7 @@ class RenderedPage:
         """The ETag: a digest of the body."""
         return f'W/"{hashlib.sha256(self.body).hexdigest()[:20]}"'
 
-    def compressed(self) -> RenderedPage:
+    def encode_gzip(self) -> RenderedPage:
         """The same page with a compressed body."""
         if self.encoding or len(self.body) < SMALLEST:
             return self
@@ -100,13 +100,13 @@ class RenderQueue:
         """The page of this key, rendered, compressed and cached, even if the client leaves meanwhile."""
         task = self._waiting.get(key)
         if task is None:
-            task = self._waiting[key] = asyncio.create_task(self._run(key, make))
+            task = self._waiting[key] = asyncio.create_task(self._run_render_task(key, make))
             task.add_done_callback(lambda done: self._end(key, done))
         return await asyncio.shield(task)
 
-    async def _run(self, key: Hashable, make: Callable[[], RenderedPage]) -> RenderedPage:
+    async def _run_render_task(self, key: Hashable, make: Callable[[], RenderedPage]) -> RenderedPage:
         self._limiter = self._limiter or CapacityLimiter(1)
-        page = await run_sync(lambda: make().compressed(), limiter=self._limiter)
+        page = await run_sync(lambda: make().encode_gzip(), limiter=self._limiter)
         self._cache.put(key, page)
         return page
 
@@ -121,7 +121,7 @@ def answer(request: Request, page: RenderedPage) -> Response:
     headers = {"ETag": page.tag, "Vary": "Accept-Encoding", "Cache-Control": "no-cache"}
     if page.policy:
         headers["Content-Security-Policy"] = page.policy
-    if page.status == 200 and _matches(request.headers.get("if-none-match", ""), page.tag):
+    if page.status == 200 and _has_etag(request.headers.get("if-none-match", ""), page.tag):
         return Response(status_code=304, headers=headers)
     body = page.body
     if page.encoding and "gzip" in request.headers.get("accept-encoding", ""):
@@ -131,7 +131,7 @@ def answer(request: Request, page: RenderedPage) -> Response:
     return Response(body, status_code=page.status, headers=headers, media_type=page.type)
 
 
-def _matches(header: str, tag: str) -> bool:
+def _has_etag(header: str, tag: str) -> bool:
     """Whether If-None-Match names a tag, compared weakly (RFC 9110, section 13.1.2)."""
     names = {name.strip().removeprefix("W/") for name in header.split(",")}
     return header.strip() == "*" or tag.removeprefix("W/") in names

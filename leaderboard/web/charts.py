@@ -166,10 +166,13 @@ class Chart:
     notes: Sequence[str] = ()
 
 
-def chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribution) -> Chart:
+def build_chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribution) -> Chart:
     """A plot as a chart; its name is unique on its page."""
     figure, heads, rows = _DRAW[type(plot)](plot)
-    cells = [[v if isinstance(v, Cell) else Cell(text=_text(v), value=v) for v in row] for row in rows]
+    cells = [
+        [v if isinstance(v, Cell) else Cell(text=_format_chart_value(v), value=v) for v in row]
+        for row in rows
+    ]
     columns = [
         TableColumn(
             key=f"c{at}", label=head, numeric=not any(isinstance(row[at], str | Cell) for row in rows)
@@ -179,32 +182,32 @@ def chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribu
     table = Table(
         name=f"{name}-values", caption=title, columns=columns, rows=[TableRow(cells=row) for row in cells]
     )
-    notes = _notes(plot, len(rows)) if isinstance(plot, Scatter | Track) else []
+    notes = _list_plot_notes(plot, len(rows)) if isinstance(plot, Scatter | Track) else []
     return Chart(name=name, title=title, figure=figure, table=table, notes=notes)
 
 
-def against_size(title: str, label: str, points: Iterable[Point], name: str = "size") -> Chart:
+def build_size_chart(title: str, label: str, points: Iterable[Point], name: str = "size") -> Chart:
     """Scores against the number of parameters; what was measured is emphasised."""
-    own = [replace(point, emphasised=point.series == "measured") for point in points]
-    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=label), points=own)
-    return chart(name, title, plot)
+    plot_points = [replace(point, emphasised=point.series == "measured") for point in points]
+    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=label), points=plot_points)
+    return build_chart(name, title, plot)
 
 
-def frontier_points(plot: Scatter, points: Sequence[P]) -> list[P]:
+def select_frontier_points(plot: Scatter, points: Sequence[P]) -> list[P]:
     """Those of a scatter's points on its frontier, by x; hollow points are never on it."""
-    full = [point for point in points if not point.hollow and _drawn(plot, [point])]
-    return [full[i] for i in _best(plot, _drawn(plot, full))]
+    full = [point for point in points if not point.hollow and _place_points(plot, [point])]
+    return [full[i] for i in _find_best_points(plot, _place_points(plot, full))]
 
 
-def _best(plot: Scatter, drawn: Sequence[Point]) -> list[int]:
+def _find_best_points(plot: Scatter, drawn: Sequence[Point]) -> list[int]:
     places = [(point.x, point.y) for point in drawn]
-    return frontier(places, plot.better) if plot.better else []  # type: ignore[arg-type]
+    return compute_frontier(places, plot.better) if plot.better else []  # type: ignore[arg-type]
 
 
-def frontier(points: Sequence[tuple[Any, float]], better: Better) -> list[int]:
+def compute_frontier(points: Sequence[tuple[Any, float]], better: Better) -> list[int]:
     """Indices of the points that no other beats, by x; y is better the higher, and ties stay together.
 
-    >>> frontier([(1, 10), (2, 9), (3, 30), (3, 20)], "lower")
+    >>> compute_frontier([(1, 10), (2, 9), (3, 30), (3, 20)], "lower")
     [0, 2]
     """
     order = sorted((i for i, (x, y) in enumerate(points) if x == x and y == y), key=lambda i: -points[i][1])
@@ -218,21 +221,21 @@ def frontier(points: Sequence[tuple[Any, float]], better: Better) -> list[int]:
     return sorted(unbeaten, key=lambda i: (points[i][0], i))
 
 
-def number(value: Place, kind: Kind = "linear") -> Any:
+def convert_axis_value(value: Place, kind: Kind = "linear") -> Any:
     """A value as JSON for an axis; None where the axis cannot hold it.
 
-    >>> number(float("nan")), number(0, "log"), number(3, "log"), number(date(2026, 1, 2), "date")
+    >>> convert_axis_value(float("nan")), convert_axis_value(0, "log"), convert_axis_value(3, "log"), convert_axis_value(date(2026, 1, 2), "date")
     (None, None, 3.0, '2026-01-02')
     """
     if kind == "date":
         return _time(value.isoformat() if isinstance(value, date) else value)
     if value is None or isinstance(value, str | date):
         return None
-    known = math.isfinite(value) and abs(value) <= LARGEST and (kind != "log" or value > 0)
-    return float(value) if known else None
+    valid = math.isfinite(value) and abs(value) <= LARGEST and (kind != "log" or value > 0)
+    return float(value) if valid else None
 
 
-def plotly_file() -> Path:
+def locate_plotly_file() -> Path:
     """The library's file in the installed package, without importing it.
 
     Raises:
@@ -252,20 +255,26 @@ def _time(text: Any) -> str | None:
         return None
 
 
-def _drawn(plot: _Plane, points: Iterable[Point], *, gaps: bool = False) -> list[Point]:
+def _place_points(plot: _Plane, points: Iterable[Point], *, gaps: bool = False) -> list[Point]:
     """The points that the axes can hold, with their places as JSON; `gaps` keeps those without a y."""
     across, up = plot.x.kind, plot.y.kind
     placed = [
-        replace(p, x=number(p.x, across), y=number(p.y, up), low=number(p.low, up), high=number(p.high, up))
+        replace(
+            p,
+            x=convert_axis_value(p.x, across),
+            y=convert_axis_value(p.y, up),
+            low=convert_axis_value(p.low, up),
+            high=convert_axis_value(p.high, up),
+        )
         for p in points
     ]
     return [p for p in placed if p.x is not None and (gaps or p.y is not None)]
 
 
-def _text(value: Value) -> str:
+def _format_chart_value(value: Value) -> str:
     """A value as people read it.
 
-    >>> [_text(v) for v in (52.4149, 149_000_000, 0.00002, 3000, None, "a")]
+    >>> [_format_chart_value(v) for v in (52.4149, 149_000_000, 0.00002, 3000, None, "a")]
     ['52.41', '149M', '2e-05', '3000', '', 'a']
     """
     if value is None or isinstance(value, str | bool):
@@ -273,29 +282,31 @@ def _text(value: Value) -> str:
     for unit, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if unit <= abs(value) < 1e15:
             return f"{value / unit:.4g}{letter}"
-    whole = abs(value - round(value)) < 1e-9
-    return f"{value:.2f}" if abs(value) >= 1 and not whole else f"{value:.{6 if whole else 4}g}"
+    integral = abs(value - round(value)) < 1e-9
+    return f"{value:.2f}" if abs(value) >= 1 and not integral else f"{value:.{6 if integral else 4}g}"
 
 
-def _plain(text: str) -> str:
+def _escape_label(text: str) -> str:
     """Text that Plotly shows as it is, tags and all."""
     return str(escape(" ".join(text.split())))
 
 
-def _hover(label: str, *facts: str) -> str:
-    lines = [_plain(line) for fact in facts for line in wrap(fact, 64)]
-    return "<br>".join([f"<b>{_plain(label)}</b>", *lines])
+def _format_hover(label: str, *facts: str) -> str:
+    lines = [_escape_label(line) for fact in facts for line in wrap(fact, 64)]
+    return "<br>".join([f"<b>{_escape_label(label)}</b>", *lines])
 
 
-def _between(low: Value, high: Value) -> str:
-    return "" if low is None or high is None else f" [{_text(low)}, {_text(high)}]"
+def _format_bounds(low: Value, high: Value) -> str:
+    return (
+        "" if low is None or high is None else f" [{_format_chart_value(low)}, {_format_chart_value(high)}]"
+    )
 
 
-def _colour(place: int) -> str:
+def _pick_colour(place: int) -> str:
     return f"series-{place + 1}" if place < len(SYMBOLS) else "other"
 
 
-def _axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
+def _build_axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
     ticks: Json = {}
     if axis.kind == "log":
         least, most = min(values, default=1), max(values, default=1)
@@ -306,41 +317,48 @@ def _axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
                 for power in range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
                 for one in (1, 2, 5)
             ]
-            ticks = {"tickvals": places, "ticktext": [_short(place) for place in places]}
-    title = {"text": _plain(axis.label)}
+            ticks = {"tickvals": places, "ticktext": [_format_tick(place) for place in places]}
+    title = {"text": _escape_label(axis.label)}
     return {"title": title, "type": axis.kind, "automargin": True, "zeroline": False, **ticks}
 
 
-def _short(number: float) -> str:
+def _format_tick(number: float) -> str:
     """A number at an axis.
 
-    >>> [_short(number) for number in (0.002, 50, 2e3, 5e8, 1e9)]
+    >>> [_format_tick(convert_axis_value) for number in (0.002, 50, 2e3, 5e8, 1e9)]
     ['0.002', '50', '2k', '500M', '1B']
     """
     size, letter = next(((size, letter) for size, letter in _LETTERS if number >= size), (1, ""))
     return f"{number / size:g}{letter}"
 
 
-def _layout(height: int, x: Json, y: Json, **more: Any) -> Json:
+def _build_layout(height: int, x: Json, y: Json, **more: Any) -> Json:
     legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"}
     margin = {"l": 56, "r": 24, "t": 16, "b": 48}
     return {"height": height, "xaxis": x, "yaxis": y, "hovermode": "closest", "legend": legend,
             "margin": margin, **more}  # fmt: skip
 
 
-def _plane(
+def _build_plane_figure(
     plot: _Plane, data: list[Json], points: Sequence[Point], height: int, **more: Any
 ) -> tuple[Any, ...]:
     """The figure over two axes with its marks, and the points as a table."""
     lines, words = [], []
     above = "top" if more.get("showlegend", True) else "bottom"
-    for at, word in plot.marks:
-        ends = {"xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1}
+    for position, word in plot.marks:
+        ends = {"xref": "x", "yref": "paper", "x0": position, "x1": position, "y0": 0, "y1": 1}
         lines.append({"type": "line", **ends, "line": {"width": 1, "dash": "dash"}})
-        place = {"x": math.log10(at) if plot.x.kind == "log" else at, "y": 1, "yref": "paper"}
-        words.append({**place, "text": _plain(word), "showarrow": False, "xanchor": "left", "yanchor": above})
-    axes = _axis(plot.x, [p.x for p in points]), _axis(plot.y, [p.y for p in points if p.y is not None])
-    layout = _layout(height, *axes, **{"showlegend": True, "shapes": lines, "annotations": words, **more})
+        place = {"x": math.log10(position) if plot.x.kind == "log" else position, "y": 1, "yref": "paper"}
+        words.append(
+            {**place, "text": _escape_label(word), "showarrow": False, "xanchor": "left", "yanchor": above}
+        )
+    axes = (
+        _build_axis(plot.x, [p.x for p in points]),
+        _build_axis(plot.y, [p.y for p in points if p.y is not None]),
+    )
+    layout = _build_layout(
+        height, *axes, **{"showlegend": True, "shapes": lines, "annotations": words, **more}
+    )
     heads = ("Name", "Group", plot.x.label, plot.y.label, "from", "to")
     rows = [
         [Cell(text=p.label, value=p.label, href=p.href), p.series, p.x, p.y, p.low, p.high] for p in points
@@ -348,34 +366,34 @@ def _plane(
     return {"data": data, "layout": layout}, heads, rows
 
 
-def _error(values: Sequence[Any], low: Sequence[Any], high: Sequence[Any]) -> Json:
-    known = [None not in each for each in zip(values, low, high, strict=True)]
-    above = [h - v if k else 0 for v, h, k in zip(values, high, known, strict=True)]
-    below = [v - b if k else 0 for v, b, k in zip(values, low, known, strict=True)]
+def _build_error_bars(values: Sequence[Any], low: Sequence[Any], high: Sequence[Any]) -> Json:
+    complete = [None not in each for each in zip(values, low, high, strict=True)]
+    above = [h - v if k else 0 for v, h, k in zip(values, high, complete, strict=True)]
+    below = [v - b if k else 0 for v, b, k in zip(values, low, complete, strict=True)]
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below,
-            "visible": any(known), "thickness": 1, "width": 0}  # fmt: skip
+            "visible": any(complete), "thickness": 1, "width": 0}  # fmt: skip
 
 
-def _trace(plot: _Plane, name: str, points: Sequence[Point], place: int, **more: Any) -> Json:
+def _build_trace(plot: _Plane, name: str, points: Sequence[Point], place: int, **more: Any) -> Json:
     """Points of one group, with what a reader sees on hover."""
     y = [p.y for p in points]
     texts = [
-        _hover(p.label or name, f"{plot.y.label} {_text(p.y)}{_between(p.low, p.high)}",
-               f"{plot.x.label} {_text(p.x)}", name if p.label else "", p.note)  # type: ignore[arg-type]
+        _format_hover(p.label or name, f"{plot.y.label} {_format_chart_value(p.y)}{_format_bounds(p.low, p.high)}",
+               f"{plot.x.label} {_format_chart_value(p.x)}", name if p.label else "", p.note)  # type: ignore[arg-type]
         for p in points
     ]  # fmt: skip
     symbol = SYMBOLS[place if place < len(SYMBOLS) else 0]
     marker = {"symbol": [symbol + "-open" * p.hollow for p in points], "size": 8}
     return {
-        "type": "scatter", "mode": "markers", "name": _plain(name) or "models", "x": [p.x for p in points],
+        "type": "scatter", "mode": "markers", "name": _escape_label(name) or "models", "x": [p.x for p in points],
         "y": y,
-        "error_y": _error(y, [p.low for p in points], [p.high for p in points]), "hoverinfo": "text",
+        "error_y": _build_error_bars(y, [p.low for p in points], [p.high for p in points]), "hoverinfo": "text",
         "customdata": [p.href for p in points], "hovertext": texts, "marker": marker,
-        "meta": {"colour": _colour(place)}, **more,
+        "meta": {"colour": _pick_colour(place)}, **more,
     }  # fmt: skip
 
 
-def _notes(plot: Scatter | Track, drawn: int) -> list[str]:
+def _list_plot_notes(plot: Scatter | Track, drawn: int) -> list[str]:
     notes = [f"The band is {plot.band_label}."] if isinstance(plot, Track) and plot.band_label else []
     if missing := len(plot.points) - drawn:
         log = ", or none above 0," if "log" in (plot.x.kind, plot.y.kind) else ""
@@ -383,42 +401,42 @@ def _notes(plot: Scatter | Track, drawn: int) -> list[str]:
     return notes
 
 
-def _names(points: Iterable[Point]) -> list[Json]:
+def _list_point_names(points: Iterable[Point]) -> list[Json]:
     """The names that may stand beside their points, without organisations and at most 27 letters long."""
     short = [(p, p.label.rpartition("/")[2] or p.label) for p in points]
     return [
-        {"x": p.x, "y": p.y, "text": _plain(name if len(name) < 28 else f"{name[:16]}…{name[-10:]}")}
+        {"x": p.x, "y": p.y, "text": _escape_label(name if len(name) < 28 else f"{name[:16]}…{name[-10:]}")}
         for p, name in short
     ]
 
 
-def _scatter(plot: Scatter) -> tuple[Any, ...]:
-    points = sorted(_drawn(plot, plot.points), key=lambda p: -p.y)  # type: ignore[operator]
-    own = [p for p in points if not p.hollow]
-    best = [own[at] for at in _best(plot, own)]
+def _draw_scatter(plot: Scatter) -> tuple[Any, ...]:
+    points = sorted(_place_points(plot, plot.points), key=lambda p: -p.y)  # type: ignore[operator]
+    solid_points = [p for p in points if not p.hollow]
+    best = [solid_points[at] for at in _find_best_points(plot, solid_points)]
     strong = {id(p) for p in (*best, *(p for p in points if p.emphasised))}
     data = []
     for place, name in enumerate(dict.fromkeys([*plot.series, *(p.series for p in plot.points)])):
         if group := [p for p in points if p.series == name]:
-            trace = _trace(plot, name, group, place)
+            trace = _build_trace(plot, name, group, place)
             opacity = [1 if id(p) in strong else 0.6 for p in group]
             outline = {"width": [2 if p.emphasised else 1 for p in group]}
-            sizes = [_diameter(p, id(p) in strong) for p in group]
+            sizes = [_compute_diameter(p, id(p) in strong) for p in group]
             trace["marker"] |= {"size": sizes, "opacity": opacity, "line": outline}
             data.append(trace)
-    data += [_frontier_line(best, points, lower=plot.better == "lower")] if best else []
+    data += [_build_frontier_line(best, points, lower=plot.better == "lower")] if best else []
     first = sorted(points, key=lambda p: (not p.emphasised, id(p) not in strong, p.hollow))[:NAMES]
-    return _plane(plot, data, points, 460, meta={"names": _names(first)})
+    return _build_plane_figure(plot, data, points, 460, meta={"names": _list_point_names(first)})
 
 
-def _diameter(point: Point, strong: bool) -> float:
+def _compute_diameter(point: Point, strong: bool) -> float:
     """A marker's diameter in pixels, by parameters where they are given."""
-    if size := number(point.size, "log"):
+    if size := convert_axis_value(point.size, "log"):
         return float(round(min(24.0, max(6.0, 7 + 4.5 * math.log10(size / 2e7))), 1))
     return 13 if point.emphasised else 10 if strong else 7
 
 
-def _frontier_line(best: Sequence[Point], points: Sequence[Point], *, lower: bool) -> Json:
+def _build_frontier_line(best: Sequence[Point], points: Sequence[Point], *, lower: bool) -> Json:
     """The best y within reach at each x, up to the last point."""
     edge = (max if lower else min)(p.x for p in points)  # type: ignore[type-var]
     corners = [(p.x, p.y) for p in best]
@@ -429,25 +447,25 @@ def _frontier_line(best: Sequence[Point], points: Sequence[Point], *, lower: boo
             "x": x, "y": y, "meta": {"colour": "ink"}}  # fmt: skip
 
 
-def _lines(plot: Lines) -> tuple[Any, ...]:
+def _draw_lines(plot: Lines) -> tuple[Any, ...]:
     data: list[Json] = []
     shown: list[Point] = []
     for place, line in enumerate(plot.lines):
-        points = sorted(_drawn(plot, line.points, gaps=True), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
+        points = sorted(_place_points(plot, line.points, gaps=True), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
         mode = "lines+markers" if len(points) <= MANY else "lines"
-        trace = _trace(plot, line.label, points, place, mode=mode, connectgaps=False)
+        trace = _build_trace(plot, line.label, points, place, mode=mode, connectgaps=False)
         trace["error_y"]["visible"] = False
-        data += [*_area(points, trace["meta"]), trace]
+        data += [*_build_interval_area(points, trace["meta"]), trace]
         shown += [replace(p, label=p.label or line.label) for p in points]
-    return _plane(plot, data, shown, 380)
+    return _build_plane_figure(plot, data, shown, 380)
 
 
-def _area(points: Sequence[Point], meta: Json) -> list[Json]:
+def _build_interval_area(points: Sequence[Point], meta: Json) -> list[Json]:
     """The area between both ends, in a part for each run of points that have them."""
     x: list[Any] = []
     y: list[Any] = []
-    for known, run in groupby(points, key=lambda p: None not in (p.low, p.high)):
-        if known:
+    for bounded, run in groupby(points, key=lambda p: None not in (p.low, p.high)):
+        if bounded:
             some = list(run)
             x += [*(p.x for p in some), *(p.x for p in reversed(some)), None]
             y += [*(p.high for p in some), *(p.low for p in reversed(some)), None]
@@ -455,49 +473,55 @@ def _area(points: Sequence[Point], meta: Json) -> list[Json]:
     return [{**area, "x": x[:-1], "y": y[:-1], "meta": meta}] if x else []
 
 
-def _track(plot: Track) -> tuple[Any, ...]:
-    points = sorted(_drawn(plot, plot.points), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
+def _draw_track(plot: Track) -> tuple[Any, ...]:
+    points = sorted(_place_points(plot, plot.points), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
     data: list[Json] = []
     if plot.joined:
         solid = [p for p in points if not p.hollow]
         hidden = {"hoverinfo": "skip", "showlegend": False, "error_y": {"visible": False}}
-        data.append(_trace(plot, "", solid, 0, mode="lines", **hidden))
+        data.append(_build_trace(plot, "", solid, 0, mode="lines", **hidden))
     for place, (name, colour) in enumerate(plot.tones.items()):
         if group := [p for p in points if p.series == name]:
-            data.append(_trace(plot, name, group, place, meta={"colour": colour or _colour(place)}))
-    figure, heads, rows = _plane(plot, data, points, 340)
+            data.append(
+                _build_trace(plot, name, group, place, meta={"colour": colour or _pick_colour(place)})
+            )
+    figure, heads, rows = _build_plane_figure(plot, data, points, 340)
     if plot.band:
         ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": plot.band[0], "y1": plot.band[1]}
         figure["layout"]["shapes"].append({"type": "rect", **ends, "layer": "below", "line": {"width": 0}})
     return figure, heads, rows
 
 
-def _bars(plot: Bars) -> tuple[Any, ...]:
-    names = [_plain(name) for name in plot.categories]
+def _draw_bars(plot: Bars) -> tuple[Any, ...]:
+    names = [_escape_label(name) for name in plot.categories]
     data = []
-    for place, one in enumerate(plot.series):
-        values = [number(v) for v in one.values]
-        low, high = ([number(v) for v in ends] or [None] * len(values) for ends in (one.low, one.high))
+    for place, series in enumerate(plot.series):
+        values = [convert_axis_value(v) for v in series.values]
+        low, high = (
+            [convert_axis_value(v) for v in ends] or [None] * len(values)
+            for ends in (series.low, series.high)
+        )
         texts = [
-            _hover(one.label, f"{name}: {_text(value)}{_between(*ends)}")
+            _format_hover(series.label, f"{name}: {_format_chart_value(value)}{_format_bounds(*ends)}")
             for name, value, *ends in zip(plot.categories, values, low, high, strict=True)
         ]
         data.append({
-            "type": "bar", "orientation": "h", "name": _plain(one.label), "x": values, "y": names,
-            "error_x": _error(values, low, high), "customdata": [one.href] * len(values), "hoverinfo": "text",
-            "hovertext": texts, "text": [_text(v) for v in values], "meta": {"colour": _colour(place)},
+            "type": "bar", "orientation": "h", "name": _escape_label(series.label), "x": values, "y": names,
+            "error_x": _build_error_bars(values, low, high), "customdata": [series.href] * len(values), "hoverinfo": "text",
+            "hovertext": texts, "text": [_format_chart_value(v) for v in values], "meta": {"colour": _pick_colour(place)},
         })  # fmt: skip
     height = 110 + len(names) * (14 + 20 * len(plot.series))
     upright = {"autorange": "reversed", "automargin": True}
-    layout = _layout(height, _axis(plot.axis), upright, barmode="group", showlegend=len(data) > 1)
+    layout = _build_layout(height, _build_axis(plot.axis), upright, barmode="group", showlegend=len(data) > 1)
     rows = [
-        [name, *(number(one.values[at]) for one in plot.series)] for at, name in enumerate(plot.categories)
+        [name, *(convert_axis_value(one.values[at]) for one in plot.series)]
+        for at, name in enumerate(plot.categories)
     ]
     return {"data": data, "layout": layout}, ["", *(one.label for one in plot.series)], rows
 
 
-def _distribution(plot: Distribution) -> tuple[Any, ...]:
-    values = np.array([v for v in map(number, plot.values) if v is not None])
+def _draw_distribution(plot: Distribution) -> tuple[Any, ...]:
+    values = np.array([v for v in map(convert_axis_value, plot.values) if v is not None])
     if not values.size:
         return {"data": [], "layout": {}}, ("From", "To", "Models"), []
     low, high = float(values.min()), float(values.max())
@@ -505,22 +529,27 @@ def _distribution(plot: Distribution) -> tuple[Any, ...]:
     bins = min(30, max(5, math.isqrt(values.size)))
     counts, edges = np.histogram(values, bins=bins, range=(low - room, high + room))
     rows = [[float(a), float(b), int(n)] for a, b, n in zip(edges, edges[1:], counts, strict=False)]
-    texts = [_hover(f"{n} models", f"{_text(a)} to {_text(b)}") for a, b, n in rows]
+    texts = [
+        _format_hover(f"{n} models", f"{_format_chart_value(a)} to {_format_chart_value(b)}")
+        for a, b, n in rows
+    ]
     bars = {
         "type": "bar", "name": "models", "x": [(a + b) / 2 for a, b, _ in rows], "y": [n for _, _, n in rows],
         "width": float(edges[1] - edges[0]), "hoverinfo": "text", "hovertext": texts,
         "meta": {"colour": "other"},
     }  # fmt: skip
     middle = float(np.median(values))
-    plane = _Plane(x=plot.axis, y=Axis(label="models"), marks=[(middle, f"median {_text(middle)}")])
-    known = [p for p in plot.marks if number(p.x) is not None]
-    heights = [replace(p, y=next((n for _, b, n in rows if p.x <= b), 0)) for p in known]  # type: ignore[operator]
-    marks = _drawn(plane, heights)
-    data = [bars, *([_trace(plane, "chosen", marks, 0)] if marks else [])]
-    more = {"meta": {"names": _names(marks)}, "bargap": 0.04, "showlegend": False}
-    return _plane(plane, data, marks, 300, **more)[0], ("From", "To", "Models"), rows
+    plane = _Plane(
+        x=plot.axis, y=Axis(label="models"), marks=[(middle, f"median {_format_chart_value(middle)}")]
+    )
+    valid_marks = [p for p in plot.marks if convert_axis_value(p.x) is not None]
+    heights = [replace(p, y=next((n for _, b, n in rows if p.x <= b), 0)) for p in valid_marks]  # type: ignore[operator]
+    marks = _place_points(plane, heights)
+    data = [bars, *([_build_trace(plane, "chosen", marks, 0)] if marks else [])]
+    more = {"meta": {"names": _list_point_names(marks)}, "bargap": 0.04, "showlegend": False}
+    return _build_plane_figure(plane, data, marks, 300, **more)[0], ("From", "To", "Models"), rows
 
 
 _DRAW: dict[type[Any], Callable[[Any], tuple[Any, ...]]] = {
-    Scatter: _scatter, Lines: _lines, Track: _track, Bars: _bars, Distribution: _distribution,
+    Scatter: _draw_scatter, Lines: _draw_lines, Track: _draw_track, Bars: _draw_bars, Distribution: _draw_distribution,
 }  # fmt: skip

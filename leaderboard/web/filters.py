@@ -38,7 +38,7 @@ class EntryState(State):
         "", description="How the revision of an imported model is known."
     )
 
-    def keeps(self, entry: Entry) -> bool:
+    def should_keep(self, entry: Entry) -> bool:
         """Whether an entry passes."""
         alike = {"origin": entry.origin, "size": entry.size, "output": entry.output, "trust": entry.trust,
                  "recipe": entry.recipe or "none", "backbone": entry.backbone}  # fmt: skip
@@ -99,7 +99,7 @@ class Form:
     reset: str = ""
 
 
-def form(
+def build_form(
     state: State,
     path: str,
     controls: Sequence[Control],
@@ -108,8 +108,8 @@ def form(
     reset: str = "",
 ) -> Form:
     """The form of a page; it keeps whatever of the state it has no control for, but for the page's number."""
-    own = {"page", *(control.name for control in controls)}
-    hidden = [(name, value) for name, value in state.pairs() if name not in own]
+    control_names = {"page", *(control.name for control in controls)}
+    hidden = [(name, value) for name, value in state.list_query_pairs() if name not in control_names]
     return Form(
         path=path, controls=controls, hidden=hidden, chips=chips, reset=reset or (path if chips else "")
     )
@@ -153,18 +153,20 @@ EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 
 
-def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
+def build_entry_controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
     """The form of `state`; choices that no entry has are not offered."""
     seen = list(entries)
-    recipes = _plain({entry.recipe for entry in seen if entry.recipe})
+    recipes = _build_choice_options({entry.recipe for entry in seen if entry.recipe})
     sizes = {entry.size for entry in seen}
     options = {
-        "origin": _plain({entry.origin for entry in seen}),
+        "origin": _build_choice_options({entry.origin for entry in seen}),
         "size": [(name, label) for name, label in SIZE_NAMES.items() if name in sizes],
-        "output": _plain({entry.output for entry in seen}),
+        "output": _build_choice_options({entry.output for entry in seen}),
         "recipe": [("none", "none: finished models"), *recipes] if recipes else [],
-        "backbone": _plain({entry.backbone for entry in seen if entry.lineage} | {state.backbone} - {""}),
-        "trust": _plain({entry.trust for entry in seen} & set(TRUST)),
+        "backbone": _build_choice_options(
+            {entry.backbone for entry in seen if entry.lineage} | {state.backbone} - {""}
+        ),
+        "trust": _build_choice_options({entry.trust for entry in seen} & set(TRUST)),
     }
     selects: Options = {
         name: ("Revision" if name == "trust" else name.capitalize(), [("", "any"), *some])
@@ -175,17 +177,17 @@ def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
     return [
         ask_name(state, "Model"),
         *offer(state, selects, more=("output", "recipe", "backbone", "trust")),
-        _number("most", "Parameters in millions, at most", most, least=0),
-        _number("tokens", "Tokens, at least", state.tokens, least=1, step="1"),
+        _build_number_control("most", "Parameters in millions, at most", most, least=0),
+        _build_number_control("tokens", "Tokens, at least", state.tokens, least=1, step="1"),
         Control(kind="check", name="open", label="Open weights", checked=state.open, more=True),
     ]
 
 
-def _number(name: str, label: str, value: Any, *, least: int, step: str = "") -> Control:
+def _build_number_control(name: str, label: str, value: Any, *, least: int, step: str = "") -> Control:
     return Control(kind="number", name=name, label=label, value=value, least=least, step=step, more=True)
 
 
-def _plain(values: Iterable[str]) -> list[tuple[str, str]]:
+def _build_choice_options(values: Iterable[str]) -> list[tuple[str, str]]:
     return [(value, value) for value in sorted(values)]
 
 
@@ -196,7 +198,7 @@ CHIPS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def chips(
+def build_filter_chips(
     state: State, path: str, texts: Mapping[str, str] = CHIPS, values: Mapping[str, str] = {}
 ) -> list[tuple[str, str]]:
     """The filters in force, each with the URL without it.
@@ -207,12 +209,12 @@ def chips(
         texts: The parameters that filter, each with a text that its value stands in.
         values: What stands there instead, by parameter.
     """
-    names = [name for name in texts if name in state.not_default()]
+    names = [name for name in texts if name in state.collect_changes()]
     defaults = {name: type(state).model_fields[name].get_default() for name in names}
     return [
         (
             texts[name].format(values.get(name, getattr(state, name))),
-            f"{path}?{state.query(**{name: defaults[name]}, **state.first_page)}",
+            f"{path}?{state.build_query(**{name: defaults[name]}, **state.first_page)}",
         )
         for name in names
     ]

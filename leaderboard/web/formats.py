@@ -20,10 +20,10 @@ UNKNOWN = ("", "?", "–")
 _NUMBER = re.compile(r"[+−-]?\d[\d,]*(\.\d+)?")
 
 
-def printed_value(cell: Cell) -> Any:
+def parse_cell_value(cell: Cell) -> Any:
     """A cell's value as its text prints it: 71.4 where the text is 71.40, whatever the share behind it.
 
-    >>> [printed_value(Cell(text=t, value=v)) for t, v in (("71.40 ± 0.2", 0.714), ("22.7 M", 22713216))]
+    >>> [parse_cell_value(Cell(text=t, value=v)) for t, v in (("71.40 ± 0.2", 0.714), ("22.7 M", 22713216))]
     [71.4, 22713216]
     """
     value = cell.value
@@ -38,13 +38,13 @@ def printed_value(cell: Cell) -> Any:
     return float(plain) if "." in plain else int(plain)
 
 
-def deviation_of(cell: Cell) -> float | None:
+def parse_cell_deviation(cell: Cell) -> float | None:
     """The standard deviation beside a value, as printed."""
     text = cell.text.partition(" ± ")[2].split(" ")[0]
     return cell.deviation if cell.deviation is None or not _NUMBER.fullmatch(text) else float(text)
 
 
-def csv_text(tables: Sequence[Table]) -> str:
+def render_csv(tables: Sequence[Table]) -> str:
     """Tables as CSV, an empty line between two; headings over rows become a first column "Group".
 
     A text that a spreadsheet would take for a formula gets an apostrophe in front. The last columns
@@ -55,60 +55,62 @@ def csv_text(tables: Sequence[Table]) -> str:
     for number, table in enumerate(tables):
         if number:
             writer.writerow([])
-        for line in _csv_lines(table):
-            writer.writerow([_harmless(value) for value in line])
+        for line in _build_csv_lines(table):
+            writer.writerow([_escape_formula(value) for value in line])
     return out.getvalue()
 
 
-def _csv_lines(table: Table) -> list[list[Any]]:
+def _build_csv_lines(table: Table) -> list[list[Any]]:
     rows = list(table.entries)
     ways: dict[str, Callable[[Cell], str]] = {
-        "deviations": lambda cell: "" if cell.deviation is None else repr(deviation_of(cell)),
-        "marks": lambda cell: ", ".join(KINDS[kind].csv for kind in _kinds(cell) if KINDS[kind].csv),
+        "deviations": lambda cell: "" if cell.deviation is None else repr(parse_cell_deviation(cell)),
+        "marks": lambda cell: ", ".join(
+            KINDS[kind].csv for kind in _list_cell_kinds(cell) if KINDS[kind].csv
+        ),
     }
     more = [
         (name, texts)
         for name, way in ways.items()
-        if any(texts := [_by_column(row, table, way) for _, row in rows])
+        if any(texts := [_join_cell_texts(row, table, way) for _, row in rows])
     ]
     grouped = any(heading for heading, _ in rows)
-    heads = [_head(column) for column in table.columns]
+    heads = [_format_column_heading(column) for column in table.columns]
     lines: list[list[Any]] = [[*(["Group"] * grouped), *heads, *(name for name, _ in more)]]
-    for at, (heading, row) in enumerate(rows):
-        values = [_csv_value(cell) for cell in row.cells]
-        lines.append([*([heading] * grouped), *values, *(texts[at] for _, texts in more)])
+    for position, (heading, row) in enumerate(rows):
+        values = [_format_csv_value(cell) for cell in row.cells]
+        lines.append([*([heading] * grouped), *values, *(texts[position] for _, texts in more)])
     return lines
 
 
-def _csv_value(cell: Cell) -> Any:
-    value = printed_value(cell)
+def _format_csv_value(cell: Cell) -> Any:
+    value = parse_cell_value(cell)
     return value if value is not None else "" if cell.text in UNKNOWN else cell.text
 
 
-def _harmless(value: Any) -> Any:
+def _escape_formula(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
-def _head(column: TableColumn) -> str:
+def _format_column_heading(column: TableColumn) -> str:
     return f"{column.group}: {column.label}" if column.group else column.label
 
 
-def _by_column(row: TableRow, table: Table, way: Callable[[Cell], str]) -> str:
+def _join_cell_texts(row: TableRow, table: Table, way: Callable[[Cell], str]) -> str:
     """What is to be known of a row's cells, each with the name of its column."""
     labels = [column.label for column in table.columns]
-    names = [c.label if labels.count(c.label) == 1 else _head(c) for c in table.columns]
+    names = [c.label if labels.count(c.label) == 1 else _format_column_heading(c) for c in table.columns]
     return "; ".join(
         f"{name}: {text}" for name, cell in zip(names, row.cells, strict=True) if (text := way(cell))
     )
 
 
-def _kinds(cell: Cell) -> list[str]:
+def _list_cell_kinds(cell: Cell) -> list[str]:
     """The kinds of a cell in the legend's order; a text that says "reported" itself is not marked so."""
-    own = set(cell.kind.split()) - ({"reported"} if "reported" in cell.text else set())
-    return [kind for kind in KINDS if kind in own] if own else []
+    cell_kinds = set(cell.kind.split()) - ({"reported"} if "reported" in cell.text else set())
+    return [kind for kind in KINDS if kind in cell_kinds] if cell_kinds else []
 
 
-def markdown(title: str, tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -> str:
+def render_markdown(title: str, tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -> str:
     """Tables as GitHub's Markdown.
 
     Args:
@@ -117,34 +119,34 @@ def markdown(title: str, tables: Sequence[Table], *, notes: Sequence[str] = (), 
         notes: Sentences that must be read with the tables; they stand above them.
         view: The query that made the tables what they are.
     """
-    parts = [f"# {_md(title)}\n", *(f"{_md(note)}\n" for note in notes)]
+    parts = [f"# {_escape_md(title)}\n", *(f"{_escape_md(note)}\n" for note in notes)]
     parts += [f"View: `{view}`\n"] if view else []
     for table in tables:
-        marks = _explained(table, _md_marked)
+        marks = _explain_marks(table, _render_md_cell)
         lines = [
-            f"## {_md(table.caption)}\n",
-            _md_row([_md(_head(column)) for column in table.columns]),
+            f"## {_escape_md(table.caption)}\n",
+            _render_md_row([_escape_md(_format_column_heading(column)) for column in table.columns]),
             "|" + "|".join(" ---: " if c.numeric else " --- " for c in table.columns) + "|",
-            *(_md_row([_md_marked(cell) for cell in row.cells]) for row in table.rows),
-            *(f"\n{note}" for note in [*map(_md, table.notes), *([marks] if marks else [])]),
+            *(_render_md_row([_render_md_cell(cell) for cell in row.cells]) for row in table.rows),
+            *(f"\n{note}" for note in [*map(_escape_md, table.notes), *([marks] if marks else [])]),
         ]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
 
-def _md_row(texts: Sequence[str]) -> str:
+def _render_md_row(texts: Sequence[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
-def _md(text: str) -> str:
-    flat = _flat(text)
+def _escape_md(text: str) -> str:
+    flat = _flatten_text(text)
     for sign in "\\`*_[]|#":
         flat = flat.replace(sign, f"\\{sign}")
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _md_marked(cell: Cell) -> str:
-    kinds, text = _kinds(cell), _md(cell.text)
+def _render_md_cell(cell: Cell) -> str:
+    kinds, text = _list_cell_kinds(cell), _escape_md(cell.text)
     text = f"**{text}**" if text and "best" in kinds else text
     text = f"*{text}*" if text and "part" in kinds else text
     return text + "".join(KINDS[kind].mark for kind in kinds) * bool(text)
@@ -162,67 +164,67 @@ TEX_MARKS = {
 }  # fmt: skip
 
 
-def tex(tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -> str:
+def render_tex(tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -> str:
     """Tables as LaTeX (package booktabs); the arguments are as for Markdown, and stand in comments."""
-    above = [f"% {_flat(note)}\n" for note in notes] + ([f"% View: {view}\n"] if view else [])
-    return "".join(above) + "\n".join(_tex_table(table) for table in tables)
+    above = [f"% {_flatten_text(note)}\n" for note in notes] + ([f"% View: {view}\n"] if view else [])
+    return "".join(above) + "\n".join(_render_tex_table(table) for table in tables)
 
 
-def _tex_table(table: Table) -> str:
-    heads = " & ".join(_tex(column.label) for column in table.columns)
-    rows = "\n".join(" & ".join(map(_tex_marked, row.cells)) + r" \\" for row in table.rows)
-    notes = "".join(f"% {_flat(note)}\n" for note in table.notes)
+def _render_tex_table(table: Table) -> str:
+    heads = " & ".join(_escape_tex(column.label) for column in table.columns)
+    rows = "\n".join(" & ".join(map(_render_tex_cell, row.cells)) + r" \\" for row in table.rows)
+    notes = "".join(f"% {_flatten_text(note)}\n" for note in table.notes)
     form = "".join("r" if column.numeric else "l" for column in table.columns)
-    marks = _explained(table, _tex_marked)
+    marks = _explain_marks(table, _render_tex_cell)
     below = f"\\par\\smallskip\\footnotesize {marks}\n" if marks else ""
     return (
-        f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{_tex(table.caption)}}}\n"
+        f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{_escape_tex(table.caption)}}}\n"
         f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{rows}\n\\bottomrule\n"
         f"\\end{{tabular}}\n{below}\\end{{table}}\n"
     )
 
 
-def _tex(text: str) -> str:
-    return "".join(TEX.get(sign, sign) for sign in _flat(text))
+def _escape_tex(text: str) -> str:
+    return "".join(TEX.get(sign, sign) for sign in _flatten_text(text))
 
 
-def _tex_marked(cell: Cell) -> str:
-    kinds, text = _kinds(cell), _tex(cell.text)
+def _render_tex_cell(cell: Cell) -> str:
+    kinds, text = _list_cell_kinds(cell), _escape_tex(cell.text)
     text = rf"\textbf{{{text}}}" if text and "best" in kinds else text
     text = rf"\textit{{{text}}}" if text and "part" in kinds else text
     return text + "".join(TEX_MARKS.get(KINDS[k].mark, KINDS[k].mark) for k in kinds) * bool(text)
 
 
-def _explained(table: Table, marked: Callable[[Cell], str]) -> str:
+def _explain_marks(table: Table, marked: Callable[[Cell], str]) -> str:
     """What the marks of a table mean, in a line."""
     seen: dict[str, str] = {}
     for row in table.rows:
         for cell in row.cells:
-            for one in _kinds(cell) if cell.text else ():
-                seen.setdefault(one, cell.text)
+            for cell_kind in _list_cell_kinds(cell) if cell.text else ():
+                seen.setdefault(cell_kind, cell.text)
     words = {"best": "bold", "part": "italic"}
-    found = []
+    meanings = []
     for name, kind in KINDS.items():
         if name not in seen or not (name == "best" or kind.csv):
             continue
         sample = words.get(name, "") or ("" if kind.mark else seen[name])
         sign = marked(Cell(text=sample, kind=name)) if sample else marked(Cell(text="x", kind=name))[1:]
-        found.append(f"{sign}: {marked(Cell(text=kind.meaning))}")
-    return f"Marks: {'; '.join(found)}." if found else ""
+        meanings.append(f"{sign}: {marked(Cell(text=kind.meaning))}")
+    return f"Marks: {'; '.join(meanings)}." if meanings else ""
 
 
-def _flat(text: str) -> str:
+def _flatten_text(text: str) -> str:
     """A text in one line, without signs that control what reads it."""
     return " ".join("".join(sign if sign >= " " and sign != "\x7f" else " " for sign in text).split())
 
 
-def table_json(table: Table) -> dict[str, Any]:
+def build_table_json(table: Table) -> dict[str, Any]:
     """A table as plain values: the rows' cells by the columns' keys, headings over rows as `group`."""
     keys = [column.key for column in table.columns]
     rows = []
     for heading, row in table.entries:
         pairs = zip(keys, row.cells, strict=True)
-        cells = {key: _json_cell(cell) for key, cell in pairs if cell.text or cell.value is not None}
+        cells = {key: _build_cell_json(cell) for key, cell in pairs if cell.text or cell.value is not None}
         rows.append({"key": row.key, "kind": row.kind, "group": heading, "cells": cells})
     return {
         "name": table.name,
@@ -235,20 +237,20 @@ def table_json(table: Table) -> dict[str, Any]:
     }
 
 
-def _json_cell(cell: Cell) -> dict[str, Any]:
+def _build_cell_json(cell: Cell) -> dict[str, Any]:
     """A cell: its value as printed, and what else is known of it."""
-    value = printed_value(cell)
+    value = parse_cell_value(cell)
     if value is None and not cell.kind and cell.text not in UNKNOWN:
         value = cell.text
     more = {"text": cell.text, "kind": cell.kind, "note": cell.note, "href": cell.href}
-    deviation = {} if cell.deviation is None else {"deviation": deviation_of(cell)}
+    deviation = {} if cell.deviation is None else {"deviation": parse_cell_deviation(cell)}
     return {"value": value, **deviation, **{name: text for name, text in more.items() if text}}
 
 
-def parameters_text(number: int | None) -> str:
+def format_parameters(number: int | None) -> str:
     """A number of parameters.
 
-    >>> parameters_text(22_713_216), parameters_text(7_110_000_000), parameters_text(None)
+    >>> format_parameters(22_713_216), format_parameters(7_110_000_000), format_parameters(None)
     ('22.7 M', '7.11 B', '?')
     """
     if number is None:
@@ -256,30 +258,30 @@ def parameters_text(number: int | None) -> str:
     return f"{number / 1e9:.3g} B" if number >= 1e9 else f"{number / 1e6:.3g} M"
 
 
-def seeds_text(seeds: Sequence[int]) -> str:
+def format_seeds(seeds: Sequence[int]) -> str:
     """Seeds in words.
 
-    >>> seeds_text([1]), seeds_text([1, 2, 3])
+    >>> format_seeds([1]), format_seeds([1, 2, 3])
     ('seed 1', '3 seeds: 1, 2, 3')
     """
     listed = ", ".join(map(str, seeds))
     return f"{len(seeds)} seeds: {listed}" if len(seeds) > 1 else f"seed {listed}"
 
 
-def over_seeds(cell: Cell, deviation: float | None, seeds: Sequence[int]) -> Cell:
+def add_seed_deviation(cell: Cell, deviation: float | None, seeds: Sequence[int]) -> Cell:
     """A score times 100 with its standard deviation over seeds, where there is one.
 
-    >>> over_seeds(Cell(text="51.00", value=0.51), 0.01, [1, 2]).text
+    >>> add_seed_deviation(Cell(text="51.00", value=0.51), 0.01, [1, 2]).text
     '51.00 ± 1.00'
     """
     if deviation is None or deviation != deviation:
         return cell
-    notes = [f"mean ± standard deviation over {seeds_text(seeds)}", *([cell.note] if cell.note else [])]
+    notes = [f"mean ± standard deviation over {format_seeds(seeds)}", *([cell.note] if cell.note else [])]
     text = f"{cell.text} ± {100 * deviation:.2f}"
     return replace(cell, text=text, deviation=deviation, note="; ".join(notes))
 
 
-def some_seeds(there: int, wanted: int) -> Cell:
+def build_seeds_cell(there: int, wanted: int) -> Cell:
     """The cell of a score that only some seeds have."""
     note = f"{there} of {wanted} seeds have a score: there is no mean over them"
     return Cell(text=f"{there} of {wanted} seeds", kind="seeds", note=note)

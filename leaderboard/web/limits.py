@@ -41,12 +41,12 @@ class Refusal(Exception):
         self.hint = hint
         self.headers = {"Cache-Control": "no-store", **(headers or {})}
 
-    def response(self) -> JSONResponse:
+    def build_response(self) -> JSONResponse:
         """The refusal as JSON, in the shape of every error of the site."""
-        return error_json(self.status, self.message, self.hint, self.headers)
+        return build_error_response(self.status, self.message, self.hint, self.headers)
 
 
-def error_json(status: int, message: str, hint: str, headers: Mapping[str, str]) -> JSONResponse:
+def build_error_response(status: int, message: str, hint: str, headers: Mapping[str, str]) -> JSONResponse:
     """An error as JSON."""
     error = {"status": status, "message": message, "hint": hint}
     return JSONResponse({"error": error}, status_code=status, headers=dict(headers))
@@ -65,7 +65,7 @@ class Limits:
         Raises:
             Refusal: 429, with Retry-After.
         """
-        name = network_of(client)
+        name = mask_client_address(client)
         if self._limiter.hit(self._rate, name):
             return
         ends = self._limiter.get_window_stats(self._rate, name).reset_time
@@ -74,10 +74,10 @@ class Limits:
         raise Refusal(429, "Too many requests.", hint=hint, headers=headers)
 
 
-def network_of(client: str) -> str:
+def mask_client_address(client: str) -> str:
     """Whom an address stands for: an IPv6 one for its /64, which one client has for itself.
 
-    >>> network_of("2001:db8:1:2:3::7"), network_of("::ffff:192.0.2.1"), network_of("192.0.2.1")
+    >>> mask_client_address("2001:db8:1:2:3::7"), mask_client_address("::ffff:192.0.2.1"), mask_client_address("192.0.2.1")
     ('2001:db8:1:2::', '192.0.2.1', '192.0.2.1')
     """
     try:
@@ -124,6 +124,6 @@ class BoundedQueries:
             if scope["type"] == "http":
                 check_query(scope["query_string"])
         except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
+            await refusal.build_response()(scope, receive, send)
         else:
             await self.app(scope, receive, send)

@@ -82,7 +82,7 @@ PLAIN = {"away", "measured", "imported"}
 """Kinds that need no line in a legend."""
 
 
-def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
+def find_leak_kinds(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
     """Why a score of some scopes flatters a model, as kinds.
 
     `texts` of it are in the training data; `column` is the name of a column of several tasks.
@@ -90,24 +90,26 @@ def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str 
     trained = entry.trained_on or ()
     marks = (
         ("leak", any(name in trained for name in (column, *(scope.task for scope in scopes)))),
-        ("selected", choices_made(entry, scopes)),
+        ("selected", describe_score_choices(entry, scopes)),
         ("texts", texts),
     )
     return [kind for kind, there in marks if there]
 
 
-def choices_made(entry: Entry, scopes: Sequence[Scope]) -> list[str]:
+def describe_score_choices(entry: Entry, scopes: Sequence[Scope]) -> list[str]:
     """What the scores of some scopes chose of a model, in a sentence; none where they chose nothing."""
-    made = entry.lineage
-    chosen = [what for one in scopes if made for what in made.chosen_by(one.task, one.splits, one.subsets)]
+    lineage = entry.lineage
+    chosen = [
+        what for one in scopes if lineage for what in lineage.chosen_by(one.task, one.splits, one.subsets)
+    ]
     return [f"its scores chose: {', '.join(dict.fromkeys(chosen))}"] if chosen else []
 
 
-def texts_text(count: int) -> str:
+def format_leak_count(count: int) -> str:
     """How many texts of a task are in the training data.
 
-    >>> texts_text(1), texts_text(1200)
+    >>> format_leak_count(1), format_leak_count(1200)
     ('1 text of it is in the training data', '1,200 texts of it are in the training data')
     """
-    one = "1 text of it is" if count == 1 else f"{count:,} texts of it are"
-    return f"{one} in the training data"
+    phrase = "1 text of it is" if count == 1 else f"{count:,} texts of it are"
+    return f"{phrase} in the training data"

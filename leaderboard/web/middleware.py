@@ -58,26 +58,30 @@ class Metrics:
     """The numbers of one process. Every label has few values, whatever strangers request."""
 
     def __init__(self) -> None:
-        self.registry = own = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         labels = ["route", "method", "status"]
-        self.requests = Counter("harness_requests", "Requests answered", labels, registry=own)
+        self.requests = Counter("harness_requests", "Requests answered", labels, registry=registry)
         self.seconds = Histogram(
             "harness_request_seconds", "Seconds until an answer was sent", ["route"],
-            buckets=SECONDS, registry=own,
+            buckets=SECONDS, registry=registry,
         )  # fmt: skip
-        self.cache = Counter("harness_cache", "Requests for pages: hit or miss", ["result"], registry=own)
-        self.entries = Gauge("harness_entries", "Entries in the snapshot", registry=own)
-        age = Gauge("harness_index_age_seconds", "Seconds since the last refresh", registry=own)
+        self.cache = Counter(
+            "harness_cache", "Requests for pages: hit or miss", ["result"], registry=registry
+        )
+        self.entries = Gauge("harness_entries", "Entries in the snapshot", registry=registry)
+        age = Gauge("harness_index_age_seconds", "Seconds since the last refresh", registry=registry)
         age.set_function(lambda: time.monotonic() - self._refreshed)
-        Gauge("harness_worker", "The process that answers", ["pid"], registry=own).labels(os.getpid()).set(1)
+        Gauge("harness_worker", "The process that answers", ["pid"], registry=registry).labels(
+            os.getpid()
+        ).set(1)
         self._refreshed = float("nan")
 
-    def refreshed(self, entries: int) -> None:
+    def note_refresh(self, entries: int) -> None:
         """Note that the snapshot was refreshed now, and how many entries it has."""
         self._refreshed = time.monotonic()
         self.entries.set(entries)
 
-    def text(self) -> bytes:
+    def render_metrics(self) -> bytes:
         """All of it as Prometheus reads it."""
         return generate_latest(self.registry)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.routing import compile_path
 
-from harness.core.errors import UsageError, nearest, unknown
+from harness.core.errors import UsageError, explain_unknown, find_similar_names
 from leaderboard.web.charts import Chart
 from leaderboard.web.parameters import State
 from leaderboard.web.tables import Table
@@ -61,7 +61,7 @@ class Page:
     notes: Sequence[str] = ()
     charts: Sequence[Chart] = ()
 
-    def table(self, name: str) -> Table:
+    def find_table(self, name: str) -> Table:
         """One of its tables."""
         return next(table for table in self.tables if table.name == name)
 
@@ -70,11 +70,13 @@ class NotFound(UsageError):
     """There is no such page."""
 
 
-def missing(what: str, name: str, known: Iterable[str], *, then: str) -> NotFound:
+def build_missing_error(what: str, name: str, known: Iterable[str], *, then: str) -> NotFound:
     """The error for a name in a URL that is none: the nearest ones or all of a few, and `then`."""
     names = list(known)
-    error = unknown(what, name, names, then=then)
-    return NotFound(error.message, hint=error.hint if len(names) < _FEW or nearest(name, names) else then)
+    error = explain_unknown(what, name, names, then=then)
+    return NotFound(
+        error.message, hint=error.hint if len(names) < _FEW or find_similar_names(name, names) else then
+    )
 
 
 def check_name(what: str, name: str, known: Collection[str], *, then: str, is_needed: bool = False) -> None:
@@ -84,7 +86,7 @@ def check_name(what: str, name: str, known: Collection[str], *, then: str, is_ne
         NotFound: There is no such name.
     """
     if (name or is_needed) and name not in known:
-        raise missing(what, name, known, then=then)
+        raise build_missing_error(what, name, known, then=then)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +109,12 @@ class PageRoute:
     all_paths: Callable[[Any], Iterable[str]]
     formats: tuple[str, ...]
 
-    def arguments(self, path: str) -> dict[str, str] | None:
+    def match_path(self, path: str) -> dict[str, str] | None:
         """The parameters of a path, None where it is no path of this page."""
         match = compile_path(self.path)[0].fullmatch(path)
         return match.groupdict() if match else None
 
-    def file(self, form: str) -> str:
+    def build_format_path(self, form: str) -> str:
         """The address of a format of the page, with the same names in braces."""
         return f"{'/index' if self.path == '/' else self.path}.{form}"
 

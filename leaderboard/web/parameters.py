@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from harness.core.errors import nearest
+from harness.core.errors import find_similar_names
 
 T = TypeVar("T")
 Text = Annotated[str, StringConstraints(max_length=200)]
@@ -24,19 +24,19 @@ class State(BaseModel):
 
     theme: Literal["auto", "light", "dark"] = Field("auto", description="Colours.")
 
-    def query(self, **changes: Any) -> str:
+    def build_query(self, **changes: Any) -> str:
         """The query string of this state with some changes; what is at its default is left out."""
-        return urlencode(self.pairs(**changes))
+        return urlencode(self.list_query_pairs(**changes))
 
-    def pairs(self, **changes: Any) -> list[tuple[str, str]]:
+    def list_query_pairs(self, **changes: Any) -> list[tuple[str, str]]:
         """Names and values of this state with some changes, as they stand in a query."""
         pairs = []
-        for name, value in self.not_default(**changes).items():
+        for name, value in self.collect_changes(**changes).items():
             values = value if isinstance(value, list | tuple) else [value]
             pairs += [(name, str(int(v) if isinstance(v, bool) else v)) for v in values]
         return pairs
 
-    def not_default(self, **changes: Any) -> dict[str, Any]:
+    def collect_changes(self, **changes: Any) -> dict[str, Any]:
         """The values of this state with some changes, as plain ones, that are not at their defaults."""
         defaults = default_values(type(self))
         return {n: v for n, v in {**self._plain, **changes}.items() if v != defaults[n]}
@@ -50,21 +50,23 @@ class State(BaseModel):
         """The change that leads to the first page of a long table; none without pages."""
         return {"page": 1} if "page" in type(self).model_fields else {}
 
-    def whole(self) -> Self:
+    def show_all_rows(self) -> Self:
         """This state with every row of its tables, unless it names some rows or a page of them."""
         fields = type(self).model_fields
         if "rows" not in fields or self.model_fields_set & {"rows", "page"}:
             return self
-        return self.changed(rows="all")
+        return self.apply_changes(rows="all")
 
-    def changed(self, **changes: Any) -> Self:
+    def apply_changes(self, **changes: Any) -> Self:
         """This state with some changes, as if the query had named them."""
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self).model_validate({**named, **changes})
 
-    def filters(self) -> str:
+    def build_filter_query(self) -> str:
         """The query string of this state without the theme, and without the place in a long table."""
-        return urlencode([(n, value) for n, value in self.pairs() if n not in ("theme", "rows", "page")])
+        return urlencode(
+            [(n, value) for n, value in self.list_query_pairs() if n not in ("theme", "rows", "page")]
+        )
 
 
 def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -73,7 +75,7 @@ def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> l
     for error in errors:
         place = [str(part) for part in error["loc"]]
         if error["type"] == "extra_forbidden" and place:
-            close = nearest(place[0], kind.model_fields)
+            close = find_similar_names(place[0], kind.model_fields)
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
             sentences.append(f"There is no parameter {place[0]!r}.{hint}")
         else:
@@ -88,10 +90,10 @@ def default_values(kind: type[State]) -> dict[str, Any]:
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
 
 
-def address(path: str, query: Mapping[str, Any] | str | None = None) -> str:
+def build_address(path: str, query: Mapping[str, Any] | str | None = None) -> str:
     """A path of this site, safe in a link.
 
-    >>> address("/suites/{}", None), address("/tasks/a b", {"q": "x&y"})
+    >>> build_address("/suites/{}", None), build_address("/tasks/a b", {"q": "x&y"})
     ('/suites/%7B%7D', '/tasks/a%20b?q=x%26y')
     """
     safe = quote(path, safe="/-_.~")
@@ -122,14 +124,14 @@ class Paging:
         return rows[max(0, self.first - 1) : self.last]
 
 
-def paging(total: int, state: Any, path: str) -> Paging:
+def build_paging(total: int, state: Any, path: str) -> Paging:
     """The page of `total` rows that a state with `rows` and `page` names; one behind the last is the last."""
     size = total if state.rows == "all" else int(state.rows)
     count = max(1, -(-total // size)) if size else 1
     page = min(state.page, count)
 
     def link(number: int) -> str:
-        return f"{path}?{state.query(page=number)}"
+        return f"{path}?{state.build_query(page=number)}"
 
     return Paging(
         first=min(total, (page - 1) * size + 1),
@@ -137,15 +139,17 @@ def paging(total: int, state: Any, path: str) -> Paging:
         total=total,
         prev=link(page - 1) if page > 1 else "",
         next=link(page + 1) if page < count else "",
-        pages=[(str(n), link(n), n == page) if n else ("…", "", False) for n in _near(page, count)],
-        sizes=[(n, f"{path}?{state.query(rows=n, page=1)}", n == state.rows) for n in SIZES],
+        pages=[
+            (str(n), link(n), n == page) if n else ("…", "", False) for n in _list_near_pages(page, count)
+        ],
+        sizes=[(n, f"{path}?{state.build_query(rows=n, page=1)}", n == state.rows) for n in SIZES],
     )
 
 
-def _near(page: int, count: int) -> list[int]:
+def _list_near_pages(page: int, count: int) -> list[int]:
     """The first, the last, and the pages around this one; 0 for a gap.
 
-    >>> _near(5, 9)
+    >>> _list_near_pages(5, 9)
     [1, 0, 4, 5, 6, 0, 9]
     """
     numbers: list[int] = []

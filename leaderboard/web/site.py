@@ -21,16 +21,16 @@ from harness.core.errors import UsageError
 from harness.core.registry import open_entry
 from harness.results.scores import score_text
 from leaderboard import pages
-from leaderboard.data.papers import Paper, papers
+from leaderboard.data.papers import Paper, read_papers
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.settings import RemoteCopy, SiteSettings
 from leaderboard.data.snapshot import SiteIndex, open_index
-from leaderboard.data.suites import views
+from leaderboard.data.suites import list_conventions
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.middleware import CHART_POLICY
-from leaderboard.web.page import FORMATS, Page, PageRoute, missing
-from leaderboard.web.parameters import State, address, default_values, describe_errors
+from leaderboard.web.page import FORMATS, Page, PageRoute, build_missing_error
+from leaderboard.web.parameters import State, build_address, default_values, describe_errors
 
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
@@ -55,18 +55,18 @@ class Site:
     def __init__(self, settings: SiteSettings, index: SiteIndex) -> None:
         self.settings = settings
         self.index = index
-        self.pages = page_routes()
+        self.pages = load_page_routes()
         self.cache = PageCache(settings.cache_bytes)
         self.queries = Queries(index, index.version)
         self.kinds: frozenset[str] = frozenset()
         self._copy = RemoteCopy(settings.remote) if settings.remote else None
         self._refreshing = threading.Lock()
-        self._environment = environment()
+        self._environment = create_environment()
 
     @cached_property
     def papers(self) -> dict[str, Paper]:
         """The papers' tables, by slug."""
-        return papers(self.settings.reported) if self.settings.reported else {}
+        return read_papers(self.settings.reported) if self.settings.reported else {}
 
     def refresh(self) -> int:
         """Bring the snapshot up to date and show it; returns the number of its entries.
@@ -77,25 +77,27 @@ class Site:
         with self._refreshing:
             if self._copy is not None:
                 self._copy.pull()
-            return self._show(self.index.refresh().version)
+            return self._show_version(self.index.refresh().version)
 
     def follow(self) -> int:
         """Show the newest snapshot, which another process may have made."""
         with self._refreshing:
-            return self._show(self.index.version)
+            return self._show_version(self.index.version)
 
-    def _show(self, version: int) -> int:
+    def _show_version(self, version: int) -> int:
         if version != self.queries.version:
             self.queries = Queries(self.index, version)
             self.__dict__.pop("papers", None)
             self.cache.clear()
-        self.kinds = self.queries.kinds()
+        self.kinds = self.queries.list_document_kinds()
         return len(self.queries.entries)
 
-    def key(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> Hashable:
+    def build_cache_key(
+        self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str
+    ) -> Hashable:
         """What a rendered page is cached under."""
         named = tuple(sorted(state.model_fields_set & {"rows", "page"})) if form != "html" else ()
-        return (self.queries.version, route.path, form, tuple(arguments.values()), state.query(), named)
+        return (self.queries.version, route.path, form, tuple(arguments.values()), state.build_query(), named)
 
     def render(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> RenderedPage:
         """A page in one of its formats, or as "html"; again where the snapshot is replaced meanwhile."""
@@ -104,17 +106,17 @@ class Site:
                 return self._render(route, state, arguments, form)
             except IndexChanged:
                 with self._refreshing:
-                    self._show(self.index.refresh().version)
+                    self._show_version(self.index.refresh().version)
         return self._render(route, state, arguments, form)
 
     def _render(
         self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str
     ) -> RenderedPage:
-        page = route.view(self, state if form == "html" else state.whole(), **arguments)
+        page = route.view(self, state if form == "html" else state.show_all_rows(), **arguments)
         if form == "html":
             path = route.path.format(**arguments)
-            return self.html(page, state, _links(route, state, arguments), path)
-        return RenderedPage(body=_formatted(page, state, form).encode(), type=FORMATS[form][1])
+            return self.render_html(page, state, _list_format_links(route, state, arguments), path)
+        return RenderedPage(body=_format_page(page, state, form).encode(), type=FORMATS[form][1])
 
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
         """A page by its address in one of its formats, with every row unless the query names some.
@@ -125,18 +127,18 @@ class Site:
         """
         routes = [route for route in self.pages if form in route.formats]
         for route in routes:
-            arguments = route.arguments(f"/{path.strip('/')}")
+            arguments = route.match_path(f"/{path.strip('/')}")
             if arguments is not None:
                 arguments = {name: unquote(value) for name, value in arguments.items()}
-                return self.render(route, _state(route.state, query), arguments, form).body
+                return self.render(route, _parse_page_state(route.state, query), arguments, form).body
         paths = [route.path for route in routes]
-        raise missing(f"page with a {form} format", path, paths, then="The page /api lists all.")
+        raise build_missing_error(f"page with a {form} format", path, paths, then="The page /api lists all.")
 
-    def html(
+    def render_html(
         self, page: Page, state: State, links: _Links = (), path: str = "", *, status: int = 200
     ) -> RenderedPage:
         """A page as HTML, with its own path, and links to its other formats."""
-        text = self.template(page.template).render(
+        text = self.load_template(page.template).render(
             page=page,
             state=state,
             site={
@@ -145,28 +147,30 @@ class Site:
                 "url": self.settings.url.rstrip("/"),
                 "kinds": self.kinds,
                 "paths": {route.path for route in self.pages},
-                "boards": self._boards(),
+                "boards": self._list_boards(),
                 "path": path,
             },
-            url=lambda path, **query: address(path, query),
-            asset=asset,
+            url=lambda path, **query: build_address(path, query),
+            asset=format_asset_url,
             theme=state.theme,
             static=self.settings.static,
             formats=links,
-            view_links={f"theme_{n}": "?" + state.query(theme=n) for n in ("auto", "light", "dark")},
+            view_links={f"theme_{n}": "?" + state.build_query(theme=n) for n in ("auto", "light", "dark")},
         )
         policy = CHART_POLICY if page.charts else ""
         return RenderedPage(body=text.encode(), type="text/html; charset=utf-8", status=status, policy=policy)
 
-    def template(self, name: str) -> Template:
+    def load_template(self, name: str) -> Template:
         """A file of templates/."""
         return self._environment.get_template(name)
 
-    def _boards(self) -> list[tuple[str, str]]:
+    def _list_boards(self) -> list[tuple[str, str]]:
         """The boards in the head of every page: label and path."""
-        own = {route.path for route in self.pages}
+        page_paths = {route.path for route in self.pages}
         suites = [(label, slug) for label, slug in BOARDS if slug in self.queries.suites]
-        return [(label, f"/{slug}" if f"/{slug}" in own else f"/suites/{slug}") for label, slug in suites]
+        return [
+            (label, f"/{slug}" if f"/{slug}" in page_paths else f"/suites/{slug}") for label, slug in suites
+        ]
 
 
 def open_site(settings: SiteSettings, *, follows: bool = False) -> Site:
@@ -176,7 +180,7 @@ def open_site(settings: SiteSettings, *, follows: bool = False) -> Site:
     return site
 
 
-def badge(site: Site, suite: str, slug: str) -> str:
+def render_badge(site: Site, suite: str, slug: str) -> str:
     """The badge of an entry: its mean over tasks, or how much of the suite it has.
 
     Of a model that scores on some of the tasks chose it has the mean over the others, too, and its title
@@ -187,47 +191,47 @@ def badge(site: Site, suite: str, slug: str) -> str:
     """
     queries = site.queries
     if suite not in queries.suites:
-        raise missing("suite", suite, queries.suites, then="The page /suites lists all.")
+        raise build_missing_error("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
-    scores = queries.suite_scores(listed, views(listed.suite)[0])
+    scores = queries.load_suite_scores(listed, list_conventions(listed.suite)[0])
     rows = {entry.slug: row for row, entry in enumerate(scores.entries)}
     if slug not in rows:
-        raise missing("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
+        raise build_missing_error("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
     row, mean = rows[slug], scores.over_tasks
-    whole = bool(mean.complete[row])
-    text = score_text(mean.values[row]) if whole else f"{mean.count[row]} of {mean.expected} tasks"
-    untouched, more = scores.untouched([row]), ""
-    if whole and untouched is not None:
+    complete = bool(mean.complete[row])
+    text = score_text(mean.values[row]) if complete else f"{mean.count[row]} of {mean.expected} tasks"
+    untouched, more = scores.compute_untouched_means([row]), ""
+    if complete and untouched is not None:
         text += f", {score_text(untouched.over_tasks.values[row])} {untouched.part.text}"
         more = f"; without {', '.join(untouched.part.selected)}"
-    elif whole and scores.chose(row):
+    elif complete and scores.find_selection_columns(row):
         text += ", chosen by it"
-    label, colour = listed.suite.title, "#1f6f54" if whole else "#6b7280"
+    label, colour = listed.suite.title, "#1f6f54" if complete else "#6b7280"
     widths = {"left": LETTER * len(label) + 12, "right": LETTER * len(text) + 12}
-    return site.template("badge.svg").render(label=label, text=text, more=more, colour=colour, **widths)
+    return site.load_template("badge.svg").render(label=label, text=text, more=more, colour=colour, **widths)
 
 
-def page_routes() -> list[PageRoute]:
+def load_page_routes() -> list[PageRoute]:
     """Every page: what `serve_page` makes in each file in pages/ whose name begins without an underscore."""
     names = sorted(m.name for m in pkgutil.iter_modules(pages.__path__) if not m.name.startswith("_"))
     modules = [open_entry(f"leaderboard.pages.{name}", "__dict__") for name in names]
     return [route for module in modules for route in module.values() if isinstance(route, PageRoute)]
 
 
-def environment() -> Environment:
+def create_environment() -> Environment:
     """Where templates are: every value that is no Markup is escaped."""
-    found = Environment(
+    jinja_env = Environment(
         loader=PackageLoader("leaderboard"),
         autoescape=select_autoescape(default=True),
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals["zip"] = zip
-    found.globals["plotly"] = f"/static/plotly.min.js?v={version('plotly')}"
-    return found
+    jinja_env.globals["zip"] = zip
+    jinja_env.globals["plotly"] = f"/static/plotly.min.js?v={version('plotly')}"
+    return jinja_env
 
 
-def asset(name: str) -> str:
+def format_asset_url(name: str) -> str:
     """The address of a static file, which changes with its content."""
     path = STATIC / name
     return f"/static/{name}?v={_digest(path, path.stat().st_mtime_ns)}"
@@ -238,38 +242,43 @@ def _digest(path: Path, _mtime: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:10]
 
 
-def page_json(page: Page, state: State) -> dict[str, Any]:
+def build_page_json(page: Page, state: State) -> dict[str, Any]:
     """A page as plain values, with the parameters that are not at their defaults."""
     return {
         "title": page.title,
         "lead": page.lead,
         "notes": list(page.notes),
-        "state": {name: value for name, value in state.not_default().items() if name != "theme"},
-        "tables": [formats.table_json(table) for table in page.tables],
+        "state": {name: value for name, value in state.collect_changes().items() if name != "theme"},
+        "tables": [formats.build_table_json(table) for table in page.tables],
         "data": dict(page.data),
     }
 
 
-def _formatted(page: Page, state: State, form: str) -> str:
+def _format_page(page: Page, state: State, form: str) -> str:
     if form == "json":
-        return json.dumps(page_json(page, state), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+        return json.dumps(build_page_json(page, state), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     if form == "csv":
-        return formats.csv_text(page.tables)
+        return formats.render_csv(page.tables)
     if form == "md":
-        return formats.markdown(page.title, page.tables, notes=page.notes, view=state.filters())
-    return formats.tex(page.tables, notes=page.notes, view=state.filters())
+        return formats.render_markdown(
+            page.title, page.tables, notes=page.notes, view=state.build_filter_query()
+        )
+    return formats.render_tex(page.tables, notes=page.notes, view=state.build_filter_query())
 
 
-def _links(route: PageRoute, state: State, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
+def _list_format_links(route: PageRoute, state: State, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
     """The other formats of a page, with all rows of its tables: their names and addresses."""
     defaults = default_values(type(state))
-    query = state.query(**{name: defaults[name] for name in ("theme", "rows", "page") if name in defaults})
+    query = state.build_query(
+        **{name: defaults[name] for name in ("theme", "rows", "page") if name in defaults}
+    )
     return [
-        (FORMATS[form][0], address(route.file(form).format(**arguments), query)) for form in route.formats
+        (FORMATS[form][0], build_address(route.build_format_path(form).format(**arguments), query))
+        for form in route.formats
     ]
 
 
-def _state(kind: type[State], query: Mapping[str, Sequence[str]]) -> State:
+def _parse_page_state(kind: type[State], query: Mapping[str, Sequence[str]]) -> State:
     defaults = default_values(kind)
     plain = {n: list(v) if isinstance(defaults.get(n), list) else v[-1] for n, v in query.items()}
     try:

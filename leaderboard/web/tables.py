@@ -161,10 +161,10 @@ class Table:
                 yield heading, row
 
 
-def words(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """A setting's value in words.
 
-    >>> words(1e-05), words((0.9, 0.98)), words(None), words(True), words({"RTE": 100})
+    >>> describe_value(1e-05), describe_value((0.9, 0.98)), describe_value(None), describe_value(True), describe_value({"RTE": 100})
     ('1e-05', '0.9, 0.98', '–', 'yes', 'RTE 100')
     """
     if value is None or value in ((), {}, ""):
@@ -172,16 +172,16 @@ def words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {words(one)}" for key, one in value.items())
+        return ", ".join(f"{key} {describe_value(one)}" for key, one in value.items())
     if isinstance(value, tuple | list):
-        return ", ".join(words(one) for one in value)
+        return ", ".join(describe_value(one) for one in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def value_cell(value: Any) -> Cell:
+def format_value_cell(value: Any) -> Cell:
     """A plain value as a cell: empty of an empty text, a dash of None.
 
-    >>> [value_cell(value).text for value in (1200, 2e-05, True, "", None)]
+    >>> [format_value_cell(value).text for value in (1200, 2e-05, True, "", None)]
     ['1,200', '2e-05', 'yes', '', '–']
     """
     if isinstance(value, Cell):
@@ -190,7 +190,7 @@ def value_cell(value: Any) -> Cell:
         return EMPTY
     if is_number(value):
         return Cell(text=f"{value:,}" if isinstance(value, int) else f"{value:.6g}", value=value)
-    return Cell(text=words(value), value=value)
+    return Cell(text=describe_value(value), value=value)
 
 
 def link(text: str, href: str = "", *, kind: str = "", note: str = "") -> Cell:
@@ -198,9 +198,9 @@ def link(text: str, href: str = "", *, kind: str = "", note: str = "") -> Cell:
     return Cell(text=text, value=text, href=href, kind=kind, note=note)
 
 
-def values_row(*values: Any, key: str = "") -> TableRow:
+def build_values_row(*values: Any, key: str = "") -> TableRow:
     """A row of plain values and cells."""
-    return TableRow(key=key, cells=[value_cell(value) for value in values])
+    return TableRow(key=key, cells=[format_value_cell(value) for value in values])
 
 
 def values_table(
@@ -226,8 +226,8 @@ def values_table(
         groups: The heading over a column, by key.
         says: What a column is, in a sentence, by key.
     """
-    body = [row if isinstance(row, TableRow) else values_row(*row) for row in rows]
-    named = _number_keys(labels, body) if numbers is None else numbers.split()
+    body = [row if isinstance(row, TableRow) else build_values_row(*row) for row in rows]
+    named = _list_number_keys(labels, body) if numbers is None else numbers.split()
     columns = [
         TableColumn(key=key, label=label, group=groups.get(key, ""), numeric=key in named, sticky=not at,
                     note=says.get(key, ""))
@@ -236,7 +236,7 @@ def values_table(
     return Table(name=name, caption=caption, columns=columns, rows=body, notes=notes)
 
 
-def _number_keys(labels: Mapping[str, str], rows: Sequence[TableRow]) -> list[str]:
+def _list_number_keys(labels: Mapping[str, str], rows: Sequence[TableRow]) -> list[str]:
     columns = zip(*([cell.value for cell in row.cells] for row in rows), strict=True)
     return [
         key

@@ -19,11 +19,11 @@ from leaderboard.data.papers import (
     FIELDS,
     OVER_TYPES,
     PaperValue,
-    csv_lines,
-    means,
-    number_problem,
-    power_laws,
-    wrong_line,
+    build_csv_error,
+    compute_power_laws,
+    compute_printed_means,
+    find_number_problem,
+    iter_csv_records,
 )
 
 SOURCES = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
@@ -59,9 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _rows(folder: Path, slug: str) -> list[PaperValue]:
     path = folder / f"{slug.replace('-', '_')}.csv"
     rows = []
-    for line, record in csv_lines(path, [_SPELLED.get(name, name) for name in _TRANSCRIBED]):
-        if problem := number_problem(record):
-            raise wrong_line(path, line, problem)
+    for line, record in iter_csv_records(path, [_SPELLED.get(name, name) for name in _TRANSCRIBED]):
+        if problem := find_number_problem(record):
+            raise build_csv_error(path, line, problem)
         rows.append(PaperValue(**{name: record[_SPELLED.get(name, name)] for name in _TRANSCRIBED}))
     return [_with_verdict(row, checks(row, rows)) for row in rows]
 
@@ -131,7 +131,7 @@ def _backbone(row: PaperValue) -> tuple[str, str]:
 def _mteb(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Recomputation]:
     if row.suite.startswith("MTEB(") and row.metric.startswith("Avg."):
         parts = {other.metric: other.number for other in _beside(row, rows)}
-        for way, value in means(row.suite, parts).items():
+        for way, value in compute_printed_means(row.suite, parts).items():
             slack = _TOLERANCE if way == OVER_TYPES else _WEIGHTED_TOLERANCE
             yield Recomputation(printed=float(row.value), value=value, way=way, slack=slack, digits=2)
 
@@ -142,7 +142,7 @@ def _mean_of_tasks(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Reco
         return
     for of in ("value", "ci_low", "ci_high"):
         parts = {r.metric: float(getattr(r, of)) for r in _beside(row, rows) if getattr(r, of)}
-        for way, value in means(row.suite, parts).items():
+        for way, value in compute_printed_means(row.suite, parts).items():
             yield Recomputation(of=of, printed=float(getattr(row, of)), value=value, way=way)
 
 
@@ -153,7 +153,7 @@ def _overview(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Recomputa
     same = [r for r in rows if _backbone(r) == _backbone(row)]
     if row.metric == "GLUE":
         tasks = {r.metric: r.number for r in same if r.table == "5"}
-        for way, value in means("GLUE dev", tasks).items():
+        for way, value in compute_printed_means("GLUE dev", tasks).items():
             yield Recomputation(printed=float(row.value), value=value, way=f"{way} of table 5")
     for other in same:
         if other.table == _OVERVIEW.get(row.metric) and other.metric == "Avg.":
@@ -201,7 +201,7 @@ def _cost(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Recomputation
 
 
 def _scaling_law(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Recomputation]:
-    laws = power_laws(rows) if (row.paper, row.setting) == ("OptiBERT", "Sec4.2 parametric") else {}
+    laws = compute_power_laws(rows) if (row.paper, row.setting) == ("OptiBERT", "Sec4.2 parametric") else {}
     if row.model in laws:
         way = f"{'eq. 7' if row.model.startswith('D/') else 'eq. 6'} from the printed A, B, alpha, beta"
         value = laws[row.model][row.metric == "exponent"]

@@ -40,12 +40,12 @@ class History:
     files: Mapping[str, Blob]
     commits: tuple[Commit, ...]
 
-    def contents(self, blobs: Collection[Blob]) -> Iterator[tuple[Blob, bytes]]:
+    def read_blobs(self, blobs: Collection[Blob]) -> Iterator[tuple[Blob, bytes]]:
         """The contents of files."""
-        wanted = sorted({*blobs})
-        for start in range(0, len(wanted), _AT_ONCE):
-            part = wanted[start : start + _AT_ONCE]
-            data = _git(self.root, "cat-file", "--batch", given="\n".join(part) + "\n")
+        blob_ids = sorted({*blobs})
+        for start in range(0, len(blob_ids), _AT_ONCE):
+            part = blob_ids[start : start + _AT_ONCE]
+            data = _run_git(self.root, "cat-file", "--batch", given="\n".join(part) + "\n")
             end = 0
             for blob in part:
                 head, end = data[end : data.index(b"\n", end)], data.index(b"\n", end) + 1
@@ -57,10 +57,10 @@ class History:
 _AT_ONCE = 200
 
 
-def head(root: Path) -> str:
+def read_head_commit(root: Path) -> str:
     """The commit that a folder is at, "" without one."""
     try:
-        return _head(root)[0]
+        return _resolve_head(root)[0]
     except NoHistoryError:
         return ""
 
@@ -74,49 +74,53 @@ def read_history(root: Path) -> History:
     Raises:
         NoHistoryError: There is no git, no repository, or only a part of its history.
     """
-    commit, shallow = _head(root)
+    commit, shallow = _resolve_head(root)
     if shallow:
         raise NoHistoryError("the git history is shallow (`git fetch --unshallow` gets the rest)")
-    line = _git(root, "rev-list", "--first-parent", commit).decode().split()
-    most = min(NEWEST, int(_git(root, "rev-list", "--count", "--no-merges", commit)) // SHARE)
-    base = _base(root, line, most)
+    line = _run_git(root, "rev-list", "--first-parent", commit).decode().split()
+    most = min(NEWEST, int(_run_git(root, "rev-list", "--count", "--no-merges", commit)) // SHARE)
+    base = _find_base_commit(root, line, most)
     if base is None:
         raise NoHistoryError(f"the git history has only {len(line)} commits")
-    return History(root=root, files=dict(_files(root, base)), commits=tuple(_commits(root, base, commit)))
+    return History(
+        root=root,
+        files=dict(_list_commit_files(root, base)),
+        commits=tuple(_list_new_commits(root, base, commit)),
+    )
 
 
-def _head(root: Path) -> tuple[str, bool]:
+def _resolve_head(root: Path) -> tuple[str, bool]:
     """The commit that a folder is at, and whether its history is shallow."""
     if not any(os.path.exists(place / ".git") for place in (root, *root.parents)):
         raise NoHistoryError("there is no git history")
-    commit, shallow = _git(root, "rev-parse", "HEAD", "--is-shallow-repository").decode().split()
+    commit, shallow = _run_git(root, "rev-parse", "HEAD", "--is-shallow-repository").decode().split()
     return commit, shallow == "true"
 
 
-def _base(root: Path, line: list[str], most: int) -> str | None:
+def _find_base_commit(root: Path, line: list[str], most: int) -> str | None:
     """The oldest commit of a line, newest first, behind which are at most so many others."""
     low, high = 0, len(line) - 1
     while low < high:  # the count grows along the line
         middle = (low + high + 1) // 2
-        count = int(_git(root, "rev-list", "--count", "--no-merges", f"{line[middle]}..{line[0]}"))
+        count = int(_run_git(root, "rev-list", "--count", "--no-merges", f"{line[middle]}..{line[0]}"))
         low, high = (middle, high) if count <= most else (low, middle - 1)
     return line[low] if low else None
 
 
-def _files(root: Path, commit: str) -> Iterator[tuple[str, Blob]]:
-    for entry in _git(root, "ls-tree", "-r", "-z", commit, ".").decode(errors="replace").split("\0"):
-        if found := re.fullmatch(r"100\d{3} blob ([0-9a-f]+)\t(.*)", entry, re.DOTALL):
-            yield found.group(2), found.group(1)
+def _list_commit_files(root: Path, commit: str) -> Iterator[tuple[str, Blob]]:
+    for entry in _run_git(root, "ls-tree", "-r", "-z", commit, ".").decode(errors="replace").split("\0"):
+        if match := re.fullmatch(r"100\d{3} blob ([0-9a-f]+)\t(.*)", entry, re.DOTALL):
+            yield match.group(2), match.group(1)
 
 
-def _commits(root: Path, base: str, newest: str) -> Iterator[Commit]:
+def _list_new_commits(root: Path, base: str, newest: str) -> Iterator[Commit]:
     """The commits after `base` that change a file, newest first."""
     form = "--format=%H%x00%s%x00"
-    listed = _git(
+    listed = _run_git(
         root, "rev-list", "--no-merges", "--topo-order", "--encoding=UTF-8", form, f"{base}..{newest}"
     )
     subjects = dict(re.findall(r"^([0-9a-f]{40,64})\0(.*)\0$", listed.decode(errors="replace"), re.MULTILINE))
-    raw = _git(
+    raw = _run_git(
         root, "diff-tree", "--stdin", "-r", "-z", "--raw", "--relative", "--no-renames", "--diff-filter=M",
         given="\n".join(subjects) + "\n",
     )  # fmt: skip
@@ -124,8 +128,8 @@ def _commits(root: Path, base: str, newest: str) -> Iterator[Commit]:
     commit = ""
     parts = iter(raw.decode(errors="replace").split("\0"))
     for part in parts:
-        if found := re.fullmatch(r":100\d{3} 100\d{3} ([0-9a-f]+) ([0-9a-f]+) M", part):
-            files[commit][next(parts)] = (found.group(1), found.group(2))
+        if match := re.fullmatch(r":100\d{3} 100\d{3} ([0-9a-f]+) ([0-9a-f]+) M", part):
+            files[commit][next(parts)] = (match.group(1), match.group(2))
         elif part.startswith(":"):
             next(parts)
         elif part:
@@ -138,7 +142,7 @@ def _commits(root: Path, base: str, newest: str) -> Iterator[Commit]:
     )
 
 
-def _git(root: Path, *arguments: str, given: str = "") -> bytes:
+def _run_git(root: Path, *arguments: str, given: str = "") -> bytes:
     """What git prints; no configuration of the repository may run a program or reach the network."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
@@ -151,6 +155,6 @@ def _git(root: Path, *arguments: str, given: str = "") -> bytes:
     except OSError:
         raise NoHistoryError("git is not installed") from None
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise NoHistoryError(f"git says: {said.removeprefix('fatal: ')}")
+        message = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise NoHistoryError(f"git says: {message.removeprefix('fatal: ')}")
     return done.stdout

@@ -23,7 +23,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from suites._code.selection import MIN_LINES, Function, dedent, flat, is_wanted, summary
+from suites._code.selection import (
+    MIN_LINES,
+    Function,
+    extract_summary,
+    is_wanted,
+    normalize_text,
+    strip_indent,
+)
 from suites._code.source import UnreadableError, require_written
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
@@ -32,7 +39,7 @@ _BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 """The fields of a node that hold statements, handlers and cases, in their order."""
 
 
-def python_functions(data: bytes, path: str) -> Iterator[Function]:
+def parse_python_functions(data: bytes, path: str) -> Iterator[Function]:
     """The functions and methods of a file whose body has three lines, in its order.
 
     Code starts with decorators and signature. A docstring that the code repeats does not count.
@@ -40,28 +47,28 @@ def python_functions(data: bytes, path: str) -> Iterator[Function]:
     Raises:
         UnreadableError: The file is no Python source of this interpreter's version.
     """
-    text = _decoded(data)
+    text = _decode_python_source(data)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in files that are not ours
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UnreadableError("cannot be parsed") from None
-    lines, module = text.split("\n"), _module(path)
-    for name, node in _definitions(tree):
-        code = _code(lines, node) if is_wanted(node.name) else None
+    lines, module = text.split("\n"), _build_module_name(path)
+    for name, node in _iter_definitions(tree):
+        code = _extract_code(lines, node) if is_wanted(node.name) else None
         if code:
-            docstring = summary(ast.get_docstring(node) or "") or ""
-            told = flat(docstring) in flat(code)
-            yield Function(name=name, module=module, docstring="" if told else docstring, code=code)
+            docstring = extract_summary(ast.get_docstring(node) or "") or ""
+            is_repeated = normalize_text(docstring) in normalize_text(code)
+            yield Function(name=name, module=module, docstring="" if is_repeated else docstring, code=code)
 
 
-def python_version() -> str:
+def format_python_version() -> str:
     """The version of the interpreter and of its standard library, e.g. "python-3.11.7"."""
     return f"python-{platform.python_version()}"
 
 
-def _decoded(data: bytes) -> str:
+def _decode_python_source(data: bytes) -> str:
     """The text of a Python file, in the encoding that it declares."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -70,23 +77,23 @@ def _decoded(data: bytes) -> str:
         raise UnreadableError("cannot be parsed") from None
 
 
-def _module(path: str) -> str:
+def _build_module_name(path: str) -> str:
     parts = path.removesuffix(".py").split("/")
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def _definitions(parent: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Def]]:
+def _iter_definitions(parent: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Def]]:
     """Functions and methods with their qualified names; inner functions belong to the outer ones."""
-    for node in _statements(parent):
+    for node in _iter_statements(parent):
         if isinstance(node, _Def):
             yield prefix + node.name, node
         else:
-            yield from _definitions(
+            yield from _iter_definitions(
                 node, f"{prefix}{node.name}." if isinstance(node, ast.ClassDef) else prefix
             )
 
 
-def _code(lines: list[str], node: _Def) -> str | None:
+def _extract_code(lines: list[str], node: _Def) -> str | None:
     """The source of a function without docstrings, or None if it is too short or not separable."""
     documented = ast.get_docstring(node, clean=False) is not None
     body = node.body[documented:]
@@ -94,10 +101,10 @@ def _code(lines: list[str], node: _Def) -> str | None:
         return None
     start = min((node.lineno, *(d.lineno for d in node.decorator_list)))
     kept = {n: lines[n - 1] for n in range(start, (node.end_lineno or start) + 1)}
-    for inner in (node, *_all_statements(node)):
+    for inner in (node, *_walk_statements(node)):
         if isinstance(inner, _Def | ast.ClassDef) and ast.get_docstring(inner, clean=False) is not None:
             docstring = inner.body[0]
-            if not _stands_alone(docstring, lines):
+            if not _is_separable(docstring, lines):
                 return None
             for number in range(docstring.lineno, (docstring.end_lineno or 0) + 1):
                 del kept[number]
@@ -106,21 +113,21 @@ def _code(lines: list[str], node: _Def) -> str | None:
     inside = [kept[n] for n in sorted(kept) if n >= body[0].lineno]
     if sum(1 for line in inside if line.strip() and not line.lstrip().startswith("#")) < MIN_LINES:
         return None
-    return dedent([kept[n] for n in sorted(kept)])
+    return strip_indent([kept[n] for n in sorted(kept)])
 
 
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
+def _iter_statements(node: ast.AST) -> Iterator[ast.AST]:
     """The statements, handlers and cases directly within one; expressions hold none of them."""
     return chain.from_iterable(getattr(node, name, ()) for name in _BLOCKS)
 
 
-def _all_statements(node: ast.AST) -> Iterator[ast.AST]:
-    for inner in _statements(node):
+def _walk_statements(node: ast.AST) -> Iterator[ast.AST]:
+    for inner in _iter_statements(node):
         yield inner
-        yield from _all_statements(inner)
+        yield from _walk_statements(inner)
 
 
-def _stands_alone(docstring: ast.stmt, lines: list[str]) -> bool:
+def _is_separable(docstring: ast.stmt, lines: list[str]) -> bool:
     first, last = lines[docstring.lineno - 1], lines[(docstring.end_lineno or 1) - 1]
     before = first.encode()[: docstring.col_offset].strip()
     after = last.encode()[docstring.end_col_offset :].strip()
@@ -198,20 +205,20 @@ _COMMENTS = frozenset({"comment", "line_comment", "block_comment", "attribute_it
 def is_installed(language: str) -> bool:
     """Whether the grammar of a language, and tree-sitter, can be imported."""
     try:
-        _parser(language)
+        _load_parser(language)
     except ImportError:
         return False
     return True
 
 
 @functools.cache
-def _parser(language: str) -> Parser:
+def _load_parser(language: str) -> Parser:
     from tree_sitter import Language, Parser
 
     return Parser(Language(importlib.import_module(f"tree_sitter_{language}").language()))
 
 
-def parsed_functions(data: bytes, path: str, language: str) -> Iterator[Function]:
+def parse_functions(data: bytes, path: str, language: str) -> Iterator[Function]:
     """The functions and methods of a file whose body has three lines, in its order.
 
     Code is the statement that defines the function. Inner functions belong to the outer ones; constructors,
@@ -228,15 +235,15 @@ def parsed_functions(data: bytes, path: str, language: str) -> Iterator[Function
     require_written(text)
     count: Counter[str] = Counter()
     file = _File(source=text.encode(), language=language)
-    for name, node in file.definitions():
+    for name, node in file.find_definitions():
         count[name] += 1
-        statement = file.statement(node)
-        code = file.code(statement)
-        docstring = summary(_documentation(file.comment(statement))) or ""
+        statement = file.find_statement(node)
+        code = file.extract_statement_code(statement)
+        docstring = extract_summary(_extract_documentation(file.collect_comments(statement))) or ""
         yield Function(
             name=name if count[name] == 1 else f"{name}~{count[name]}",
             module=path,
-            docstring="" if flat(docstring) in flat(code) else docstring,
+            docstring="" if normalize_text(docstring) in normalize_text(code) else docstring,
             code=code,
             language=language,
         )
@@ -260,94 +267,102 @@ class _File:
         """The grammar of its language."""
         return _GRAMMARS[self.language]
 
-    def text(self, node: Node) -> str:
+    def get_node_text(self, node: Node) -> str:
         """The source of a node."""
         return self.source[node.start_byte : node.end_byte].decode()
 
-    def definitions(self) -> Iterator[tuple[str, Node]]:
+    def find_definitions(self) -> Iterator[tuple[str, Node]]:
         """The functions that are searched for, with their qualified names, in the order of the file."""
         source = self.source
         if self.language == "cpp":
             source = _MACRO.sub(lambda macro: b" " * len(macro.group()), source)
-        left = [(_parser(self.language).parse(source).root_node, "")]
+        left = [(_load_parser(self.language).parse(source).root_node, "")]
         while left:
             node, scope = left.pop()
-            name = self._name(node) if node.type in self.grammar.functions else None
+            name = self._find_function_name(node) if node.type in self.grammar.functions else None
             if name is not None:
                 if self._is_searched(node, f"{scope}{name}"):
                     yield f"{scope}{name}", node
             elif not (node.type == "mod_item" and self._is_rust_test(node)):
                 of = self.grammar.scopes.get(node.type)
                 named = node.child_by_field_name(of) if of else None
-                scope += f"{self._plain(named)}." if named is not None else ""
+                scope += f"{self._strip_type_arguments(named)}." if named is not None else ""
                 left += [(child, scope) for child in reversed(node.named_children)]
 
     def _is_searched(self, node: Node, name: str) -> bool:
-        *around, own = name.split(".")
+        *around, base_name = name.split(".")
         body = node.child_by_field_name("body")
         return not (
             body is None
             or node.has_error
-            or not is_wanted(own)
-            or own == ("constructor" if self.language == "javascript" else "")
-            or (self.language == "cpp" and around[-1:] == [own])
+            or not is_wanted(base_name)
+            or base_name == ("constructor" if self.language == "javascript" else "")
+            or (self.language == "cpp" and around[-1:] == [base_name])
             or (self.language == "rust" and self._is_rust_test(node))
-            or self._lines(body) < MIN_LINES
+            or self._count_code_lines(body) < MIN_LINES
         )
 
-    def _lines(self, body: Node) -> int:
+    def _count_code_lines(self, body: Node) -> int:
         """The lines of a body that hold a word and are no comment."""
-        lines = (line.strip() for line in self.text(body).strip("{}").split("\n"))
+        lines = (line.strip() for line in self.get_node_text(body).strip("{}").split("\n"))
         return sum(bool(re.search(r"\w", line)) and not line.startswith(("//", "/*", "*")) for line in lines)
 
     def _is_rust_test(self, node: Node) -> bool:
         above = node.prev_named_sibling
         while above is not None and above.type in _COMMENTS:
-            if above.type == "attribute_item" and re.search(r"\btest\b", self.text(above)):
+            if above.type == "attribute_item" and re.search(r"\btest\b", self.get_node_text(above)):
                 return True
             above = above.prev_named_sibling
         return False
 
-    def _name(self, node: Node) -> str | None:
+    def _find_function_name(self, node: Node) -> str | None:
         """A function's name, with what its own signature qualifies it by; None without one."""
         if self.language == "javascript":
-            return self._javascript_name(node)
+            return self._find_javascript_name(node)
         if self.language == "cpp":
-            return self._cpp_name(node)
+            return self._find_cpp_name(node)
         named, receiver = node.child_by_field_name("name"), node.child_by_field_name("receiver")
-        name = self.text(named) if named is not None else None
-        of = re.search(r"(\w+)\s*(\[[^]]*\])?\s*\)$", self.text(receiver)) if receiver is not None else None
+        name = self.get_node_text(named) if named is not None else None
+        of = (
+            re.search(r"(\w+)\s*(\[[^]]*\])?\s*\)$", self.get_node_text(receiver))
+            if receiver is not None
+            else None
+        )
         return f"{of.group(1)}.{name}" if of and name else name
 
-    def _javascript_name(self, node: Node) -> str | None:
+    def _find_javascript_name(self, node: Node) -> str | None:
         """The name that a function is given, else its own."""
         if (parent := node.parent) is not None:
             for of in ("name", "left", "key", "property"):
                 named = parent.child_by_field_name(of)
                 value = parent.child_by_field_name("right" if of == "left" else "value")
-                if named is not None and value == node and re.fullmatch(r"[\w$.#]+", self.text(named)):
-                    return re.sub(r"^(module\.)?exports\.", "", self.text(named))
-        own = node.child_by_field_name("name")
-        return None if own is None else self.text(own)
+                if (
+                    named is not None
+                    and value == node
+                    and re.fullmatch(r"[\w$.#]+", self.get_node_text(named))
+                ):
+                    return re.sub(r"^(module\.)?exports\.", "", self.get_node_text(named))
+        name_node = node.child_by_field_name("name")
+        return None if name_node is None else self.get_node_text(name_node)
 
-    def _cpp_name(self, node: Node) -> str | None:
+    def _find_cpp_name(self, node: Node) -> str | None:
         inner: Node | None = node
         while inner is not None and inner.type != "function_declarator":
             inner = inner.child_by_field_name("declarator") or next(
                 (child for child in inner.named_children if child.type.endswith("_declarator")), None
             )
         name = inner.child_by_field_name("declarator") if inner is not None else None
-        plain = self._plain(name) if name is not None else ""
+        plain = self._strip_type_arguments(name) if name is not None else ""
         return plain if re.fullmatch(r"[\w.]*\w", plain) else None  # an operator or a destructor
 
-    def _plain(self, named: Node) -> str:
+    def _strip_type_arguments(self, named: Node) -> str:
         """A name without arguments of types, its parts with dots between them."""
-        text = self.text(named)
+        text = self.get_node_text(named)
         while (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
             text = shorter
         return re.sub(r"\s*::\s*", ".", text.strip().lstrip("&").strip())
 
-    def statement(self, node: Node) -> Node:
+    def find_statement(self, node: Node) -> Node:
         """The statement that defines a function and nothing else."""
         while (parent := node.parent) is not None and parent.type in self.grammar.statements:
             if sum(child.type == "variable_declarator" for child in parent.named_children) > 1:
@@ -355,29 +370,33 @@ class _File:
             node = parent
         return node
 
-    def code(self, statement: Node) -> str:
+    def extract_statement_code(self, statement: Node) -> str:
         """The source of a statement, not indented."""
         before = self.source[: statement.start_byte].rpartition(b"\n")[2].decode()
-        return dedent(
-            (before + self.text(statement) if not before.strip() else self.text(statement)).split("\n")
+        return strip_indent(
+            (
+                before + self.get_node_text(statement)
+                if not before.strip()
+                else self.get_node_text(statement)
+            ).split("\n")
         )
 
-    def comment(self, statement: Node) -> str:
+    def collect_comments(self, statement: Node) -> str:
         """The documentation comments above a statement, without their markers."""
         if self.language == "javascript":
             statement = _call(statement) or statement
-        found: list[str] = []
+        comments: list[str] = []
         row, above = statement.start_point.row, statement.prev_sibling
         while above is not None and above.type in _COMMENTS:
-            text = self.text(above)
+            text = self.get_node_text(above)
             if row - above.end_point.row > (2 if text.startswith("/*") and self.language != "go" else 1):
                 break
             if self.grammar.comment.match(text):
-                found.append(_unmarked(text))
+                comments.append(_strip_comment_markers(text))
             elif above.type != "attribute_item":
                 break
             row, above = above.start_point.row, above.prev_sibling
-        return "\n".join(reversed(found))
+        return "\n".join(reversed(comments))
 
 
 def _call(node: Node) -> Node | None:
@@ -390,10 +409,10 @@ def _call(node: Node) -> Node | None:
     return statement if statement is not None and statement.type == "expression_statement" else None
 
 
-def _unmarked(comment: str) -> str:
+def _strip_comment_markers(comment: str) -> str:
     r"""The text of a comment or of Rust's #[doc].
 
-    >>> _unmarked("/** Adds\n  * both. */"), _unmarked("/// Adds both."), _unmarked('#[doc = "Adds both."]')
+    >>> _strip_comment_markers("/** Adds\n  * both. */"), _strip_comment_markers("/// Adds both."), _strip_comment_markers('#[doc = "Adds both."]')
     ('Adds\nboth. ', 'Adds both.', 'Adds both.')
     """
     if comment.startswith("#"):
@@ -412,10 +431,10 @@ _HTML = re.compile(
 )
 
 
-def _documentation(text: str) -> str:
+def _extract_documentation(text: str) -> str:
     r"""A documentation comment's own text: no block tags, HTML or inline tags.
 
-    >>> _documentation("@brief Adds {@code a} <b>and</b> b.\n@param a one\n  of both")
+    >>> _extract_documentation("@brief Adds {@code a} <b>and</b> b.\n@param a one\n  of both")
     'Adds a and b.'
     """
     kept: list[str] = []

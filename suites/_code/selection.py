@@ -88,10 +88,10 @@ class Function:
     @functools.cached_property
     def marks(self) -> set[tuple[str, str]]:
         """The marks that no two functions of a data set share: id, words of the documentation, and code."""
-        own = re.compile(rf"\b{re.escape(self.own)}\b")
+        name_pattern = re.compile(rf"\b{re.escape(self.own)}\b")
         words = " ".join(re.findall(r"\w+", self.docstring.casefold()))
-        found = {("id", self.id), ("code", flat(own.sub("_", self.code)))}
-        return found | {("docstring", words)} if self.docstring else found
+        base_marks = {("id", self.id), ("code", normalize_text(name_pattern.sub("_", self.code)))}
+        return base_marks | {("docstring", words)} if self.docstring else base_marks
 
 
 _REPEATED = re.compile(r"~\d+$")
@@ -113,16 +113,16 @@ def is_wanted(name: str) -> bool:
     return not special and "test" not in name.lower()
 
 
-def summary(docstring: str) -> str | None:
+def extract_summary(docstring: str) -> str | None:
     r"""The first paragraph of a docstring on one line, or None if it is no English sentence.
 
     It ends at the first blank line, doctest or field list. At least three words of Latin letters are needed
     beside any addresses, most characters must be ASCII, and it must not start with a call, as "pop([index])
     -> item" does.
 
-    >>> summary("Give the sum of two numbers.\n\nBoth may be negative.")
+    >>> extract_summary("Give the sum of two numbers.\n\nBoth may be negative.")
     'Give the sum of two numbers.'
-    >>> summary("See https://example.org/a/b/c/d") is None
+    >>> extract_summary("See https://example.org/a/b/c/d") is None
     True
     """
     lines: list[str] = []
@@ -139,18 +139,18 @@ def summary(docstring: str) -> str | None:
     return text
 
 
-def dedent(lines: Sequence[str]) -> str:
+def strip_indent(lines: Sequence[str]) -> str:
     """Lines of code without the indentation of the first and without blanks at their ends."""
     indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
     return "\n".join(line.removeprefix(indent).rstrip() for line in lines)
 
 
-def flat(text: str) -> str:
+def normalize_text(text: str) -> str:
     """A text in one case with single blanks."""
     return " ".join(text.casefold().split())
 
 
-def without_duplicates(functions: Iterable[Function]) -> Iterator[Function]:
+def drop_duplicates(functions: Iterable[Function]) -> Iterator[Function]:
     """The first function of every id, docstring and code; its own name does not tell code apart."""
     seen: set[tuple[str, str]] = set()
     for function in functions:
@@ -160,12 +160,12 @@ def without_duplicates(functions: Iterable[Function]) -> Iterator[Function]:
             seen |= marks
 
 
-def by_docstring(functions: Iterable[Function]) -> list[Function]:
+def order_docstrings(functions: Iterable[Function]) -> list[Function]:
     """The functions in the order of their docstrings' hashes, which does not depend on the files."""
     return sorted(functions, key=lambda f: (_hash(f.docstring), f.id))
 
 
-def by_code(functions: Iterable[Function]) -> list[Function]:
+def order_code(functions: Iterable[Function]) -> list[Function]:
     """The functions in the order of their code's hashes, which says nothing about their documentation."""
     return sorted(functions, key=lambda f: (_hash(f.code), f.id))
 
@@ -184,7 +184,7 @@ _BANDS, _ROWS = 32, 4
 """Of a MinHash of 128 values: a pair at the threshold is a candidate with a probability of 1 - 5e-8."""
 
 
-def distinct(functions: Iterable[Function], limit: int) -> tuple[list[Function], dict[str, str]]:
+def select_distinct(functions: Iterable[Function], limit: int) -> tuple[list[Function], dict[str, str]]:
     """The first functions of which no two are near-duplicates, up to `limit`, and those left out on the way.
 
     Candidates come from MinHash signatures, seeded, of shingles of three tokens, names hidden; then their
@@ -203,9 +203,11 @@ def distinct(functions: Iterable[Function], limit: int) -> tuple[list[Function],
     for function in functions:
         if len(kept) == limit:
             break
-        mine, signature = _shingles(function.hidden), empty.copy()
+        mine, signature = _extract_shingles(function.hidden), empty.copy()
         signature.update_batch(mine)
-        twin = next((at for at in sorted(index.query(signature)) if _are_alike(mine, shingles[at])), None)
+        twin = next(
+            (at for at in sorted(index.query(signature)) if _is_near_duplicate(mine, shingles[at])), None
+        )
         if twin is None:
             index.insert(len(kept), signature)
             kept.append(function)
@@ -215,12 +217,12 @@ def distinct(functions: Iterable[Function], limit: int) -> tuple[list[Function],
     return kept, twins
 
 
-def _shingles(code: str) -> frozenset[bytes]:
+def _extract_shingles(code: str) -> frozenset[bytes]:
     tokens = [token.encode() for token in re.findall(r"\w+|[^\w\s]", code)]
     starts = range(max(1, len(tokens) - SHINGLE + 1))
     return frozenset(b" ".join(tokens[start : start + SHINGLE]) for start in starts)
 
 
-def _are_alike(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
+def _is_near_duplicate(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
     common = len(one & other)
     return common >= ALIKE * (len(one) + len(other) - common)

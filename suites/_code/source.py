@@ -32,40 +32,45 @@ class Language:
     tests: re.Pattern[str]
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _compile_pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
 LANGUAGES = {
     "python": Language(
-        title="Python", suffix="", endings=(".py",), tests=_pattern(r"(test_.*|.*_test|tests?|conftest)\.py")
+        title="Python",
+        suffix="",
+        endings=(".py",),
+        tests=_compile_pattern(r"(test_.*|.*_test|tests?|conftest)\.py"),
     ),
     "javascript": Language(
         title="JavaScript",
         suffix="-javascript",
         endings=(".js", ".mjs", ".cjs", ".jsx"),
-        tests=_pattern(r"(test|.*[.-]test|.*[.-]spec|test[_-].*)\.\w+|.*[.-]min\.\w+|.*\.bundle\.\w+"),
+        tests=_compile_pattern(
+            r"(test|.*[.-]test|.*[.-]spec|test[_-].*)\.\w+|.*[.-]min\.\w+|.*\.bundle\.\w+"
+        ),
     ),
     "java": Language(
         title="Java",
         suffix="-java",
         endings=(".java",),
-        tests=_pattern(r"(Test[A-Z0-9_].*|.*Tests?|.*TestCase|.*IT)\.java"),
+        tests=_compile_pattern(r"(Test[A-Z0-9_].*|.*Tests?|.*TestCase|.*IT)\.java"),
     ),
     "go": Language(
         title="Go",
         suffix="-go",
         endings=(".go",),
-        tests=_pattern(r".*_test\.go|.*\.pb(\.\w+)?\.go|.*[._]gen(erated)?\.go"),
+        tests=_compile_pattern(r".*_test\.go|.*\.pb(\.\w+)?\.go|.*[._]gen(erated)?\.go"),
     ),
     "rust": Language(
-        title="Rust", suffix="-rust", endings=(".rs",), tests=_pattern(r"(tests?|.*_tests?)\.rs")
+        title="Rust", suffix="-rust", endings=(".rs",), tests=_compile_pattern(r"(tests?|.*_tests?)\.rs")
     ),
     "cpp": Language(
         title="C++",
         suffix="-cpp",
         endings=(".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".h"),
-        tests=_pattern(r"(test|tests|test[_-].*|.*[_-](unit)?tests?)\.\w+|.*\.pb\.(cc|h)"),
+        tests=_compile_pattern(r"(test|tests|test[_-].*|.*[_-](unit)?tests?)\.\w+|.*\.pb\.(cc|h)"),
     ),
 }
 """The languages that are read, by name; Python's tasks have no suffix."""
@@ -96,7 +101,7 @@ class SourceFiles:
     closed: tuple[str, ...] = ()
 
 
-def source_files(
+def find_source_files(
     root: Path, languages: Collection[str] = tuple(LANGUAGES), *, installed: bool = False
 ) -> SourceFiles:
     """The source files below `root`, without tests and build results; with `installed`, of packages too.
@@ -109,34 +114,34 @@ def source_files(
     files: list[str] = []
     closed: list[str] = []
 
-    def refused(error: OSError) -> None:
+    def add_closed_folder(error: OSError) -> None:
         closed.append(Path(error.filename).relative_to(root).as_posix())
 
     def is_there(path: str) -> bool:
         return os.path.exists(root / path)
 
-    for folder, names, here in os.walk(root, onerror=refused):
+    for folder, names, here in os.walk(root, onerror=add_closed_folder):
         if not os.access(folder, os.X_OK):  # listed, but not reachable
-            refused(PermissionError(0, "", folder))
+            add_closed_folder(PermissionError(0, "", folder))
             names.clear()
             continue
         place = os.path.relpath(folder, root)
         start = "" if place == os.curdir else f"{place}/"
-        names[:] = [name for name in names if _enters(start + name, is_there, installed)]
+        names[:] = [name for name in names if _can_enter(start + name, is_there, installed)]
         files += [start + name for name in here if os.path.isfile(f"{folder}/{name}")]
     if "." in closed:
         raise DataError(f"{root}: Permission denied.") from PermissionError(
             errno.EACCES, os.strerror(errno.EACCES)
         )
-    return SourceFiles(files=_by_language(files, languages), closed=tuple(sorted(closed)))
+    return SourceFiles(files=_group_source_paths(files, languages), closed=tuple(sorted(closed)))
 
 
-def tracked_files(paths: Collection[str], languages: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Those of a commit's paths that `source_files` would give, by language."""
-    there = {*paths, *(str(folder) for path in paths for folder in PurePosixPath(path).parents)}
-    entered = {folder: _enters(folder, there.__contains__) for folder in there}
+def filter_commit_paths(paths: Collection[str], languages: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Those of a commit's paths that `find_source_files` would give, by language."""
+    all_paths = {*paths, *(str(folder) for path in paths for folder in PurePosixPath(path).parents)}
+    entered = {folder: _can_enter(folder, all_paths.__contains__) for folder in all_paths}
     open_ = (p for p in paths if all(entered[str(f)] for f in PurePosixPath(p).parents if str(f) != "."))
-    return _by_language(open_, languages)
+    return _group_source_paths(open_, languages)
 
 
 def read_source(root: Path, path: str) -> bytes:
@@ -165,18 +170,18 @@ def require_written(text: str) -> None:
         raise UnreadableError("minified")
 
 
-def _by_language(paths: Iterable[str], languages: Collection[str]) -> dict[str, tuple[str, ...]]:
+def _group_source_paths(paths: Iterable[str], languages: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Source files by language, sorted; headers (.h) are C++ only beside other files of it."""
-    found: dict[str, list[str]] = {}
-    for path, language in _sources(sorted(paths)):
+    groups: dict[str, list[str]] = {}
+    for path, language in _iter_source_paths(sorted(paths)):
         if language in languages:
-            found.setdefault(language, []).append(path)
-    if all(path.endswith(".h") for path in found.get("cpp", [])):
-        found.pop("cpp", None)
-    return {name: tuple(found[name]) for name in LANGUAGES if name in found}
+            groups.setdefault(language, []).append(path)
+    if all(path.endswith(".h") for path in groups.get("cpp", [])):
+        groups.pop("cpp", None)
+    return {name: tuple(groups[name]) for name in LANGUAGES if name in groups}
 
 
-def _sources(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _iter_source_paths(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     for path in paths:
         *folders, name = path.split("/")
         language = _BY_ENDING.get(name[name.rfind(".") :] if "." in name else "")
@@ -186,7 +191,7 @@ def _sources(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield path, language
 
 
-def _enters(folder: str, is_there: Callable[[str], bool], installed: bool = False) -> bool:
+def _can_enter(folder: str, is_there: Callable[[str], bool], installed: bool = False) -> bool:
     name = folder.rpartition("/")[2]
     if name in _INSTALLED:
         return installed and name != "__pycache__"

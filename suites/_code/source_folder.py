@@ -15,20 +15,20 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from harness.core import files
-from harness.core.documents import with_digest, without_digest
+from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import DataError, StoreError
 from harness.core.identity import digest
-from harness.core.provenance import version
+from harness.core.provenance import find_package_version
 from harness.core.types import SIDES, Column, Data, Size, Suite, SuiteOptions, Task
 from harness.data import tables
 from suites._code import parsing
-from suites._code.history import NoHistoryError, head, read_history
-from suites._code.parsing import python_functions, python_version
+from suites._code.history import NoHistoryError, read_head_commit, read_history
+from suites._code.parsing import format_python_version, parse_python_functions
 from suites._code.selection import Function
-from suites._code.source import LANGUAGES, SourceFiles, UnreadableError, read_source, source_files
-from suites._code.tasks import Tasks, commit_tasks, function_tasks
-from suites._content import Clusters, Content, Labelled, Retrieval, content_hash, size
-from suites._mteb.snapshot import narrowed
+from suites._code.source import LANGUAGES, SourceFiles, UnreadableError, find_source_files, read_source
+from suites._code.tasks import Tasks, build_commit_tasks, build_function_tasks
+from suites._content import Clusters, Content, Labelled, Retrieval, hash_content, measure_content
+from suites._mteb.snapshot import filter_suite_splits
 from suites._mteb.source import BuiltSource
 
 KINDS = {
@@ -58,13 +58,13 @@ class SourceFolder:
     languages: tuple[str, ...] = tuple(LANGUAGES)
     history: bool = True
 
-    def index(self) -> _Index:
+    def load_index(self) -> _Index:
         """The tasks that the source gives, without their data.
 
         Raises:
             DataError: It gives none.
         """
-        return _index(self, self._fingerprint())
+        return _load_folder_index(self, self._compute_fingerprint())
 
     def content(self, name: str) -> Content:
         """The data of a task.
@@ -72,13 +72,13 @@ class SourceFolder:
         Raises:
             DataError: The source does not give that task.
         """
-        fingerprint = self._fingerprint()
-        entry = next((one for one in _index(self, fingerprint).entries if one.name == name), None)
+        fingerprint = self._compute_fingerprint()
+        entry = next((one for one in _load_folder_index(self, fingerprint).entries if one.name == name), None)
         if entry is None:
             raise DataError(f"{self.root} no longer has enough source for {name}.")
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, DataError):
-            content: Content = _CONTENT.validate_python(_kept(self, fingerprint, name))
-            if content_hash(content) == entry.hash:
+            content: Content = _CONTENT.validate_python(_read_cache_entry(self, fingerprint, name))
+            if hash_content(content) == entry.hash:
                 return content
         return self.build(fingerprint).contents[name]
 
@@ -90,26 +90,28 @@ class SourceFolder:
         """
         return _build(dataclasses.replace(self, cache=None), fingerprint)
 
-    def _fingerprint(self) -> str:
-        found = source_files(self.root, self.languages)
-        grammars = [language for language in found.files if language != "python"]
+    def _compute_fingerprint(self) -> str:
+        sources = find_source_files(self.root, self.languages)
+        grammars = [language for language in sources.files if language != "python"]
         return digest(
             {
                 "version": VERSION,
-                "python": python_version(),  # another Python parses other syntax
-                "grammars": {name: version(f"tree-sitter-{name}") or "" for name in grammars},
+                "python": format_python_version(),  # another Python parses other syntax
+                "grammars": {name: find_package_version(f"tree-sitter-{name}") or "" for name in grammars},
                 "root": str(self.root),
                 "languages": list(self.languages),
-                "head": head(self.root) if self.history else "",
+                "head": read_head_commit(self.root) if self.history else "",
                 "files": [
-                    [name, *stamp(f"{self.root}/{name}")] for names in found.files.values() for name in names
+                    [name, *read_file_stamp(f"{self.root}/{name}")]
+                    for names in sources.files.values()
+                    for name in names
                 ],
-                "closed": found.closed,
+                "closed": sources.closed,
             }
         )
 
 
-def stamp(path: Path | str) -> tuple[int, ...]:
+def read_file_stamp(path: Path | str) -> tuple[int, ...]:
     """Size, mode and times of a file, () without a file."""
     try:
         stat = os.stat(path)
@@ -143,54 +145,54 @@ _INDEX = "index"
 
 
 @functools.lru_cache(maxsize=4)
-def _index(folder: SourceFolder, fingerprint: str) -> _Index:
+def _load_folder_index(folder: SourceFolder, fingerprint: str) -> _Index:
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        return TypeAdapter(_Index).validate_python(_kept(folder, fingerprint, _INDEX))
+        return TypeAdapter(_Index).validate_python(_read_cache_entry(folder, fingerprint, _INDEX))
     built = folder.build(fingerprint)
     entries = tuple(
-        _Entry(name=name, hash=content_hash(content), size=size(content))
+        _Entry(name=name, hash=hash_content(content), size=measure_content(content))
         for name, content in built.contents.items()
     )
-    made = _Index(entries=entries, notes=built.notes)
+    index = _Index(entries=entries, notes=built.notes)
     with contextlib.suppress(StoreError):  # the cache only saves time
-        for name, content in {**built.contents, _INDEX: made}.items():
-            _keep(folder, fingerprint, name, content)
-    return made
+        for name, content in {**built.contents, _INDEX: index}.items():
+            _write_cache_entry(folder, fingerprint, name, content)
+    return index
 
 
-def _kept(folder: SourceFolder, fingerprint: str, name: str) -> dict[str, Any]:
+def _read_cache_entry(folder: SourceFolder, fingerprint: str, name: str) -> dict[str, Any]:
     if folder.cache is None:
         raise FileNotFoundError
-    return without_digest((folder.cache / "source" / f"{fingerprint}.{name}.json").read_bytes())
+    return verify_digest((folder.cache / "source" / f"{fingerprint}.{name}.json").read_bytes())
 
 
-def _keep(folder: SourceFolder, fingerprint: str, name: str, made: Content | _Index) -> None:
+def _write_cache_entry(folder: SourceFolder, fingerprint: str, name: str, made: Content | _Index) -> None:
     if folder.cache is not None:
         place = folder.cache / "source" / f"{fingerprint}.{name}.json"
-        files.replace(place, with_digest(dataclasses.asdict(made)).encode())
+        files.replace(place, append_digest(dataclasses.asdict(made)).encode())
 
 
 @functools.lru_cache(maxsize=2)
 def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
     """Every task that the source is large enough for; `fingerprint` says what the source is."""
-    found = source_files(folder.root, folder.languages)
-    parts = [*_by_language(folder, found)]
-    parts += _of_history(folder, found, {name for part in parts for name in part.contents})
-    closed = _closed(found.closed)
+    sources = find_source_files(folder.root, folder.languages)
+    parts = [*_iter_language_tasks(folder, sources)]
+    parts += _iter_history_tasks(folder, sources, {name for part in parts for name in part.contents})
+    closed = _note_closed_folders(sources.closed)
     notes = [*(note for part in parts for note in part.notes), *closed]
     contents = {name: content for part in parts for name, content in part.contents.items()}
     if not contents:
         titles = ", ".join(language.title for language in LANGUAGES.values())
-        said = " ".join(notes) if found.files else f"there are no source files ({titles})."
+        reason = " ".join(notes) if sources.files else f"there are no source files ({titles})."
         raise DataError(
-            f"{folder.root}: {said}",
+            f"{folder.root}: {reason}",
             hint="A function counts if it has a docstring of three words and a body of three lines, "
             "is no special method and has no 'test' in its name.",
         )
     return Tasks(contents=contents, notes=tuple(notes))
 
 
-def _by_language(folder: SourceFolder, found: SourceFiles) -> Iterator[Tasks]:
+def _iter_language_tasks(folder: SourceFolder, found: SourceFiles) -> Iterator[Tasks]:
     """The tasks of the functions in a folder's files."""
     for language, paths in found.files.items():
         title = LANGUAGES[language].title
@@ -203,17 +205,17 @@ def _by_language(folder: SourceFolder, found: SourceFiles) -> Iterator[Tasks]:
         functions: list[Function] = []
         for path in paths:
             try:
-                functions += _functions(read_source(folder.root, path), path, language)
+                functions += _parse_source_functions(read_source(folder.root, path), path, language)
             except UnreadableError as reason:
                 skipped[str(reason)] += 1
         left_out = tuple(
             f"{count} of {len(paths)} {title} files: {reason}." for reason, count in skipped.items()
         )
-        made = function_tasks(language, functions)
-        yield dataclasses.replace(made, notes=(*made.notes, *left_out))
+        tasks = build_function_tasks(language, functions)
+        yield dataclasses.replace(tasks, notes=(*tasks.notes, *left_out))
 
 
-def _of_history(folder: SourceFolder, found: SourceFiles, there: Collection[str]) -> Iterator[Tasks]:
+def _iter_history_tasks(folder: SourceFolder, found: SourceFiles, there: Collection[str]) -> Iterator[Tasks]:
     """The tasks of a folder's git history; why there is none is told of languages with code search."""
     if not folder.history:
         return
@@ -221,28 +223,28 @@ def _of_history(folder: SourceFolder, found: SourceFiles, there: Collection[str]
         history = read_history(folder.root)
         for language in found.files:
             if language == "python" or parsing.is_installed(language):
-                read = functools.partial(_readable_functions, language=language)
-                made = commit_tasks(language, history, read)
-                if made.contents or f"CodeSearch{LANGUAGES[language].suffix}" in there:
-                    yield made
+                read = functools.partial(_try_parse_functions, language=language)
+                tasks = build_commit_tasks(language, history, read)
+                if tasks.contents or f"CodeSearch{LANGUAGES[language].suffix}" in there:
+                    yield tasks
     except NoHistoryError as reason:
         yield Tasks(notes=(f"No search by commits: {reason}.",))
 
 
-def _readable_functions(data: bytes, path: str, language: str) -> Sequence[Function]:
+def _try_parse_functions(data: bytes, path: str, language: str) -> Sequence[Function]:
     try:
-        return [*_functions(data, path, language)]
+        return [*_parse_source_functions(data, path, language)]
     except UnreadableError:
         return []
 
 
-def _functions(data: bytes, path: str, language: str) -> Iterable[Function]:
+def _parse_source_functions(data: bytes, path: str, language: str) -> Iterable[Function]:
     if language == "python":
-        return python_functions(data, path)
-    return parsing.parsed_functions(data, path, language)
+        return parse_python_functions(data, path)
+    return parsing.parse_functions(data, path, language)
 
 
-def _closed(folders: Sequence[str]) -> tuple[str, ...]:
+def _note_closed_folders(folders: Sequence[str]) -> tuple[str, ...]:
     more = f" (and {len(folders) - 1} more)" if len(folders) > 1 else ""
     return (f"The folder {folders[0]}{more} may not be entered: left out.",) if folders else ()
 
@@ -258,11 +260,11 @@ class _SourceLoader:
     def content(self) -> Content:
         """The task's data, built from the source."""
         content = self.folder.content(self.name)
-        tables.require_unchanged(str(self.folder.root), content_hash(content), self.planned)
+        tables.require_unchanged(str(self.folder.root), hash_content(content), self.planned)
         return content
 
 
-def code_suite(
+def build_code_suite(
     folder: SourceFolder, suite: Suite, *, prefix: str, options: SuiteOptions, revision: str = ""
 ) -> Suite:
     """A suite with a column for each task that a folder of source is large enough for.
@@ -271,13 +273,13 @@ def code_suite(
         DataError: There is none.
         UsageError: Nothing of it is left under `options`.
     """
-    index = folder.index()
-    columns = tuple(_column(folder, one, f"{prefix}{one.name}", revision) for one in index.entries)
-    made = dataclasses.replace(suite, columns=columns, notes=index.notes, averages="large")
-    return narrowed(made, options)
+    index = folder.load_index()
+    columns = tuple(_build_code_column(folder, one, f"{prefix}{one.name}", revision) for one in index.entries)
+    full_suite = dataclasses.replace(suite, columns=columns, notes=index.notes, averages="large")
+    return filter_suite_splits(full_suite, options)
 
 
-def _column(folder: SourceFolder, entry: _Entry, name: str, revision: str) -> Column:
+def _build_code_column(folder: SourceFolder, entry: _Entry, name: str, revision: str) -> Column:
     type_, metric = next(facts for kind, facts in KINDS.items() if entry.name.startswith(kind))
     task = Task(
         name=name,

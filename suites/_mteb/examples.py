@@ -37,7 +37,7 @@ class Examples:
     def __init__(self, task: AbsTask, model: Model, folder: Path) -> None:
         self._task = task
         self._model = model
-        self.folder: Path | None = None if _searches(task) else folder
+        self.folder: Path | None = None if _is_retrieval_task(task) else folder
         self._random: Any = None
         self._columns: dict[str, list[Any]] = {name: [] for name in EXAMPLE_COLUMNS}
         self._kept = True
@@ -48,43 +48,43 @@ class Examples:
         """The columns of the per-example file (harness.storage.record.EXAMPLE_COLUMNS), {} without rows."""
         return self._columns if self._count else {}
 
-    def before(self, split: str, subsets: Sequence[str]) -> None:
+    def prepare_subsets(self, split: str, subsets: Sequence[str]) -> None:
         """Save the random state before the next subsets; `folder` is where mteb must write predictions."""
         self._random = copy.deepcopy(self._task.rng_state)
-        with self._guarded():
+        with self._guard_examples():
             if is_parallel(self._task):
                 rows = len(self._task.dataset[split])  # type: ignore[index]
                 self._allow(self._count + rows * len(subsets))
 
-    def after(self, split: str, subsets: Sequence[str]) -> None:
+    def add_subset_rows(self, split: str, subsets: Sequence[str]) -> None:
         """Add the rows of a split's subsets."""
-        with self._guarded():
-            written = self._written() if self._kept else {}
+        with self._guard_examples():
+            written = self._read_predictions() if self._kept else {}
             for subset in subsets if self._kept else ():
-                self._take(split, subset, written)
+                self._add_subset_lines(split, subset, written)
 
     @property
     def _count(self) -> int:
         return len(self._columns["split"])
 
-    def _take(self, split: str, subset: str, written: Mapping[str, Any]) -> None:
-        for line in self._lines_of(split, subset, written):
+    def _add_subset_lines(self, split: str, subset: str, written: Mapping[str, Any]) -> None:
+        for line in self._iter_subset_lines(split, subset, written):
             for name, value in zip(EXAMPLE_COLUMNS, (split, subset, *line), strict=True):
                 self._columns[name].append(value)
             if not self._allow(self._count):
                 return
 
-    def _lines_of(self, split: str, subset: str, written: Mapping[str, Any]) -> Iterable[Line]:
+    def _iter_subset_lines(self, split: str, subset: str, written: Mapping[str, Any]) -> Iterable[Line]:
         task = self._task
-        if _searches(task):
-            return _retrieval(task, self._model.found[subset, split], split, subset)
-        rows = _rows(task, split, subset)
+        if _is_retrieval_task(task):
+            return _iter_retrieval_lines(task, self._model.found[subset, split], split, subset)
+        rows = _select_subset_rows(task, split, subset)
         predictions = written.get("parallel" if is_parallel(task) else subset, {}).get(split)
         if predictions is None or rows is None:
             return ()
-        return _of(task, rows, predictions, split=split, subset=subset, random=self._random)
+        return _build_task_lines(task, rows, predictions, split=split, subset=subset, random=self._random)
 
-    def _written(self) -> Mapping[str, Any]:
+    def _read_predictions(self) -> Mapping[str, Any]:
         """mteb's predictions since the last call; the file is removed, as mteb would rewrite all of it."""
         path = (self.folder or Path()) / self._task.prediction_file_name
         if self.folder is None or not path.exists():
@@ -99,7 +99,7 @@ class Examples:
         return self._kept
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guard_examples(self) -> Iterator[None]:
         """Let an error in the per-example rows cost these rows only."""
         try:
             yield
@@ -113,7 +113,7 @@ class Examples:
         self._columns = {name: [] for name in EXAMPLE_COLUMNS}
 
 
-def _searches(task: AbsTask) -> bool:
+def _is_retrieval_task(task: AbsTask) -> bool:
     return _is(task, "AbsTaskRetrieval")
 
 
@@ -126,7 +126,7 @@ def is_parallel(task: AbsTask) -> bool:
     return bool(getattr(task, "parallel_subsets", False))
 
 
-def _rows(task: Any, split: str, subset: str) -> Any:
+def _select_subset_rows(task: Any, split: str, subset: str) -> Any:
     from datasets import Dataset
 
     holder: Any = task.dataset
@@ -141,31 +141,33 @@ def _rows(task: Any, split: str, subset: str) -> Any:
     return rows
 
 
-def _of(
+def _build_task_lines(
     task: Any, rows: Dataset, predictions: Any, *, split: str, subset: str, random: Any
 ) -> Iterable[Line]:
     """The rows of a task that does not search; none for a kind without examples."""
     kinds = [c.__name__.removeprefix("AbsTask") for c in type(task).__mro__]
     match next((kind for kind in kinds if kind in KINDS), None):
         case "STS":
-            return _pairs(rows, predictions["cosine_scores"], task.column_names, "score")
+            return _iter_pair_lines(rows, predictions["cosine_scores"], task.column_names, "score")
         case "PairClassification":
             columns = (task.input1_column_name, task.input2_column_name)
-            return _pairs(rows, predictions["similarity_scores"], columns, task.label_column_name)
+            return _iter_pair_lines(rows, predictions["similarity_scores"], columns, task.label_column_name)
         case "Clustering":
-            return _clustering(task, rows, predictions, random)
+            return _iter_clustering_lines(task, rows, predictions, random)
         case "ClusteringLegacy":
-            return _clustering_sets(task, rows, predictions)
+            return _iter_cluster_set_lines(task, rows, predictions)
         case "MultilabelClassification":
-            return _multilabel(task, rows, predictions, split)
+            return _iter_multilabel_lines(task, rows, predictions, split)
         case "Regression":
-            return _regression(task, rows, predictions)
+            return _iter_regression_lines(task, rows, predictions)
         case "Classification":
-            return _classification(task, rows, predictions)
+            return _iter_classification_lines(task, rows, predictions)
         case "BitextMining":
-            return _bitext(rows, predictions, subset if task.parallel_subsets else "sentence1-sentence2")
+            return _iter_bitext_lines(
+                rows, predictions, subset if task.parallel_subsets else "sentence1-sentence2"
+            )
         case "Summarization":
-            return _summaries(task, rows, predictions)
+            return _iter_summary_lines(task, rows, predictions)
     return ()
 
 
@@ -178,14 +180,14 @@ KINDS = frozenset(
 """The ends of mteb's class names behind AbsTask; a subclass is looked up before its base."""
 
 
-def _retrieval(
+def _iter_retrieval_lines(
     task: AbsTask, found: Mapping[str, Mapping[str, float]], split: str, subset: str
 ) -> Iterator[Line]:
     """A row for each query: its ten best documents, the judged documents, and its main metric."""
     judged = task.dataset[subset][split]["relevant_docs"]  # type: ignore[index]
-    metric = _per_query(task.metadata.main_score, judged, found)
+    metric = _compute_query_metric(task.metadata.main_score, judged, found)
     for query, documents in found.items():
-        shown = json.dumps([[name, round(score, 6)] for name, score in _ranked(documents)[:10]])
+        shown = json.dumps([[name, round(score, 6)] for name, score in _rank_documents(documents)[:10]])
         yield query, 0, shown, json.dumps(judged[query], sort_keys=True), metric.get(query)
 
 
@@ -196,39 +198,43 @@ class Run:
         self._task: Any = task
         self.columns: dict[str, list[Any]] = {}
 
-    def add(self, found: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> None:
+    def add_rankings(self, found: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> None:
         """Add the best documents of each query, or all its candidates, in the order of trec_eval.
 
         Args:
             found: By (subset, split) and query.
         """
         for (subset, split), queries in found.items():
-            given = self._task.dataset[subset][split].get("top_ranked") is not None
+            has_candidates = self._task.dataset[subset][split].get("top_ranked") is not None
             for query, documents in queries.items():
-                for rank, (name, score) in enumerate(_ranked(documents)[: None if given else RUN_DEPTH], 1):
+                for rank, (name, score) in enumerate(
+                    _rank_documents(documents)[: None if has_candidates else RUN_DEPTH], 1
+                ):
                     line = (split, subset, query, name, rank, score)
                     for column, value in zip(RUN_COLUMNS, line, strict=True):
                         self.columns.setdefault(column, []).append(value)
 
 
-def _ranked(documents: Mapping[str, float]) -> list[tuple[str, float]]:
+def _rank_documents(documents: Mapping[str, float]) -> list[tuple[str, float]]:
     """A query's documents by score, then by id, both from the highest, as trec_eval ranks them."""
     return sorted(documents.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
 
 
-def _pairs(rows: Any, predicted: Sequence[float], columns: Sequence[str], gold: str) -> Iterator[Line]:
+def _iter_pair_lines(
+    rows: Any, predicted: Sequence[float], columns: Sequence[str], gold: str
+) -> Iterator[Line]:
     """A row for each pair: its predicted similarity and its gold score or label."""
-    ids = _row_ids(rows, columns)
+    ids = _build_example_ids(rows, columns)
     for name, prediction, truth in zip(ids, predicted, rows[gold], strict=True):
         yield name, 0, repr(prediction), str(truth), None
 
 
-def _classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
+def _iter_classification_lines(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
     """A row for each test text and probe: predicted label, true label, and whether they agree.
 
     With cross-validation a text has the label of the fold that left it out, which is the replicate.
     """
-    ids, labels = _row_ids(rows, (task.input_column_name,)), list(rows[task.label_column_name])
+    ids, labels = _build_example_ids(rows, (task.input_column_name,)), list(rows[task.label_column_name])
     scored: list[Sequence[int]] = [range(len(rows))] * len(predictions)
     if task.is_cross_validation:
         from sklearn.model_selection import KFold
@@ -239,30 +245,32 @@ def _classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) 
     for probe, (predicted, places) in enumerate(zip(predictions, scored, strict=True)):
         for place, guess in zip(places, predicted, strict=True):
             truth = labels[place]
-            said = (guess, truth) if names is None else (names[guess], names[truth])
-            yield ids[place], probe, str(said[0]), str(said[1]), float(guess == truth)
+            label_pair = (guess, truth) if names is None else (names[guess], names[truth])
+            yield ids[place], probe, str(label_pair[0]), str(label_pair[1]), float(guess == truth)
 
 
-def _regression(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) -> Iterator[Line]:
+def _iter_regression_lines(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) -> Iterator[Line]:
     """A row for each test text and probe: the predicted value and the true value."""
-    ids = _row_ids(rows, (task.input_column_name,))
+    ids = _build_example_ids(rows, (task.input_column_name,))
     values = list(rows[task.label_column_name])
     for probe, predicted in enumerate(predictions):
         for name, guess, truth in zip(ids, predicted, values, strict=True):
             yield name, probe, repr(guess), str(truth), None
 
 
-def _bitext(rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], pair: str) -> Iterator[Line]:
+def _iter_bitext_lines(
+    rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], pair: str
+) -> Iterator[Line]:
     """A row for each sentence: the nearest in the other language, its translation, whether both are one."""
-    ids = _row_ids(rows, pair.split("-"))
-    for row, (name, found) in enumerate(zip(ids, predictions[pair], strict=True)):
-        at = int(found["corpus_id"])
-        yield name, 0, ids[at], name, float(at == row)
+    ids = _build_example_ids(rows, pair.split("-"))
+    for row, (name, hit) in enumerate(zip(ids, predictions[pair], strict=True)):
+        nearest_row = int(hit["corpus_id"])
+        yield name, 0, ids[nearest_row], name, float(nearest_row == row)
 
 
-def _summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -> Iterator[Line]:
+def _iter_summary_lines(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -> Iterator[Line]:
     """A row for each machine summary: similarity and grade; mteb skips texts whose grades are all equal."""
-    ids = _row_ids(rows, (task.text_column_name,))
+    ids = _build_example_ids(rows, (task.text_column_name,))
     grades = list(rows[task.relevancy_column_name])
     kept = [row for row, values in enumerate(grades) if len(set(values)) > 1]
     if len(kept) != len(predictions["cosine_scores"]):
@@ -275,15 +283,17 @@ def _summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -
 SUBQUERIES = "max_over_subqueries_"
 
 
-def _per_query(metric: str, judged: Any, found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def _compute_query_metric(
+    metric: str, judged: Any, found: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
     """The main metric of each query, for the metrics that trec_eval has.
 
     Of a metric over subqueries (`base_1`, `base_2`) each has the score of its base query, whose documents
     have the highest score that any subquery gives.
     """
     if metric.startswith(SUBQUERIES):
-        bases = _joined(found)
-        scored = _per_query(
+        bases = _merge_subqueries(found)
+        scored = _compute_query_metric(
             metric.removeprefix(SUBQUERIES),
             {b: judged[qs[-1]] for b, (qs, _) in bases.items()},
             {b: documents for b, (_, documents) in bases.items()},
@@ -301,7 +311,9 @@ def _per_query(metric: str, judged: Any, found: Mapping[str, Mapping[str, float]
     return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(found)).items()}
 
 
-def _joined(found: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[list[str], dict[str, float]]]:
+def _merge_subqueries(
+    found: Mapping[str, Mapping[str, float]],
+) -> dict[str, tuple[list[str], dict[str, float]]]:
     """The subqueries of each base query, and the best score of each document over them."""
     bases: dict[str, tuple[list[str], dict[str, float]]] = {}
     for query, documents in found.items():
@@ -316,7 +328,7 @@ Line = tuple[str, int, str | None, str | None, float | None]
 """Example id, replicate, prediction, gold, metric."""
 
 
-def _row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
+def _build_example_ids(rows: Any, columns: Sequence[str]) -> list[str]:
     """The rows' own ids, else ids from a hash of the columns, with a count where it is repeated."""
     if "id" in rows.column_names:
         return [str(name) for name in rows["id"]]
@@ -329,7 +341,7 @@ def _row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
     return ids
 
 
-def _multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> Iterator[Line]:
+def _iter_multilabel_lines(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> Iterator[Line]:
     """A row for each test text and probe: predicted labels, true labels, and whether all agree."""
     from datasets import DatasetDict
     from mteb.abstasks.abstask import _multilabel_subsampling
@@ -342,32 +354,34 @@ def _multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) ->
             label=task.label_column_name,
             n_samples=task.max_eval_samples,
         )[split]
-    ids = _row_ids(rows, (task.input_column_name,))
+    ids = _build_example_ids(rows, (task.input_column_name,))
     gold = [sorted(set(labels)) for labels in rows[task.label_column_name]]
-    known = sorted({label for labels in gold for label in labels})
+    label_names = sorted({label for labels in gold for label in labels})
     for probe, predicted in enumerate(predictions):
         for name, flags, truth in zip(ids, predicted, gold, strict=True):
-            guess = [label for label, flag in zip(known, flags, strict=True) if flag]
+            guess = [label for label, flag in zip(label_names, flags, strict=True) if flag]
             yield name, probe, json.dumps(guess), json.dumps(truth), float(guess == truth)
 
 
-def _clustering(task: Any, rows: Any, predictions: Mapping[str, Any], random: Any) -> Iterator[Line]:
+def _iter_clustering_lines(
+    task: Any, rows: Any, predictions: Mapping[str, Any], random: Any
+) -> Iterator[Line]:
     """A row for each drawn text: its cluster and its group; replicates count the draws of all levels."""
-    rows = _embedded(task, rows, random)
-    ids = _row_ids(rows, (task.input_column_name,))
+    rows = _sample_cluster_rows(task, rows, random)
+    ids = _build_example_ids(rows, (task.input_column_name,))
     labels = [label if isinstance(label, list) else [label] for label in rows[task.label_column_name]]
     replicate = 0
     for level, draws in enumerate(predictions.values()):
-        gold, present = _at_level(labels, level)
+        gold, present = _select_level_groups(labels, level)
         for assigned in draws:
             drawn = random.choices(range(len(present)), k=task.max_documents_per_cluster)
-            for at, cluster in zip(drawn, assigned, strict=True):
-                row = present[at]
+            for position, cluster in zip(drawn, assigned, strict=True):
+                row = present[position]
                 yield ids[row], replicate, str(cluster), str(gold[row]), None
             replicate += 1
 
 
-def _embedded(task: Any, rows: Dataset, random: Any) -> Dataset:
+def _sample_cluster_rows(task: Any, rows: Dataset, random: Any) -> Dataset:
     """The rows that mteb encodes and draws from."""
     count, limit = len(rows), task.max_document_to_embed
     if task.max_fraction_of_documents_to_embed is not None:
@@ -375,7 +389,7 @@ def _embedded(task: Any, rows: Dataset, random: Any) -> Dataset:
     return rows if limit is None else rows.select(random.sample(range(count), k=min(count, limit)))
 
 
-def _at_level(labels: Sequence[Sequence[Any]], level: int) -> tuple[Any, list[int]]:
+def _select_level_groups(labels: Sequence[Sequence[Any]], level: int) -> tuple[Any, list[int]]:
     """The group of every row on one level of a hierarchy, and the rows that mteb draws from there.
 
     A row without this level has the group -1 and is left out. Among groups that are words this is the word
@@ -387,7 +401,7 @@ def _at_level(labels: Sequence[Sequence[Any]], level: int) -> tuple[Any, list[in
     return gold, [row for row, group in enumerate(gold) if group != -1]
 
 
-def _clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]]) -> Iterator[Line]:
+def _iter_cluster_set_lines(task: Any, rows: Any, predictions: Sequence[Sequence[int]]) -> Iterator[Line]:
     """A row for each text of a set, which is the replicate; mteb leaves out sets of a single group."""
     from datasets import Dataset
 
@@ -397,5 +411,7 @@ def _clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]])
         if len(set(labels)) <= 1:
             continue
         texts = Dataset.from_dict({"text": row[task.input_column_name]})
-        for name, cluster, label in zip(_row_ids(texts, ("text",)), next(assigned), labels, strict=True):
+        for name, cluster, label in zip(
+            _build_example_ids(texts, ("text",)), next(assigned), labels, strict=True
+        ):
             yield name, number, str(cluster), str(label), None

@@ -42,15 +42,23 @@ def _render() -> str:
     import mteb
     from mteb.get_tasks import _SIMILAR_TASKS, TASK_LIST
 
-    tasks = {t.metadata.name: _task_row(t) for t in TASK_LIST if t.metadata.modalities == ["text"]}
-    benchmarks = {b.name: _benchmark(b) for b in mteb.get_benchmarks()}
-    similar = {first: others for first, *others in _groups(_SIMILAR_TASKS) if {first, *others} & tasks.keys()}
+    tasks = {t.metadata.name: _build_task_row(t) for t in TASK_LIST if t.metadata.modalities == ["text"]}
+    benchmarks = {b.name: _build_benchmark_row(b) for b in mteb.get_benchmarks()}
+    similar = {
+        first: others
+        for first, *others in _group_similar_names(_SIMILAR_TASKS)
+        if {first, *others} & tasks.keys()
+    }
     head = f'"made_by": "{COMMAND}",\n"mteb_version": "{mteb.__version__}"'
-    parts = [_lines("tasks", tasks), _lines("benchmarks", benchmarks), _lines("similar", similar)]
+    parts = [
+        _format_section("tasks", tasks),
+        _format_section("benchmarks", benchmarks),
+        _format_section("similar", similar),
+    ]
     return "{\n" + ",\n".join([head, *parts]) + "\n}\n"
 
 
-def _groups(similar: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def _group_similar_names(similar: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Groups of names that are similar, directly or through others; sorted.
 
     mteb follows the relation both ways and without end, so that each name is in one group only. A name need
@@ -64,48 +72,48 @@ def _groups(similar: Mapping[str, Sequence[str]]) -> list[list[str]]:
     return sorted({id(names): sorted(names) for names in group.values()}.values())
 
 
-def _lines(name: str, rows: Mapping[str, Any]) -> str:
-    lines = (f"{_json(key)}: {_json(rows[key])}" for key in sorted(rows))
+def _format_section(name: str, rows: Mapping[str, Any]) -> str:
+    lines = (f"{_dump_compact_json(key)}: {_dump_compact_json(rows[key])}" for key in sorted(rows))
     return f'"{name}": {{\n' + ",\n".join(lines) + "\n}"
 
 
-def _json(value: object) -> str:
+def _dump_compact_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _task_row(task: type[AbsTask]) -> dict[str, Any]:
+def _build_task_row(task: type[AbsTask]) -> dict[str, Any]:
     """The row of a task in the file, without its name."""
     meta = task.metadata
     members: list[AbsTask] = getattr(meta, "tasks", [])
     row = {
         "type": meta.type,
         "metric": meta.main_score,
-        "class": _base(task).__name__,
+        "class": _find_base_class(task).__name__,
         "path": "" if members else meta.dataset["path"],
         "revision": "" if members else meta.dataset["revision"],
         "splits": [] if meta.eval_splits == ["test"] else meta.eval_splits,
-        **_languages(task),
+        **_describe_languages(task),
         "aggregate_of": [_use(member) for member in members],
         "superseded_by": meta.superseded_by,
         "roles": _has_roles(task) or any(_has_roles(type(member)) for member in members),
-        "fixed_data": _names_its_data(task),
+        "fixed_data": _has_fixed_data(task),
         "parallel": getattr(task, "parallel_subsets", False),
-        "loader": "" if members else _loader(task),
+        "loader": "" if members else _detect_loader(task),
         "config": "" if members else meta.dataset.get("name", ""),
         "train": _train_split(task),
-        **_columns(task),
-        "size": _sizes(task),
-        "shared": _shared(task),
+        **_detect_columns(task),
+        "size": _count_split_sizes(task),
+        "shared": _count_shared_documents(task),
     }
     return {key: value for key, value in row.items() if value}
 
 
-def _base(task: type[AbsTask]) -> type[Any]:
+def _find_base_class(task: type[AbsTask]) -> type[Any]:
     """The class of mteb that scores the task: its first base that is not a task itself."""
     return next(c for c in task.__mro__ if c.__module__.startswith("mteb.abstasks."))
 
 
-def _loader(task: type[AbsTask]) -> str:
+def _detect_loader(task: type[AbsTask]) -> str:
     """The way in which the data is loaded, empty for a configuration of each subset.
 
     "parts" are the tables of a retrieval task, "coir" those of CodeSearchNet in CoIR, "merged" a table of all
@@ -115,16 +123,16 @@ def _loader(task: type[AbsTask]) -> str:
 
     if getattr(task, "parallel_subsets", False):
         return "columns"
-    if _home(task, "load_data") not in ("AbsTask", "AbsTaskRetrieval", "AbsTaskReranking"):
+    if _find_method_class(task, "load_data") not in ("AbsTask", "AbsTaskRetrieval", "AbsTaskReranking"):
         return "coir" if "_load_code_search_code_retrieval" in inspect.getsource(task.load_data) else "own"
     if "split" in task.metadata.dataset:
         return "own"
     if issubclass(task, AbsTaskRetrieval):
-        return "own" if _home(task, "dataset_transform") != "AbsTask" else "parts"
+        return "own" if _find_method_class(task, "dataset_transform") != "AbsTask" else "parts"
     return "merged" if task.fast_loading else ""
 
 
-def _home(task: type[AbsTask], method: str) -> str:
+def _find_method_class(task: type[AbsTask], method: str) -> str:
     """The class that defines a method, empty for a task's own."""
     home = next(c for c in task.__mro__ if method in c.__dict__)
     return home.__name__ if home.__module__.startswith("mteb.abstasks.") else ""
@@ -135,27 +143,31 @@ def _train_split(task: type[AbsTask]) -> str:
     return "" if getattr(task, "is_cross_validation", False) else getattr(task, "train_split", "")
 
 
-def _columns(task: type[AbsTask]) -> dict[str, Any]:
+def _detect_columns(task: type[AbsTask]) -> dict[str, Any]:
     """The columns of `texts` and of other `values` that are read; none where its own code may read others.
 
     `lists` is whether a row holds several texts with their labels.
     """
-    if getattr(task.metadata, "tasks", None) or _loader(task) in ("own", "parts", "coir", "columns"):
+    if getattr(task.metadata, "tasks", None) or _detect_loader(task) in ("own", "parts", "coir", "columns"):
         return {}
-    texts, values = _final_columns(task)
-    if _home(task, "dataset_transform") == "AbsTask":
-        return {"texts": texts, "values": values, "lists": _base(task).__name__ == "AbsTaskClusteringLegacy"}
-    changes = _Changes.of(task.dataset_transform, {*texts, *values, *task.metadata.eval_splits})
+    texts, values = _list_final_columns(task)
+    if _find_method_class(task, "dataset_transform") == "AbsTask":
+        return {
+            "texts": texts,
+            "values": values,
+            "lists": _find_base_class(task).__name__ == "AbsTaskClusteringLegacy",
+        }
+    changes = _Changes.parse_transform(task.dataset_transform, {*texts, *values, *task.metadata.eval_splits})
     if changes is None or (changes.split and _train_split(task)):
         return {}
     raw = changes.renamed
     texts, values = ([raw.get(name, name) for name in names] for names in (texts, values))
     further = {*changes.further, *raw.values()} - {*texts, *values}
-    lists = changes.lists or _base(task).__name__ == "AbsTaskClusteringLegacy"
+    lists = changes.lists or _find_base_class(task).__name__ == "AbsTaskClusteringLegacy"
     return {"texts": texts, "values": [*values, *sorted(further)], "lists": lists}
 
 
-def _final_columns(task: Any) -> tuple[list[str], list[str]]:
+def _list_final_columns(task: Any) -> tuple[list[str], list[str]]:
     """The columns of texts, and of labels or scores, after the task's own changes to its data."""
     kind = task.metadata.type
     if hasattr(task, "column_names"):
@@ -183,24 +195,26 @@ class _Changes:
     lists: bool
 
     @staticmethod
-    def of(code: Any, known: set[str]) -> _Changes | None:
+    def parse_transform(code: Any, known: set[str]) -> _Changes | None:
         """The changes of a `dataset_transform`; None where it does more than is understood.
 
         It may rename and remove columns, sample rows, and read the columns and splits in `known` under their
         own names.
         """
-        nodes = [node for tree in _sources(code) for node in ast.walk(tree)]
-        read = {_text_of(node.slice) for node in nodes if isinstance(node, ast.Subscript)} - {None}
+        nodes = [node for tree in _parse_code_trees(code) for node in ast.walk(tree)]
+        read = {_get_constant_text(node.slice) for node in nodes if isinstance(node, ast.Subscript)} - {None}
         calls = [node for node in nodes if isinstance(node, ast.Call)]
         renamed: dict[str, str] = {}
         further: set[str] = set()
         names = [getattr(call.func, "attr", getattr(call.func, "id", "")) for call in calls]
         for name, call in zip(names, calls, strict=True):
             try:
-                given = [ast.literal_eval(argument) for argument in call.args] if name in _CHANGING else []
+                arguments = (
+                    [ast.literal_eval(argument) for argument in call.args] if name in _CHANGING else []
+                )
             except ValueError:
                 return None
-            match name, given:
+            match name, arguments:
                 case ("rename_columns", [dict(pairs)]):
                     renamed |= {new: old for old, new in pairs.items()}
                 case ("rename_column", [str(old), str(new)]):
@@ -209,7 +223,9 @@ class _Changes:
                     further |= {used} - known if isinstance(used, str) else set(used)
                 case ("next" | "select_columns" | "rename_columns" | "rename_column", _):
                     return None
-                case _ if name not in ("split", "join") and not _texts_in(call) <= known | {"train"}:
+                case _ if name not in ("split", "join") and not _collect_call_texts(call) <= known | {
+                    "train"
+                }:
                     return None
         if not read <= known or (renamed and read):
             return None
@@ -224,28 +240,32 @@ class _Changes:
 _CHANGING = ("rename_columns", "rename_column", "remove_columns", "class_encode_column")
 
 
-def _sources(code: Any) -> list[ast.Module]:
+def _parse_code_trees(code: Any) -> list[ast.Module]:
     """The source of a function, and of those in tasks' own modules that it calls or passes on."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = {one.id for call in calls for one in (call.func, *call.args) if isinstance(one, ast.Name)}
-    known = [code.__globals__.get(name) for name in sorted(names)]
-    own = [one for one in known if inspect.isfunction(one) and one.__module__.startswith("mteb.tasks.")]
-    return [tree, *(ast.parse(textwrap.dedent(inspect.getsource(one))) for one in own)]
+    candidates = [code.__globals__.get(name) for name in sorted(names)]
+    functions = [
+        one for one in candidates if inspect.isfunction(one) and one.__module__.startswith("mteb.tasks.")
+    ]
+    return [tree, *(ast.parse(textwrap.dedent(inspect.getsource(one))) for one in functions)]
 
 
-def _texts_in(call: ast.Call) -> set[str]:
+def _collect_call_texts(call: ast.Call) -> set[str]:
     """The constant texts among the arguments of a call and in lists of them, such as columns and splits."""
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    inner = [part for one in given for part in (one.elts if isinstance(one, ast.List | ast.Tuple) else [one])]
-    return {text for part in inner if (text := _text_of(part))}
+    expressions = [*call.args, *(keyword.value for keyword in call.keywords)]
+    inner = [
+        part for one in expressions for part in (one.elts if isinstance(one, ast.List | ast.Tuple) else [one])
+    ]
+    return {text for part in inner if (text := _get_constant_text(part))}
 
 
-def _text_of(node: ast.AST) -> str | None:
+def _get_constant_text(node: ast.AST) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-def _names_its_data(task: type[AbsTask]) -> bool:
+def _has_fixed_data(task: type[AbsTask]) -> bool:
     """Whether the loading code never reads the metadata, and so no path and revision set there."""
     return "metadata" not in inspect.getsource(task.load_data)
 
@@ -256,7 +276,7 @@ def _has_roles(task: type[AbsTask]) -> bool:
     return issubclass(task, AbsTaskRetrieval) or bool(getattr(task, "input1_prompt_type", None))
 
 
-def _languages(task: type[AbsTask]) -> dict[str, Any]:
+def _describe_languages(task: type[AbsTask]) -> dict[str, Any]:
     """The languages: a list for a task without subsets, a map, or the codes all of whose pairs exist."""
     languages = task.metadata.eval_langs
     if isinstance(languages, list):
@@ -279,7 +299,7 @@ def _use(task: AbsTask) -> str | dict[str, Any]:
     return {k: v for k, v in used.items() if v} if splits or subsets else meta.name
 
 
-def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
+def _build_benchmark_row(benchmark: Benchmark) -> dict[str, Any]:
     others = sum(task.metadata.modalities != ["text"] for task in benchmark.tasks)
     aliases = {"aliases": sorted(benchmark.aliases)} if benchmark.aliases else {}
     if others:
@@ -287,37 +307,37 @@ def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
     return aliases | {"tasks": [_use(task) for task in benchmark.tasks]}
 
 
-def _sizes(task: type[AbsTask]) -> dict[str, Any]:
+def _count_split_sizes(task: type[AbsTask]) -> dict[str, Any]:
     """[texts, characters] of each split, per subset where there are several, if mteb counted them."""
     stats: Statistics = task.metadata.descriptive_stats or {}
-    train = _cells(task, stats.get(getattr(task, "train_split", "")))
+    train = _select_subset_statistics(task, stats.get(getattr(task, "train_split", "")))
     sizes: dict[str, Any] = {}
     for split in task.metadata.eval_splits:
         amounts: dict[str, Amount] = {}
-        for subset, cell in sorted(_cells(task, stats.get(split)).items()):
+        for subset, cell in sorted(_select_subset_statistics(task, stats.get(split)).items()):
             if getattr(task, "parallel_subsets", False):
-                sides = _text_statistics(task, cell)
-                amounts |= zip(subset.split("-"), map(_amount, sides), strict=True)
-            elif (amount := _to_encode(task, cell, train.get(subset))) is not None:
+                sides = _list_text_statistics(task, cell)
+                amounts |= zip(subset.split("-"), map(_compute_amount, sides), strict=True)
+            elif (amount := _estimate_encode_amount(task, cell, train.get(subset))) is not None:
                 amounts[subset] = amount
         several = task.metadata.is_multilingual
         sizes[split] = dict(sorted(amounts.items())) if several else amounts.get("default")
     return {split: size for split, size in sizes.items() if size}
 
 
-def _shared(task: type[AbsTask]) -> dict[str, Any]:
+def _count_shared_documents(task: type[AbsTask]) -> dict[str, Any]:
     """[texts, characters] of the documents, by subset, where mteb counted the same ones in each split."""
     stats: Statistics = task.metadata.descriptive_stats or {}
-    cells = [_cells(task, stats.get(split)) for split in task.metadata.eval_splits]
+    cells = [_select_subset_statistics(task, stats.get(split)) for split in task.metadata.eval_splits]
     shared: dict[str, Amount] = {}
     for subset in sorted(cells[0] if len(cells) > 1 else ()):
         documents = [cell.get(subset, {}).get("documents_text_statistics") for cell in cells]
         if documents[0] and all(other == documents[0] for other in documents):
-            shared[subset] = _amount(documents[0])
+            shared[subset] = _compute_amount(documents[0])
     return shared
 
 
-def _cells(task: type[AbsTask], stats: Statistics | None) -> dict[str, Statistics]:
+def _select_subset_statistics(task: type[AbsTask], stats: Statistics | None) -> dict[str, Statistics]:
     """The statistics of each subset of a split that the task still has."""
     if not stats or not task.metadata.is_multilingual:
         return {"default": stats} if stats else {}
@@ -325,27 +345,29 @@ def _cells(task: type[AbsTask], stats: Statistics | None) -> dict[str, Statistic
     return {subset: cell for subset, cell in by_subset.items() if subset in task.metadata.eval_langs}
 
 
-def _to_encode(task: type[AbsTask], cell: Statistics, train: Statistics | None) -> Amount | None:
+def _estimate_encode_amount(task: type[AbsTask], cell: Statistics, train: Statistics | None) -> Amount | None:
     """The texts to encode of a subset and split: all, a sample, or all and a training sample."""
     from mteb.abstasks.classification import AbsTaskClassification
     from mteb.abstasks.clustering import AbsTaskClustering
     from mteb.abstasks.multilabel_classification import AbsTaskMultilabelClassification
 
-    sides = _text_statistics(task, cell)
+    sides = _list_text_statistics(task, cell)
     if not sides:
         return None
-    total = _sum(_amount(side) for side in sides)
+    total = _sum(_compute_amount(side) for side in sides)
     if issubclass(task, AbsTaskMultilabelClassification):
-        total = _at_most(task.max_eval_samples, total)
+        total = _limit_amount(task.max_eval_samples, total)
     if issubclass(task, AbsTaskClustering):
         fraction = task.max_fraction_of_documents_to_embed
-        return _at_most(task.max_document_to_embed if fraction is None else int(fraction * total[0]), total)
+        return _limit_amount(
+            task.max_document_to_embed if fraction is None else int(fraction * total[0]), total
+        )
     if not issubclass(task, AbsTaskClassification) or task.is_cross_validation:
         return total
-    return _sum([total, _training_sample(task, train)]) if train else None
+    return _sum([total, _estimate_training_sample(task, train)]) if train else None
 
 
-def _training_sample(task: type[AbsTask], train: Statistics) -> Amount:
+def _estimate_training_sample(task: type[AbsTask], train: Statistics) -> Amount:
     """Most training texts that the experiments of a classifier can draw, no text twice."""
     from mteb.abstasks.classification import AbsTaskClassification
     from mteb.abstasks.regression import AbsTaskRegression
@@ -355,10 +377,10 @@ def _training_sample(task: type[AbsTask], train: Statistics) -> Amount:
         each = task.n_samples
     else:
         each = task.samples_per_label * train["label_statistics"]["unique_labels"]
-    return _at_most(task.n_experiments * each, _amount(train["text_statistics"]))
+    return _limit_amount(task.n_experiments * each, _compute_amount(train["text_statistics"]))
 
 
-def _text_statistics(task: type[AbsTask], cell: Statistics) -> list[Statistics]:
+def _list_text_statistics(task: type[AbsTask], cell: Statistics) -> list[Statistics]:
     """The statistics of each kind of encoded text, in file order; of summarization, the summaries'."""
     kinds = {k: v for k, v in cell.items() if isinstance(v, Mapping) and "total_text_length" in v}
     if task.metadata.type == "Summarization":
@@ -366,12 +388,12 @@ def _text_statistics(task: type[AbsTask], cell: Statistics) -> list[Statistics]:
     return list(kinds.values())
 
 
-def _amount(statistics: Statistics) -> Amount:
+def _compute_amount(statistics: Statistics) -> Amount:
     characters, mean = statistics["total_text_length"], statistics["average_text_length"]
     return (round(characters / mean), characters) if mean else (0, 0)
 
 
-def _at_most(limit: int | None, amount: Amount) -> Amount:
+def _limit_amount(limit: int | None, amount: Amount) -> Amount:
     texts, characters = amount
     if limit is None or limit >= texts:
         return amount
@@ -383,18 +405,18 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return sum(texts), sum(characters)
 
 
-def _main_revisions() -> str:
+def _render_main_revisions() -> str:
     """The main revision of each model of the installed mteb, as CSV."""
     import mteb
 
-    found = {meta.name: meta.revision for meta in mteb.get_model_metas() if meta.name and meta.revision}
+    revisions = {meta.name: meta.revision for meta in mteb.get_model_metas() if meta.name and meta.revision}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([("model", "revision"), *sorted(found.items())])
+    writer.writerows([("model", "revision"), *sorted(revisions.items())])
     return text.getvalue()
 
 
-def _descriptions() -> str:
+def _render_descriptions() -> str:
     """The descriptions, addresses, citations and languages of text tasks and of their benchmarks."""
     import mteb
 
@@ -403,15 +425,15 @@ def _descriptions() -> str:
         about = task.metadata
         if set(about.modalities) == {"text"}:
             languages = sorted({code.partition("-")[0] for code in about.languages})
-            rows[f"task:{about.name}"] = _description(about, about.bibtex_citation, languages)
+            rows[f"task:{about.name}"] = _build_description_row(about, about.bibtex_citation, languages)
     for benchmark in mteb.get_benchmarks():
         if any(f"task:{task.metadata.name}" in rows for task in benchmark.tasks):
-            rows[f"benchmark:{benchmark.name}"] = _description(benchmark, benchmark.citation, [])
+            rows[f"benchmark:{benchmark.name}"] = _build_description_row(benchmark, benchmark.citation, [])
     lines = [f"{json.dumps(key)}: {json.dumps(rows[key], ensure_ascii=False)}" for key in sorted(rows)]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _description(about: Any, citation: str | None, languages: list[str]) -> dict[str, Any]:
+def _build_description_row(about: Any, citation: str | None, languages: list[str]) -> dict[str, Any]:
     """What is there of a description: its text has no line ends and no addresses of Markdown's links."""
     facts = {
         "text": " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", about.description or "").split()),
@@ -422,22 +444,22 @@ def _description(about: Any, citation: str | None, languages: list[str]) -> dict
     return {name: value for name, value in facts.items() if value}
 
 
-def _files() -> dict[Path, str]:
+def _render_snapshot_files() -> dict[Path, str]:
     """What the installed mteb gives for each file."""
     site = Path(__file__).parents[2] / "leaderboard" / "data"
     return {
         PATH: _render(),
-        site / "main_revisions.csv": _main_revisions(),
-        site / "descriptions.json": _descriptions(),
+        site / "main_revisions.csv": _render_main_revisions(),
+        site / "descriptions.json": _render_descriptions(),
     }
 
 
-def main(arguments: list[str]) -> int:
+def write_snapshot_files(arguments: list[str]) -> int:
     """Write the files, or with --check print how one differs; gives the exit status."""
-    for path, made in _files().items():
-        changed = set(made.splitlines()) ^ set(path.read_text(encoding="utf-8").splitlines())
+    for path, content in _render_snapshot_files().items():
+        changed = set(content.splitlines()) ^ set(path.read_text(encoding="utf-8").splitlines())
         if "--check" not in arguments:
-            path.write_text(made, encoding="utf-8")
+            path.write_text(content, encoding="utf-8")
         elif changed:
             names = sorted({line.partition(":")[0] for line in changed})
             print(f"{path.name} is out of date for {len(names)}: {', '.join(names[:8])}. Next: {COMMAND}")
@@ -446,4 +468,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(write_snapshot_files(sys.argv[1:]))

@@ -42,15 +42,15 @@ class Model:
 
     def encode(self, inputs: Any, *, prompt_type: Any = None, **_: Any) -> NDArray[np.float32]:
         """The vectors of a data loader's texts, shape (texts, dimension)."""
-        return self.encoder.encode(list(inputs.dataset["text"]), role=_role(prompt_type))
+        return self.encoder.encode(list(inputs.dataset["text"]), role=_parse_prompt_role(prompt_type))
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """All similarities between two sets of vectors, shape (n, m)."""
-        return self._function("")(embeddings1, embeddings2)
+        return self._resolve_similarity("")(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
         """The similarities of vectors pair by pair, shape (n,)."""
-        return self._function("pairwise_")(embeddings1, embeddings2)
+        return self._resolve_similarity("pairwise_")(embeddings1, embeddings2)
 
     def index(self, corpus: Dataset, **_: Any) -> None:
         """Store the documents for the next search."""
@@ -69,32 +69,32 @@ class Model:
     ) -> dict[str, dict[str, float]]:
         """The best documents of each query, or the scores of those in `top_ranked`."""
         assert self._corpus is not None
-        asked = _query_texts(queries)
+        query_texts = _format_query_texts(queries)
         names = (list(queries["id"]), list(self._corpus["id"]))
         if isinstance(self._model, TextRanker):
-            language = _language(task_metadata, hf_subset)
-            read = _lines if self._model.titles_on_lines else _document_texts
+            language = _find_subset_language(task_metadata, hf_subset)
+            read = _format_document_lines if self._model.titles_on_lines else _format_document_texts
             documents = read(self._corpus, self._documents)
-            results = _ranked(self._model, asked, documents, names, top_k, top_ranked, language)
+            results = _run_ranker(self._model, query_texts, documents, names, top_k, top_ranked, language)
         else:
-            documents = _document_texts(self._corpus, self._documents)
-            self.encoder.require(asked, role="query")
+            documents = _format_document_texts(self._corpus, self._documents)
+            self.encoder.require(query_texts, role="query")
             self.encoder.require(documents, role="document")
-            vectors = self.encoder.encode(asked, role="query")
+            vectors = self.encoder.encode(query_texts, role="query")
             if top_ranked is None:
-                results = self._search(vectors, documents, names, top_k)
+                results = self._search_documents(vectors, documents, names, top_k)
             else:
-                results = self._rerank(vectors, documents, names, top_ranked)
+                results = self._score_candidates(vectors, documents, names, top_ranked)
         self._corpus = None
         self.found[hf_subset, hf_split] = results
         return results
 
-    def _search(
+    def _search_documents(
         self, vectors: NDArray[np.float32], documents: list[str], names: tuple[list[str], list[str]], k: int
     ) -> dict[str, dict[str, float]]:
-        from harness.search.search import top_k
+        from harness.search.search import find_top_k
 
-        scores, at = top_k(
+        scores, indices = find_top_k(
             vectors,
             lambda start, end: self.encoder.encode(documents[start:end], role="document"),
             len(documents),
@@ -103,11 +103,13 @@ class Model:
         )
         query_ids, document_ids = names
         return {
-            query: {document_ids[i]: s for i, s in zip(at[row].tolist(), scores[row].tolist(), strict=True)}
+            query: {
+                document_ids[i]: s for i, s in zip(indices[row].tolist(), scores[row].tolist(), strict=True)
+            }
             for row, query in enumerate(query_ids)
         }
 
-    def _rerank(
+    def _score_candidates(
         self,
         vectors: NDArray[np.float32],
         documents: list[str],
@@ -128,7 +130,7 @@ class Model:
                 results[query] = dict(zip(candidates, scores, strict=True))
         return results
 
-    def _function(self, prefix: str) -> Any:
+    def _resolve_similarity(self, prefix: str) -> Any:
         from mteb import similarity_functions as functions
 
         names = {"cosine": "cos_sim", "dot": "dot_score", "euclidean": "euclidean_sim"}
@@ -139,7 +141,7 @@ class Model:
         return getattr(functions, prefix + names[self.encoder.similarity])
 
 
-def _ranked(
+def _run_ranker(
     ranker: TextRanker,
     asked: list[str],
     documents: list[str],
@@ -154,32 +156,32 @@ def _ranked(
     if top_ranked is not None:
         where = {document: row for row, document in enumerate(document_ids)}
         candidates = [[where[name] for name in top_ranked.get(query, ())] for query in query_ids]
-    found = ranker.rank(asked, documents, k=k, language=language, candidates=candidates)
+    rankings = ranker.rank(asked, documents, k=k, language=language, candidates=candidates)
     return {
         query: {document_ids[i]: s for i, s in zip(at.tolist(), scores.tolist(), strict=True)}
-        for query, (at, scores) in zip(query_ids, found, strict=True)
+        for query, (at, scores) in zip(query_ids, rankings, strict=True)
     }
 
 
-def _lines(corpus: Dataset, documents: DocumentText) -> list[str]:
+def _format_document_lines(corpus: Dataset, documents: DocumentText) -> list[str]:
     """Title, line break and text of each document, as mteb's BM25 reads them, or the text alone."""
     texts = list(corpus["text"])
-    titles = _titles(corpus, documents)
+    titles = _list_titles(corpus, documents)
     return [
         text if not isinstance(text, str) else f"{title or ''}\n{text}"
         for title, text in zip(titles, texts, strict=True)
     ]
 
 
-def _language(about: TaskMetadata, subset: str) -> str:
+def _find_subset_language(about: TaskMetadata, subset: str) -> str:
     """The language of a subset (ISO 639-3), empty where it has several."""
-    known = about.eval_langs
-    languages = known.get(subset, []) if isinstance(known, dict) else known
+    subset_languages = about.eval_langs
+    languages = subset_languages.get(subset, []) if isinstance(subset_languages, dict) else subset_languages
     codes = {language.partition("-")[0] for language in languages}
     return codes.pop() if len(codes) == 1 else ""
 
 
-def _query_texts(queries: Dataset) -> list[str]:
+def _format_query_texts(queries: Dataset) -> list[str]:
     """The text of each query for the model, by mteb's own rules (instructions, dialogues)."""
     from mteb._create_dataloaders import _retrieval_texts
     from mteb.types import PromptType
@@ -189,13 +191,13 @@ def _query_texts(queries: Dataset) -> list[str]:
     return list(_retrieval_texts(queries, PromptType.query))
 
 
-def _document_texts(corpus: Dataset, documents: DocumentText = DOCUMENT_TEXT) -> list[str]:
+def _format_document_texts(corpus: Dataset, documents: DocumentText = DOCUMENT_TEXT) -> list[str]:
     """Title, blank and text of each document, stripped, as by mteb's row by row map (a test compares).
 
     With `documents` "text" a document is its text alone.
     """
     texts = list(corpus["text"])
-    titles = _titles(corpus, documents)
+    titles = _list_titles(corpus, documents)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(f"Row {row} of the corpus cannot be read: its text is {text!r}.")
@@ -209,14 +211,14 @@ _TEXT_COLUMNS = ("sentence1", "sentence2", "sentences", "text", "positive")
 """The columns of texts in tasks that name none, from the code of Morris and Rush (2024)."""
 
 
-def corpus_texts(task: Any, documents: DocumentText = DOCUMENT_TEXT) -> list[Any] | None:
+def collect_corpus_texts(task: Any, documents: DocumentText = DOCUMENT_TEXT) -> list[Any] | None:
     """The texts of a loaded task of mteb: its documents, else the columns of text in its scored splits.
 
     None where it has no such column. Rows that are no text are among them.
     """
-    parts = list(_scored_parts(task.dataset, frozenset(task.eval_splits)))
+    parts = list(_iter_scored_parts(task.dataset, frozenset(task.eval_splits)))
     if any(isinstance(part, Mapping) and "corpus" in part for part in parts):
-        return [text for part in parts for text in _document_texts(part["corpus"], documents)]
+        return [text for part in parts for text in _format_document_texts(part["corpus"], documents)]
     named = [name for name, kind in task._get_content_columns().items() if kind == "text"]
     tables = [part for part in parts if hasattr(part, "column_names")]
     columns = [
@@ -230,7 +232,7 @@ def corpus_texts(task: Any, documents: DocumentText = DOCUMENT_TEXT) -> list[Any
     return [one for row in flat for one in (row if isinstance(row, list) else [row])] if columns else None
 
 
-def _scored_parts(dataset: Any, splits: frozenset[str]) -> Iterator[Any]:
+def _iter_scored_parts(dataset: Any, splits: frozenset[str]) -> Iterator[Any]:
     """The data of each scored split, in every subset."""
     for name, inner in dataset.items():
         if name in splits:
@@ -239,13 +241,13 @@ def _scored_parts(dataset: Any, splits: frozenset[str]) -> Iterator[Any]:
             yield from (part for split, part in inner.items() if split in splits)
 
 
-def _titles(corpus: Dataset, documents: DocumentText) -> list[str | None]:
+def _list_titles(corpus: Dataset, documents: DocumentText) -> list[str | None]:
     """The title of each document, None where it has none or where only texts count."""
     titled = documents == "title and text" and "title" in corpus.column_names
     return list(corpus["title"]) if titled else [None] * len(corpus)
 
 
-def _role(prompt_type: Any) -> Role:
+def _parse_prompt_role(prompt_type: Any) -> Role:
     if prompt_type is None:
         return ""
     return "query" if prompt_type.value == "query" else "document"

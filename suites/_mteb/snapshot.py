@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import UsageError, unknown
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import DataTable, Size, Suite, SuiteOptions
 
 
@@ -91,23 +91,23 @@ class TaskInfo:
         """Whether its revision names no commit, so that the data behind it can change."""
         return bool(self.revision) and not re.fullmatch("[0-9a-f]{7,}", self.revision)
 
-    def size(self, splits: Collection[str], subsets: Collection[str]) -> Size:
+    def estimate_size(self, splits: Collection[str], subsets: Collection[str]) -> Size:
         """The size of the texts to encode in these splits and subsets; an empty Size where it is unknown.
 
         Documents that the splits share count once.
         """
         parts = {c for s in subsets for c in s.split("-")} if self.parallel else set(subsets)
         cells = [self.sizes.get(cell) for cell in itertools.product(splits, parts)]
-        known = [cell for cell in cells if cell]
-        if not known or len(known) < len(cells):
+        amounts = [cell for cell in cells if cell]
+        if not amounts or len(amounts) < len(cells):
             return Size()
         again = [self.shared[subset] for subset in parts & self.shared.keys()] * (len(splits) - 1)
         return Size(
-            texts=sum(t for t, _ in known) - sum(t for t, _ in again),
-            characters=sum(c for _, c in known) - sum(c for _, c in again),
+            texts=sum(t for t, _ in amounts) - sum(t for t, _ in again),
+            characters=sum(c for _, c in amounts) - sum(c for _, c in again),
         )
 
-    def splits_and_subsets(
+    def select_splits_and_subsets(
         self, languages: Collection[str] = (), splits: Collection[str] = (), *, within: TaskUse | None = None
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The requested splits and subsets; an empty request means all.
@@ -119,61 +119,69 @@ class TaskInfo:
         has_subsets = within.subsets if within else tuple(self.subsets)
         kept_splits = tuple(s for s in has_splits if not splits or s in splits)
         if not kept_splits:
-            raise nothing_left(self.name, "split", splits, has_splits)
-        wanted = {_code(language) for language in languages}
-        codes = {subset: {_code(language) for language in self.subsets[subset]} for subset in has_subsets}
-        kept_subsets = tuple(s for s in has_subsets if not wanted or wanted & codes[s])
+            raise explain_empty_selection(self.name, "split", splits, has_splits)
+        language_codes = {_strip_script(language) for language in languages}
+        codes = {
+            subset: {_strip_script(language) for language in self.subsets[subset]} for subset in has_subsets
+        }
+        kept_subsets = tuple(s for s in has_subsets if not language_codes or language_codes & codes[s])
         if not kept_subsets:
-            raise nothing_left(self.name, "language", languages, sorted(set().union(*codes.values())))
+            raise explain_empty_selection(
+                self.name, "language", languages, sorted(set().union(*codes.values()))
+            )
         return kept_splits, kept_subsets
 
-    def tables(self, splits: Sequence[str], subsets: Sequence[str]) -> tuple[DataTable, ...]:
+    def list_data_tables(self, splits: Sequence[str], subsets: Sequence[str]) -> tuple[DataTable, ...]:
         """The tables that are read for splits and subsets; none, or without splits, if its code decides."""
         if self.loader == "own":
             return ()
         if self.loader == "coir":
-            return tuple(table for subset in subsets for table in _coir_tables(subset, splits))
+            return tuple(table for subset in subsets for table in _iter_coir_tables(subset, splits))
         if self.loader == "parts":
-            given = (tuple(splits), "Reranking" in self.type, len(self.splits) == 1)
-            return tuple(table for subset in subsets for table in _retrieval_tables(subset, *given))
+            table_options = (tuple(splits), "Reranking" in self.type, len(self.splits) == 1)
+            return tuple(
+                table for subset in subsets for table in _iter_retrieval_tables(subset, *table_options)
+            )
         configs: list[tuple[str, ...]] = [(subset,) for subset in subsets if subset != "default"]
         if self.loader or not configs:
             configs = [(self.config,) if self.config else ()]
-        texts = self._text_columns(subsets)
-        wanted = dict.fromkeys([*splits, *([self.train] if self.train else [])]) if texts else ()
+        texts = self._list_text_columns(subsets)
+        table_splits = dict.fromkeys([*splits, *([self.train] if self.train else [])]) if texts else ()
         return tuple(
             DataTable(
                 config=config,
-                splits=tuple(wanted),
-                texts=_each(texts),
-                values=_each(self.values),
+                splits=tuple(table_splits),
+                texts=_wrap_names(texts),
+                values=_wrap_names(self.values),
                 lists=self.lists,
             )
             for config in configs
         )
 
-    def _text_columns(self, subsets: Sequence[str]) -> list[str]:
+    def _list_text_columns(self, subsets: Sequence[str]) -> list[str]:
         """The columns of text in a table, with that of the subset's name where all are merged into one."""
         if self.loader == "columns":
             return [*dict.fromkeys(part for subset in subsets for part in subset.split("-"))]
         return [*self.texts, *(["lang"] if self.loader == "merged" and self.texts else [])]
 
 
-def _code(language: str) -> str:
+def _strip_script(language: str) -> str:
     return language.partition("-")[0]
 
 
 _ID = ("_id", "id")
 
 
-def _each(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _wrap_names(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple((name,) for name in names)
 
 
 _JUDGEMENT = (("query-id",), ("corpus-id",), ("score",))
 
 
-def _retrieval_tables(subset: str, wanted: tuple[str, ...], ranked: bool, lone: bool) -> Iterator[DataTable]:
+def _iter_retrieval_tables(
+    subset: str, wanted: tuple[str, ...], ranked: bool, lone: bool
+) -> Iterator[DataTable]:
     """The tables of a subset of a retrieval task.
 
     `ranked` is whether each query has candidates, `lone` whether the only split of the judgements stands for
@@ -183,17 +191,17 @@ def _retrieval_tables(subset: str, wanted: tuple[str, ...], ranked: bool, lone: 
     qrels = ("default", "qrels") if subset == "default" else (f"{subset}-qrels",)
     yield DataTable(config=qrels, splits=wanted, values=_JUDGEMENT, lone_split=lone)
     if ranked:
-        ids = _each(("query-id", "corpus-ids"))
+        ids = _wrap_names(("query-id", "corpus-ids"))
         yield DataTable(config=(f"{before}top_ranked",), splits=wanted, values=ids, lone_split=True)
     for config in ((f"{before}corpus",), (f"{before}queries", "query")):
         yield DataTable(config=config, splits=wanted, texts=(("text",),), values=(_ID,), lone_split=True)
 
 
-def _coir_tables(subset: str, splits: Sequence[str]) -> Iterator[DataTable]:
+def _iter_coir_tables(subset: str, splits: Sequence[str]) -> Iterator[DataTable]:
     """The tables of a language of CodeSearchNet as CoIR publishes it; `partition` is a query's split."""
     yield DataTable(config=(f"{subset}-qrels",), splits=tuple(splits), values=_JUDGEMENT)
     for name, more in (("corpus", "title"), ("queries", "partition")):
-        ids = _each(("_id", more))
+        ids = _wrap_names(("_id", more))
         yield DataTable(config=(f"{subset}-{name}",), splits=(name,), texts=(("text",),), values=ids)
 
 
@@ -206,7 +214,7 @@ class _BenchmarkInfo:
     aliases: tuple[str, ...] = ()
 
 
-def _subsets_of(row: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _parse_subsets(row: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The languages of each subset: the only subset, those listed, or every ordered pair of codes."""
     if "pairs_of" in row:
         codes = row["pairs_of"].items()
@@ -217,7 +225,7 @@ def _subsets_of(row: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {subset: tuple(codes.split()) for subset, codes in languages.items()}
 
 
-def _sizes_of(row: Mapping[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
+def _parse_sizes(row: Mapping[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
     """(texts, characters) of each (split, subset); a single subset has a plain pair in the file."""
     by_split = {
         split: cells if isinstance(cells, dict) else {"default": cells}
@@ -232,7 +240,7 @@ THEN = "`harness list tasks` shows all."
 
 @dataclass(frozen=True, kw_only=True)
 class _Snapshot:
-    """The text tasks and benchmarks of one version of mteb; `load()` gives it.
+    """The text tasks and benchmarks of one version of mteb; `load_snapshot()` gives it.
 
     `rows` and `benchmark_rows` are as in the file; a row becomes a TaskInfo when it is read. `similar_rows`
     holds groups of similar tasks: the first name of each, with the others.
@@ -260,12 +268,12 @@ class _Snapshot:
         rows = self.benchmark_rows.items()
         return {name: row["other_tasks"] for name, row in rows if "other_tasks" in row}
 
-    def task(self, name: str) -> TaskInfo:
+    def find_task_info(self, name: str) -> TaskInfo:
         """The task called `name`."""
         if name not in self.rows:
-            raise unknown("task", name, self.rows, then=THEN)
+            raise explain_unknown("task", name, self.rows, then=THEN)
         if name not in self._built:
-            self._built[name] = self._task(name, self.rows[name])
+            self._built[name] = self._build_task_info(name, self.rows[name])
         return self._built[name]
 
     @functools.cached_property
@@ -273,7 +281,7 @@ class _Snapshot:
         groups = ((first, *others) for first, others in self.similar_rows.items())
         return {name: group for group in groups for name in group}
 
-    def similar(self, name: str) -> tuple[str, ...]:
+    def list_similar_tasks(self, name: str) -> tuple[str, ...]:
         """The tasks that are similar to a task by mteb: other versions, parts and languages of its data.
 
         A model that was trained on any of them was trained on the task too. Some of the names are no text
@@ -288,17 +296,19 @@ class _Snapshot:
         rows = self.benchmark_rows.items()
         return next((own for own, row in rows if name in row.get("aliases", ())), None)
 
-    def benchmark(self, name: str) -> _BenchmarkInfo:
+    def find_benchmark(self, name: str) -> _BenchmarkInfo:
         """The benchmark with this name or alias in mteb."""
-        found = self.resolve(name)
-        if found is None:
-            raise unknown("benchmark", name, self.benchmarks, then="`harness list benchmarks` shows all.")
-        row = self.benchmark_rows[found]
+        full_name = self.resolve(name)
+        if full_name is None:
+            raise explain_unknown(
+                "benchmark", name, self.benchmarks, then="`harness list benchmarks` shows all."
+            )
+        row = self.benchmark_rows[full_name]
         if "other_tasks" in row:
             others = f"{row['other_tasks']} of its tasks take more than text"
             raise UsageError(f"{name} is not a benchmark of texts: {others}.", hint=THEN)
         return _BenchmarkInfo(
-            name=found,
+            name=full_name,
             tasks=tuple(self._use(use) for use in row["tasks"]),
             aliases=tuple(row.get("aliases", ())),
         )
@@ -306,24 +316,24 @@ class _Snapshot:
     def _use(self, row: str | Mapping[str, Any]) -> TaskUse:
         """A benchmark's use of a task: the whole task for a plain name, else the given splits and subsets."""
         fields: Mapping[str, Any] = {"task": row} if isinstance(row, str) else row
-        info = self.task(fields["task"])
+        info = self.find_task_info(fields["task"])
         return TaskUse(
             name=info.name,
             splits=tuple(fields.get("splits", info.splits)),
             subsets=tuple(fields.get("subsets", info.subsets)),
         )
 
-    def _task(self, name: str, row: Mapping[str, Any]) -> TaskInfo:
+    def _build_task_info(self, name: str, row: Mapping[str, Any]) -> TaskInfo:
         rest = {k: v for k, v in row.items() if k not in ("class", "languages", "pairs_of", "size")}
         splits = tuple(row.get("splits", ("test",)))
         members = tuple(self._use(use) for use in row.get("aggregate_of", ()))
         read = {"name": name, "abstask": row["class"], "splits": splits, "aggregate_of": members}
         read |= {kind: tuple(row.get(kind, ())) for kind in ("texts", "values")}
-        return TaskInfo(**{**rest, **read, "subsets": _subsets_of(row), "sizes": _sizes_of(row)})
+        return TaskInfo(**{**rest, **read, "subsets": _parse_subsets(row), "sizes": _parse_sizes(row)})
 
 
 @functools.cache
-def load() -> _Snapshot:
+def load_snapshot() -> _Snapshot:
     """The committed snapshot, read once."""
     content = json.loads(PATH.read_bytes())
     return _Snapshot(
@@ -334,7 +344,7 @@ def load() -> _Snapshot:
     )
 
 
-def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
+def filter_suite_splits(suite: Suite, options: SuiteOptions) -> Suite:
     """The suite with only the requested splits; a column without any of them has no task left.
 
     Raises:
@@ -361,11 +371,11 @@ def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
         columns.append(replace(column, tasks=tuple(task for task in left if task.splits)))
     if not any(column.tasks for column in columns):
         has = dict.fromkeys(split for task in suite.tasks for split in task.splits)
-        raise nothing_left(suite.name, "split", options.splits, [*has])
+        raise explain_empty_selection(suite.name, "split", options.splits, [*has])
     return replace(suite, columns=tuple(columns))
 
 
-def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
+def explain_empty_selection(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
     """The error for requested splits or languages that are not there, with those that are."""
     shown = ", ".join(list(has)[:40]) + (f" and {len(has) - 40} more" if len(has) > 40 else "")
     return UsageError(

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.core.errors import DataError, HarnessError, UsageError
-from harness.core.provenance import version
+from harness.core.provenance import find_package_version
 from harness.core.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Size, Task, TextModel
-from harness.data.schema import readable_folder
+from harness.data.schema import resolve_readable_folder
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
-from suites._mteb.model import Model, corpus_texts
-from suites._mteb.snapshot import TaskInfo, load
+from suites._mteb.model import Model, collect_corpus_texts
+from suites._mteb.snapshot import TaskInfo, load_snapshot
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -43,33 +43,33 @@ class MtebSource:
     @property
     def scoring(self) -> str:
         """The scoring code's name and version."""
-        return _scoring()
+        return _format_scoring_version()
 
-    def tables(self, task: Task) -> tuple[DataTable, ...]:
+    def list_data_tables(self, task: Task) -> tuple[DataTable, ...]:
         """The tables that the task reads (see harness.core.types.TableSource)."""
-        return load().task(task.name).tables(task.splits, task.subsets)
+        return load_snapshot().find_task_info(task.name).list_data_tables(task.splits, task.subsets)
 
-    def size(self, task: Task) -> Size:
+    def estimate_size(self, task: Task) -> Size:
         """The size of the texts to encode (see harness.core.types.TableSource)."""
-        return load().task(task.name).size(task.splits, task.subsets)
+        return load_snapshot().find_task_info(task.name).estimate_size(task.splits, task.subsets)
 
     def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the mteb task of this name (see harness.core.types.TaskSource)."""
         _require()
-        info = snapshot.load().task(task.name)
+        info = snapshot.load_snapshot().find_task_info(task.name)
         _require_hub(info, data)
-        with _quiet():
-            made = _fresh(task, seed=seed, data=data)
-            outcome = _run(made, encoder, task.documents)
-        notes = _retrieval_notes(made) if _is_own_retrieval(info, task) else ()
-        return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data), *notes))
+        with _hide_mteb_output():
+            mteb_task = _load_fresh_task(task, seed=seed, data=data)
+            outcome = _run_mteb_task(mteb_task, encoder, task.documents)
+        notes = _list_retrieval_notes(mteb_task) if _is_own_retrieval(info, task) else ()
+        return replace(outcome, notes=(*outcome.notes, *_list_revision_notes(info, task.data), *notes))
 
     def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
         """The texts of the task (see harness.core.types.CorpusSource)."""
         _require()
-        _require_hub(snapshot.load().task(task.name), data)
-        with _quiet():
-            return corpus_texts(_fresh(task, seed=seed, data=data), task.documents)
+        _require_hub(snapshot.load_snapshot().find_task_info(task.name), data)
+        with _hide_mteb_output():
+            return collect_corpus_texts(_load_fresh_task(task, seed=seed, data=data), task.documents)
 
 
 def _require_hub(info: TaskInfo, data: Path | None) -> None:
@@ -85,7 +85,7 @@ def _require_hub(info: TaskInfo, data: Path | None) -> None:
         )
 
 
-def _pinned(info: TaskInfo, data: Data) -> tuple[str, ...]:
+def _list_revision_notes(info: TaskInfo, data: Data) -> tuple[str, ...]:
     """Notes on a result whose data set is not held to a commit."""
     if info.fixed_data:
         return (f"mteb reads {info.path} at the hub's newest revision: a change of it is not noticed.",)
@@ -94,26 +94,26 @@ def _pinned(info: TaskInfo, data: Data) -> tuple[str, ...]:
     return ()
 
 
-def _fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
+def _load_fresh_task(task: Task, *, seed: int, data: Path | None) -> AbsTask:
     """A task object of mteb with its data, on which nothing has run yet."""
 
     def make() -> AbsTask:
         built = _build(task, seed=seed, data=data)
-        with _errors_naming(data, task):
+        with _wrap_load_errors(data, task):
             built.load_data()
             _require_subsets(built)
             # Data that a retrieval task's own code has loaded is put into mteb's present form.
             if hasattr(built, "convert_v1_dataset_format_to_v2"):
                 built.convert_v1_dataset_format_to_v2(num_proc=None)
-        if _is_own_retrieval(load().task(task.name), task):
+        if _is_own_retrieval(load_snapshot().find_task_info(task.name), task):
             _require_ids(built, data)
         return built
 
-    return _duplicate_of_loaded((task, seed, data), make)
+    return _copy_loaded_task((task, seed, data), make)
 
 
 @contextmanager
-def _errors_naming(data: Path | None, task: Task) -> Iterator[None]:
+def _wrap_load_errors(data: Path | None, task: Task) -> Iterator[None]:
     """Turn any error while a folder's data is loaded into one that names the folder and the first cause."""
     try:
         yield
@@ -125,16 +125,16 @@ def _errors_naming(data: Path | None, task: Task) -> Iterator[None]:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        told = (str(cause).strip().splitlines() or ["no message"])[0].rstrip(".")
+        message = (str(cause).strip().splitlines() or ["no message"])[0].rstrip(".")
         raise DataError(
-            f"{data}: mteb cannot load {task.name}: {type(cause).__name__}: {told}.",
+            f"{data}: mteb cannot load {task.name}: {type(cause).__name__}: {message}.",
             hint=f"What it needs: harness data check DIR --suite mteb:{task.name}; see docs/data-root.md.",
         ) from error
 
 
 def _require_subsets(task: AbsTask) -> None:
     """Refuse a table of all subsets without a row of one that is scored."""
-    if snapshot.load().task(task.metadata.name).loader != "merged":
+    if snapshot.load_snapshot().find_task_info(task.metadata.name).loader != "merged":
         return
     lost = [subset for subset in task.hf_subsets if subset not in (task.dataset or ())]
     if lost:
@@ -148,101 +148,103 @@ def _is_own_retrieval(info: TaskInfo, task: Task) -> bool:
 
 def _require_ids(task: Any, data: Path | None) -> None:
     """Refuse a retrieval task whose ids make its scores meaningless: used twice, or never the judged ones."""
-    for name, part in _parts(task):
-        for what, rows in _texts(task, name, part):
-            twice = _texts_of_one_id(rows)
+    for name, part in _iter_split_parts(task):
+        for what, rows in _iter_raw_texts(task, name, part):
+            twice = _find_ambiguous_id(rows)
             if twice:
                 raise DataError(
-                    f"{data}: {_where(task, name)}: the id {twice!r} is that of two texts in {what}.",
+                    f"{data}: {_format_task_cell(task, name)}: the id {twice!r} is that of two texts in {what}.",
                     hint="Ids must be unique, as judgements and results name texts by them.",
                 )
-        judged = _judged(part)
+        judged = _collect_judged_ids(part)
         if not judged["document"]:
             raise DataError(
-                f"{data}: {_where(task, name)} has no judgement.",
+                f"{data}: {_format_task_cell(task, name)} has no judgement.",
                 hint="Its qrels need rows with a query's id, a document's id and a grade.",
             )
-        for what, known in (("query", "queries"), ("document", "corpus")):
-            if judged[what].isdisjoint(part[known]["id"]):
+        for what, part_name in (("query", "queries"), ("document", "corpus")):
+            if judged[what].isdisjoint(part[part_name]["id"]):
                 raise DataError(
-                    f"{data}: {_where(task, name)}: no judged {what} is in {known}: "
+                    f"{data}: {_format_task_cell(task, name)}: no judged {what} is in {part_name}: "
                     f"{min(judged[what])!r} is not.",
-                    hint=f"The judgements name a {what} by its _id in {known}.",
+                    hint=f"The judgements name a {what} by its _id in {part_name}.",
                 )
 
 
-def _parts(task: Any) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+def _iter_split_parts(task: Any) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
     """The data of each (subset, split) of a retrieval task."""
     for subset, splits in task.dataset.items():
         for split, part in splits.items():
             yield (subset, split), part
 
 
-def _where(task: Any, cell: tuple[str, str]) -> str:
+def _format_task_cell(task: Any, cell: tuple[str, str]) -> str:
     subset, split = cell
     return f"{task.metadata.name} ({split}{'' if subset == 'default' else f', {subset}'})"
 
 
-def _texts(task: Any, cell: tuple[str, str], part: Mapping[str, Any]) -> Iterator[tuple[str, Dataset]]:
+def _iter_raw_texts(
+    task: Any, cell: tuple[str, str], part: Mapping[str, Any]
+) -> Iterator[tuple[str, Dataset]]:
     """The documents and the queries as in the files; CoIR's own code keeps one row of each id."""
     from datasets import load_dataset
 
-    own = load().task(task.metadata.name).loader == "coir"
+    is_coir = load_snapshot().find_task_info(task.metadata.name).loader == "coir"
     for what in ("corpus", "queries"):
-        if own:
+        if is_coir:
             rows = load_dataset(task.metadata.dataset["path"], f"{cell[0]}-{what}", split=what)
             yield what, rows.rename_column("_id", "id")
         else:
             yield what, part[what]
 
 
-def _judged(part: Mapping[str, Any]) -> dict[str, set[str]]:
+def _collect_judged_ids(part: Mapping[str, Any]) -> dict[str, set[str]]:
     """The ids of the judged queries and documents."""
     grades = part["relevant_docs"]
     return {"query": {*grades}, "document": {d for found in grades.values() for d in found}}
 
 
-def _texts_of_one_id(rows: Dataset) -> str:
+def _find_ambiguous_id(rows: Dataset) -> str:
     """An id of two rows with different texts; empty if there is none."""
     ids = rows["id"][:]
     if len(set(ids)) == len(ids):
         return ""
-    known: dict[str, tuple[Any, ...]] = {}
+    texts_by_id: dict[str, tuple[Any, ...]] = {}
     for row in rows:
         text = (row.get("title"), row["text"])
-        if known.setdefault(row["id"], text) != text:
+        if texts_by_id.setdefault(row["id"], text) != text:
             return str(row["id"])
     return ""
 
 
-def _retrieval_notes(task: Any) -> tuple[str, ...]:
+def _list_retrieval_notes(task: Any) -> tuple[str, ...]:
     """Notes on judgements of texts that are not there, empty texts, and queries that no document answers."""
     counts: Counter[str] = Counter()
-    for _, part in _parts(task):
-        judged = _judged(part)
+    for _, part in _iter_split_parts(task):
+        judged = _collect_judged_ids(part)
         documents, queries = ({*part[name]["id"]} for name in ("corpus", "queries"))
         counts["judged documents"] += len(judged["document"])
         counts["lost documents"] += len(judged["document"] - documents)
         counts["judged queries"] += len(judged["query"])
         counts["lost queries"] += len(judged["query"] - queries)
         counts["documents"] += len(part["corpus"])
-        counts["empty documents"] += _empty(part["corpus"])
+        counts["empty documents"] += _count_empty_rows(part["corpus"])
         counts["queries"] += len(part["queries"])
-        counts["empty queries"] += _empty(part["queries"])
+        counts["empty queries"] += _count_empty_rows(part["queries"])
         counts["unanswered"] += sum(
             max(grades.values(), default=0) <= 0 for grades in part["relevant_docs"].values()
         )
-    told = (
+    note_rows = (
         ("lost documents", "judged documents", "are not in the corpus: no model can find them"),
         ("lost queries", "judged queries", "are not among the queries: they are left out"),
         ("empty documents", "documents", "are empty"),
         ("empty queries", "queries", "are empty"),
         ("unanswered", "judged queries", "have no relevant document: every model scores 0 on them"),
     )
-    return tuple(f"{counts[n]} of {counts[of]} {of} {says}." for n, of, says in told if counts[n])
+    return tuple(f"{counts[n]} of {counts[of]} {of} {says}." for n, of, says in note_rows if counts[n])
 
 
-def _empty(rows: Dataset) -> int:
+def _count_empty_rows(rows: Dataset) -> int:
     """The number of rows with neither a title nor a text."""
     titles = rows["title"] if "title" in rows.column_names else [""] * len(rows)
     return sum(
@@ -251,42 +253,42 @@ def _empty(rows: Dataset) -> int:
     )
 
 
-def _duplicate_of_loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
+def _copy_loaded_task(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
     """A copy of the task that `make` loads, with its random state right after loading; the last is cached."""
     if wanted not in _loaded:
         _loaded.clear()
-        made = make()
-        made.dataset = _in_new_containers(made.dataset, _listed)
-        _loaded[wanted] = made
-    return _duplicate(_loaded[wanted])
+        task = make()
+        task.dataset = _map_containers(task.dataset, _wrap_list_columns)
+        _loaded[wanted] = task
+    return _copy_mteb_task(_loaded[wanted])
 
 
 def _build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
     """mteb's task object, narrowed to the splits and subsets, with its data path in place."""
     import mteb
 
-    found = mteb.get_task(task.name, eval_splits=list(task.splits), hf_subsets=list(task.subsets))
+    mteb_task = mteb.get_task(task.name, eval_splits=list(task.splits), hf_subsets=list(task.subsets))
     if seed != 42:
-        built = type(found)(seed=seed)
+        built = type(mteb_task)(seed=seed)
         built.filter_eval_splits(list(task.splits))
-        built.hf_subsets = found.hf_subsets
-        found = built
+        built.hf_subsets = mteb_task.hf_subsets
+        mteb_task = built
     if data is not None:
-        where = {**found.metadata.dataset, "path": str(readable_folder(data))}
-        found.metadata = found.metadata.model_copy(update={"dataset": where})
-    return found
+        where = {**mteb_task.metadata.dataset, "path": str(resolve_readable_folder(data))}
+        mteb_task.metadata = mteb_task.metadata.model_copy(update={"dataset": where})
+    return mteb_task
 
 
-def _duplicate(task: AbsTask) -> AbsTask:
+def _copy_mteb_task(task: AbsTask) -> AbsTask:
     """A copy that shares the data, but not the random state or the containers around the data."""
     twin = copy.copy(task)
     twin.rng_state = copy.deepcopy(task.rng_state)
     twin.np_rng = copy.deepcopy(task.np_rng)
-    twin.dataset = _in_new_containers(task.dataset, lambda data: data)
+    twin.dataset = _map_containers(task.dataset, lambda data: data)
     return twin
 
 
-def _run(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENT_TEXT) -> Outcome:
+def _run_mteb_task(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENT_TEXT) -> Outcome:
     """Run a loaded task; gives its scores, examples and run."""
     import tempfile
 
@@ -298,17 +300,17 @@ def _run(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENT_T
         for split in task.eval_splits:
             scores[split] = {}
             for subsets in [list(task.hf_subsets)] if together else [[s] for s in task.hf_subsets]:
-                examples.before(split, subsets)
-                made = task.evaluate(
+                examples.prepare_subsets(split, subsets)
+                results = task.evaluate(
                     model,
                     split,
                     subsets_to_run=subsets,
                     encode_kwargs={"show_progress_bar": False},
                     prediction_folder=examples.folder,
                 )
-                scores[split].update({name: _plain(values) for name, values in made.items()})
-                examples.after(split, subsets)
-                run.add(model.found)
+                scores[split].update({name: _convert_json_value(values) for name, values in results.items()})
+                examples.add_subset_rows(split, subsets)
+                run.add_rankings(model.found)
                 model.found.clear()
     values = [float(subset["main_score"]) for parts in scores.values() for subset in parts.values()]
     mean = sum(values) / len(values)  # over all splits and subsets, as in mteb
@@ -323,14 +325,14 @@ def _run(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENT_T
     )
 
 
-def _plain(value: Any) -> Any:
+def _convert_json_value(value: Any) -> Any:
     """A value from task code in JSON's own types; NaN becomes None."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _convert_json_value(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_convert_json_value(v) for v in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return _convert_json_value(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -360,31 +362,33 @@ class BuiltSource:
     @property
     def scoring(self) -> str:
         """The scoring code's name and version."""
-        return _scoring(RULES)
+        return _format_scoring_version(RULES)
 
     def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the loader's data (see harness.core.types.TaskSource)."""
         _require()
-        with _quiet():
-            return _run(self.mteb_task(task, seed=seed), encoder, task.documents)
+        with _hide_mteb_output():
+            return _run_mteb_task(self.build_mteb_task(task, seed=seed), encoder, task.documents)
 
     def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
         """The texts of the task (see harness.core.types.CorpusSource)."""
         _require()
-        with _quiet():
-            return corpus_texts(self.mteb_task(task, seed=seed), task.documents)
+        with _hide_mteb_output():
+            return collect_corpus_texts(self.build_mteb_task(task, seed=seed), task.documents)
 
-    def mteb_task(self, task: Task, *, seed: int) -> AbsTask:
+    def build_mteb_task(self, task: Task, *, seed: int) -> AbsTask:
         """The task object of mteb that is scored: it holds the loader's content, and nothing has run on it.
 
         Args:
             task: The task.
             seed: The seed of the samples that mteb draws.
         """
-        return _duplicate_of_loaded((task, seed), lambda: _mteb_task(task, self.loader.content(), seed=seed))
+        return _copy_loaded_task(
+            (task, seed), lambda: _build_content_task(task, self.loader.content(), seed=seed)
+        )
 
 
-def _mteb_task(task: Task, content: Content, *, seed: int) -> AbsTask:
+def _build_content_task(task: Task, content: Content, *, seed: int) -> AbsTask:
     """An mteb task object that holds `content`, ready to be scored."""
     from datasets import Dataset, DatasetDict
     from mteb.abstasks import AbsTaskClassification, AbsTaskClustering, AbsTaskRetrieval, AbsTaskSTS
@@ -449,34 +453,34 @@ def _make(task: Task, seed: int, base: Any, data: dict[str, Any], **attributes: 
         eval_langs=["eng-Latn"],
         main_score=task.metric,
     )
-    made: AbsTask = type(base.__name__, (base,), {"metadata": metadata, **attributes})(seed=seed)
-    made.dataset = data
-    made.data_loaded = True
-    return made
+    mteb_task: AbsTask = type(base.__name__, (base,), {"metadata": metadata, **attributes})(seed=seed)
+    mteb_task.dataset = data
+    mteb_task.data_loaded = True
+    return mteb_task
 
 
-def _in_new_containers(value: Any, change: Callable[[Any], Any], *, depth: int = 3) -> Any:
+def _map_containers(value: Any, change: Callable[[Any], Any], *, depth: int = 3) -> Any:
     """A task's data after `change`, in copies of the subsets, splits and parts that hold it."""
     if not depth or not isinstance(value, dict):
         return change(value)
     twin = copy.copy(value)
-    twin.update({name: _in_new_containers(inner, change, depth=depth - 1) for name, inner in value.items()})
+    twin.update({name: _map_containers(inner, change, depth=depth - 1) for name, inner in value.items()})
     return twin
 
 
-def _listed(data: Any) -> Any:
+def _wrap_list_columns(data: Any) -> Any:
     """The same data set with columns that come as lists; other data as it is."""
     from datasets import Dataset
 
     if not isinstance(data, Dataset):
         return data
     twin = copy.copy(data)
-    twin.__class__ = _class()
+    twin.__class__ = _create_listed_class()
     return twin
 
 
 @functools.cache
-def _class() -> type[Dataset]:
+def _create_listed_class() -> type[Dataset]:
     from datasets import Dataset
 
     class Listed(Dataset):  # type: ignore[misc]
@@ -486,16 +490,16 @@ def _class() -> type[Dataset]:
             """A column by name, or rows."""
             if not isinstance(key, str):
                 return super().__getitem__(key)
-            known = self.__dict__.setdefault("_lists", {})
-            if key not in known:
-                known[key] = super().__getitem__(key)[:]
-            return list(known[key])
+            columns = self.__dict__.setdefault("_lists", {})
+            if key not in columns:
+                columns[key] = super().__getitem__(key)[:]
+            return list(columns[key])
 
     return Listed
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _hide_mteb_output() -> Iterator[None]:
     """Hide mteb's own progress bars, log lines and warnings."""
     import logging
     import warnings
@@ -505,7 +509,7 @@ def _quiet() -> Iterator[None]:
     try:
         for logger in loggers:
             logger.setLevel(logging.CRITICAL)
-        with warnings.catch_warnings(), _no_bars():
+        with warnings.catch_warnings(), _hide_progress_bars():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -514,33 +518,33 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _no_bars() -> Iterator[None]:
+def _hide_progress_bars() -> Iterator[None]:
     from tqdm.std import tqdm
 
     bar: Any = tqdm
     shown = bar.__init__
 
-    def hidden(self: Any, *args: Any, **options: Any) -> None:
+    def hide_bar(self: Any, *args: Any, **options: Any) -> None:
         shown(self, *args, **{**options, "disable": True})
 
-    bar.__init__ = hidden
+    bar.__init__ = hide_bar
     try:
         yield
     finally:
         bar.__init__ = shown
 
 
-def _scoring(rules: int = 1) -> str:
+def _format_scoring_version(rules: int = 1) -> str:
     """The scoring code's name and version, with the version of our own rules where it is not 1."""
-    name = f"mteb {load().version}"
+    name = f"mteb {load_snapshot().version}"
     return name if rules == 1 else f"{name}, rules {rules}"
 
 
 def _require() -> None:
     """Refuse to score with another version of mteb than that of results."""
-    wanted, installed = load().version, version("mteb")
-    if installed != wanted:
+    required, installed = load_snapshot().version, find_package_version("mteb")
+    if installed != required:
         raise UsageError(
-            f"mteb {wanted} is needed to score, and {installed or 'none'} is installed.",
-            hint=f'Type: python -m pip install "mteb=={wanted}"',
+            f"mteb {required} is needed to score, and {installed or 'none'} is installed.",
+            hint=f'Type: python -m pip install "mteb=={required}"',
         )

@@ -6,35 +6,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from harness.core.errors import UsageError, unknown
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import ROLES, SIDES, Column, Data, Offer, Role, Suite, SuiteOptions, Task
 from suites._mteb import snapshot
-from suites._mteb.snapshot import TaskInfo, TaskUse, nothing_left
+from suites._mteb.snapshot import TaskInfo, TaskUse, explain_empty_selection
 from suites._mteb.source import MtebSource
 
 
-def benchmark(name: str, *, called: str, options: SuiteOptions) -> Suite:
+def build_benchmark_suite(name: str, *, called: str, options: SuiteOptions) -> Suite:
     """The benchmark `name` of mteb as a suite.
 
     Raises:
         UsageError: No benchmark has this name, or nothing is left of any of its tasks.
     """
-    info = snapshot.load().benchmark(name)
-    return of_tasks({use.name: use for use in info.tasks}, called=called, title=info.name, options=options)
+    info = snapshot.load_snapshot().find_benchmark(name)
+    return build_task_suite(
+        {use.name: use for use in info.tasks}, called=called, title=info.name, options=options
+    )
 
 
-def uses_of(name: str) -> dict[str, TaskUse]:
+def list_task_uses(name: str) -> dict[str, TaskUse]:
     """The tasks of a benchmark of mteb by name, as it uses them."""
-    return {use.name: use for use in snapshot.load().benchmark(name).tasks}
+    return {use.name: use for use in snapshot.load_snapshot().find_benchmark(name).tasks}
 
 
-def whole(name: str) -> TaskUse:
+def build_full_use(name: str) -> TaskUse:
     """The use of all scored splits and subsets of a task of mteb."""
-    info = snapshot.load().task(name)
+    info = snapshot.load_snapshot().find_task_info(name)
     return TaskUse(name=name, splits=info.splits, subsets=tuple(info.subsets))
 
 
-def of_tasks(
+def build_task_suite(
     uses: Mapping[str, TaskUse],
     *,
     called: str,
@@ -56,33 +58,39 @@ def of_tasks(
     Raises:
         UsageError: Nothing is left of any column.
     """
-    _require_subsets(title, [_joined([*uses.values()])] if parts else [*uses.values()], options.subsets)
+    _require_subsets(title, [_merge_uses([*uses.values()])] if parts else [*uses.values()], options.subsets)
     columns = tuple(
         replace(
-            _column_or_empty(use, options, name, within=use if parts else None),
+            _try_task_column(use, options, name, within=use if parts else None),
             shown_only=shown_only.get(name, ""),
         )
         for name, use in uses.items()
     )
-    asked = _asked(uses, options)
-    if not any(column.tasks for column in columns if column.name in asked):
-        wanted = [*asked.values()]
+    selected_uses = _select_uses(uses, options)
+    if not any(column.tasks for column in columns if column.name in selected_uses):
+        selection = [*selected_uses.values()]
         if parts:
-            every = _joined(wanted)
-            _require_splits(" and ".join(asked) if len(asked) < len(uses) else title, [every], options.splits)
-            _column(every, options, within=every)  # raises the reason
+            every = _merge_uses(selection)
+            _require_splits(
+                " and ".join(selected_uses) if len(selected_uses) < len(uses) else title,
+                [every],
+                options.splits,
+            )
+            _build_task_column(every, options, within=every)  # raises the reason
         else:
-            _require_splits(next(iter(asked)) if len(asked) == 1 else title, wanted, options.splits)
-            _column(wanted[0], options)  # raises the reason
+            _require_splits(
+                next(iter(selected_uses)) if len(selected_uses) == 1 else title, selection, options.splits
+            )
+            _build_task_column(selection[0], options)  # raises the reason
     return Suite(name=called, title=title, columns=columns)
 
 
-def _asked(uses: Mapping[str, TaskUse], options: SuiteOptions) -> Mapping[str, TaskUse]:
+def _select_uses(uses: Mapping[str, TaskUse], options: SuiteOptions) -> Mapping[str, TaskUse]:
     """The uses whose columns the options name; all where they name none of them."""
     return {name: use for name, use in uses.items() if {name, use.name} & {*options.tasks}} or uses
 
 
-def _joined(uses: Sequence[TaskUse]) -> TaskUse:
+def _merge_uses(uses: Sequence[TaskUse]) -> TaskUse:
     """The use of all splits and subsets of several uses of a task."""
     splits = dict.fromkeys(split for use in uses for split in use.splits)
     subsets = dict.fromkeys(subset for use in uses for subset in use.subsets)
@@ -91,52 +99,64 @@ def _joined(uses: Sequence[TaskUse]) -> TaskUse:
 
 def _require_splits(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
     """Refuse splits of which none of the tasks has any."""
-    members = [member for use in uses for member in snapshot.load().task(use.name).aggregate_of or (use,)]
-    known = dict.fromkeys(split for member in members for split in member.splits)
-    if wanted and not known.keys() & set(wanted):
-        raise nothing_left(of, "split", wanted, [*known])
+    members = [
+        member
+        for use in uses
+        for member in snapshot.load_snapshot().find_task_info(use.name).aggregate_of or (use,)
+    ]
+    valid_splits = dict.fromkeys(split for member in members for split in member.splits)
+    if wanted and not valid_splits.keys() & set(wanted):
+        raise explain_empty_selection(of, "split", wanted, [*valid_splits])
 
 
 def _require_subsets(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
     """Refuse names of subsets that none of the tasks has."""
     if not wanted:
         return
-    members = [member for use in uses for member in snapshot.load().task(use.name).aggregate_of or (use,)]
-    known = {subset for member in members for subset in member.subsets}
+    members = [
+        member
+        for use in uses
+        for member in snapshot.load_snapshot().find_task_info(use.name).aggregate_of or (use,)
+    ]
+    valid_subsets = {subset for member in members for subset in member.subsets}
     for name in wanted:
-        if name not in known:
-            raise unknown(f"subset of {of}", name, known, then="--subsets takes names of subsets.")
+        if name not in valid_subsets:
+            raise explain_unknown(
+                f"subset of {of}", name, valid_subsets, then="--subsets takes names of subsets."
+            )
 
 
-def _column(use: TaskUse, options: SuiteOptions, name: str = "", *, within: TaskUse | None = None) -> Column:
+def _build_task_column(
+    use: TaskUse, options: SuiteOptions, name: str = "", *, within: TaskUse | None = None
+) -> Column:
     """A column: a task, or the members of an aggregate, which count once."""
-    info = snapshot.load().task(use.name)
+    info = snapshot.load_snapshot().find_task_info(use.name)
     members = info.aggregate_of or (use,)
-    tasks = tuple(_task(member, options, within=within) for member in members)
+    tasks = tuple(_build_planned_task(member, options, within=within) for member in members)
     return Column(name=name or info.name, type=info.type, tasks=tasks)
 
 
-def _column_or_empty(
+def _try_task_column(
     use: TaskUse, options: SuiteOptions, name: str, *, within: TaskUse | None = None
 ) -> Column:
     try:
-        return _column(use, options, name, within=within)
+        return _build_task_column(use, options, name, within=within)
     except UsageError:
-        return Column(name=name, type=snapshot.load().task(use.name).type, tasks=())
+        return Column(name=name, type=snapshot.load_snapshot().find_task_info(use.name).type, tasks=())
 
 
-def _task(use: TaskUse, options: SuiteOptions, *, within: TaskUse | None = None) -> Task:
+def _build_planned_task(use: TaskUse, options: SuiteOptions, *, within: TaskUse | None = None) -> Task:
     """A task; options choose among the splits and subsets of `within`, by default among all its splits."""
-    info = snapshot.load().task(use.name)
+    info = snapshot.load_snapshot().find_task_info(use.name)
     within = within or TaskUse(name=info.name, splits=info.splits, subsets=use.subsets)
     splits, subsets = use.splits, use.subsets
     if options.languages or options.splits or options.subsets:
         if options.subsets:
             subsets = tuple(s for s in subsets if s in options.subsets)
             if not subsets:
-                raise nothing_left(info.name, "subset", options.subsets, use.subsets)
+                raise explain_empty_selection(info.name, "subset", options.subsets, use.subsets)
             within = replace(within, subsets=subsets)
-        kept, subsets = info.splits_and_subsets(options.languages, options.splits, within=within)
+        kept, subsets = info.select_splits_and_subsets(options.languages, options.splits, within=within)
         splits = kept if options.splits else splits
     return Task(
         name=info.name,
@@ -146,8 +166,8 @@ def _task(use: TaskUse, options: SuiteOptions, *, within: TaskUse | None = None)
         subsets=tuple(subsets),
         data=Data(path=info.path, revision=info.revision),
         source=MtebSource(),
-        roles=_roles(info),
-        size=info.size(splits, subsets),
+        roles=_resolve_roles(info),
+        size=info.estimate_size(splits, subsets),
         query_length=_QUERY_LENGTHS.get(info.name),
     )
 
@@ -159,38 +179,44 @@ _QUERY_LENGTHS = {
 """The tasks whose queries are longer than 32 tokens in PyLate's script for BEIR."""
 
 
-def _roles(info: TaskInfo) -> tuple[Role, ...]:
+def _resolve_roles(info: TaskInfo) -> tuple[Role, ...]:
     if info.abstask == "AbsTaskRetrieval":
         return SIDES
     return ROLES if info.roles else ("",)
 
 
-def benchmark_or_task(name: str, *, called: str, options: SuiteOptions) -> Suite:
+def build_mteb_suite(name: str, *, called: str, options: SuiteOptions) -> Suite:
     """The benchmark or the single task `name` of mteb as a suite."""
-    known = snapshot.load()
-    if name in known.tasks:
-        return of_tasks({name: whole(name)}, called=called, title=name, options=options)
-    if known.resolve(name):
-        return benchmark(name, called=called, options=options)
-    raise unknown(
+    mteb_snapshot = snapshot.load_snapshot()
+    if name in mteb_snapshot.tasks:
+        return build_task_suite({name: build_full_use(name)}, called=called, title=name, options=options)
+    if mteb_snapshot.resolve(name):
+        return build_benchmark_suite(name, called=called, options=options)
+    raise explain_unknown(
         "benchmark or task of mteb",
         name,
-        [*known.benchmark_rows, *known.tasks],
+        [*mteb_snapshot.benchmark_rows, *mteb_snapshot.tasks],
         then="`harness list benchmarks` and `harness list tasks` show all.",
     )
 
 
-def offers() -> list[Offer]:
+def list_offers() -> list[Offer]:
     """Every benchmark and task of mteb that a user can name."""
-    known = snapshot.load()
+    mteb_snapshot = snapshot.load_snapshot()
     benchmarks = [
-        Offer(kind="benchmark", name=name, facts={"tasks": len(known.benchmark(name).tasks)})
-        for name in known.benchmarks
+        Offer(kind="benchmark", name=name, facts={"tasks": len(mteb_snapshot.find_benchmark(name).tasks)})
+        for name in mteb_snapshot.benchmarks
     ]
-    return [*benchmarks, *(_offer(known.task(name), known.similar(name)) for name in known.tasks)]
+    return [
+        *benchmarks,
+        *(
+            _build_task_offer(mteb_snapshot.find_task_info(name), mteb_snapshot.list_similar_tasks(name))
+            for name in mteb_snapshot.tasks
+        ),
+    ]
 
 
-def _offer(info: TaskInfo, similar: tuple[str, ...]) -> Offer:
+def _build_task_offer(info: TaskInfo, similar: tuple[str, ...]) -> Offer:
     facts = {"type": info.type, "metric": info.metric, "splits": info.splits}
     more = {"subsets": len(info.subsets), "superseded_by": info.superseded_by}
     others = {"similar": similar} if similar else {}

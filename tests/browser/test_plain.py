@@ -128,7 +128,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The written site."""
     home = tmp_path_factory.mktemp("plain")
     fill(home)
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         write_site(small_settings(home, static=True), home / "web" / OWN)
     return home / "web" / OWN
 

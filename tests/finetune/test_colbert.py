@@ -20,16 +20,16 @@ import scored_data
 import tiny
 from finetune.colbert.settings import ColBERTSettings
 from finetune.colbert.training import ColBERTSetup
-from finetune.embedding.trainer import train
+from finetune.embedding.trainer import run_trainer
 from finetune.recipes import colbert
 from finetune.recipes.colbert import ColBERTRecipe
 from harness.core.encoding import Settings
 from harness.core.errors import HarnessError, UsageError
 from harness.core.types import SIDES, Artifact
 from harness.data.locate import DataSettings
-from harness.data.training.loading import count_trained, load_training, trained_texts, write_text_hashes
-from harness.data.training.sets import LocatedTraining, own_training
-from harness.encoder.folder.content import content_key
+from harness.data.training.loading import count_trained, load_training, read_text_hashes, write_text_hashes
+from harness.data.training.sets import LocatedTraining, locate_user_training
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load_any
 from harness.encoder.token_encoder import TokenEncoder
@@ -51,7 +51,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory: pytest.TempPathFactory) -> LocatedTraining:
     folder = scored_data.write(tmp_path_factory.mktemp("scored"))
-    return own_training(str(folder), DataSettings(cache=folder / "cache"))
+    return locate_user_training(str(folder), DataSettings(cache=folder / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def settings_of(spec: TrainingSpec) -> ColBERTSettings:
 
 def run(spec: TrainingSpec) -> dict[str, torch.Tensor]:
     """The weights after a training in this process."""
-    train(spec, settings_of(spec), ColBERTSetup(settings_of(spec)))
+    run_trainer(spec, settings_of(spec), ColBERTSetup(settings_of(spec)))
     return weights_in(spec.output)
 
 
@@ -142,12 +142,12 @@ def features_of(inputs: Mapping[str, Any]) -> list[dict[str, torch.Tensor]]:
 
 def our_step(spec: TrainingSpec, rows: list[dict[str, Any]], passes: int | None = None) -> tuple[Any, Any]:
     setup = ColBERTSetup(settings_of(spec))
-    model = setup.model(spec)
+    model = setup.build_model(spec)
     model.eval()
     for part in model:
         part.double()
-    inputs = setup.collator(model)(rows)
-    loss = setup.loss(model, micro_batch=passes, gather=False)
+    inputs = setup.build_collator(model)(rows)
+    loss = setup.build_loss(model, micro_batch=passes, gather=False)
     value = loss(features_of(inputs), inputs.get("label"))
     value.backward()
     return value.item(), gradients(model)
@@ -208,7 +208,7 @@ def test_a_trained_model_is_opened_by_pylate_with_equal_vectors(make: Callable[.
 
 
 def opened(folder: Path) -> TokenEncoder:
-    key, hashed = content_key(folder)
+    key, hashed = compute_content_key(folder)
     model = Artifact(name="late", source=str(folder), folder=folder, key=key, weights=hashed)
     found = load_any(model, resolve_encoding(describe(folder), Settings()), device="cpu")
     assert isinstance(found, TokenEncoder)
@@ -240,7 +240,7 @@ def test_a_training_that_was_interrupted_ends_with_the_same_weights_in(
     begin = CallbackHandler.on_step_begin
     with monkeypatch.context() as patch:
         patch.setattr(CallbackHandler, "on_step_begin", stop)
-        train(spec, settings_of(spec), ColBERTSetup(settings_of(spec)))
+        run_trainer(spec, settings_of(spec), ColBERTSetup(settings_of(spec)))
     training.STOP.clear()
     assert not spec.output.exists()
     assert len(read_log(spec.log.path)) == 4
@@ -257,7 +257,7 @@ def test_by_contrast_on_pairs_a_model_is_made(make: Callable[..., TrainingSpec],
             for n in range(10)
         )
     )
-    pairs = own_training(str(file), DataSettings(cache=tmp_path / "cache"))
+    pairs = locate_user_training(str(file), DataSettings(cache=tmp_path / "cache"))
     spec = make(variant="contrastive", data=(pairs,), settings={"temperature": 0.5})
     run(spec)
     losses = [line["loss"] for line in read_log(spec.log.path)]
@@ -332,7 +332,7 @@ def test_texts_that_were_trained_on_are_known(make: Callable[..., TrainingSpec],
     spec = make()
     run(spec)
     write_text_hashes(spec.data, spec.output, parent=bert, cache=spec.cache)
-    known = trained_texts(spec.output)
+    known = read_text_hashes(spec.output)
     assert known is not None
     content = scored_data.tables()
     used = {name for names in content["train"]["document_ids"] for name in names}
@@ -372,7 +372,7 @@ def test_data_of_another_form_is_refused(
 ) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_text('{"query": "a cat", "positive": "the cat"}\n' * 4)
-    pairs = own_training(str(file), DataSettings(cache=tmp_path / "cache"))
+    pairs = locate_user_training(str(file), DataSettings(cache=tmp_path / "cache"))
     spec = make()
     with pytest.raises(UsageError, match="harness data score") as caught:
         recipe_of(spec).plan(spec.backbone, (pairs,), seed=7)
@@ -405,14 +405,14 @@ def test_a_start_may_have_extra_tensors_that_are_allowed(
     tensors = {**load_file(folder / "model.safetensors"), "more.weight": torch.ones(3)}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     spec = make(backbone=replace(tiny_artifact(folder), allow_extra=("more.weight",)))
-    assert len(ColBERTSetup(settings_of(spec)).model(spec)) == 2
+    assert len(ColBERTSetup(settings_of(spec)).build_model(spec)) == 2
 
 
 def test_constant_scores_are_counted(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
     content = scored_data.tables()
     content["train"]["scores"][2] = [0.5, 0.5, 0.5]
     folder = scored_data.write(tmp_path / "constant", content)
-    spec = make(data=(own_training(str(folder), DataSettings(cache=tmp_path / "cache")),))
+    spec = make(data=(locate_user_training(str(folder), DataSettings(cache=tmp_path / "cache")),))
     run(spec)
     said = (spec.folder / training.EVENTS).read_text()
     assert "1 of 12 queries have one score for all documents" in said

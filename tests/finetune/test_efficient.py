@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from finetune.efficient.settings import EfficientSettings, FreezeSettings
-from finetune.embedding.losses import symmetric_loss
+from finetune.embedding.losses import build_symmetric_loss
 from finetune.recipes import efficient_bias, efficient_freeze, efficient_full, efficient_lora
 from finetune.recipes._efficient import EfficientRecipe
 from harness.core.errors import HarnessError, UsageError
@@ -54,7 +54,7 @@ def test_the_loss_is_the_paper_s(micro_batch: int) -> None:
     """(l_r + l_c) / 2 with diagonal targets, and its gradient."""
     model: Any = Table()
     columns = [{"input_ids": torch.arange(8)[:, None] + at} for at in (0, 8)]
-    found = symmetric_loss(model, 40.0, micro_batch=micro_batch, gather=False)(columns, None)
+    found = build_symmetric_loss(model, 40.0, micro_batch=micro_batch, gather=False)(columns, None)
     found.backward()
     mine = model.table.weight.grad.clone()
     model.zero_grad()

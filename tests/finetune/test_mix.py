@@ -17,17 +17,17 @@ from torch import Tensor, nn
 
 from finetune.embedding import trainer as module
 from finetune.embedding.instructions import InstructionFormat
-from finetune.embedding.losses import mix_loss
+from finetune.embedding.losses import build_mix_loss
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
 from finetune.mix.training import MixRows, MixSetup
 from finetune.recipes.unified_contrastive import RECIPE
-from harness.core.arguments import with_settings
+from harness.core.arguments import replace_settings
 from harness.core.encoding import Settings
 from harness.core.errors import HarnessError, UsageError
 from harness.core.lineage import Lineage
 from harness.core.types import Artifact
-from harness.data.training.loading import count_trained, load_rows, trained_texts
+from harness.data.training.loading import count_trained, load_rows, read_text_hashes
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
 from harness.training.training import TrainingSpec, read_log
@@ -87,7 +87,7 @@ def test_the_loss_and_its_gradient_are_those_of_a_loop(
     sizes = [6, 6, *([sum(counts)] if sum(counts) else [])]
     columns = [{"input_ids": torch.from_numpy(draw.integers(50, size=(n, 3)))} for n in sizes]
     model: Any = Lookup()
-    loss = mix_loss(model, 14.0, groups=groups, summed=summed, micro_batch=micro_batch)
+    loss = build_mix_loss(model, 14.0, groups=groups, summed=summed, micro_batch=micro_batch)
 
     def gradients(value: Tensor) -> list[Tensor]:
         model.zero_grad()
@@ -110,7 +110,9 @@ def test_the_sum_is_the_mean_times_the_rows() -> None:
     columns = [{"input_ids": torch.arange(18).view(6, 3) + at} for at in (0, 7, 20)]
     model: Any = Lookup().eval()
     mean, total = (
-        mix_loss(model, 14.0, groups=1, summed=summed, micro_batch=None)(columns, torch.ones(6, dtype=int))
+        build_mix_loss(model, 14.0, groups=1, summed=summed, micro_batch=None)(
+            columns, torch.ones(6, dtype=int)
+        )
         for summed in (False, True)
     )
     assert float(total.detach()) == pytest.approx(6 * float(mean.detach()), rel=1e-12)
@@ -164,7 +166,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocatedTraining, ...
 def recipe(**settings: Any) -> MixRecipe:
     made = RECIPE.open("", replace(SETTINGS, **settings))
     assert isinstance(made, MixRecipe)
-    made = made.with_own_data([text for text in OWN if text[0] in settings.get("sets", SETS)])
+    made = made.attach_user_data([text for text in OWN if text[0] in settings.get("sets", SETS)])
     texts = {"A": "Find the answer.", "B": "Find a duplicate.", "C": ""}
     own = tuple(replace(one, instruction=texts[one.name]) for one in made.own)
     return replace(made, own=own)
@@ -200,7 +202,7 @@ def test_the_model_is_the_planned_one(
     log = read_log(spec.folder / "log.jsonl")
     assert {line["set"] for line in log} == {"A", "B", "C"}
     assert all(line["flops"] > 0 for line in log)
-    known = trained_texts(spec.output)
+    known = read_text_hashes(spec.output)
     assert known is not None
     drawn = {sentence(1000 + n) for n in range(25)}
     assert 0 < count_trained(sorted(drawn), known) <= 25
@@ -213,10 +215,10 @@ def batches(spec: TrainingSpec) -> Iterator[tuple[Any, dict[str, Tensor]]]:
     settings = spec.recipe.settings
     assert isinstance(settings, MixSettings)
     setup = MixSetup(settings, spec.recipe.sets, {})
-    rows = setup.rows(spec)
-    order = setup.order(rows, spec)
-    collate = setup.collator(setup.model(spec))
-    for numbers in order.after(0):
+    rows = setup.load_training_rows(spec)
+    order = setup.build_order(rows, spec)
+    collate = setup.build_collator(setup.build_model(spec))
+    for numbers in order.iter_batches(0):
         read = rows.__getitems__(numbers.tolist())
         yield read, collate(read)
 
@@ -295,7 +297,7 @@ def test_an_instruction_can_be_left_out_of_the_mean(make: Callable[..., Training
     trained(spec)
     model = module.SentenceTransformer(str(spec.output), device="cpu")
     assert not model[1].include_prompt
-    prompt = InstructionFormat.of(spec.output).text("Find the answer.")
+    prompt = InstructionFormat.read_instruction_format(spec.output).format_prompt("Find the answer.")
     inputs = next(
         found for rows, found in batches(make(settings={"pool_instruction": False})) if not rows[0][0]
     )
@@ -310,7 +312,7 @@ def test_the_dropout_is_that_of_the_settings(make: Callable[..., TrainingSpec]) 
         spec = make(settings={"dropout": share})
         assert isinstance(spec.recipe, MixRecipe)
         setup = MixSetup(replace(SETTINGS, dropout=share), spec.recipe.sets, {})
-        model = setup.model(spec).train()
+        model = setup.build_model(spec).train()
         inputs = model.tokenize(["the cat sat on the mat"])
         torch.manual_seed(0)
         first, second = (model(dict(inputs))["sentence_embedding"] for _ in range(2))
@@ -324,7 +326,7 @@ def test_all_data_that_is_not_here_is_named_with_the_sets_that_are(
     tmp_path: Path, backbone: Artifact
 ) -> None:
     from harness.data.locate import DataSettings
-    from harness.plan.training_plan import TrainingRequest, planned_models
+    from harness.plan.training_plan import TrainingRequest, plan_models
 
     folder = tmp_path / "root" / "sentence-transformers" / "all-nli" / "triplet"
     folder.mkdir(parents=True)
@@ -344,7 +346,7 @@ def test_all_data_that_is_not_here_is_named_with_the_sets_that_are(
     made = RECIPE.open("", replace(RECIPE.settings[""], sets=("ALLNLI", "QQP", "WIKIHOW")))
     assert isinstance(made, MixRecipe)
     with pytest.raises(UsageError, match=r"2 data sets are not here or not whole: .*QQP_triplets") as caught:
-        planned_models([], [made], request)
+        plan_models([], [made], request)
     assert "--set sets=ALLNLI" in str(caught.value.hint)
 
 
@@ -368,14 +370,14 @@ def test_names_of_no_set_and_groups_without_rows_are_refused() -> None:
     made = RECIPE.open("", replace(SETTINGS, sets=("ALLNLY",)))
     assert isinstance(made, MixRecipe)
     with pytest.raises(UsageError, match="No set of this mix is called 'ALLNLY'") as caught:
-        made.with_own_data(())
+        made.attach_user_data(())
     assert "ALLNLI" in str(caught.value.hint)
     with pytest.raises(UsageError, match="Of the training data some has the name of a set"):
-        made.with_own_data(("ALLNLI=a.jsonl", "b.jsonl"))
+        made.attach_user_data(("ALLNLI=a.jsonl", "b.jsonl"))
     small = RECIPE.open("", replace(SETTINGS, sets=("QQP",), batch_size=32))
     assert isinstance(small, MixRecipe)
     with pytest.raises(UsageError, match="A group of QQP has 32 // 50 = 0 rows") as caught:
-        small.with_own_data(())
+        small.attach_user_data(())
     assert "batch_size=50" in str(caught.value.hint)
 
 
@@ -383,10 +385,10 @@ def test_own_data_that_would_not_be_trained_on_is_refused() -> None:
     made = RECIPE.open("", replace(SETTINGS, sets=("ALLNLI",)))
     assert isinstance(made, MixRecipe)
     with pytest.raises(UsageError, match="--train-data gives MINE, which sets leaves out") as caught:
-        made.with_own_data(("MINE=mine.jsonl",))
+        made.attach_user_data(("MINE=mine.jsonl",))
     assert "--set sets=ALLNLI,MINE" in str(caught.value.hint)
     with pytest.raises(UsageError, match="--train-data MINE= names no data"):
-        made.with_own_data(("MINE=",))
+        made.attach_user_data(("MINE=",))
 
 
 def test_a_group_of_own_rows_without_a_row_is_refused_when_planned(
@@ -396,7 +398,7 @@ def test_a_group_of_own_rows_without_a_row_is_refused_when_planned(
         name = (*SETS,)[one]
         made = RECIPE.open("", replace(SETTINGS, sets=(name,), batch_size=1))
         assert isinstance(made, MixRecipe)
-        alone = made.with_own_data((OWN[one],))
+        alone = made.attach_user_data((OWN[one],))
         with pytest.raises(UsageError, match=rf"A group of {name} has 1 // \d = 0 rows"):
             alone.plan(backbone, data[one : one + 1], seed=7)
 
@@ -409,20 +411,20 @@ def test_words_on_the_data_name_the_recipe_s_own_beside_a_user_s(
     made = RECIPE.open("", replace(SETTINGS, sets=("GITHUBISSUE", "A")))
     assert isinstance(made, MixRecipe)
     hub = replace(data[2], own=False)
-    mixed = made.with_own_data(OWN[:1]).plan(backbone, (hub, data[0]), seed=7).lineage
+    mixed = made.attach_user_data(OWN[:1]).plan(backbone, (hub, data[0]), seed=7).lineage
     assert mixed.beside_own_data == "and of the recipe's data on GITHUBISSUE"
 
 
 def test_own_data_replaces_a_set_adds_one_or_is_the_whole_mix() -> None:
     made = RECIPE.open("", replace(RECIPE.settings[""], sets=()))
     assert isinstance(made, MixRecipe)
-    replaced = made.with_own_data(("QQP=mine.jsonl", "MINE=other.jsonl"))
+    replaced = made.attach_user_data(("QQP=mine.jsonl", "MINE=other.jsonl"))
     assert len(replaced.sets) == len(made.sets) + 1
     found = {one.name: one for one in replaced.sets}
     assert found["QQP"].parts == ("mine.jsonl",)
     assert found["QQP"].instruction.startswith("Given a question, retrieve questions from Quora")
     assert found["MINE"].parts == ("other.jsonl",)
-    alone = made.with_own_data(("a.jsonl", "code:src"))
+    alone = made.attach_user_data(("a.jsonl", "code:src"))
     assert [one.parts for one in alone.sets] == [("a.jsonl",), ("code:src",)]
 
 
@@ -457,7 +459,7 @@ def test_a_file_of_instructions_that_fits_nothing_is_refused(tmp_path: Path, con
 
     def opened() -> None:
         made: Any = catalog.open_recipe("unified-contrastive", {"instruction_file": str(file)})
-        made.with_own_data(())
+        made.attach_user_data(())
 
     with pytest.raises(UsageError, match=said):
         opened()
@@ -472,9 +474,9 @@ def test_own_instructions_are_those_of_training_and_of_evaluation(tmp_path: Path
         'SciFact = {query = "Claim.", document = "Abstract."}\n'
     )
     made: Any = catalog.open_recipe("unified-contrastive", {"instruction_file": str(file), "sets": "ALLNLI"})
-    made = made.with_own_data(())
+    made = made.attach_user_data(())
     assert [one.instruction for one in made.sets] == ["Mine."]
-    prompts = made._prompts(InstructionFormat.of(backbone.folder))
+    prompts = made._build_prompts(InstructionFormat.read_instruction_format(backbone.folder))
     assert prompts["STS"] == "Alike.[SEP] [CLS]"
     assert prompts["SciFact-document"] == "Abstract.[SEP] [CLS]"
     moved = tmp_path / "moved.toml"
@@ -490,10 +492,10 @@ def planned(backbone: Artifact, own: list[LocatedTraining], names: list[str], **
     entry, rest = RECIPE, iter(own)
     made = entry.open("", replace(entry.settings[""], **settings))
     assert isinstance(made, MixRecipe)
-    made = made.with_own_data(names)
+    made = made.attach_user_data(names)
     data = [
         next(rest) if isinstance(part, str) else LocatedTraining(data=part, name=part.path)
-        for part in made.parts()
+        for part in made.list_data_parts()
     ]
     return made.plan(backbone, data, seed=7).lineage
 
@@ -518,7 +520,7 @@ def test_a_lineage_says_in_a_few_words_what_was_changed(tmp_path: Path, backbone
     file = tmp_path / "own.json"
     file.write_text(json.dumps({"training": {"QQP": "Do."}, "evaluation": {"STS": "Find."}}))
     changes = {"instruction_file": str(file), "sets": "QQP"}
-    changed = with_settings(RECIPE.settings[""], changes, of="mix")
+    changed = replace_settings(RECIPE.settings[""], changes, of="mix")
     own = changed.instruction_file  # type: ignore[attr-defined]
     found = planned(backbone, [], [], instruction_file=own, sets=("QQP",))
     assert found.text == "unified-contrastive, instruction_file=QQP, STS, sets=QQP"
@@ -572,5 +574,5 @@ def test_a_set_has_the_divisor_of_its_texts_where_none_is_given(
 ) -> None:
     setup = MixSetup(SETTINGS, [MixSet(name="B", own="B.parquet")], {})
     spec = make(data=data[1:2])
-    order = setup.order(setup.rows(spec), spec)
+    order = setup.build_order(setup.load_training_rows(spec), spec)
     assert order.group(1) == 8 // 3, "a row has three texts on average"

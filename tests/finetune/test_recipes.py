@@ -16,7 +16,7 @@ from finetune.glue.jobs import Finetune, ScoreFromRuns
 from finetune.glue.protocol import Cadence, Optimizer, Protocol, RunScore
 from finetune.recipes import glue_modernbert, glue_mosaicbert, glue_neobert, glue_optibert, glue_quick
 from harness.core.errors import HarnessError
-from harness.core.identity import canonical, digest
+from harness.core.identity import digest, serialize_canonical
 from harness.core.types import SEED, Data, Task
 from harness.data.locate import Located
 from harness.jobs.recipe import RecipePlan
@@ -223,7 +223,7 @@ def test_every_field_of_every_run(
     assert set(protocol.grids) == set(cells) == set(ALL)
     assert (protocol.selection, len(protocol.final_seeds)) == (selection, final)
     for name, expected in cells.items():
-        trials = protocol.trials(name)
+        trials = protocol.list_trials(name)
         found = [(t.learning_rate, t.batch_size, t.weight_decay, t.epochs, t.seed) for t in trials]
         assert sorted(found) == sorted(expected)
         assert len(set(found)) == len(found)
@@ -238,14 +238,14 @@ def test_every_field_of_every_run(
 def test_the_tied_epochs_of_optiberts_table() -> None:
     tied = OPTI.variants["table4"]
     assert tied.runs == 320 + 40
-    assert {name: {t.epochs for t in tied.trials(name)} for name in ALL} == {
+    assert {name: {t.epochs for t in tied.list_trials(name)} for name in ALL} == {
         name: {2} if name in ("MNLI", "QQP") else {10} for name in ALL
     }
 
 
 def test_the_quick_recipe_is_one_cell_and_three_seeds() -> None:
     assert QUICK.runs == 24
-    assert {(t.learning_rate, t.batch_size, t.epochs) for n in ALL for t in QUICK.trials(n)} == {
+    assert {(t.learning_rate, t.batch_size, t.epochs) for n in ALL for t in QUICK.list_trials(n)} == {
         (5e-5, 16, 1)
     }
 
@@ -289,8 +289,8 @@ def test_the_steps_between_evaluations(task: str, batch_size: int, text: int, co
     assert text == min(500, loader // 10)
     assert code == min(1000, rows // batch_size, loader * batch_size // 10)
     for protocol, steps in ((NEO, text), (OPTI, text), (NEO.variants["code"], code)):
-        assert protocol.training.cadence.every(task, rows=rows, batch_size=batch_size) == steps
-    assert Cadence(batches=0.1).every("tiny", rows=5, batch_size=5) == 1
+        assert protocol.training.cadence.compute_interval(task, rows=rows, batch_size=batch_size) == steps
+    assert Cadence(batches=0.1).compute_interval("tiny", rows=5, batch_size=5) == 1
 
 
 def test_patience_can_end_a_run_under_the_texts_evaluations() -> None:
@@ -298,7 +298,7 @@ def test_patience_can_end_a_run_under_the_texts_evaluations() -> None:
 
     def evaluations(protocol: Protocol, batch_size: int) -> int:
         steps = 10 * -(-2490 // batch_size)
-        return steps // protocol.training.cadence.every("RTE", rows=2490, batch_size=batch_size)
+        return steps // protocol.training.cadence.compute_interval("RTE", rows=2490, batch_size=batch_size)
 
     assert [evaluations(OPTI, size) for size in (4, 8, 16, 32)] == [100, 100, 104, 111]
     assert [evaluations(NEO.variants["code"], size) for size in (4, 8, 16, 32)] == [25, 12, 10, 10]
@@ -307,24 +307,24 @@ def test_patience_can_end_a_run_under_the_texts_evaluations() -> None:
 def test_composers_decay_in_torchs_terms() -> None:
     """A step's factor is 1 - (lr / peak) * decay there, and 1 - lr * decay in torch."""
     composer = Optimizer(betas=(0.9, 0.98), eps=1e-6, decay="composer")
-    assert composer.torch_decay(5e-6, 5e-5) == pytest.approx(0.1)
-    assert composer.torch_decay(1e-6, 8e-5) == pytest.approx(0.0125)
+    assert composer.convert_decay(5e-6, 5e-5) == pytest.approx(0.1)
+    assert composer.convert_decay(1e-6, 8e-5) == pytest.approx(0.0125)
     for factor in (0.0, 0.3, 1.0):
         rate = factor * 8e-5
-        assert rate * composer.torch_decay(1e-6, 8e-5) == pytest.approx(rate / 8e-5 * 1e-6)
-    assert Optimizer(betas=(0.9, 0.95), eps=1e-8).torch_decay(1e-2, 5e-5) == 1e-2
+        assert rate * composer.convert_decay(1e-6, 8e-5) == pytest.approx(rate / 8e-5 * 1e-6)
+    assert Optimizer(betas=(0.9, 0.95), eps=1e-8).convert_decay(1e-2, 5e-5) == 1e-2
 
 
 def test_steps_of_a_run() -> None:
-    trial = NEO.trials("RTE")[0]
+    trial = NEO.list_trials("RTE")[0]
     assert trial.batch_size == 4
-    assert trial.steps(2490) == 10 * 623
+    assert trial.count_trial_steps(2490) == 10 * 623
 
 
 # Choosing a trial
 
 
-TRIALS = glue_neobert.PROTOCOL.trials("MNLI")
+TRIALS = glue_neobert.PROTOCOL.list_trials("MNLI")
 
 
 def tried(*scores: float | None, watched: tuple[float | None, ...] | None = None) -> list[RunScore]:
@@ -353,7 +353,7 @@ def test_nothing_is_chosen_where_all_diverged() -> None:
 
 EVERY = [
     f"{entry.name}:{variant}" if variant else entry.name
-    for entry in catalog.recipes().values()
+    for entry in catalog.load_recipe_entries().values()
     if entry.kind == "task"
     for variant in ("", *entry.variants)
 ]
@@ -392,7 +392,7 @@ def test_a_recipe_lays_out_every_task(name: str) -> None:
         keys = [job.key for job in one.jobs]
         assert len(set(keys)) == len(keys)
         assert keys[-1] == digest(one.identity)
-        assert canonical(one.identity)
+        assert serialize_canonical(one.identity)
         last = one.jobs[-1].work
         assert isinstance(last, ScoreFromRuns)
         assert last.task.name == task

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 import tiny
-from finetune.efficient.settings import usual_rate
+from finetune.efficient.settings import compute_usual_rate
 from finetune.efficient.tuning import TuningSettings, apply_tuning, merge_adapters
-from finetune.flops import ParameterCount, backbone_parameters, gpt_neox_parameters
+from finetune.flops import ParameterCount, count_backbone_parameters, count_gpt_neox_parameters
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import ClassifierHead
 from harness.core.errors import UsageError
@@ -79,7 +79,7 @@ def library(name: str, **changes: Any) -> Any:
     """A tiny model of transformers whose biases are not zero."""
     from transformers import CONFIG_MAPPING, AutoModel
 
-    family = backbones.entries()[name].family
+    family = backbones.list_backbones()[name].family
     assert family is not None
     content = tiny.config(family, num_hidden_layers=BLOCKS, initializer_range=0.2, **changes)
     torch.manual_seed(0)
@@ -128,15 +128,18 @@ def is_trained(method: str, name: str) -> bool:
 @pytest.mark.parametrize("name", ["ours", "bert", "gpt_neox"])
 def test_parameters_and_operations_are_those_by_hand(name: str, method: str) -> None:
     forward, backward, updated = COUNTS["bert" if name == "ours" else name, method]
-    count = ParameterCount.of(tuned(backbone(name), method))
+    count = ParameterCount.count_parameters(tuned(backbone(name), method))
     assert count == ParameterCount(forward=forward, backward=backward, updated=updated)
-    assert count.flops(1000) == 2000 * (forward + backward + updated)
-    assert count.flops(1000, scored=10) == count.flops(1000) + 20 * forward
+    assert count.compute_flops(1000) == 2000 * (forward + backward + updated)
+    assert count.compute_flops(1000, scored=10) == count.compute_flops(1000) + 20 * forward
 
 
 def test_costs_of_a_token_are_those_of_the_paper() -> None:
     """6 N in full; with frozen blocks 2 N and 4 for each trained one; else 4 N and 2 for each trained one."""
-    cost = {name: ParameterCount.of(tuned(library("gpt_neox"), name)).flops(1) for name in METHODS}
+    cost = {
+        name: ParameterCount.count_parameters(tuned(library("gpt_neox"), name)).compute_flops(1)
+        for name in METHODS
+    }
     assert cost["full"] == 6 * ALL
     assert cost["freeze"] == 2 * ALL + 4 * (BLOCK + NORM)
     assert cost["lora"] == cost["lora-embeddings"] == 4 * NEOX + 2 * BLOCKS * FUSED
@@ -147,7 +150,9 @@ def test_a_parameter_of_two_modules_counts_once() -> None:
     model = library("gpt_neox")
     model.layers[1].mlp = model.layers[0].mlp
     counted = ALL - (D * INNER + INNER + INNER * D + D)
-    assert ParameterCount.of(model) == ParameterCount(forward=counted, backward=counted, updated=counted)
+    assert ParameterCount.count_parameters(model) == ParameterCount(
+        forward=counted, backward=counted, updated=counted
+    )
 
 
 @pytest.mark.parametrize("name", ["ours", "bert"])
@@ -156,7 +161,7 @@ def test_a_classifier_counts_without_any_embedding(name: str) -> None:
     head = ClassifierHead(pooling="first", dense="fresh")
     model = Classifier(backbone(name), width=D, classes=3, head=head)
     every = ALL + (D * D + D) + (3 * D + 3)
-    assert ParameterCount.of(model).flops(7, scored=5) == every * (6 * 7 + 2 * 5)
+    assert ParameterCount.count_parameters(model).compute_flops(7, scored=5) == every * (6 * 7 + 2 * 5)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -249,11 +254,11 @@ def test_adapters_stand_beside_the_named_layers_alone() -> None:
         model, TuningSettings(method="lora", rank=RANK, lora_modules=("query_key_value", "mlp.dense_h_to_4h"))
     )
     adapters = BLOCKS * (RANK * (D + 3 * D) + RANK * (D + INNER))
-    assert ParameterCount.of(model).updated == adapters
+    assert ParameterCount.count_parameters(model).updated == adapters
     apply_tuning(
         model := library("gpt_neox"), TuningSettings(method="lora", rank=RANK, lora_modules=("dense",))
     )
-    assert ParameterCount.of(model).updated == BLOCKS * RANK * (D + D)
+    assert ParameterCount.count_parameters(model).updated == BLOCKS * RANK * (D + D)
     layer: Any = model.layers[0].attention.dense
     assert layer.scaling["default"] == 8 / RANK
 
@@ -310,7 +315,7 @@ def test_a_network_without_biases_or_blocks_says_so() -> None:
     ],
 )
 def test_the_share_of_frozen_blocks(frozen: float | str, blocks: int, count: int) -> None:
-    assert TuningSettings(method="freeze", frozen=frozen).frozen_blocks(blocks) == count
+    assert TuningSettings(method="freeze", frozen=frozen).count_frozen_blocks(blocks) == count
 
 
 # Rates, and sizes without torch
@@ -322,7 +327,7 @@ SIZED = {"pythia-14m": 1_189_888, "pythia-160m": 85_056_000, "pythia-1b": 805_73
 def test_sizes_are_those_of_the_pythia_paper() -> None:
     printed = {"pythia-70m": 18_915_328, "pythia-410m": 302_311_424, "pythia-1.4b": 1_208_602_624}
     for name, count in {**SIZED, **printed, "pythia-2.8b": 2_517_652_480}.items():
-        assert gpt_neox_parameters(SIZES[name]) == count
+        assert count_gpt_neox_parameters(SIZES[name]) == count
 
 
 @pytest.mark.parametrize(
@@ -341,19 +346,22 @@ def test_sizes_are_those_of_the_pythia_paper() -> None:
     ],
 )
 def test_the_usual_rate_is_that_of_the_nearest_size(method: Any, size: int | None, rate: float) -> None:
-    assert usual_rate(method, size) == rate
+    assert compute_usual_rate(method, size) == rate
 
 
 def test_a_rate_needs_a_size() -> None:
     with pytest.raises(UsageError, match="learning_rate"):
-        usual_rate("freeze", None)
+        compute_usual_rate("freeze", None)
 
 
 @pytest.mark.parametrize("head", [False, True])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_folder_of_our_network_tells_its_parameters(name: str, head: bool, tmp_path: Path) -> None:
     folder = tiny.folder(FAMILIES[name], tmp_path, head=head)
-    assert backbone_parameters(folder) == ParameterCount.of(tiny.network(FAMILIES[name])).forward
+    assert (
+        count_backbone_parameters(folder)
+        == ParameterCount.count_parameters(tiny.network(FAMILIES[name])).forward
+    )
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
@@ -373,9 +381,9 @@ def test_a_folder_of_transformers_tells_its_parameters(name: str, head: bool, tm
     tensors[f"{block}.0.attention.masked_bias"] = torch.tensor(-1e9)
     tensors[f"{block}.0.attention.rotary_emb.inv_freq"] = torch.ones(4)
     save_file(tensors, tmp_path / "model.safetensors")
-    assert backbone_parameters(tmp_path) == ParameterCount.of(model).forward
+    assert count_backbone_parameters(tmp_path) == ParameterCount.count_parameters(model).forward
     (tmp_path / "model.safetensors").unlink()
-    assert backbone_parameters(tmp_path) is None
+    assert count_backbone_parameters(tmp_path) is None
 
 
 def test_settings_sizes_and_rates_need_no_torch(tmp_path: Path) -> None:

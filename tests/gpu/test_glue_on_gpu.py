@@ -13,7 +13,7 @@ from finetune.glue.model import Classifier
 from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Training, Trial
 from finetune.glue.rows import TokenizedRows
 from finetune.glue.schedule import Schedule
-from finetune.glue.trainer import Evaluation, autocast_of, predict, train
+from finetune.glue.trainer import Evaluation, build_autocast, predict, train_classifier
 
 pytestmark = pytest.mark.gpu
 
@@ -40,7 +40,7 @@ def rows(device: str, count: int = 64) -> TokenizedRows:
     draw = torch.Generator().manual_seed(0)
     labels = torch.randint(2, (count,), generator=draw).tolist()
     texts = [" ".join([WORDS[label], *WORDS[2 : 3 + at % 4]]) for at, label in enumerate(labels)]
-    return TokenizedRows.of(
+    return TokenizedRows.tokenize_rows(
         tiny.tokenizer(), [texts], labels, max_length=32, device=torch.device(device), numbers=False
     )
 
@@ -52,14 +52,14 @@ def trained(device: str, autocast: str = "float32") -> tuple[list[float], float]
     encoder = tiny.network(tiny.families()["bert"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model = Classifier(encoder, width=32, classes=2, head=ClassifierHead()).to(device)
     given = rows(device)
-    context = autocast_of(torch.device(device), trial)
+    context = build_autocast(torch.device(device), trial)
 
     def evaluate(model: nn.Module, step: int) -> Evaluation:
         said = predict(model, given, autocast=context)
         right = float((said == given.labels.cpu()).float().mean())
         return Evaluation(step=step, metrics={("dev", "accuracy"): right}, predictions={"dev": said})
 
-    progress = train(model, given, trial, evaluate)
+    progress = train_classifier(model, given, trial, evaluate)
     return progress.losses, progress.evaluations[-1].watched
 
 
@@ -95,7 +95,7 @@ def test_memory_that_runs_out_halves_a_batch() -> None:
     encoder = tiny.network(tiny.families()["bert"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model = Greedy(encoder, width=32, classes=2, head=ClassifierHead()).to("cuda")
     nothing = Evaluation(step=0, metrics={("dev", "accuracy"): 0.0}, predictions={})
-    progress = train(model, rows("cuda"), TRIAL, lambda _model, _step: nothing)
+    progress = train_classifier(model, rows("cuda"), TRIAL, lambda _model, _step: nothing)
     assert progress.micro_batch == 4
     assert max(asked[1:]) == 4
     assert progress.losses == pytest.approx(whole, abs=1e-3)

@@ -58,7 +58,7 @@ def packed(groups: int, dtype: torch.dtype) -> list[Tensor]:
 
 
 def require(name: str, dtype: torch.dtype, needs: Needs) -> None:
-    reason = BACKENDS[name].refusal(DEVICE, dtype, needs)
+    reason = BACKENDS[name].explain_refusal(DEVICE, dtype, needs)
     if reason is not None:
         pytest.skip(f"{name}: {reason}")
 
@@ -84,7 +84,7 @@ def test_a_backend_computes_attention_and_its_gradients(
     expected = plain_attention.attend(*tensors, LENGTHS, seen, needs)
     wanted = torch.autograd.grad((expected * weights).sum(), tensors)
 
-    found = BACKENDS[name].layout(LENGTHS, seen, DEVICE).attend(*tensors, needs)
+    found = BACKENDS[name].build_layout(LENGTHS, seen, DEVICE).compute_attention(*tensors, needs)
     assert (found.dtype, found.shape) == (dtype, expected.shape)
     assert off(found, expected) <= TOLERANCE[dtype]
     gradients = torch.autograd.grad(found, tensors, weights.to(dtype))
@@ -98,9 +98,9 @@ def test_queries_and_values_may_be_slices_of_one_projection(name: str) -> None:
     require(name, torch.bfloat16, needs)
     tensors = packed(HEADS, torch.bfloat16)
     fused = torch.stack(tensors, dim=1).detach().requires_grad_()
-    layout = BACKENDS[name].layout(LENGTHS, None, DEVICE)
-    expected = layout.attend(*tensors, needs)
-    found = layout.attend(*fused.unbind(1), needs)
+    layout = BACKENDS[name].build_layout(LENGTHS, None, DEVICE)
+    expected = layout.compute_attention(*tensors, needs)
+    found = layout.compute_attention(*fused.unbind(1), needs)
     assert off(found, expected) <= 1e-3
     (gradient,) = torch.autograd.grad(found.float().pow(2).sum(), [fused])
     wanted = torch.autograd.grad(expected.float().pow(2).sum(), tensors)
@@ -112,11 +112,11 @@ def test_a_text_does_not_see_its_neighbours(name: str) -> None:
     needs = Needs(head_dim=WIDTH)
     require(name, torch.float16, needs)
     tensors = [tensor.detach() for tensor in packed(HEADS, torch.float16)]
-    layout = BACKENDS[name].layout(LENGTHS, None, DEVICE)
-    before = layout.attend(*tensors, needs)
+    layout = BACKENDS[name].build_layout(LENGTHS, None, DEVICE)
+    before = layout.compute_attention(*tensors, needs)
     for tensor in tensors:
         tensor[: LENGTHS[0]] *= 2
-    after = layout.attend(*tensors, needs)
+    after = layout.compute_attention(*tensors, needs)
     assert not torch.equal(after[: LENGTHS[0]], before[: LENGTHS[0]])
     assert torch.equal(after[LENGTHS[0] :], before[LENGTHS[0] :])
 
@@ -124,15 +124,21 @@ def test_a_text_does_not_see_its_neighbours(name: str) -> None:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_no_text_at_all_is_no_error_on_a_gpu(name: str) -> None:
     tensors = [tensor.to(DEVICE, torch.float16) for tensor in plain_attention.tokens((), width=WIDTH)]
-    assert BACKENDS[name].layout((), None, DEVICE).attend(*tensors, Needs()).shape == (0, 4, WIDTH)
+    assert BACKENDS[name].build_layout((), None, DEVICE).compute_attention(*tensors, Needs()).shape == (
+        0,
+        4,
+        WIDTH,
+    )
 
 
 def test_flash_attn_drops_attention() -> None:
     needs = Needs(dropout=0.5, head_dim=WIDTH)
     require("flash", torch.bfloat16, needs)
     tensors = packed(HEADS, torch.bfloat16)
-    layout = BACKENDS["flash"].layout(LENGTHS, None, DEVICE)
-    assert not torch.equal(layout.attend(*tensors, needs), layout.attend(*tensors, needs))
+    layout = BACKENDS["flash"].build_layout(LENGTHS, None, DEVICE)
+    assert not torch.equal(
+        layout.compute_attention(*tensors, needs), layout.compute_attention(*tensors, needs)
+    )
 
 
 def test_what_is_chosen_on_this_gpu() -> None:
@@ -154,7 +160,7 @@ OF_TEXTS = (250, 180, 180, 64, 33, 20, 12, 5, 1)
 SAME = 1e-5
 FAMILIES = {
     name: entry.family
-    for name, entry in backbones.entries().items()
+    for name, entry in backbones.list_backbones().items()
     if entry.family is not None and entry.family.shape is not None and entry.family.sizes
 }
 

@@ -22,7 +22,7 @@ STEPS, ROWS = 30, 128
 
 
 def network(name: str) -> EncoderModel:
-    family = backbones.entries()[name].family
+    family = backbones.list_backbones()[name].family
     assert family is not None
     return (
         tiny_networks.network(replace(tiny_networks.shrunk(family, head_dim=32), initializer_range=0.05))

@@ -33,7 +33,7 @@ from tiny import WORDS
 
 def published() -> str:
     """The folder of the model minilm."""
-    entry = backbones.entries()["minilm"]
+    entry = backbones.list_backbones()["minilm"]
     assert entry.locate is not None
     return entry.locate()
 
@@ -379,7 +379,7 @@ def test_a_record_of_a_newer_schema_is_refused(
 
     request = Request(models=("minilm",), suites=(f"local:{own_data}",), results=tmp_path / "r")
     cell = prepare(request).plan.cells[0]
-    path = Store(tmp_path / "r").path(cell.subject.artifact.slug, cell.task.name, cell.key)
+    path = Store(tmp_path / "r").locate_record(cell.subject.artifact.slug, cell.task.name, cell.key)
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"schema": SCHEMA + 1}))
     assert (

@@ -24,8 +24,8 @@ READERS = {
 
 
 FROM_OUTSIDE = {
-    "leaderboard.data.revisions.main",
-    "leaderboard.data.papers.number_problem",
+    "leaderboard.data.revisions.write_revision_table",
+    "leaderboard.data.papers.find_number_problem",
     *(f"leaderboard.web.app.{name}Json" for name in ("Cell", "Column", "Row")),
 }
 """What plugins, documents, `python -m`, a script of results and the API's description name, no module."""

@@ -17,9 +17,9 @@ from fakes import Bags, quiet
 from harness.cli import invoke
 from harness.commands.data import command
 from harness.core.errors import UsageError
-from harness.core.identity import evaluation_identity
+from harness.core.identity import build_evaluation_identity
 from harness.core.types import Suite, SuiteOptions
-from harness.driver.report.suite import means_lines
+from harness.driver.report.suite import format_mean_lines
 from harness.encoder import backbones
 from harness.plan.catalog import open_suite, open_suites
 from harness.results.scores import Aggregates
@@ -66,7 +66,7 @@ def test_a_whole_task_and_a_suite_of_its_parts_have_one_key() -> None:
 def _identity(task: Any) -> Any:
     from fakes import artifact, encoding
 
-    return evaluation_identity(artifact(Path("m")), task, encoding(), seed=42)
+    return build_evaluation_identity(artifact(Path("m")), task, encoding(), seed=42)
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_what_a_suite_does_not_have_is_one_error(name: str, options: dict[str, A
 def test_a_part_alone_has_the_mean_of_the_whole_suite() -> None:
     """The development queries are outside of the mean of `mldr`, with them or without."""
     (test,) = open_suites(["mldr"], SuiteOptions(splits=("test",)))
-    found = Aggregates.of(test, {"MultiLongDocRetrieval": 0.6})
+    found = Aggregates.aggregate_scores(test, {"MultiLongDocRetrieval": 0.6})
     assert (found.over_tasks.value, found.over_tasks.complete) == (0.6, True)
-    lines = means_lines(test, found)
+    lines = format_mean_lines(test, found)
     assert lines[0] == "mean over tasks 60.00 (1 of 1), mean over types 60.00 (1 of 1)"
     assert lines[1:] == ["nothing of what was asked for in 1 column: MLDR (dev)"]
     (dev,) = open_suites(["mldr"], SuiteOptions(splits=("dev",)))
-    assert not Aggregates.of(dev, {"MultiLongDocRetrieval": 0.6}).over_tasks.complete
+    assert not Aggregates.aggregate_scores(dev, {"MultiLongDocRetrieval": 0.6}).over_tasks.complete
 
 
 def test_beir_says_what_msmarco_is_scored_on() -> None:
@@ -262,7 +262,7 @@ def test_models_of_mteb_itself_have_every_metric_on_real_data(
     (record,) = harness.run(model, name, results=tmp_path / "r", data=shared, offline=True).records
     (asked,) = open_suite(name).tasks
     if data == "mbpp":
-        task: Any = asked.source.mteb_task(asked, seed=42)  # type: ignore[union-attr]
+        task: Any = asked.source.build_mteb_task(asked, seed=42)  # type: ignore[union-attr]
     else:
         task = task_of("SciFact", shared / "mteb" / "scifact", eval_splits=["test"])
     (theirs,) = stock(task, stock_model(model))["test"]
@@ -278,7 +278,7 @@ def test_models_of_mteb_itself_have_every_metric_on_real_data(
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    family = backbones.entries()["bert"].family
+    family = backbones.list_backbones()["bert"].family
     assert family is not None
     return str(tiny.folder(family, tmp_path / "model"))
 
@@ -302,7 +302,7 @@ def test_a_suite_runs_on_a_data_root(
     (record,) = report.records
     (one,) = report.prepared.subjects
     (suite,) = report.prepared.suites
-    found = report.aggregates(one, suite)
+    found = report.compute_aggregates(one, suite)
     shown = {column: found.columns[column] for column in columns}
     parts = {(s, sub): m["main_score"] for s, subs in record.scores.items() for sub, m in subs.items()}
     scopes = cells(suite)

@@ -15,11 +15,11 @@ import pytest
 from fakes import artifact, encoding
 from harness.cli import invoke
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import digest, evaluation_identity
+from harness.core.identity import build_evaluation_identity, digest
 from harness.core.types import Suite, SuiteOptions
 from harness.data.locate import DataSettings
 from harness.data.training.loading import load_training
-from harness.data.training.sets import own_training
+from harness.data.training.sets import locate_user_training
 from suites import code
 from suites._code import parsing, source_folder
 from suites._content import Retrieval
@@ -57,7 +57,9 @@ def opened(place: Path | str, cache: Path | None = None) -> Suite:
 
 def keys(suite: Suite, tmp_path: Path) -> dict[str, str]:
     of = artifact(tmp_path)
-    return {task.name: digest(evaluation_identity(of, task, encoding(), seed=42)) for task in suite.tasks}
+    return {
+        task.name: digest(build_evaluation_identity(of, task, encoding(), seed=42)) for task in suite.tasks
+    }
 
 
 # Pairs to train on
@@ -90,7 +92,7 @@ def packages(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_pairs_of_docstring_and_source_of_installed_packages(packages: Path, tmp_path: Path) -> None:
     settings = DataSettings(cache=tmp_path / "cache", offline=True)
-    located = own_training(f"code:{packages}", settings)
+    located = locate_user_training(f"code:{packages}", settings)
     table = load_training(located, cache=settings.cache)
     assert (located.name, located.data.form, located.own) == ("code:environment", "pair", True)
     expected = {f"Do the thing of number {n}.": n for n in (2, 5, 6)}
@@ -106,21 +108,21 @@ def test_pairs_are_made_once_until_a_file_changes(
     packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = DataSettings(cache=tmp_path / "cache", offline=True)
-    first = own_training(f"code:{packages}", settings)
+    first = locate_user_training(f"code:{packages}", settings)
     moved = packages.rename(tmp_path / "elsewhere")
-    assert own_training(f"code:{moved}", settings).data == first.data
+    assert locate_user_training(f"code:{moved}", settings).data == first.data
     with monkeypatch.context() as context:
-        context.setattr(code, "python_functions", lambda *_: pytest.fail("parsed again"))
-        assert own_training(f"code:{moved}", settings).data == first.data
+        context.setattr(code, "parse_python_functions", lambda *_: pytest.fail("parsed again"))
+        assert locate_user_training(f"code:{moved}", settings).data == first.data
     (moved / "lib" / "site-packages" / "two.py").write_text(python(10))
-    assert own_training(f"code:{moved}", settings).data != first.data
+    assert locate_user_training(f"code:{moved}", settings).data != first.data
 
 
 def test_a_standard_library_gives_no_pairs(packages: Path, tmp_path: Path) -> None:
     settings = DataSettings(cache=tmp_path / "cache", offline=True)
     for place in (packages / "lib" / "asyncio", Path(sysconfig.get_path("stdlib")) / "json"):
         with pytest.raises(DataError, match="has no Python function with a docstring"):
-            own_training(f"code:{place}", settings)
+            locate_user_training(f"code:{place}", settings)
 
 
 # Tasks
@@ -216,7 +218,7 @@ def test_what_is_built_once_is_kept_and_what_is_damaged_is_built_again(
     loaders = {task.name: task.source.loader for task in first.tasks}  # type: ignore[attr-defined]
     contents = {name: loader.content() for name, loader in loaders.items()}
     forget()
-    monkeypatch.setattr(source_folder, "python_functions", None)
+    monkeypatch.setattr(source_folder, "parse_python_functions", None)
     assert opened(repo, cache) == first
     assert loaders["tool.CodeSearch"].content() == contents["tool.CodeSearch"]
     monkeypatch.undo()
@@ -230,7 +232,7 @@ def test_what_is_built_once_is_kept_and_what_is_damaged_is_built_again(
 
 def forget() -> None:
     """Forget what this process holds in memory, as another process does."""
-    source_folder._index.cache_clear()
+    source_folder._load_folder_index.cache_clear()
     source_folder._build.cache_clear()
 
 

@@ -19,8 +19,8 @@ from suites._content import (
     Query,
     Retrieval,
     Row,
-    content_hash,
-    size,
+    hash_content,
+    measure_content,
 )
 
 D1, D2 = Document(id="d1", title="T", text="one"), Document(id="d2", text="two")
@@ -185,10 +185,10 @@ def test_judged_leaves_out_queries_without_qrels_and_says_so() -> None:
     data = retrieval(
         queries=(Q1, Q2, Query(id="q3", text="third?")), qrels={"q1": {"d1": 2}, "q2": {"d2": 0}}
     )
-    judged = data.judged()
+    judged = data.drop_unjudged_queries()
     assert [q.id for q in judged.queries] == ["q1", "q2"]
     assert judged.notes == ("1 of 3 queries have no judgement: left out.",)
-    assert judged.judged() is judged
+    assert judged.drop_unjudged_queries() is judged
     assert data.notes == ()
 
 
@@ -197,22 +197,22 @@ def test_content_hash_is_the_hash_of_the_rows_as_json_lines() -> None:
         b'["document","d1","T","one"]\n["document","d2","","two"]\n["query","q1","first?"]\n'
         b'["query","q2","second?"]\n["qrel","q1","d1",1]\n["qrel","q1","d2",0]\n'
     )
-    assert content_hash(retrieval()) == hashlib.sha256(lines).hexdigest()
+    assert hash_content(retrieval()) == hashlib.sha256(lines).hexdigest()
     pairs = b'["pair","1","x","y",0.0]\n["pair","2","x","z",2.5]\n'
-    assert content_hash(Pairs(rows=(P1, P2))) == hashlib.sha256(pairs).hexdigest()
+    assert hash_content(Pairs(rows=(P1, P2))) == hashlib.sha256(pairs).hexdigest()
     labelled = b'["train","1","alpha","a"]\n["train","2","beta","b"]\n["test","1","alpha","a"]\n'
-    assert content_hash(Labelled(train=(A, B), test=(A,))) == hashlib.sha256(labelled).hexdigest()
+    assert hash_content(Labelled(train=(A, B), test=(A,))) == hashlib.sha256(labelled).hexdigest()
     rows = (A, B, dataclasses.replace(A, id="3"))
     clusters = b'["row","1","alpha","a"]\n["row","2","beta","b"]\n["row","3","alpha","a"]\n'
-    assert content_hash(Clusters(rows=rows)) == hashlib.sha256(clusters).hexdigest()
+    assert hash_content(Clusters(rows=rows)) == hashlib.sha256(clusters).hexdigest()
 
 
 def test_content_hash_ignores_notes_and_the_order_of_qrels() -> None:
-    plain = content_hash(retrieval())
-    assert content_hash(retrieval(notes=("said",))) == plain
-    assert content_hash(retrieval(qrels={"q1": {"d2": 0, "d1": 1}})) == plain
+    plain = hash_content(retrieval())
+    assert hash_content(retrieval(notes=("said",))) == plain
+    assert hash_content(retrieval(qrels={"q1": {"d2": 0, "d1": 1}})) == plain
     whole = dataclasses.replace(P2, score=2)
-    assert content_hash(Pairs(rows=(P1, whole))) == content_hash(
+    assert hash_content(Pairs(rows=(P1, whole))) == hash_content(
         Pairs(rows=(P1, dataclasses.replace(P2, score=2.0)))
     )
 
@@ -233,11 +233,17 @@ def test_content_hash_changes_with_every_part_of_the_data() -> None:
         Labelled(train=(B, A), test=(A,)),
         Labelled(train=(A, B), test=(B,)),
     ]
-    assert len({content_hash(v) for v in variants}) == len(variants)
+    assert len({hash_content(v) for v in variants}) == len(variants)
 
 
 def test_size_counts_the_texts_to_encode_and_their_characters() -> None:
-    assert (size(retrieval()).texts, size(retrieval()).characters) == (4, len("T onetwofirst?second?"))
-    assert (size(Pairs(rows=(P1, P2))).texts, size(Pairs(rows=(P1, P2))).characters) == (4, 4)
-    labelled = size(Labelled(train=(A, B), test=(A,)))
+    assert (measure_content(retrieval()).texts, measure_content(retrieval()).characters) == (
+        4,
+        len("T onetwofirst?second?"),
+    )
+    assert (
+        measure_content(Pairs(rows=(P1, P2))).texts,
+        measure_content(Pairs(rows=(P1, P2))).characters,
+    ) == (4, 4)
+    labelled = measure_content(Labelled(train=(A, B), test=(A,)))
     assert (labelled.texts, labelled.characters) == (3, 14)

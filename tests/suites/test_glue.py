@@ -31,21 +31,21 @@ RAW = {
     ],
 )
 def test_numbers_by_hand(view: str, expected: dict[str, float]) -> None:
-    numbers = {name: VIEWS[view].number(name, RAW[name]) for name in TASKS}
+    numbers = {name: VIEWS[view].compute_task_number(name, RAW[name]) for name in TASKS}
     assert {name: numbers[name] for name in expected} == pytest.approx(expected)
     assert numbers["RTE"] == 0.9
-    found = Mean.of("tasks", list(numbers.values()))
+    found = Mean.compute_mean("tasks", list(numbers.values()))
     assert found.value == pytest.approx((sum(expected.values()) + 3 * 0.9) / 8)
     assert found.complete
 
 
 def test_what_is_not_there_is_not_made_up() -> None:
     matched = {("validation_matched", "accuracy"): 0.8}
-    assert VIEWS["neobert"].number("MNLI", matched) is None
-    assert VIEWS["mosaicbert"].number("MNLI", matched) == 0.8
-    found = Mean.of("tasks", [None, 0.5, 0.25])
+    assert VIEWS["neobert"].compute_task_number("MNLI", matched) is None
+    assert VIEWS["mosaicbert"].compute_task_number("MNLI", matched) == 0.8
+    found = Mean.compute_mean("tasks", [None, 0.5, 0.25])
     assert (found.value, found.there, found.wanted, found.complete) == (0.375, 2, 3, False)
-    assert Mean.of("tasks", []).value is None
+    assert Mean.compute_mean("tasks", []).value is None
 
 
 COPIED = {"BERT": (82.1, 81.55), "DeBERTaV3": (91.4, 91.338), "NomicBERT_2048": (84.0, 84.125)}
@@ -72,7 +72,7 @@ def test_the_mean_is_the_printed_one(
     wrong = {}
     for key, values in found.items():
         printed = values.pop("Avg.")
-        made = Mean.of("tasks", [values.get(name) for name in TASKS])
+        made = Mean.compute_mean("tasks", [values.get(name) for name in TASKS])
         assert made.value is not None
         assert made.complete
         if abs(made.value - printed) > 0.06:

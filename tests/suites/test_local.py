@@ -14,8 +14,8 @@ import pytest
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import SuiteOptions
 from harness.results.audit import audit
-from harness.results.scores import TrainedResult, shown_only
-from suites._content import Clusters, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, content_hash
+from harness.results.scores import TrainedResult, list_exclusions
+from suites._content import Clusters, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, hash_content
 from suites._local_description import KINDS, LocalTask
 from suites.local import SUITE, _load_vectors
 
@@ -230,7 +230,7 @@ def test_queries_called_like_documents_are_told_unless_it_is_said_what_to_do(tmp
     ignored = _load_vectors(only(tmp_path / "ignored", SAME_IDS | {"harness.toml": IGNORED.format("true")}))
     assert isinstance(ignored, Retrieval)
     assert (ignored.notes, ignored.ignore_identical_ids) == ((), True)
-    assert content_hash(ignored) != content_hash(plain)
+    assert hash_content(ignored) != hash_content(plain)
 
 
 def test_ignoring_identical_ids_is_part_of_the_content_only_when_it_is_set(tmp_path: Path) -> None:
@@ -269,10 +269,10 @@ def test_small_tasks_of_both_kinds_are_outside_of_the_means(tmp_path: Path) -> N
             "Small": 2,
             "Trained": 1,
         }
-        assert list(shown_only(suite)) == ["Small", "Trained"]
-        part = TrainedResult.part_of(suite)
+        assert list(list_exclusions(suite)) == ["Small", "Trained"]
+        part = TrainedResult.select_label_columns(suite)
         assert part is not None
-        assert shown_only(part) == {"Trained": "1 of 385 examples"}
+        assert list_exclusions(part) == {"Trained": "1 of 385 examples"}
     assert audit(tmp_path / "results", cache).clean
 
 
@@ -320,7 +320,7 @@ def test_same_files_elsewhere_have_the_same_content(tmp_path: Path, files: dict[
     (copy / "README.md").write_text("not part of it")
     (moved,) = LocalTask.read_all(copy)
     assert moved.content == task.content
-    assert content_hash(_load_vectors(moved)) == content_hash(_load_vectors(task))
+    assert hash_content(_load_vectors(moved)) == hash_content(_load_vectors(task))
 
 
 @pytest.mark.parametrize("files", ALL)

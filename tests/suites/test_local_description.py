@@ -318,7 +318,7 @@ def test_data_that_changed_after_the_plan_is_refused(folder: Folder, name: str) 
         task.source.load(task, data=None)
 
 
-TASK_RECIPES = [name for name, entry in catalog.recipes().items() if entry.kind == "task"]
+TASK_RECIPES = [name for name, entry in catalog.load_recipe_entries().items() if entry.kind == "task"]
 
 
 def recipe_plan(task: Task, recipe: str, place: Path) -> RecipePlan:
@@ -630,7 +630,7 @@ def trained(backbone: Path, folder: Folder, tmp_path: Path, monkeypatch: pytest.
     """Runs two seeds of a recipe that learns a handful of rows by heart."""
     grid = Grid(learning_rates=(3e-3,), batch_sizes=(8,), weight_decays=(0.0,), epochs=(8,), seeds=(0, 1))
     small = replace(glue_quick.PROTOCOL, name="small", grids=dict.fromkeys(TASKS, grid))
-    monkeypatch.setattr(catalog, "recipes", lambda: {"small": entry(small, "for tests")})
+    monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {"small": entry(small, "for tests")})
 
     def go(suite: str = f"local:{folder.place}", **more: Any) -> Report:
         more |= {"results": tmp_path / "results", "cache": tmp_path / "cache", "workers": 1, "threads": 1}
@@ -642,7 +642,7 @@ def trained(backbone: Path, folder: Folder, tmp_path: Path, monkeypatch: pytest.
 def columns_of(report: Report, results: Path) -> dict[str, list[Any]]:
     """The per-example file of a report's only score."""
     (record,) = report.records
-    path = Store(results).examples(record, report.prepared.subjects[0].artifact.slug)
+    path = Store(results).find_examples_file(record, report.prepared.subjects[0].artifact.slug)
     assert path is not None
     found: dict[str, list[Any]] = pq.read_table(path).to_pydict()
     return found

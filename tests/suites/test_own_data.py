@@ -271,8 +271,8 @@ def test_a_file_that_vanishes_while_it_is_looked_for_is_no_error(
     from suites._code import source, source_folder
 
     repo = repository(tmp_path / "repo")
-    found = source.source_files(repo)
+    found = source.find_source_files(repo)
     (repo / "locked.py").unlink()
-    monkeypatch.setattr(source_folder, "source_files", lambda *_: found)
+    monkeypatch.setattr(source_folder, "find_source_files", lambda *_: found)
     content = source_folder.SourceFolder(root=repo, cache=tmp_path / "cache").content("CodeSearch.named")
     assert len(content.documents) == 13  # type: ignore[union-attr]

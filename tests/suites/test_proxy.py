@@ -12,9 +12,9 @@ import pytest
 from fakes import artifact, encoding
 from harness.cli import invoke
 from harness.core.errors import RecordError, UsageError
-from harness.core.identity import canonical, digest, evaluation_identity
+from harness.core.identity import build_evaluation_identity, digest, serialize_canonical
 from harness.core.types import Artifact, SuiteOptions, Task
-from harness.jobs.jobs import model_part, task_part
+from harness.jobs.jobs import build_model_part, build_task_part
 from harness.plan import catalog
 from harness.proxy.document import PROXIES
 from harness.storage.record import Record
@@ -43,10 +43,10 @@ def options(folder: Path) -> SuiteOptions:
 
 
 def put_record(results: Path, model: Artifact, task: Task, score: float) -> None:
-    identity = json.loads(canonical(evaluation_identity(model, task, encoding(), seed=42)))
-    about = model_part(model, {"parameters": 1, "dimension": 2})
+    identity = json.loads(serialize_canonical(build_evaluation_identity(model, task, encoding(), seed=42)))
+    about = build_model_part(model, {"parameters": 1, "dimension": 2})
     record = Record(
-        key=digest(identity), status="done", model=about, task=task_part(task), identity=identity,
+        key=digest(identity), status="done", model=about, task=build_task_part(task), identity=identity,
         main_score=score, scores={}, provenance={},
     )  # fmt: skip
     Store(results).put(model.slug, record)
@@ -73,7 +73,7 @@ def test_what_is_recorded_is_shown_with_its_prediction(results: Path, tmp_path: 
     shown = capsys.readouterr().out
     assert invoke([*arguments, "--json"]) == 0
     [told] = json.loads(capsys.readouterr().out)["suites"]
-    proxy = PROXIES.kind.read(results / "proxies" / "quick.json")
+    proxy = PROXIES.kind.read_document_file(results / "proxies" / "quick.json")
     by_hand = proxy.intercept + sum(t.coefficient * (0.4 + at / 10) for at, t in enumerate(proxy.tasks))
     assert told["predicted"]["value"] == pytest.approx(by_hand)
     half = 100 * proxy.error.half_width

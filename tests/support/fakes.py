@@ -17,11 +17,11 @@ from unittest import mock
 import numpy as np
 
 from harness.core.encoding import Encoding
-from harness.core.identity import digest, evaluation_identity
+from harness.core.identity import build_evaluation_identity, digest
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
 from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder, TextModel
-from harness.encoder.folder.content import identify
-from harness.jobs.jobs import model_part, task_part
+from harness.encoder.folder.content import compute_folder_identity
+from harness.jobs.jobs import build_model_part, build_task_part
 from harness.storage.record import Record
 from suites._mteb.source import BuiltSource
 
@@ -94,13 +94,13 @@ def record(
 ) -> Record:
     """The finished record of a model on a task, as a run would have written it."""
     model, how = model or artifact(Path("tiny")), how or encoding()
-    identity = evaluation_identity(model, of, how, seed=seed)
+    identity = build_evaluation_identity(model, of, how, seed=seed)
     asked = {"named": dict(how.prompts), "default": how.default_prompt}
     return Record(
         key=digest(identity),
         status="done",
-        model=model_part(model, {}),
-        task=task_part(of),
+        model=build_model_part(model, {}),
+        task=build_task_part(of),
         identity=identity,
         main_score=score,
         scores={"test": {"default": {"main_score": score}}},
@@ -126,7 +126,7 @@ def lineage(**fields: Any) -> Lineage:
 
 def document(folder: Path, made: Lineage | None = None, **fields: Any) -> ModelDocument:
     """The model.json of a model folder that has none."""
-    found, made = identify(folder), made or lineage()
+    found, made = compute_folder_identity(folder), made or lineage()
     given = {"name": "tiny-contrast", "content": found.key, "weights": found.weights, "lineage": made}
     return ModelDocument(**{"key": made.key, **given, **fields})
 
@@ -204,7 +204,7 @@ def table(found: Outcome) -> list[dict[str, Any]]:
 
 def score(made: Any, model: TextModel) -> Outcome:
     """What a source of ours scores of a task object of mteb."""
-    with mock.patch.object(BuiltSource, "mteb_task", return_value=made):
+    with mock.patch.object(BuiltSource, "build_mteb_task", return_value=made):
         return BuiltSource(loader=made).evaluate(task(), model, seed=42, data=None)
 
 

@@ -114,7 +114,7 @@ def main() -> None:
     held = Leases(place, term=settings.term)
     if settings.keys:
         _work(held, settings)
-        held.close()
+        held.release_leases()
     else:
         _obey(held)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import site_data
 from fakes import encoding
-from harness.core.identity import canonical, digest, evaluation_identity
+from harness.core.identity import build_evaluation_identity, digest, serialize_canonical
 from harness.core.types import Artifact, Task
-from harness.jobs.jobs import task_part
+from harness.jobs.jobs import build_task_part
 from harness.storage.record import Record
 from suites.glue import TASKS
 
@@ -26,8 +26,8 @@ def with_metrics(model: Artifact, name: str) -> Record:
 
 
 def vectors(model: Artifact, of: Task, score: float, **how: object) -> Record:
-    identity = json.loads(canonical(evaluation_identity(model, of, encoding(**how), seed=42)))
+    identity = json.loads(serialize_canonical(build_evaluation_identity(model, of, encoding(**how), seed=42)))
     some = site_data.scored(model, of.name, score)
     splits = {split: {s: {"main_score": score} for s in of.subsets} for split in of.splits}
-    changed: Mapping[str, Any] = {"key": digest(identity), "identity": identity, "task": task_part(of)}
+    changed: Mapping[str, Any] = {"key": digest(identity), "identity": identity, "task": build_task_part(of)}
     return some.model_copy(update={**changed, "scores": splits})

@@ -19,7 +19,7 @@ def attend(
     attended: Tensor | None,
     needs: Needs,
 ) -> Tensor:
-    """Arguments as in `Layout.attend`; a token that sees nothing gets zeros."""
+    """Arguments as in `Layout.compute_attention`; a token that sees nothing gets zeros."""
     texts = zip(*(packed.double().split([*lengths]) for packed in (query, key, value)), strict=True)
     seen = [None] * len(lengths) if attended is None else attended.split([*lengths])
     return torch.cat([_text(q, k, v, a, needs) for (q, k, v), a in zip(texts, seen, strict=True)])

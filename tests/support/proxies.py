@@ -78,9 +78,9 @@ def put(
         "files": pa.Table.from_pylist(files),
         "scores": pa.Table.from_pylist(rows),
     }
-    home = imported.Imported.home(folder, "mteb-results")
+    home = imported.Imported.resolve_import_folder(folder, "mteb-results")
     with imported.Imported.lock(home):
-        return imported.Imported.publish(home, tables, {"counts": {}}, {"parser": 2})
+        return imported.Imported.write_import(home, tables, {"counts": {}}, {"parser": 2})
 
 
 def _told(seconds: float) -> float | None:

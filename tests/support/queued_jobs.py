@@ -23,7 +23,7 @@ from harness.executors.executor import Executor, Finished, Listener
 from harness.executors.node import WorkerSettings
 from harness.executors.slurm import SlurmExecutor, SlurmSettings, SlurmTimes
 from harness.jobs.context import Event, JobContext, WorkerLimits
-from harness.jobs.jobs import ScoreJob, model_part
+from harness.jobs.jobs import ScoreJob, build_model_part
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.store import Store
 from harness.training.training import TrainingSpec, run_training
@@ -53,7 +53,7 @@ class Counted:
         examples = {**lines, "prediction": ["p"], "gold": ["g"], "metric": [score]}
         scores = {"test": {"default": {"main_score": score}}}
         outcome = Outcome(main_score=score, scores=scores, examples=examples)
-        return self.work.output(outcome, model_part(self.work.artifact, {}), {})
+        return self.work.build_output(outcome, build_model_part(self.work.artifact, {}), {})
 
 
 def _note(log: Path, text: str) -> None:
@@ -123,7 +123,7 @@ def driver(folder: Path, planned: Plan, **options: Any) -> Driver:
 def records(folder: Path) -> dict[str, Any]:
     """What the store has, by key, without what changes with each run."""
     found = {}
-    for record in Store(folder / "results").records():
+    for record in Store(folder / "results").iter_records():
         found[record.key] = record.model_copy(update={"provenance": {}}).to_json()
     return found
 
@@ -210,7 +210,7 @@ def ends(slurm: SlurmExecutor, count: int = 1, seconds: float = 30.0) -> list[Fi
     until = time.monotonic() + seconds
     while len(found) < count:
         assert time.monotonic() < until, "no job ends"
-        found += slurm.poll(0.2)
+        found += slurm.poll_jobs(0.2)
     return found
 
 

@@ -25,7 +25,7 @@ def driver(folder: Path, planned: Plan, address: str = "", **settings: Any) -> D
             worker=worker_settings(folder, **settings),
             kind="cpu",
         )
-        return executor.begin(listener, planned.jobs)
+        return executor.prepare_jobs(listener, planned.jobs)
 
     store = Store(folder / "results")
     return Driver(planned, store=store, cache=folder / "cache", open_executor=opened)

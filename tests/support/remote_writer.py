@@ -25,7 +25,7 @@ from harness.storage.store import Store
 from harness.storage.vectors import Space
 
 MODEL = artifact(Path("tiny"))
-IDENTITY = Space.identity_of(MODEL, encoding(), prompt="")
+IDENTITY = Space.build_space_identity(MODEL, encoding(), prompt="")
 TASKS = tuple(f"Task{number}" for number in range(8))
 SHARDS = tuple(range(3))
 PART_BYTES = 5 * 2**20
@@ -35,7 +35,7 @@ PART_BYTES = 5 * 2**20
 def shard(number: int) -> bytes:
     """Vectors of 11 MB, the same wherever they are made."""
     vectors = np.random.default_rng(number).standard_normal((3600, 800), np.float32)
-    return Space.shard_bytes(Space.text_keys([f"{number} {row}" for row in range(3600)]), vectors)
+    return Space.serialize_shard(Space.hash_texts([f"{number} {row}" for row in range(3600)]), vectors)
 
 
 def put(store: Store, name: str, by: str) -> None:
@@ -65,7 +65,7 @@ def work(url: str, folder: str, by: str, seed: int) -> None:
             put(store, one, by)
     store.get(MODEL.slug, "another", "0" * 64)
     store.shared.send_missing()
-    space.exchange(remote)
+    space.sync_shards(remote)
 
 
 def serve() -> None:

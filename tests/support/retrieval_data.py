@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from fakes import TOPICS
-from suites._mteb.snapshot import load
+from suites._mteb.snapshot import load_snapshot
 
 WORDS = [word for topic in TOPICS for word in topic.split()]
 
@@ -33,7 +33,7 @@ def lay_retrieval(
         documents: The number of documents.
         same_ids: Whether queries have the ids and texts of documents.
     """
-    info = load().task(name)
+    info = load_snapshot().find_task_info(name)
     folder = root / info.path
     configs: dict[str, dict[str, str]] = {}
     for number, subset in enumerate(subsets or info.subsets):

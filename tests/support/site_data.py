@@ -39,18 +39,18 @@ from fastapi import FastAPI
 
 from fakes import artifact, encoding
 from harness.core import paths
-from harness.core.identity import canonical, digest, evaluation_identity, task_identity
+from harness.core.identity import build_evaluation_identity, build_task_identity, digest, serialize_canonical
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Artifact, SuiteOptions, Task
-from harness.jobs.jobs import model_part, task_part
+from harness.jobs.jobs import build_model_part, build_task_part
 from harness.plan import catalog
 from harness.storage import imported
 from harness.storage.record import ErrorPart, Record
 from harness.storage.store import Store
 from judged_data import put_checks, put_watches
-from leaderboard.data.mteb_import import SCHEMA, trust_of
+from leaderboard.data.mteb_import import SCHEMA, infer_revision_trust
 from leaderboard.data.settings import SiteSettings
-from leaderboard.data.suites import SiteSuite, slug
+from leaderboard.data.suites import SiteSuite, format_slug
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site, open_site
 
@@ -85,7 +85,7 @@ class Import:
 def open_suites(*typed: str) -> dict[str, SiteSuite]:
     """Suites as a site lists them, by slug."""
     opened = {name: catalog.open_suite(name, SuiteOptions()) for name in typed}
-    return {slug(name): SiteSuite(slug=slug(name), typed=name, suite=one, main=":" not in name)
+    return {format_slug(name): SiteSuite(slug=format_slug(name), typed=name, suite=one, main=":" not in name)
             for name, one in opened.items()}  # fmt: skip
 
 
@@ -115,10 +115,10 @@ def scored(
 ) -> Record:
     """The record of a finished model on a task; without a score, of its failure."""
     of = task(name) if isinstance(name, str) else name
-    identity = json.loads(canonical(evaluation_identity(model, of, encoding(), seed=42)))
+    identity = json.loads(serialize_canonical(build_evaluation_identity(model, of, encoding(), seed=42)))
     splits = {split: {s: {"main_score": score, of.metric: score} for s in of.subsets} for split in of.splits}
     return Record(
-        key=digest(identity), status="failed" if error else "done", model=_model(model), task=task_part(of),
+        key=digest(identity), status="failed" if error else "done", model=_model(model), task=build_task_part(of),
         identity=identity, main_score=score, scores={} if error else splits, error=error,
         provenance=provenance(seconds={"encode": 1.5, "score": 0.25}, notes=["batches made smaller"]),
     )  # fmt: skip
@@ -131,11 +131,11 @@ def trained(model: Artifact, name: str, score: float, **training: Any) -> Record
         "recipe": "glue-optibert", "protocol": "p" * 64, "kind": "fresh", "view": "optibert",
         "final_seeds": [], "fresh_seeds": [42001, 42002, 42003],
     }  # fmt: skip
-    identity = {**json.loads(canonical(task_identity(model, of))), **own}
+    identity = {**json.loads(serialize_canonical(build_task_identity(model, of))), **own}
     assert hasattr(of.source, "metrics")
     metrics = dict.fromkeys(of.source.metrics, score)
     return Record(
-        key=digest(identity), status="done", model=_model(model), task=task_part(of), identity=identity,
+        key=digest(identity), status="done", model=_model(model), task=build_task_part(of), identity=identity,
         main_score=score, scores={split: {of.subsets[0]: metrics} for split in of.splits},
         training={**training_of(score), **training},
         provenance=provenance(seconds={"train": 61.5}, notes=[]),
@@ -303,7 +303,7 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
         rows = [*one.rows, *(row for name, score in own for row in _rows(number, name, score, one))]
         about.append(
             {"folder": f"{number}", "model": one.model, "revision": one.revision, "experiment": "",
-             "trust": trust_of(one.revision), "files": len(one.scores), "rows": len(rows),
+             "trust": infer_revision_trust(one.revision), "files": len(one.scores), "rows": len(rows),
              "digest": digest(rows), "card": bool(one.card), **one.card}
         )  # fmt: skip
         scores += rows
@@ -314,9 +314,9 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
         "files": pa.Table.from_pylist(files, schema=FILES),
         "scores": pa.Table.from_pylist(scores),
     }
-    home = imported.Imported.home(folder, "mteb-results")
+    home = imported.Imported.resolve_import_folder(folder, "mteb-results")
     with imported.Imported.lock(home):
-        imported.Imported.publish(
+        imported.Imported.write_import(
             home,
             tables,
             {"counts": {"entries": len(about), "files": sum(one["files"] for one in about)}},
@@ -338,7 +338,7 @@ def small_settings(folder: Path, **more: Any) -> SiteSettings:
     """Settings of a site over `folder`, its snapshots beside the results."""
     return SiteSettings(
         results=(folder / "results",),
-        reported=paths.reported_folder(),
+        reported=paths.find_reported_folder(),
         snapshots=folder / "site",
         refresh=0,
         **more,
@@ -369,19 +369,19 @@ def fill_swept(folder: Path) -> None:
 def small_site(folder: Path, make: Callable[[Path], None] = fill) -> Site:
     """The site over what `make` writes below `folder`."""
     make(folder)
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         return open_site(small_settings(folder))
 
 
 def small_app(folder: Path, make: Callable[[Path], None] = fill) -> FastAPI:
     """The same as an application; `app.state.site` is the site."""
     make(folder)
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         return create_app(small_settings(folder))
 
 
 def _model(model: Artifact) -> Any:
-    return model_part(model, {"parameters": 22_713_216, "dimension": 384})
+    return build_model_part(model, {"parameters": 22_713_216, "dimension": 384})
 
 
 @cache
@@ -390,7 +390,7 @@ def standard_app() -> FastAPI:
     folder = Path(tempfile.mkdtemp(prefix="small-site-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     fill(folder)
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         return create_app(small_settings(folder, pages_a_minute=1_000_000))
 
 

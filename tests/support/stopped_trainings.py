@@ -52,9 +52,9 @@ def train_in_this_process(patch: pytest.MonkeyPatch) -> None:
         (spec.folder / EVENTS).write_bytes(b"")
         code = _train(spec)
         messages = _Messages(spec.folder / EVENTS)
-        for message in messages.read():
+        for message in messages.read_messages():
             listener(message)
-        return messages.outcome(code)
+        return messages.build_outcome(code)
 
     patch.setattr(training_jobs, "run_training", run_here)
 

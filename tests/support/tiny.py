@@ -52,7 +52,7 @@ def families() -> dict[str, Family]:
     """Every family of the catalog that runs through our network and has a published form."""
     return {
         name: entry.family
-        for name, entry in backbones.entries().items()
+        for name, entry in backbones.list_backbones().items()
         if entry.family is not None and entry.family.shape is not None and entry.family.names is not None
     }
 
@@ -67,11 +67,11 @@ def config(family: Family, **changes: Any) -> dict[str, Any]:
 
 def read_config(content: Mapping[str, Any], family: Family) -> tuple[Any, Architecture]:
     """The config and the architecture of a network, of a folder that holds this config.json alone."""
-    from harness.encoder.network.model import configured
+    from harness.encoder.network.model import resolve_network_config
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(dict(content)))
-        config, shape = configured(Path(folder), family)
+        config, shape = resolve_network_config(Path(folder), family)
     config.name_or_path = ""
     return config, shape
 

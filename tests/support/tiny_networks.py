@@ -50,7 +50,7 @@ def small(**changes: Any) -> Architecture:
 def network(shape: Architecture, *, seed: int = 0) -> EncoderModel:
     """A network of that shape with random weights, in evaluation mode."""
     torch.manual_seed(seed)
-    model = EncoderModel(EncoderConfig.of(shape)).eval()
+    model = EncoderModel(EncoderConfig.from_architecture(shape)).eval()
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.1)

@@ -184,8 +184,10 @@ def gradients(model: TwoStage) -> dict[str, Tensor]:
 
 def plain_loss(model: TwoStage, context: Sequence[Any], columns: Sequence[Sequence[Any]]) -> Tensor:
     """The loss of the same chunks, in the same order, by autograd alone."""
-    shared = torch.cat([model.context_vectors(one) for one in context]) if context else None
-    return info_nce([torch.cat([model.text_vectors(f, shared) for f in column]) for column in columns])
+    shared = torch.cat([model.compute_context_vectors(one) for one in context]) if context else None
+    return info_nce(
+        [torch.cat([model.compute_text_vectors(f, shared) for f in column]) for column in columns]
+    )
 
 
 def batch(model: TwoStage, rank: int) -> tuple[list[Any], list[list[Any]]]:

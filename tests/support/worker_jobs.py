@@ -46,7 +46,7 @@ class Greedy:
     fits: int
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        rows = context.fewer(64)
+        rows = context.reduce_batch_size(64)
         with self.log.open("a") as file:
             file.write(f"{rows} ")
         if rows > self.fits:
@@ -64,7 +64,7 @@ class LookThenAsk:
         from fakes import FakeEncoder, encoding, task
         from harness.jobs.jobs import _Known
 
-        context.load = lambda *_: FakeEncoder()  # type: ignore[method-assign, assignment, return-value]
+        context.load_encoder = lambda *_: FakeEncoder()  # type: ignore[method-assign, assignment, return-value]
         known = _Known(context, self.artifact, encoding(), task())
         total = sum(float(known.encode([text], role="").sum()) for text in ("one", "two", "one"))
         return {"total": json.dumps([total, known.encoded.texts]).encode()}

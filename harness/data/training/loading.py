@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core import files
 from harness.core.errors import DataError
-from harness.data.prepared import naming_full_disk, no_bars, prepared
-from harness.data.schema import TableHead, readable_folder
+from harness.data.prepared import explain_disk_full, hide_progress_bars, open_prepared_data
+from harness.data.schema import TableHead, resolve_readable_folder
 from harness.data.scored_tables import ScoredTables
-from harness.data.tables import BATCH, one_line
-from harness.data.training.sets import LocatedTraining, TrainingData, require_columns, satisfying
+from harness.data.tables import BATCH, format_error_line
+from harness.data.training.sets import LocatedTraining, TrainingData, match_filter, require_columns
 from harness.data.training.text_rows import (
     ColumnPath,
     RowSource,
@@ -52,10 +52,10 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
             f"{located.name} has a {data.form} in each row, where columns of text are read.",
             hint="Give a column for each negative.",
         )
-    with _place(located, cache), no_bars():
-        table = _read(located)
+    with _open_training_cache(located, cache), hide_progress_bars():
+        table = _load_training_table(located)
     _require_kinds(located, table)
-    numbers = _chosen_rows(table, data)
+    numbers = _select_row_numbers(table, data)
     if len(numbers) < len(table) or data.held_out:
         table = table.select(numbers)
     table = table.select_columns([*data.columns, *([data.score] if data.score else [])])
@@ -64,7 +64,7 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
         after = f" after {data.held_out} are set aside" if data.held_out else ""
         raise DataError(f"{located.name}: there are no rows{of}{after}.")
     done = 0
-    for batch in _batches(table):
+    for batch in _iter_arrow_batches(table):
         _require_values(batch, located.name, numbers[done:] + 1)
         done += batch.num_rows
     return table
@@ -77,12 +77,16 @@ def load_scored(located: LocatedTraining, *, cache: Path) -> ScoredTables:
         DataError: An id has no text, or a row has another number of scores than of documents.
     """
     data = located.data
-    with _place(located, cache), no_bars():
-        read = [_read(replace(located, data=replace(data, config=one))) for one in data.configs]
+    with _open_training_cache(located, cache), hide_progress_bars():
+        read = [
+            _load_training_table(replace(located, data=replace(data, config=one))) for one in data.configs
+        ]
     tables = ScoredTables.join(*read, name=located.name, identity=data.identity, cache=cache)
     if data.first is None:
         return tables
-    return replace(tables, numbers=tables.numbers.select(range(data.remaining(len(tables.numbers)))))
+    return replace(
+        tables, numbers=tables.numbers.select(range(data.count_remaining_rows(len(tables.numbers))))
+    )
 
 
 def load_rows(located: LocatedTraining, *, cache: Path) -> TextRows:
@@ -95,15 +99,17 @@ def load_rows(located: LocatedTraining, *, cache: Path) -> TextRows:
     """
     data = located.data
     source = RowSource(name=located.name, identity=data.identity, cache=cache)
-    with _place(located, cache), no_bars():
+    with _open_training_cache(located, cache), hide_progress_bars():
         tables = [
-            _read(replace(located, data=replace(data, config=config, split=split, judged=False)))
+            _load_training_table(
+                replace(located, data=replace(data, config=config, split=split, judged=False))
+            )
             for config, split in data.tables
         ]
     _require_kinds(located, tables[0])
     if data.judged:
         return open_judged_rows(tables[0], tables[1:], data.columns, source)
-    numbers = _chosen_rows(tables[0], data)
+    numbers = _select_row_numbers(tables[0], data)
     if data.classes:
         return open_class_rows(tables[0], data.columns, data.classes, numbers, source, seed=data.split_seed)
     return open_column_rows(tables[0], data.columns, numbers, source)
@@ -127,39 +133,39 @@ def _require_values(table: pa.Table, where: str, numbers: NDArray[np.int64]) -> 
         else:
             bad = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
             fault = "holds no text"
-        at = pc.index(bad, True).as_py()
-        if at >= 0:
-            raise DataError(f"{where}: row {numbers[at]}: the column {name!r} {fault}.")
+        position = pc.index(bad, True).as_py()
+        if position >= 0:
+            raise DataError(f"{where}: row {numbers[position]}: the column {name!r} {fault}.")
 
 
-def _chosen_rows(table: datasets.Dataset, data: TrainingData) -> NDArray[np.int64]:
+def _select_row_numbers(table: datasets.Dataset, data: TrainingData) -> NDArray[np.int64]:
     """The numbers of the rows that satisfy the filter and are not set aside, from 0 on."""
     import numpy as np
 
     numbers = np.arange(len(table))
     if data.filter is not None:
         values = table.data.column(data.filter[0])
-        numbers = numbers[satisfying(values, data.filter).to_numpy(zero_copy_only=False)]
+        numbers = numbers[match_filter(values, data.filter).to_numpy(zero_copy_only=False)]
     if data.held_out:
         draw = np.random.default_rng(data.split_seed)
         numbers = numbers[draw.permutation(len(numbers))[data.held_out :]]
     return numbers[: data.first]
 
 
-def _place(located: LocatedTraining, cache: Path) -> contextlib.AbstractContextManager[object]:
+def _open_training_cache(located: LocatedTraining, cache: Path) -> contextlib.AbstractContextManager[object]:
     """A context in which the datasets library keeps local data by its content."""
     content = located.data.content or located.data.revision
-    return prepared(content, cache) if located.folder or located.file else naming_full_disk()
+    return open_prepared_data(content, cache) if located.folder or located.file else explain_disk_full()
 
 
-def _read(located: LocatedTraining) -> datasets.Dataset:
+def _load_training_table(located: LocatedTraining) -> datasets.Dataset:
     import datasets
     from datasets.exceptions import DatasetsError
 
     data = located.data
     where: dict[str, Any] = {"path": data.path, "revision": data.revision, "name": data.config or None}
     if located.folder is not None:
-        where = {"path": str(readable_folder(located.folder)), "name": data.config or None}
+        where = {"path": str(resolve_readable_folder(located.folder)), "name": data.config or None}
     if data.file:
         base = f"hf://datasets/{data.path}@{data.revision}" if located.folder is None else located.folder
         where = {"path": "json", "data_files": {data.split: f"{base}/{data.file}"}}
@@ -167,19 +173,19 @@ def _read(located: LocatedTraining) -> datasets.Dataset:
         where = {"path": "parquet", "data_files": str(located.file)}
     try:
         table = datasets.load_dataset(**where, split=data.split)
-        return _first_passages(table, located) if data.passages else table
+        return _select_first_passages(table, located) if data.passages else table
     except (ValueError, OSError, DatasetsError) as error:
-        said = one_line(error.__cause__ if isinstance(error.__cause__, Exception) else error)
-        raise DataError(f"{located.name} cannot be read: {said}.") from error
+        message = format_error_line(error.__cause__ if isinstance(error.__cause__, Exception) else error)
+        raise DataError(f"{located.name} cannot be read: {message}.") from error
 
 
-def _first_passages(table: datasets.Dataset, located: LocatedTraining) -> datasets.Dataset:
+def _select_first_passages(table: datasets.Dataset, located: LocatedTraining) -> datasets.Dataset:
     """The rows with the text of the first passage in place of each list; none for an empty one."""
     paths = [ColumnPath(name, (0, "text")) for name in located.data.columns[1:] if name in table.column_names]
 
     def choose(batch: pa.Table) -> pa.Table:
         for path in paths:
-            texts = path.texts(batch).cast("large_string")
+            texts = path.extract_texts(batch).cast("large_string")
             batch = batch.set_column(batch.column_names.index(path.column), path.column, texts)
         return batch
 
@@ -197,7 +203,7 @@ def _require_kinds(located: LocatedTraining, table: datasets.Dataset) -> None:
     require_columns(located.data, head, located.name)
 
 
-def _batches(table: datasets.Dataset) -> Iterator[pa.Table]:
+def _iter_arrow_batches(table: datasets.Dataset) -> Iterator[pa.Table]:
     yield from table.with_format("arrow").iter(BATCH)
 
 
@@ -220,7 +226,7 @@ class TrainingSize:
     negatives: tuple[int, int] | None = None
 
     @staticmethod
-    def of(located: LocatedTraining, cache: Path) -> TrainingSize:
+    def measure_training(located: LocatedTraining, cache: Path) -> TrainingSize:
         """The size of training data, all of which is read.
 
         Raises:
@@ -230,40 +236,40 @@ class TrainingSize:
 
         if located.data.texts:
             tables = load_scored(located, cache=cache)
-            counts = tables.documents_per_row()
+            counts = tables.count_row_documents()
             return TrainingSize(
                 rows=len(tables.numbers),
-                characters=tables.characters(),
+                characters=tables.compute_mean_lengths(),
                 documents=(int(counts.min()), int(counts.max())),
-                constant=tables.constant_rows(),
+                constant=tables.count_constant_rows(),
             )
         if not located.data.plain:
-            return TrainingSize._of_rows(load_rows(located, cache=cache))
+            return TrainingSize._measure_rows(load_rows(located, cache=cache))
         table = load_training(located, cache=cache)
-        found = dict.fromkeys(located.data.columns, 0)
-        for batch in _batches(table):
-            for name in found:
-                found[name] += pc.sum(pc.utf8_length(batch[name])).as_py()
+        totals = dict.fromkeys(located.data.columns, 0)
+        for batch in _iter_arrow_batches(table):
+            for name in totals:
+                totals[name] += pc.sum(pc.utf8_length(batch[name])).as_py()
         return TrainingSize(
-            rows=len(table), characters={name: total / len(table) for name, total in found.items()}
+            rows=len(table), characters={name: total / len(table) for name, total in totals.items()}
         )
 
     @staticmethod
-    def _of_rows(rows: TextRows) -> TrainingSize:
-        found = {"query": 0, "positive": 0, "negatives": 0}
+    def _measure_rows(rows: TextRows) -> TrainingSize:
+        totals = {"query": 0, "positive": 0, "negatives": 0}
         counts: set[int] = set()
         negatives = 0
         for start in range(0, len(rows), BATCH):
-            for row in rows.read(range(start, min(start + BATCH, len(rows)))):
-                found["query"] += len(row.query)
-                found["positive"] += len(row.positive)
-                found["negatives"] += sum(map(len, row.negatives))
+            for row in rows.read_text_rows(range(start, min(start + BATCH, len(rows)))):
+                totals["query"] += len(row.query)
+                totals["positive"] += len(row.positive)
+                totals["negatives"] += sum(map(len, row.negatives))
                 negatives += len(row.negatives)
                 counts.add(len(row.negatives))
         texts = {"query": len(rows), "positive": len(rows), "negatives": negatives}
         return TrainingSize(
             rows=len(rows),
-            characters={name: found[name] / texts[name] for name in found if texts[name]},
+            characters={name: totals[name] / texts[name] for name in totals if texts[name]},
             negatives=(min(counts), max(counts)),
         )
 
@@ -278,10 +284,12 @@ _TEXTS = "training/texts.npy"
 def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, parent: Path, cache: Path) -> None:
     """Write the hashes of all training texts, with those of its parent, into a model's folder.
 
-    `trained_texts` reads them again. Nothing is written where the training has written them itself.
+    `read_text_hashes` reads them again. Nothing is written where the training has written them itself.
     """
     if not (model / _TEXTS).exists():
-        add_text_hashes(chain.from_iterable(_all_texts(one, cache) for one in data), model, parent=parent)
+        add_text_hashes(
+            chain.from_iterable(_iter_training_texts(one, cache) for one in data), model, parent=parent
+        )
 
 
 def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parent: Path) -> None:
@@ -290,44 +298,44 @@ def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parent: Path
 
     import numpy as np
 
-    before = trained_texts(parent)
-    parts = [np.empty(0, np.uint64) if before is None else before, *map(_hashes, texts)]
-    found = io.BytesIO()
-    np.save(found, np.unique(np.concatenate(parts)))
+    before = read_text_hashes(parent)
+    parts = [np.empty(0, np.uint64) if before is None else before, *map(_hash_texts, texts)]
+    buffer = io.BytesIO()
+    np.save(buffer, np.unique(np.concatenate(parts)))
     (model / _TEXTS).parent.mkdir(parents=True, exist_ok=True)
-    files.replace(model / _TEXTS, found.getvalue())
+    files.replace(model / _TEXTS, buffer.getvalue())
 
 
-def _all_texts(located: LocatedTraining, cache: Path) -> Iterator[Sequence[str]]:
+def _iter_training_texts(located: LocatedTraining, cache: Path) -> Iterator[Sequence[str]]:
     """All texts of training data, part by part."""
     if located.data.texts:
-        for _, texts in load_scored(located, cache=cache).texts():
+        for _, texts in load_scored(located, cache=cache).iter_used_texts():
             yield texts
         return
-    for batch in _batches(load_training(located, cache=cache)):
+    for batch in _iter_arrow_batches(load_training(located, cache=cache)):
         for name in located.data.columns:
             yield batch[name].to_pylist()
 
 
-def trained_texts(model: Path) -> NDArray[np.uint64] | None:
+def read_text_hashes(model: Path) -> NDArray[np.uint64] | None:
     """The sorted 64-bit hashes of the texts that the model in a folder was trained on; None if not known."""
     import numpy as np
 
     try:
-        found: NDArray[np.uint64] = np.load(model / _TEXTS)
+        hashes: NDArray[np.uint64] = np.load(model / _TEXTS)
     except (OSError, ValueError, EOFError):
         return None
-    return found if found.dtype == np.uint64 and found.ndim == 1 else None
+    return hashes if hashes.dtype == np.uint64 and hashes.ndim == 1 else None
 
 
 def count_trained(texts: Sequence[str], known: NDArray[np.uint64]) -> int:
-    """The number of distinct texts that are among the training texts of `trained_texts`."""
+    """The number of distinct texts that are among the training texts of `read_text_hashes`."""
     import numpy as np
 
-    return len(np.intersect1d(np.unique(_hashes(texts)), known, assume_unique=True))
+    return len(np.intersect1d(np.unique(_hash_texts(texts)), known, assume_unique=True))
 
 
-def _hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+def _hash_texts(texts: Sequence[str]) -> NDArray[np.uint64]:
     """The 64-bit hash of each text, shape (len(texts),)."""
     import numpy as np
 

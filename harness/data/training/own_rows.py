@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core import files
-from harness.core.documents import with_digest, without_digest
-from harness.core.errors import DataError, UsageError, shortened, unknown
+from harness.core.documents import append_digest, verify_digest
+from harness.core.errors import DataError, UsageError, explain_unknown, shorten_names
 from harness.core.identity import digest
 from harness.core.registry import Registry
-from harness.data.prepared import naming_full_disk
+from harness.data.prepared import explain_disk_full
 from harness.data.schema import TableHead
-from harness.data.tables import BATCH, FileRow, read_qrels, readable, stream_rows
-from harness.data.training.text_rows import ColumnPath, path_in
+from harness.data.tables import BATCH, FileRow, explain_file_error, iter_file_rows, read_qrels
+from harness.data.training.text_rows import ColumnPath, resolve_column_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +90,7 @@ def require_distinct(columns: Sequence[str], where: str) -> None:
     """Refuse a table that has two columns of one name."""
     twice = [name for name in dict.fromkeys(columns) if list(columns).count(name) > 1]
     if twice:
-        raise DataError(f"{where}: a column name is there twice: {shortened(twice)}.")
+        raise DataError(f"{where}: a column name is there twice: {shorten_names(twice)}.")
 
 
 FORMS = (
@@ -135,7 +135,7 @@ def choose_columns(
     if negatives and not (anchor and positive):
         lost = "positive" if anchor else "anchor"
         raise DataError(f"{where}: there is a column {negatives[0]!r} and none of {lost}s.", hint=FORMS)
-    named = [anchor, positive, *sorted(negatives, key=_natural)] if anchor and positive else []
+    named = [anchor, positive, *sorted(negatives, key=_build_natural_key)] if anchor and positive else []
     for name in named:
         if name in no_text or (name in lists and name == anchor):
             raise DataError(f"{where}: the column {name!r} holds no text.", hint=FORMS)
@@ -144,16 +144,16 @@ def choose_columns(
         return tuple(name + (ends[name] if name in lists else "") for name in named), ""
     if score.lower() == "label" and {anchor.lower(), positive.lower()} == {"premise", "hypothesis"}:
         raise DataError(f"{where}: the column {score!r} holds classes of entailment, no scores.", hint=FORMS)
-    columns = named or _without_origins([name for name in names if name in text and name != score])
+    columns = named or _drop_origin_columns([name for name in names if name in text and name != score])
     if len(columns) < 2:
         raise DataError(
-            f"{where}: two columns of text are needed; there is: {shortened(names) or 'nothing'}.",
+            f"{where}: two columns of text are needed; there is: {shorten_names(names) or 'nothing'}.",
             hint=FORMS,
         )
     return tuple(columns), score if len(columns) == 2 else ""
 
 
-def _without_origins(columns: list[str]) -> list[str]:
+def _drop_origin_columns(columns: list[str]) -> list[str]:
     """Columns without those whose names say that they tell where a row is from."""
     for words in _NO_TEXTS:
         for name in reversed(columns):
@@ -174,7 +174,7 @@ def _is_negative(name: str) -> bool:
     return name.lower() in _NEGATIVES or name.lower().startswith(_NEGATIVE_WORDS)
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def _build_natural_key(name: str) -> list[tuple[int, str]]:
     """The sorting key under which `negative_10` comes after `negative_9`."""
     return [(int(part or -1), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
@@ -225,7 +225,7 @@ class RowsFile:
     read_as: str = ""
 
     @staticmethod
-    def of_file(path: Path, cache: Path) -> RowsFile:
+    def convert_file(path: Path, cache: Path) -> RowsFile:
         """The rows of a JSONL, CSV, TSV or Parquet file.
 
         Raises:
@@ -234,64 +234,66 @@ class RowsFile:
         """
         if path.suffix not in ENDINGS:
             raise UsageError(f"{path}: files of training data end in {', '.join(ENDINGS)}.", hint=FORMS)
-        with readable(path):
+        with explain_file_error(path):
             if not path.stat().st_size:
                 raise DataError(f"{path}: there are no rows.")
-            stamp = digest([_VERSION, path.suffix, files.sha256_file(path, cache)])
-        return _made(path.name, stamp, lambda: _file_rows(path), str(path), cache)
+            stamp = digest([_VERSION, path.suffix, files.hash_file(path, cache)])
+        return _prepare_rows_file(path.name, stamp, lambda: _read_file_rows(path), str(path), cache)
 
     @staticmethod
-    def of_judgements(folder: Path, split: str, cache: Path) -> RowsFile:
+    def convert_judgements(folder: Path, split: str, cache: Path) -> RowsFile:
         """The queries of a folder in BEIR's layout, each with every document that a split judges relevant.
 
         Raises:
             UsageError: There is no such split.
             DataError: An id is unknown or there twice, or a text is blank; the message names file and row.
         """
-        judged = judgement_file(folder, split)
+        judged = find_judgement_file(folder, split)
         read = (folder / CORPUS, folder / QUERIES, judged)
-        with readable(folder):
-            stamp = digest([_VERSION, "judgements", *(files.sha256_file(path, cache) for path in read)])
+        with explain_file_error(folder):
+            stamp = digest([_VERSION, "judgements", *(files.hash_file(path, cache) for path in read)])
         name = f"{folder.name}:{split}"
-        return _made(name, stamp, lambda: _Rows(rows=_judged_rows(*read)), str(judged), cache)
+        return _prepare_rows_file(
+            name, stamp, lambda: _Rows(rows=_iter_judged_rows(*read)), str(judged), cache
+        )
 
     @staticmethod
-    def of_source(kind: str, argument: str, cache: Path) -> RowsFile | None:
+    def convert_source(kind: str, argument: str, cache: Path) -> RowsFile | None:
         """The pairs of a training source with an argument; None if there is no such source.
 
         Raises:
             UsageError: The argument is missing or wrong.
             DataError: There are no pairs.
         """
-        source = _source(kind)
+        source = _find_training_source(kind)
         if source is None:
             return None
         if not argument:
             raise UsageError(f"{kind}: needs an argument.", hint=f"Type --train-data {kind}:FOLDER.")
         stamp = digest([_VERSION, kind, source.stamp(argument)])
         name = f"{kind}:{source.title(argument)}"
-        return _made(name, stamp, lambda: _Rows(rows=source.pairs(argument)), argument, cache)
+        return _prepare_rows_file(name, stamp, lambda: _Rows(rows=source.pairs(argument)), argument, cache)
 
 
-def _source(kind: str) -> TrainingSource | None:
+def _find_training_source(kind: str) -> TrainingSource | None:
     try:
-        return _SOURCES.named(kind)
+        return _SOURCES.find_entry(kind)
     except UsageError as error:
         if isinstance(error.__cause__, AttributeError):  # a suite that gives no training data
             return None
         raise
 
 
-def _made(name: str, stamp: str, read: Callable[[], _Rows], where: str, cache: Path) -> RowsFile:
+def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: str, cache: Path) -> RowsFile:
     """The rows as a Parquet file in the cache, unless it is there already."""
     about = cache / "source" / f"{stamp}.training.json"
-    facts = _kept(about, cache)
+    facts = _read_rows_facts(about, cache)
     if facts is None:
-        with naming_full_disk(about.parent):
-            facts = _write(read(), about.parent, where)
-        files.replace(about, with_digest(facts).encode())
+        with explain_disk_full(about.parent):
+            facts = _write_rows_file(read(), about.parent, where)
+        files.replace(about, append_digest(facts).encode())
     return RowsFile(
-        file=_parquet_file(about.parent, facts["content"]),
+        file=_build_parquet_path(about.parent, facts["content"]),
         name=name,
         content=facts["content"],
         columns=tuple(facts["columns"]),
@@ -301,26 +303,26 @@ def _made(name: str, stamp: str, read: Callable[[], _Rows], where: str, cache: P
     )
 
 
-def _kept(about: Path, cache: Path) -> dict[str, Any] | None:
+def _read_rows_facts(about: Path, cache: Path) -> dict[str, Any] | None:
     """The facts on rows that were made before, None if they are not whole."""
     with contextlib.suppress(OSError, ValueError, LookupError):
-        facts = without_digest(about.read_bytes())
-        if files.has_sha256(_parquet_file(about.parent, facts["content"]), facts["sha256"], cache):
+        facts = verify_digest(about.read_bytes())
+        if files.has_sha256(_build_parquet_path(about.parent, facts["content"]), facts["sha256"], cache):
             return facts
     return None
 
 
-def _parquet_file(folder: Path, content: str) -> Path:
+def _build_parquet_path(folder: Path, content: str) -> Path:
     return folder / f"{content.rpartition(':')[2][:32]}.parquet"
 
 
-def _write(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
+def _write_rows_file(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
     """Write rows to a Parquet file that is named by their content, and give the facts on it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    staged = files.temporary_path(folder / "training")
-    schema = _schema(rows)
+    staged = files.generate_temporary_path(folder / "training")
+    schema = _build_rows_schema(rows)
     content = _ContentHash(schema)
     number = 0
     try:
@@ -330,31 +332,31 @@ def _write(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
                 columns = zip(zip(*part, strict=True), schema, strict=True)
                 batch = pa.record_batch([pa.array(values, field.type) for values, field in columns], schema)
                 writer.write_batch(batch)
-                content.add(batch)
+                content.add_batch(batch)
                 number += len(part)
         if not number:
             raise DataError(f"{where}: there are no rows.")
-        file = _parquet_file(folder, content.text())
+        file = _build_parquet_path(folder, content.format_content_hash())
         staged.replace(file)
     except OSError as error:
         raise files.write_error(folder, error) from error
     finally:
         staged.unlink(missing_ok=True)
     return {
-        "content": content.text(),
+        "content": content.format_content_hash(),
         "columns": list(rows.columns),
         "score": rows.score,
         "rows": number,
         "read_as": rows.read_as,
-        "sha256": files.sha256_file(file),
+        "sha256": files.hash_file(file),
     }
 
 
-def _schema(rows: _Rows) -> pa.Schema:
+def _build_rows_schema(rows: _Rows) -> pa.Schema:
     import pyarrow as pa
 
     text = pa.large_string()
-    paths = map(ColumnPath.of, rows.columns)
+    paths = map(ColumnPath.parse_column_path, rows.columns)
     fields = [(path.column, pa.list_(text) if path.several else text) for path in paths]
     return pa.schema([*fields, *([(rows.score, pa.float64())] if rows.score else [])])
 
@@ -370,7 +372,7 @@ class _ContentHash:
             for field in schema
         }
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add_batch(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -386,13 +388,13 @@ class _ContentHash:
                 lengths.update(pc.binary_length(column).to_numpy().astype("<i8").tobytes())
                 values.update("".join(column.to_pylist()).encode())
 
-    def text(self) -> str:
+    def format_content_hash(self) -> str:
         """The hash, with its kind."""
         parts = [[part.hexdigest() for part in parts] for parts in self._parts.values()]
         return "sha256:" + digest([list(self._parts), parts])
 
 
-def _normal_names(paths: Sequence[ColumnPath], score: str) -> tuple[str, ...]:
+def _normalize_column_names(paths: Sequence[ColumnPath], score: str) -> tuple[str, ...]:
     """The names of columns of text in the cache."""
     columns = len(paths)
     if score:
@@ -403,7 +405,7 @@ def _normal_names(paths: Sequence[ColumnPath], score: str) -> tuple[str, ...]:
     return ("anchor", "positive", *negatives)
 
 
-def judgement_file(folder: Path, split: str) -> Path:
+def find_judgement_file(folder: Path, split: str) -> Path:
     """The file with the judgements of a split.
 
     Raises:
@@ -411,55 +413,57 @@ def judgement_file(folder: Path, split: str) -> Path:
     """
     path = folder / "qrels" / f"{split}.tsv"
     if not path.is_file():
-        there = sorted(one.stem for one in (folder / "qrels").glob("*.tsv"))
-        if not there:
+        splits = sorted(one.stem for one in (folder / "qrels").glob("*.tsv"))
+        if not splits:
             raise UsageError(
                 f"{folder} has no qrels/{split}.tsv.", hint="It holds the judgements of a split."
             )
-        raise unknown(
-            f"split of {folder}", split, there, then=f"Name one after a colon, as {folder}:{there[0]}."
+        raise explain_unknown(
+            f"split of {folder}", split, splits, then=f"Name one after a colon, as {folder}:{splits[0]}."
         )
     return path
 
 
-def _judged_rows(corpus: Path, queries: Path, judged: Path) -> Iterator[_Row]:
+def _iter_judged_rows(corpus: Path, queries: Path, judged: Path) -> Iterator[_Row]:
     """A query and the title and text of a document for each judgement above 0, in their order."""
-    rows = [row for row in read_qrels(judged) if row.number("score") > 0]
+    rows = [row for row in read_qrels(judged) if row.get_number_field("score") > 0]
     if not rows:
         raise DataError(f"{judged}: no judgement is above 0.")
-    asked = _by_id(queries, {row.token("query-id") for row in rows})
-    found = _by_id(corpus, {row.token("corpus-id") for row in rows})
+    query_rows = _collect_id_rows(queries, {row.get_token_field("query-id") for row in rows})
+    document_rows = _collect_id_rows(corpus, {row.get_token_field("corpus-id") for row in rows})
     for row in rows:
-        query, document = row.token("query-id"), row.token("corpus-id")
-        for name, there, where in ((query, asked, queries), (document, found, corpus)):
-            if name not in there:
-                raise row.error(f"the id {name!r} is not in {where}.")
-        yield asked[query].text("text"), document_text(found[document])
+        query, document = row.get_token_field("query-id"), row.get_token_field("corpus-id")
+        for name, rows_by_id, where in ((query, query_rows, queries), (document, document_rows, corpus)):
+            if name not in rows_by_id:
+                raise row.build_row_error(f"the id {name!r} is not in {where}.")
+        yield query_rows[query].get_text_field("text"), join_document_text(document_rows[document])
 
 
-def _by_id(path: Path, wanted: Collection[str]) -> dict[str, FileRow]:
+def _collect_id_rows(path: Path, wanted: Collection[str]) -> dict[str, FileRow]:
     """The wanted rows of a file by their `_id`."""
-    found: dict[str, FileRow] = {}
-    with readable(path):
-        for row in stream_rows(path):
-            name = row.token("_id")
-            if name in found:
-                raise row.error(f"the id {name!r} is there twice, first in line {found[name].line}.")
+    rows_by_id: dict[str, FileRow] = {}
+    with explain_file_error(path):
+        for row in iter_file_rows(path):
+            name = row.get_token_field("_id")
+            if name in rows_by_id:
+                raise row.build_row_error(
+                    f"the id {name!r} is there twice, first in line {rows_by_id[name].line}."
+                )
             if name in wanted:
-                found[name] = row
-    return found
+                rows_by_id[name] = row
+    return rows_by_id
 
 
-def document_text(row: FileRow) -> str:
+def join_document_text(row: FileRow) -> str:
     """Title and text of a document with a blank between them, as mteb puts them together."""
-    title = row.text("title", may_be_blank=True) if "title" in row.fields else ""
-    text = f"{title} {row.text('text', may_be_blank=True)}".strip()
+    title = row.get_text_field("title", may_be_blank=True) if "title" in row.fields else ""
+    text = f"{title} {row.get_text_field('text', may_be_blank=True)}".strip()
     if not text:
-        raise row.error("the document has no text.")
+        raise row.build_row_error("the document has no text.")
     return text
 
 
-def _file_rows(path: Path) -> _Rows:
+def _read_file_rows(path: Path) -> _Rows:
     """The rows of a JSONL, CSV, TSV or Parquet file."""
     sample, where = _look_at(path)
     lists = {n for n, v in sample.items() if isinstance(v, list) or (v is None and _is_negative(n))}
@@ -468,14 +472,14 @@ def _file_rows(path: Path) -> _Rows:
     if path.suffix in (".csv", ".tsv"):  # in which everything is a string
         text = {name for name in text if not _is_number(str(sample[name]))}
     chosen, score = choose_columns(tuple(sample), text, where, no_text=no_text, lists=lists)
-    paths = [path_in(name, tuple(sample), str(path)) for name in chosen]
+    paths = [resolve_column_path(name, tuple(sample), str(path)) for name in chosen]
     read = [*(one.column for one in paths), *([score] if score else [])]
     names = frozenset(read if path.suffix == ".parquet" else sample)
     return _Rows(
-        columns=_normal_names(paths, score),
+        columns=_normalize_column_names(paths, score),
         score="score" if score else "",
         read_as=describe_columns(chosen, score),
-        rows=(_checked(row, names, paths, score) for row in stream_rows(path, read)),
+        rows=(_extract_row_texts(row, names, paths, score) for row in iter_file_rows(path, read)),
     )
 
 
@@ -488,8 +492,8 @@ def _look_at(path: Path) -> tuple[Mapping[str, object], str]:
         kinds: dict[str, object] = dict.fromkeys(names, 0)
         kinds |= dict.fromkeys(head.text, "text") | {name: [] for name in head.lists}
         return kinds, str(path)
-    with readable(path):
-        first = next(stream_rows(path), None)
+    with explain_file_error(path):
+        first = next(iter_file_rows(path), None)
     if first is None:
         raise DataError(f"{path}: there are no rows.")
     return first.fields, first.place
@@ -503,7 +507,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _checked(row: FileRow, names: Collection[str], paths: Sequence[ColumnPath], score: str) -> _Row:
+def _extract_row_texts(row: FileRow, names: Collection[str], paths: Sequence[ColumnPath], score: str) -> _Row:
     """The texts of a row, where some are lists those of all negatives in one; then its score if there is one.
 
     Raises:
@@ -513,24 +517,24 @@ def _checked(row: FileRow, names: Collection[str], paths: Sequence[ColumnPath], 
         lost = [name for name in (*(path.column for path in paths), score) if name and name not in row.fields]
         more = [name for name in row.fields if name not in names and _is_read(name, row.fields[name])]
         if lost:
-            raise row.error(f"there is no {lost[0]!r}, which the first row has.")
+            raise row.build_row_error(f"there is no {lost[0]!r}, which the first row has.")
         if more:
-            raise row.error(f"there is a column {more[0]!r}, which the first row has not.")
+            raise row.build_row_error(f"there is a column {more[0]!r}, which the first row has not.")
     texts: list[Any] = []
     for path in paths:
         if path.steps and not isinstance(row.fields[path.column], list):
-            raise row.error(f"the column {path.column!r} holds no list, as in the first row.")
-        value = path.value(row.fields)
+            raise row.build_row_error(f"the column {path.column!r} holds no list, as in the first row.")
+        value = path.extract_value(row.fields)
         texts += [row.require_text(path.text, text) for text in (value if path.several else [value])]
     if any(path.steps for path in paths):
         return (*texts[:2], texts[2:])
-    return (*texts, _number(row, score)) if score else tuple(texts)
+    return (*texts, _parse_score(row, score)) if score else tuple(texts)
 
 
-def _number(row: FileRow, name: str) -> float:
+def _parse_score(row: FileRow, name: str) -> float:
     """A score, which may be true or false."""
     value = row.fields[name]
-    return float(value) if isinstance(value, bool) else row.number(name)
+    return float(value) if isinstance(value, bool) else row.get_number_field(name)
 
 
 def _is_read(name: str, value: object) -> bool:

@@ -14,25 +14,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.errors import DataError, UsageError, nearest
-from harness.core.identity import canonical
+from harness.core.errors import DataError, UsageError, find_similar_names
+from harness.core.identity import serialize_canonical
 from harness.core.types import Data
-from harness.data.folder import Need, data_sets_in, identify
+from harness.data.folder import Need, list_data_sets, resolve_identity
 from harness.data.locate import (
     DataMissing,
     DataSettings,
     Located,
-    declared_subsets,
     explain_hub_error,
+    find_missing_shards,
+    find_root_folder,
+    find_snapshot,
+    list_readme_subsets,
     locate_data,
     locate_local,
-    missing_shards,
-    root_folder,
-    snapshot_folder,
 )
 from harness.data.schema import NO_VALUE, SplitFiles, TableHead
 from harness.data.scored_tables import IDS, SCORES, TEXTS, is_scored
-from harness.data.tables import absolute_path, readable, suggest_names
+from harness.data.tables import describe_alternatives, explain_file_error, resolve_user_path
 from harness.data.training.own_rows import (
     CORPUS,
     ENDINGS,
@@ -120,7 +120,7 @@ class TrainingData:
     @property
     def paths(self) -> tuple[ColumnPath, ...]:
         """The columns as paths."""
-        return tuple(map(ColumnPath.of, self.columns))
+        return tuple(map(ColumnPath.parse_column_path, self.columns))
 
     @property
     def plain(self) -> bool:
@@ -150,10 +150,10 @@ class TrainingData:
     def identity(self) -> Mapping[str, Any]:
         """The fields that a trained model depends on; where the data lies is not among them."""
         condition = self.filter and (*self.filter[:2], float(self.filter[2]))
-        found: dict[str, Any] = json.loads(canonical(replace(self, rows=None, filter=condition)))
-        return found
+        fields: dict[str, Any] = json.loads(serialize_canonical(replace(self, rows=None, filter=condition)))
+        return fields
 
-    def remaining(self, rows: int) -> int:
+    def count_remaining_rows(self, rows: int) -> int:
         """The number of rows that remain of those that satisfy the filter."""
         left = max(0, rows - self.held_out)
         return left if self.first is None else min(left, self.first)
@@ -193,7 +193,7 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
             split or a column.
     """
     try:
-        located = _located(data, settings)
+        located = _locate_data_set(data, settings)
     except DataMissing as error:
         raise DataMissing(
             error.message,
@@ -206,18 +206,18 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     if located.folder is None or data.file:
         _require_file(data, located.folder)
         return LocatedTraining(data=data, folder=located.folder, name=name, rows=data.rows)
-    split = SplitFiles.read(located.folder, data.config, data.split)
+    split = SplitFiles.read_split(located.folder, data.config, data.split)
     for file, head in zip(split.files, split.heads, strict=True):
         require_columns(data, head, str(file))
     for config, part in data.tables[1:]:
-        SplitFiles.read(located.folder, config, part)
+        SplitFiles.read_split(located.folder, config, part)
     rows = data.rows
-    if rows is None and (count := _count(data, split)) is not None:
-        rows = data.remaining(count)
+    if rows is None and (count := _count_matching_rows(data, split)) is not None:
+        rows = data.count_remaining_rows(count)
     return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows)
 
 
-def _located(data: TrainingData, settings: DataSettings) -> Located:
+def _locate_data_set(data: TrainingData, settings: DataSettings) -> Located:
     """The place of a data set; of a snapshot in the hub's cache only this configuration must be whole.
 
     A data set of a branch has the commit that the branch has now, in a data root its content.
@@ -226,26 +226,26 @@ def _located(data: TrainingData, settings: DataSettings) -> Located:
     near = locate_local(Data(path=data.path, revision=data.revision if pinned else ""), settings)
     if near is not None:
         return near
-    commit = data.revision if pinned else _commit(data.path, data.revision, settings)
-    wanted = Data(path=data.path, revision=commit)
-    held = snapshot_folder(data.path, commit)
-    whole = held is not None and (
+    commit = data.revision if pinned else _resolve_commit(data.path, data.revision, settings)
+    commit_data = Data(path=data.path, revision=commit)
+    held = find_snapshot(data.path, commit)
+    is_complete = held is not None and (
         (held / data.file).is_file()
         if data.file
         else all(_is_whole(held, config, split) for config, split in data.tables)
     )
-    if held is not None and whole:
-        return Located(data=wanted, folder=held, origin="hub-cache")
-    return locate_data(wanted, settings, subsets=data.configs)
+    if held is not None and is_complete:
+        return Located(data=commit_data, folder=held, origin="hub-cache")
+    return locate_data(commit_data, settings, subsets=data.configs)
 
 
 def _is_whole(folder: Path, config: str, split: str) -> bool:
     """Whether a snapshot has all files of a split."""
     try:
-        found = SplitFiles.read(folder, config, split).files
+        files = SplitFiles.read_split(folder, config, split).files
     except DataError:
         return False
-    return not [*missing_shards({file.name for file in found})]
+    return not [*find_missing_shards({file.name for file in files})]
 
 
 def _require_file(data: TrainingData, folder: Path | None) -> None:
@@ -265,11 +265,13 @@ def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
     condition = data.filter[:1] if data.filter else ()
     label = (data.classes,) if data.classes else ()
     for name in (*data.columns, *score, *condition, *label):
-        path = ColumnPath.of(name)
+        path = ColumnPath.parse_column_path(name)
         path = path if name in data.columns and name not in head.columns else ColumnPath(name)
         column = path.column
         if column not in head.columns:
-            raise DataError(f"{where}: there is no column {column!r}; {suggest_names(column, head.columns)}.")
+            raise DataError(
+                f"{where}: there is no column {column!r}; {describe_alternatives(column, head.columns)}."
+            )
         if data.texts or data.judged or name == data.classes:
             continue  # ids, lists and classes, which are checked when they are looked up
         if path.steps:
@@ -281,7 +283,7 @@ def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
             raise DataError(f"{where}: the column {name!r} holds text, not numbers.")
 
 
-def _count(data: TrainingData, split: SplitFiles) -> int | None:
+def _count_matching_rows(data: TrainingData, split: SplitFiles) -> int | None:
     """The rows that satisfy the filter, from Parquet files only; None where they are not counted."""
     if data.filter is None or split.rows is None:
         return split.rows
@@ -291,10 +293,10 @@ def _count(data: TrainingData, split: SplitFiles) -> int | None:
     if any(file.suffix != ".parquet" for file in split.files):
         return None
     read = (pq.read_table(file, columns=[column])[column] for file in split.files)
-    return sum(int(satisfying(values, data.filter).to_numpy().sum()) for values in read)
+    return sum(int(match_filter(values, data.filter).to_numpy().sum()) for values in read)
 
 
-def satisfying(values: Any, condition: tuple[str, str, float]) -> Any:
+def match_filter(values: Any, condition: tuple[str, str, float]) -> Any:
     """Whether each value satisfies a filter; a missing one does not."""
     import pyarrow.compute as pc
 
@@ -320,7 +322,7 @@ _HUB_NAME = re.compile(r"(?P<path>[\w.-]+/[\w.-]+)(@(?P<revision>[^:@]+))?(:(?P<
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def own_training(text: str, settings: DataSettings) -> LocatedTraining:
+def locate_user_training(text: str, settings: DataSettings) -> LocatedTraining:
     """The training data that a user names with `--train-data`.
 
     Args:
@@ -335,19 +337,21 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     """
     if not text.strip():
         raise UsageError("--train-data has an empty name.", hint=_EXAMPLES)
-    file = absolute_path(text)
-    with readable(file):
+    file = resolve_user_path(text)
+    with explain_file_error(file):
         if file.is_file():
-            return _own_rows(RowsFile.of_file(file, settings.cache))
-    judged = judged_folder(text)
+            return _wrap_rows_file(RowsFile.convert_file(file, settings.cache))
+    judged = find_judged_folder(text)
     if judged is not None:
-        return _own_rows(RowsFile.of_judgements(*judged, settings.cache))
-    if file.is_dir() and is_scored(declared_subsets(file)):
-        return _scored(identify(Data(path=""), file, settings.cache), file, file.name)
+        return _wrap_rows_file(RowsFile.convert_judgements(*judged, settings.cache))
+    if file.is_dir() and is_scored(list_readme_subsets(file)):
+        return _locate_scored_training(resolve_identity(Data(path=""), file, settings.cache), file, file.name)
     kind, colon, argument = text.partition(":")
-    made = RowsFile.of_source(kind, argument, settings.cache) if colon and kind.isidentifier() else None
-    if made is not None:
-        return _own_rows(made)
+    rows_file = (
+        RowsFile.convert_source(kind, argument, settings.cache) if colon and kind.isidentifier() else None
+    )
+    if rows_file is not None:
+        return _wrap_rows_file(rows_file)
     named = _HUB_NAME.fullmatch(text)
     if (
         named is None
@@ -355,8 +359,8 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
         or text.startswith(".")
         or _is_other_folder(file, named, settings)
     ):
-        raise _absent_file(text, file, settings)
-    return _own_data_set(named["path"], named["revision"] or "", named["config"] or "", settings)
+        raise _explain_absent_file(text, file, settings)
+    return _locate_user_data_set(named["path"], named["revision"] or "", named["config"] or "", settings)
 
 
 _EXAMPLES = (
@@ -365,29 +369,29 @@ _EXAMPLES = (
 )
 
 
-def judged_folder(text: str) -> tuple[Path, str] | None:
+def find_judged_folder(text: str) -> tuple[Path, str] | None:
     """The folder in BEIR's layout and its split that a text names, "train" where it names none."""
-    whole, (name, _, split) = absolute_path(text), text.rpartition(":")
-    named = [(whole, "train"), *([(absolute_path(name), split)] if name and split else [])]
-    with readable(whole):
+    folder, (name, _, split) = resolve_user_path(text), text.rpartition(":")
+    named = [(folder, "train"), *([(resolve_user_path(name), split)] if name and split else [])]
+    with explain_file_error(folder):
         return next((one for one in named if (one[0] / CORPUS).is_file()), None)
 
 
 def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -> bool:
     """Whether a name is that of a folder here, and of no data set in the data root."""
-    return file.is_dir() and root_folder(named["path"], named["revision"] or "", settings.root) is None
+    return file.is_dir() and find_root_folder(named["path"], named["revision"] or "", settings.root) is None
 
 
-def _own_rows(made: RowsFile) -> LocatedTraining:
+def _wrap_rows_file(made: RowsFile) -> LocatedTraining:
     data = TrainingData(content=made.content, columns=made.columns, score=made.score)
     return LocatedTraining(
         data=data, file=made.file, name=made.name, rows=made.rows, own=True, read_as=made.read_as
     )
 
 
-def _absent_file(text: str, file: Path, settings: DataSettings) -> UsageError:
+def _explain_absent_file(text: str, file: Path, settings: DataSettings) -> UsageError:
     if file.is_dir():
-        if configs := declared_subsets(file):
+        if configs := list_readme_subsets(file):
             return UsageError(
                 f"The README of {text} has the configurations {', '.join(configs)}.",
                 hint="Queries with scored documents are read where there are train, queries and documents "
@@ -399,9 +403,11 @@ def _absent_file(text: str, file: Path, settings: DataSettings) -> UsageError:
             "A data root is named with --data DIR, and its data sets with ORG/NAME.",
         )
     folder = file.parent
-    there = [path.name for path in folder.iterdir() if path.suffix in ENDINGS] if folder.is_dir() else []
-    sets = [need.path for need in data_sets_in(settings.root)] if settings.root else []
-    close = [str(Path(text).with_name(name)) for name in nearest(file.name, there)] or nearest(text, sets)
+    file_names = [path.name for path in folder.iterdir() if path.suffix in ENDINGS] if folder.is_dir() else []
+    sets = [need.path for need in list_data_sets(settings.root)] if settings.root else []
+    close = [
+        str(Path(text).with_name(name)) for name in find_similar_names(file.name, file_names)
+    ] or find_similar_names(text, sets)
     return UsageError(f"There is no training data {text!r}.", hint=_ask_for(close) + _EXAMPLES)
 
 
@@ -410,13 +416,13 @@ def _ask_for(names: Sequence[str]) -> str:
     return f"Did you mean {' or '.join(names)}? " if names else ""
 
 
-def _own_data_set(path: str, revision: str, config: str, settings: DataSettings) -> LocatedTraining:
+def _locate_user_data_set(path: str, revision: str, config: str, settings: DataSettings) -> LocatedTraining:
     """A data set of the data root or the hub, its columns taken by their names."""
-    folder, data = _own_folder(path, revision, config, settings)
-    if config in ("", "train") and is_scored(declared_subsets(folder)):
-        return _scored(data, folder, path)
+    folder, data = _find_user_folder(path, revision, config, settings)
+    if config in ("", "train") and is_scored(list_readme_subsets(folder)):
+        return _locate_scored_training(data, folder, path)
     try:
-        split = SplitFiles.read(folder, config, "train")
+        split = SplitFiles.read_split(folder, config, "train")
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from None
     if not split.columns:
@@ -425,36 +431,40 @@ def _own_data_set(path: str, revision: str, config: str, settings: DataSettings)
     lists = {name for head in split.heads for name in head.lists}
     text = [name for name in split.columns if name not in no_text | lists]
     columns, score = choose_columns(split.columns, text, str(split.files[0]), no_text=no_text, lists=lists)
-    made = replace(_training_data(data), config=split.config, columns=columns, score=score)
+    training_data = replace(_build_training_data(data), config=split.config, columns=columns, score=score)
     name = f"{path}:{split.config}" if split.config not in ("", "default") else path
     read_as = describe_columns(columns, score)
-    return LocatedTraining(data=made, folder=folder, name=name, rows=split.rows, own=True, read_as=read_as)
+    return LocatedTraining(
+        data=training_data, folder=folder, name=name, rows=split.rows, own=True, read_as=read_as
+    )
 
 
-def _training_data(data: Data) -> TrainingData:
+def _build_training_data(data: Data) -> TrainingData:
     return TrainingData(path=data.path, revision=data.revision, content=data.content)
 
 
-def _scored(data: Data, folder: Path, name: str) -> LocatedTraining:
+def _locate_scored_training(data: Data, folder: Path, name: str) -> LocatedTraining:
     """Queries with scored documents in a folder in hub layout."""
-    made = replace(_training_data(data), config="train", columns=IDS, score=SCORES, texts=TEXTS)
-    rows = {config: SplitFiles.read(folder, config, "train").rows for config in made.configs}
-    return LocatedTraining(data=made, folder=folder, name=name, rows=rows["train"], own=True)
+    training_data = replace(
+        _build_training_data(data), config="train", columns=IDS, score=SCORES, texts=TEXTS
+    )
+    rows = {config: SplitFiles.read_split(folder, config, "train").rows for config in training_data.configs}
+    return LocatedTraining(data=training_data, folder=folder, name=name, rows=rows["train"], own=True)
 
 
-def _own_folder(path: str, revision: str, config: str, settings: DataSettings) -> tuple[Path, Data]:
+def _find_user_folder(path: str, revision: str, config: str, settings: DataSettings) -> tuple[Path, Data]:
     """The folder of a data set and its identity; it is fetched into the hub's cache where it is nowhere."""
     near = locate_local(Data(path=path, revision=revision), settings)
     if near is not None and near.folder is not None:
         return near.folder, near.data
-    commit = _commit(path, revision, settings)
+    commit = _resolve_commit(path, revision, settings)
     data = Data(path=path, revision=commit)
-    held = snapshot_folder(path, commit)
+    held = find_snapshot(path, commit)
     if held is not None and _is_whole(held, config, "train"):
         return held, data
     if _is_offline(settings):
-        raise _nowhere(data, settings)
-    return _fetched(path, commit, config), data
+        raise _explain_offline_miss(data, settings)
+    return _fetch_configuration(path, commit, config), data
 
 
 def _is_offline(settings: DataSettings) -> bool:
@@ -469,36 +479,38 @@ _FETCH = (
 )
 
 
-def _commit(path: str, revision: str, settings: DataSettings) -> str:
+def _resolve_commit(path: str, revision: str, settings: DataSettings) -> str:
     """The commit that a revision stands for: the hub's answer, or offline that of its cache."""
     from huggingface_hub import HfApi
 
     if _COMMIT.fullmatch(revision):
         return revision
     if _is_offline(settings):
-        held = snapshot_folder(path, revision or "main")
+        held = find_snapshot(path, revision or "main")
         if held is None:
-            raise _nowhere(Data(path=path, revision=revision), settings)
+            raise _explain_offline_miss(Data(path=path, revision=revision), settings)
         return held.name
     with explain_hub_error(Need(path=path, revision=revision or "main"), None):
         return str(HfApi().dataset_info(path, revision=revision or None).sha)
 
 
-def _nowhere(data: Data, settings: DataSettings) -> DataMissing:
-    path, at = data.path, f" at revision {data.revision}" if data.revision else ""
+def _explain_offline_miss(data: Data, settings: DataSettings) -> DataMissing:
+    path, revision_note = data.path, f" at revision {data.revision}" if data.revision else ""
     places = f"{settings.root} or the hub's cache" if settings.root else "the hub's cache"
-    close = nearest(path, [need.path for need in data_sets_in(settings.root)] if settings.root else [])
+    close = find_similar_names(
+        path, [need.path for need in list_data_sets(settings.root)] if settings.root else []
+    )
     return DataMissing(
-        f"Offline, and the data set {path}{at} is not in {places}, or only in part.",
+        f"Offline, and the data set {path}{revision_note} is not in {places}, or only in part.",
         hint=_ask_for(close) + _FETCH.format(path=path),
     )
 
 
-def _fetched(path: str, commit: str, config: str) -> Path:
+def _fetch_configuration(path: str, commit: str, config: str) -> Path:
     """The folder in the hub's cache after the files of a configuration have been fetched."""
     from huggingface_hub import snapshot_download
 
     fetch = partial(snapshot_download, path, repo_type="dataset", revision=commit)
     with explain_hub_error(Need(path=path, revision=commit), None):
         about = Path(fetch(allow_patterns=["*.md"]))
-        return Path(fetch(allow_patterns=[*SplitFiles.patterns(about, config, "train"), "*.md"]))
+        return Path(fetch(allow_patterns=[*SplitFiles.read_split_patterns(about, config, "train"), "*.md"]))

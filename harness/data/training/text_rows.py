@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import DataError
-from harness.data.prepared import kept_file
-from harness.data.tables import BATCH, suggest_names
+from harness.data.prepared import open_cache_file
+from harness.data.tables import BATCH, describe_alternatives
 
 if TYPE_CHECKING:
     import datasets
@@ -45,9 +45,9 @@ _STEP = re.compile(r"\.(?P<field>[^.\[\]\d][^.\[\]]*)|\[(?P<place>\d*)\]")
 class ColumnPath:
     """The place of a text within the rows of a table: a column, then fields of structs and places in lists.
 
-    >>> ColumnPath.of("pos_paras[0].text").value({"pos_paras": [{"text": "one"}, {"text": "two"}]})
+    >>> ColumnPath.parse_column_path("pos_paras[0].text").extract_value({"pos_paras": [{"text": "one"}, {"text": "two"}]})
     'one'
-    >>> ColumnPath.of("set.neg[]").value({"set": {"neg": ["one", "two"]}})
+    >>> ColumnPath.parse_column_path("set.neg[]").extract_value({"set": {"neg": ["one", "two"]}})
     ['one', 'two']
     """
 
@@ -56,13 +56,13 @@ class ColumnPath:
     """A field, a place in a list, or None for every element of it."""
 
     @staticmethod
-    def of(text: str) -> ColumnPath:
+    def parse_column_path(text: str) -> ColumnPath:
         """The path that a text spells, e.g. `set[1]`, `pos_paras[0].text` or `set.neg[]`; else a column."""
-        found = [*_STEP.finditer(text)]
-        column = text[: found[0].start()] if found else text
-        if not column or column + "".join(one.group() for one in found) != text:
+        matches = [*_STEP.finditer(text)]
+        column = text[: matches[0].start()] if matches else text
+        if not column or column + "".join(one.group() for one in matches) != text:
             return ColumnPath(text)
-        return ColumnPath(column, tuple(map(_step, found)))
+        return ColumnPath(column, tuple(map(_step, matches)))
 
     @property
     def text(self) -> str:
@@ -77,25 +77,25 @@ class ColumnPath:
         """Whether it leads to a list of texts."""
         return None in self.steps
 
-    def value(self, row: Mapping[str, Any]) -> Any:
+    def extract_value(self, row: Mapping[str, Any]) -> Any:
         """What a row holds there: a text, a list of texts, or None where there is nothing."""
-        return _value(row.get(self.column), self.steps)
+        return _extract_nested_value(row.get(self.column), self.steps)
 
-    def kind(self, schema: pa.Schema) -> Any:
+    def infer_type(self, schema: pa.Schema) -> Any:
         """The type of what a table has there, of a list that of its elements; None where it leads nowhere."""
         import pyarrow as pa
 
         try:
-            return self.texts(schema.empty_table()).type
+            return self.extract_texts(schema.empty_table()).type
         except pa.ArrowException:
             return None
 
-    def texts(self, table: pa.Table) -> Any:
+    def extract_texts(self, table: pa.Table) -> Any:
         """The texts of some rows as a column of Arrow, null where there is none; those of lists in one."""
-        found = table[self.column].combine_chunks()
+        array = table[self.column].combine_chunks()
         for step in self.steps:
-            found = _child(found, step)
-        return found
+            array = _follow_step(array, step)
+        return array
 
 
 def _step(match: re.Match[str]) -> str | int | None:
@@ -104,19 +104,19 @@ def _step(match: re.Match[str]) -> str | int | None:
     return int(match["place"]) if match["place"] else None
 
 
-def _value(found: Any, steps: Sequence[str | int | None]) -> Any:
+def _extract_nested_value(found: Any, steps: Sequence[str | int | None]) -> Any:
     for number, step in enumerate(steps):
         if found is None:
             return None
         if step is None:
             rest = steps[number + 1 :]
-            return [_value(one, rest) for one in found]
+            return [_extract_nested_value(one, rest) for one in found]
         absent = isinstance(step, int) and step >= len(found)
         found = None if absent else found[step]
     return found
 
 
-def _child(array: Any, step: str | int | None) -> Any:
+def _follow_step(array: Any, step: str | int | None) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -164,15 +164,17 @@ class RowSource:
         """Arrays from the cache, made where they are not there."""
         import numpy as np
 
-        def write(file: Path) -> None:
+        def write_arrays(file: Path) -> None:
             with file.open("wb") as opened:
                 np.savez(opened, **make())
 
         with (
-            kept_file(["rows", _VERSION, *identity, self.identity], "rows.npz", self.cache, write) as file,
-            np.load(file) as found,
+            open_cache_file(
+                ["rows", _VERSION, *identity, self.identity], "rows.npz", self.cache, write_arrays
+            ) as file,
+            np.load(file) as archive,
         ):
-            return {name: found[name] for name in found.files}
+            return {name: archive[name] for name in archive.files}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +196,7 @@ class TextRows:
     def __len__(self) -> int:
         return self.count
 
-    def read(self, numbers: Sequence[int]) -> list[TextRow]:
+    def read_text_rows(self, numbers: Sequence[int]) -> list[TextRow]:
         """The rows with some numbers, in their order."""
         return self.fetch([*numbers])
 
@@ -213,18 +215,18 @@ def open_column_rows(
     Raises:
         DataError: A column is absent or holds something else, or no row has its texts.
     """
-    paths = _text_paths(table, columns, source.name, single=2)
+    paths = _resolve_text_paths(table, columns, source.name, single=2)
     table = table.select_columns([*dict.fromkeys(path.column for path in paths)])
 
     def choose() -> dict[str, Any]:
-        return {"rows": numbers[_with_texts(table, paths[:2])[numbers]]}
+        return {"rows": numbers[_mask_text_rows(table, paths[:2])[numbers]]}
 
     rows = source.keep(["columns", columns], choose)["rows"]
     if not len(rows):
         raise DataError(f"{source.name}: no row has both {columns[0]!r} and {columns[1]!r}.")
 
     def fetch(wanted: list[int]) -> list[TextRow]:
-        return [_text_row(row, paths) for row in _rows(table, rows[wanted])]
+        return [_build_text_row(row, paths) for row in _read_table_rows(table, rows[wanted])]
 
     return TextRows(count=len(rows), left_out=len(numbers) - len(rows), fetch=fetch)
 
@@ -262,7 +264,7 @@ def open_judged_rows(
         rows = judged.data.table
         if "score" in judged.column_names:
             rows = rows.filter(pc.greater(rows["score"], 0))
-        sides = [_places(rows[c], table) for c, table in zip(columns, texts, strict=True)]
+        sides = [_find_row_numbers(rows[c], table) for c, table in zip(columns, texts, strict=True)]
         pairs = np.stack(sides, axis=1)
         return {"pairs": pairs[(pairs >= 0).all(axis=1)], "judged": np.array(len(pairs))}
 
@@ -305,14 +307,14 @@ def open_class_rows(
     """
     import numpy as np
 
-    paths = _text_paths(table, columns, source.name, single=len(columns))
-    of_class = path_in(label, table.column_names, source.name)
+    paths = _resolve_text_paths(table, columns, source.name, single=len(columns))
+    of_class = resolve_column_path(label, table.column_names, source.name)
     _require_class(table, of_class, source.name)
     table = table.select_columns([*dict.fromkeys(path.column for path in (*paths, of_class))])
 
     def choose() -> dict[str, Any]:
-        kept = numbers[_with_texts(table, paths)[numbers]]
-        rows, nexts, count = _next_of_class(table, of_class, kept, np.random.default_rng(seed))
+        kept = numbers[_mask_text_rows(table, paths)[numbers]]
+        rows, nexts, count = _find_class_pairs(table, of_class, kept, np.random.default_rng(seed))
         return {"rows": rows, "nexts": nexts, "count": np.array(count)}
 
     kept = source.keep(["classes", columns, label, seed], choose)
@@ -321,12 +323,14 @@ def open_class_rows(
         raise DataError(f"{source.name}: no class of {label!r} has two texts.")
 
     def join(row: Mapping[str, Any]) -> str:
-        return " ".join(path.value(row) for path in paths)
+        return " ".join(path.extract_value(row) for path in paths)
 
     def fetch(wanted: list[int]) -> list[TextRow]:
-        pairs = zip(_rows(table, rows[wanted]), _rows(table, nexts[wanted]), strict=True)
+        pairs = zip(
+            _read_table_rows(table, rows[wanted]), _read_table_rows(table, nexts[wanted]), strict=True
+        )
         return [
-            TextRow(query=join(row), positive=join(other), label=str(of_class.value(row)))
+            TextRow(query=join(row), positive=join(other), label=str(of_class.extract_value(row)))
             for row, other in pairs
         ]
 
@@ -342,13 +346,15 @@ def join_rows(parts: Sequence[TextRows]) -> TextRows:
     ends = [*accumulate(map(len, parts))]
 
     def fetch(wanted: list[int]) -> list[TextRow]:
-        found = dict[int, TextRow]()
+        rows_by_place = dict[int, TextRow]()
         for part, end in zip(parts, ends, strict=True):
             begin = end - len(part)
             places = [place for place, number in enumerate(wanted) if begin <= number < end]
-            own = part.read([int(wanted[place]) - begin for place in places]) if places else []
-            found |= dict(zip(places, own, strict=True))
-        return [found[place] for place in range(len(wanted))]
+            part_rows = (
+                part.read_text_rows([int(wanted[place]) - begin for place in places]) if places else []
+            )
+            rows_by_place |= dict(zip(places, part_rows, strict=True))
+        return [rows_by_place[place] for place in range(len(wanted))]
 
     counts = [part.class_count for part in parts]
     return TextRows(
@@ -359,7 +365,7 @@ def join_rows(parts: Sequence[TextRows]) -> TextRows:
     )
 
 
-def path_in(text: str, columns: Sequence[str], where: str) -> ColumnPath:
+def resolve_column_path(text: str, columns: Sequence[str], where: str) -> ColumnPath:
     """The path that a text means in a table: a column of that very name, else a path into one.
 
     Args:
@@ -370,39 +376,39 @@ def path_in(text: str, columns: Sequence[str], where: str) -> ColumnPath:
     Raises:
         DataError: There is no such column.
     """
-    found = ColumnPath(text) if text in columns else ColumnPath.of(text)
-    if found.column not in columns:
-        there = suggest_names(found.column, columns)
-        raise DataError(f"{where}: there is no column {found.column!r}; {there}.")
-    return found
+    path = ColumnPath(text) if text in columns else ColumnPath.parse_column_path(text)
+    if path.column not in columns:
+        suggestion = describe_alternatives(path.column, columns)
+        raise DataError(f"{where}: there is no column {path.column!r}; {suggestion}.")
+    return path
 
 
-def _text_paths(
+def _resolve_text_paths(
     table: datasets.Dataset, columns: Sequence[str], name: str, *, single: int
 ) -> tuple[ColumnPath, ...]:
     """The paths of columns, all of which lead to texts, and the first `single` of them to one in each row."""
-    paths = tuple(path_in(column, table.column_names, name) for column in columns)
+    paths = tuple(resolve_column_path(column, table.column_names, name) for column in columns)
     for number, path in enumerate(paths):
         if path.several and number < single:
             raise DataError(
                 f"{name}: {path.text!r} is all texts of a list, and one is needed, as "
                 f"{path.text.replace('[]', '[0]', 1)!r}."
             )
-        kind = path.kind(table.data.schema)
+        kind = path.infer_type(table.data.schema)
         if kind is None:
-            holds = _shown(table.data.schema.field(path.column).type)
+            holds = _shorten_type(table.data.schema.field(path.column).type)
             raise DataError(
                 f"{name}: the column {path.column!r} holds {holds}, in which there is no {path.text!r}."
             )
         if not _is(kind, "text"):
-            raise DataError(f"{name}: the column {path.text!r} holds {_shown(kind)}, not text.")
+            raise DataError(f"{name}: the column {path.text!r} holds {_shorten_type(kind)}, not text.")
     return paths
 
 
 def _require_class(table: datasets.Dataset, path: ColumnPath, name: str) -> None:
-    kind = path.kind(table.data.schema)
+    kind = path.infer_type(table.data.schema)
     if kind is None or path.several or not _is(kind, "classes"):
-        holds = _shown(table.data.schema.field(path.column).type)
+        holds = _shorten_type(table.data.schema.field(path.column).type)
         raise DataError(
             f"{name}: the column {path.column!r} holds {holds}, in which {path.text!r} is no class."
         )
@@ -411,11 +417,11 @@ def _require_class(table: datasets.Dataset, path: ColumnPath, name: str) -> None
 def _require_kind(table: datasets.Dataset, column: str, expected: str, where: str) -> None:
     if column not in table.column_names:
         raise DataError(
-            f"{where}: there is no column {column!r}; {suggest_names(column, table.column_names)}."
+            f"{where}: there is no column {column!r}; {describe_alternatives(column, table.column_names)}."
         )
     kind = table.data.schema.field(column).type
     if not _is(kind, expected):
-        raise DataError(f"{where}: the column {column!r} holds {_shown(kind)}, not {expected}.")
+        raise DataError(f"{where}: the column {column!r} holds {_shorten_type(kind)}, not {expected}.")
 
 
 def _is(kind: Any, expected: str) -> bool:
@@ -424,82 +430,82 @@ def _is(kind: Any, expected: str) -> bool:
 
     text = kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
     number = kinds.is_integer(kind) or kinds.is_floating(kind)
-    found = {
+    matches = {
         "text": text,
         "ids": text or kinds.is_integer(kind),
         "numbers": number,
         "classes": text or number or kinds.is_boolean(kind),
     }
-    return bool(found[expected] or kinds.is_null(kind))
+    return bool(matches[expected] or kinds.is_null(kind))
 
 
-def _shown(kind: Any) -> str:
+def _shorten_type(kind: Any) -> str:
     """A type in a message, cut where a struct has many fields."""
     text = str(kind)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def _rows(table: datasets.Dataset, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
+def _read_table_rows(table: datasets.Dataset, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
     columns = table[numbers.tolist()]
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def _text_row(row: Mapping[str, Any], paths: Sequence[ColumnPath]) -> TextRow:
-    query, positive, *negatives = (path.value(row) for path in paths)
+def _build_text_row(row: Mapping[str, Any], paths: Sequence[ColumnPath]) -> TextRow:
+    query, positive, *negatives = (path.extract_value(row) for path in paths)
     return TextRow(
         query=query,
         positive=positive,
-        negatives=tuple(text for value in negatives for text in _listed(value)),
+        negatives=tuple(text for value in negatives for text in _list_negatives(value)),
     )
 
 
-def _listed(found: Any) -> list[str]:
+def _list_negatives(found: Any) -> list[str]:
     """The texts of a column of negatives in a row, without blank ones."""
     return [text for text in (found if isinstance(found, list) else [found]) if text and text.strip()]
 
 
-def _with_texts(table: datasets.Dataset, paths: Sequence[ColumnPath]) -> NDArray[np.bool_]:
+def _mask_text_rows(table: datasets.Dataset, paths: Sequence[ColumnPath]) -> NDArray[np.bool_]:
     """Whether each row has all these texts, none of them blank."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found: list[Any] = []
+    masks: list[Any] = []
     for batch in table.with_format("arrow").iter(BATCH):
-        whole = np.ones(batch.num_rows, dtype=bool)
+        mask = np.ones(batch.num_rows, dtype=bool)
         for path in paths:
-            texts = path.texts(batch).cast(pa.large_string())
+            texts = path.extract_texts(batch).cast(pa.large_string())
             blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(texts), ""), True)
-            whole &= ~blank.to_numpy(zero_copy_only=False)
-        found.append(whole)
-    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+            mask &= ~blank.to_numpy(zero_copy_only=False)
+        masks.append(mask)
+    return np.concatenate(masks) if masks else np.zeros(0, dtype=bool)
 
 
-def _places(ids: Any, table: datasets.Dataset) -> NDArray[np.int64]:
+def _find_row_numbers(ids: Any, table: datasets.Dataset) -> NDArray[np.int64]:
     """The row of each id in a table of texts, -1 where it is not there or its text is blank."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = table.data.table["_id"]
+    text_ids = table.data.table["_id"]
     places = pc.index_in(
-        ids.cast(pa.large_string()), value_set=known.cast(pa.large_string()), skip_nulls=True
+        ids.cast(pa.large_string()), value_set=text_ids.cast(pa.large_string()), skip_nulls=True
     )
-    found = np.asarray(pc.fill_null(places, -1).to_numpy(), dtype=np.int64)
-    whole = np.append(_with_texts(table, (ColumnPath("text"),)), False)
-    return np.where(whole[found], found, -1)
+    numbers = np.asarray(pc.fill_null(places, -1).to_numpy(), dtype=np.int64)
+    has_text = np.append(_mask_text_rows(table, (ColumnPath("text"),)), False)
+    return np.where(has_text[numbers], numbers, -1)
 
 
-def _next_of_class(
+def _find_class_pairs(
     table: datasets.Dataset, label: ColumnPath, numbers: NDArray[np.int64], draw: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """The rows whose class has another one, for each the next of its class in a drawn order; the classes."""
     import numpy as np
 
-    labels = label.texts(table.data.table).to_numpy(zero_copy_only=False)[numbers]
-    known = np.array([one is not None and one == one for one in labels], dtype=bool)
-    named = numbers[known]
-    _, codes = np.unique(labels[known], return_inverse=True)
+    labels = label.extract_texts(table.data.table).to_numpy(zero_copy_only=False)[numbers]
+    has_label = np.array([one is not None and one == one for one in labels], dtype=bool)
+    named = numbers[has_label]
+    _, codes = np.unique(labels[has_label], return_inverse=True)
     order = draw.permutation(len(named))
     order = order[np.argsort(codes[order], kind="stable")]
     nexts = np.empty(len(named), dtype=np.int64)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from harness.core.terminal import console, print_table
+from harness.core.terminal import create_console, print_table
 from harness.core.types import Suite
 from harness.driver.estimate import PlanCost
-from harness.driver.report.suite import left_out_lines
+from harness.driver.report.suite import format_empty_columns
 from harness.results.cost.encoding import ScoreCost
 from harness.results.cost.training import TrainingCost
 
@@ -28,18 +28,20 @@ def print_plan(cost: PlanCost, suites: Sequence[Suite], out: Console) -> None:
         (with_runs, ("runs", "steps ≤", "TFLOPs ≈", "time")),
     ):
         if lines:
-            print_table(_table(lines, names, keys=out.width >= WIDE), out)
+            print_table(_build_plan_table(lines, names, keys=out.width >= WIDE), out)
     if with_runs:
         note = "Times of runs are from twenty steps on this machine; early stopping shortens them."
         out.print(note, style="dim", highlight=False, soft_wrap=True)
-    for note in dict.fromkeys(note for suite in suites for note in (*suite.notes, *left_out_lines(suite))):
+    for note in dict.fromkeys(
+        note for suite in suites for note in (*suite.notes, *format_empty_columns(suite))
+    ):
         out.print(note, style="dim", highlight=False, soft_wrap=True)
     for note in dict.fromkeys(note for line in cost.scores for note in line.notes):
         out.print(note, style="yellow", highlight=False, soft_wrap=True)
-    out.print(_total_text(cost), highlight=False, soft_wrap=True)
+    out.print(_format_plan_total(cost), highlight=False, soft_wrap=True)
 
 
-def _total_text(cost: PlanCost) -> str:
+def _format_plan_total(cost: PlanCost) -> str:
     """How much there is to do, and in what time by what."""
     open_lines = [line for line in cost.scores if line.state == "to do"]
     states = Counter(line.state for line in cost.scores)
@@ -59,7 +61,7 @@ def _total_text(cost: PlanCost) -> str:
     )
 
 
-def _table(lines: Sequence[ScoreCost], numbers: Sequence[str], *, keys: bool) -> Table:
+def _build_plan_table(lines: Sequence[ScoreCost], numbers: Sequence[str], *, keys: bool) -> Table:
     table = Table(title="plan; nothing was run")
     for name in ("model", "task", *(["key"] if keys else []), "state"):
         table.add_column(name)
@@ -112,7 +114,7 @@ def print_trainings(lines: Sequence[TrainingCost]) -> None:
             "?" if line.texts is None else f"{line.texts:,}",
             "?" if line.time_left is None else "" if line.state in DONE else line.time_left.text,
         )
-    out = console()
+    out = create_console()
     print_table(table, out)
     for source in dict.fromkeys(line.source for line in lines if line.source):
         out.print(f"Times of trainings are by {source}.", style="dim", highlight=False, soft_wrap=True)

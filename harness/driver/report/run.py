@@ -11,39 +11,39 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.errors import shortened
+from harness.core.errors import shorten_names
 from harness.core.lineage import Lineage
 from harness.core.terminal import print_table
 from harness.core.types import Column, Convention, Suite, Task
-from harness.data.locate import DataMissing, human_size
+from harness.data.locate import DataMissing, format_size
 from harness.driver.execute import Result
 from harness.driver.report.suite import (
     CHOSE,
-    aggregates_json,
-    approximate_lines,
+    format_held_out_mean,
+    format_mean_lines,
+    format_recall_lines,
+    format_seed_lineages,
+    format_seed_means,
     is_approximate,
-    lineages_lines,
-    means_lines,
-    over_seeds_json,
-    over_seeds_lines,
-    selected_json,
-    untouched_json,
-    untouched_lines,
+    serialize_aggregates,
+    serialize_choice_columns,
+    serialize_held_out_mean,
+    serialize_seed_means,
 )
-from harness.driver.report.trained import print_trained_result, trained_result_json
+from harness.driver.report.trained import print_trained_result, serialize_trained_result
 from harness.executors.executor import Failure
-from harness.jobs.jobs import lineage_of
+from harness.jobs.jobs import read_model_lineage
 from harness.plan.catalog import join_single_tasks
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun
-from harness.results.results import APPROXIMATE, notes_of
+from harness.results.results import APPROXIMATE, collect_notes
 from harness.results.scores import (
     Aggregates,
     TrainedResult,
-    column_chose,
-    part_scores,
-    raw_metrics,
-    spread_text,
+    collect_raw_metrics,
+    compute_part_scores,
+    format_spread,
+    is_selection_column,
 )
 from harness.storage.record import Record
 
@@ -65,77 +65,82 @@ def _report_json(report: Report) -> dict[str, Any]:
         "tokens_encoded": report.tokens_encoded,
         "vectors_dropped": report.vectors_dropped,
         "models": [
-            {"asked": text, "name": report.prepared.label(one), "artifact": one.artifact.key}
+            {"asked": text, "name": report.prepared.format_model_label(one), "artifact": one.artifact.key}
             for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
         ],
-        "trained": [_trained_json(report, one) for one in report.prepared.plan.trainings],
-        "records": [_result_json(report, result) for result in report.results],
+        "trained": [_serialize_training(report, one) for one in report.prepared.plan.trainings],
+        "records": [_serialize_result(report, result) for result in report.results],
         "suites": [
-            _suite_json(report, one, suite)
+            _serialize_suite(report, one, suite)
             for suite in join_single_tasks(report.prepared.suites)
-            for one in report.models_of(suite)
+            for one in report.list_suite_models(suite)
         ],
         "over_seeds": [
-            _over_seeds_json(report, group, suite)
+            _serialize_seed_group(report, group, suite)
             for suite in join_single_tasks(report.prepared.suites)
-            for group in report.groups_of(suite)
+            for group in report.list_suite_groups(suite)
             if len(group) > 1
         ],
     }
 
 
-def _trained_json(report: Report, one: ConfiguredModel) -> dict[str, Any]:
-    lineage, folder = report.lineage(one), one.artifact.folder
+def _serialize_training(report: Report, one: ConfiguredModel) -> dict[str, Any]:
+    lineage, folder = report.find_lineage(one), one.artifact.folder
     assert lineage is not None
     return {
-        "name": report.prepared.label(one),
+        "name": report.prepared.format_model_label(one),
         "artifact": one.artifact.key,
         "folder": str(folder) if folder.is_dir() else None,
         "lineage": lineage.model_dump(mode="json"),
     }
 
 
-def _over_seeds_json(report: Report, group: Sequence[ConfiguredModel], suite: Suite) -> dict[str, Any]:
+def _serialize_seed_group(report: Report, group: Sequence[ConfiguredModel], suite: Suite) -> dict[str, Any]:
     return {
         "suite": suite.name,
         "model": group[0].artifact.name,
         "artifacts": [one.artifact.key for one in group],
-        **over_seeds_json([report.aggregates(one, suite) for one in group]),
-        **selected_json(suite, report.lineage(group[0])),
-        **untouched_json(suite, report.lineage(group[0]), [report.numbers(one, suite) for one in group]),
+        **serialize_seed_means([report.compute_aggregates(one, suite) for one in group]),
+        **serialize_choice_columns(suite, report.find_lineage(group[0])),
+        **serialize_held_out_mean(
+            suite, report.find_lineage(group[0]), [report.collect_numbers(one, suite) for one in group]
+        ),
     }
 
 
-def _suite_json(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str, Any]:
-    found, standing = report.aggregates(one, suite), report.trained_result(one, suite)
+def _serialize_suite(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str, Any]:
+    suite_aggregates, standing = (
+        report.compute_aggregates(one, suite),
+        report.compute_trained_result(one, suite),
+    )
     return {
         "suite": suite.name,
         "model": one.artifact.name,
         "artifact": one.artifact.key,
-        **aggregates_json(suite, found),
-        **selected_json(suite, report.lineage(one)),
-        **untouched_json(suite, report.lineage(one), [report.numbers(one, suite)]),
-        **({"standing": trained_result_json(standing)} if standing else {}),
+        **serialize_aggregates(suite, suite_aggregates),
+        **serialize_choice_columns(suite, report.find_lineage(one)),
+        **serialize_held_out_mean(suite, report.find_lineage(one), [report.collect_numbers(one, suite)]),
+        **({"standing": serialize_trained_result(standing)} if standing else {}),
     }
 
 
 def _print_trained_results(suite: Suite, report: Report, console: Console) -> None:
     recipe = report.prepared.recipe
-    for one in report.models_of(suite):
-        found = report.trained_result(one, suite)
-        if found is not None and recipe is not None:
-            title = f"{report.prepared.label(one)} on {suite.heading}, {recipe.name}"
-            print_trained_result(found, title, console)
+    for model in report.list_suite_models(suite):
+        result = report.compute_trained_result(model, suite)
+        if result is not None and recipe is not None:
+            title = f"{report.prepared.format_model_label(model)} on {suite.heading}, {recipe.name}"
+            print_trained_result(result, title, console)
 
 
-def _suite_table(suite: Suite, report: Report) -> Table:
+def _build_report_table(suite: Suite, report: Report) -> Table:
     """The table of a suite: a row for each task, a column for each model, or for its seeds together."""
     table = Table(title=f"{suite.heading}, scores × 100")
     for name in ("task", "type", "metric"):
         table.add_column(name)
-    groups = report.groups_of(suite)
+    groups = report.list_suite_groups(suite)
     for group in groups:
-        table.add_column(report.label(group), justify="right")
+        table.add_column(report.format_group_label(group), justify="right")
         table.add_column("", style="dim")
     for column in suite.columns:
         if not column.tasks:
@@ -143,29 +148,31 @@ def _suite_table(suite: Suite, report: Report) -> Table:
         cells: list[str] = []
         for group in groups:
             results = [
-                report.result(one, task) for one in group for task in report.tasks_of(suite, column, one)
+                report.find_result(one, task)
+                for one in group
+                for task in report.select_column_tasks(suite, column, one)
             ]
-            scores = [report.aggregates(one, suite).columns[column.name] for one in group]
-            marks = [CHOSE] if column_chose(column, report.lineage(group[0])) else []
+            scores = [report.compute_aggregates(one, suite).columns[column.name] for one in group]
+            marks = [CHOSE] if is_selection_column(column, report.find_lineage(group[0])) else []
             marks += [APPROXIMATE] if any(is_approximate(result.record) for result in results) else []
             hows = [result.how for result in results]
-            cells += _cells(spread_text(scores), hows, marks) if hows else ["", ""]
+            cells += _format_origin_cells(format_spread(scores), hows, marks) if hows else ["", ""]
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
     return table
 
 
-def _cells(score: str, hows: Sequence[str], marks: Sequence[str]) -> list[str]:
+def _format_origin_cells(score: str, hows: Sequence[str], marks: Sequence[str]) -> list[str]:
     """A column's score, and its origin with its marks."""
-    there = [how for how in hows if how in ("cached", "done", "shared")]
-    origin = LABELS["done"] if len(there) == len(hows) else f"{len(there)} of {len(hows)}"
+    finished_hows = [how for how in hows if how in ("cached", "done", "shared")]
+    origin = LABELS["done"] if len(finished_hows) == len(hows) else f"{len(finished_hows)} of {len(hows)}"
     if len(set(hows)) == 1:
         origin = LABELS[hows[0]]
     return [score, ", ".join([origin, *marks])]
 
 
-def _result_json(report: Report, result: Result) -> dict[str, Any]:
+def _serialize_result(report: Report, result: Result) -> dict[str, Any]:
     cell, record = result.cell, result.record
-    lineage = report.lineage(cell.subject)
+    lineage = report.find_lineage(cell.subject)
     done = record is not None and record.status == "done"
     failure = result.failure
     return {
@@ -187,18 +194,20 @@ def _result_json(report: Report, result: Result) -> dict[str, Any]:
     }
 
 
-def _seeds_text(group: Sequence[ConfiguredModel]) -> str:
+def _describe_seeds(group: Sequence[ConfiguredModel]) -> str:
     """The seeds in which the models of a group differ: those of trainings, of contexts, or both."""
     trained = dict.fromkeys(str(one.lineage.seed) for one in group if one.lineage is not None)
     drawn = dict.fromkeys(str(one.context.seed) for one in group if one.context is not None)
-    told = [f"seeds {', '.join(trained)}"] if len(trained) > 1 or len(drawn) < 2 else []
-    return " and the ".join([*told, *([f"context seeds {', '.join(drawn)}"] if len(drawn) > 1 else [])])
+    phrases = [f"seeds {', '.join(trained)}"] if len(trained) > 1 or len(drawn) < 2 else []
+    return " and the ".join([*phrases, *([f"context seeds {', '.join(drawn)}"] if len(drawn) > 1 else [])])
 
 
-def impossible_results(prepared: PreparedRun) -> list[Result]:
+def list_impossible_results(prepared: PreparedRun) -> list[Result]:
     """The scores without data, as results of a run that has not begun."""
     cells = [cell for cell in prepared.plan.cells if cell.problem is not None]
-    return [Result(cell=c, how="impossible", failure=Failure.of(c.problem)) for c in cells if c.problem]
+    return [
+        Result(cell=c, how="impossible", failure=Failure.from_error(c.problem)) for c in cells if c.problem
+    ]
 
 
 def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Console) -> None:
@@ -206,7 +215,7 @@ def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Co
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
         if result.failure is not None:
-            groups.setdefault(_reason(result, result.failure, prepared), []).append(result)
+            groups.setdefault(_build_failure_key(result, result.failure, prepared), []).append(result)
     for group in groups.values():
         label, message, hint = _describe(group, prepared)
         console.print(Text.assemble((f"{label}: ", "bold red"), message), soft_wrap=True)
@@ -219,10 +228,10 @@ def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Co
         console.print(f"{stopped} not run: {why}.", highlight=False, soft_wrap=True)
 
 
-def _reason(result: Result, failure: Failure, prepared: PreparedRun) -> tuple[str, str, str]:
+def _build_failure_key(result: Result, failure: Failure, prepared: PreparedRun) -> tuple[str, str, str]:
     if isinstance(failure.fault, DataMissing):
         return "", "no data", ""
-    return prepared.label(result.cell.subject), failure.reason, failure.hint or ""
+    return prepared.format_model_label(result.cell.subject), failure.reason, failure.hint or ""
 
 
 def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str, str]:
@@ -230,13 +239,13 @@ def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str,
     failure = group[0].failure
     assert failure is not None
     tasks = list(dict.fromkeys(result.cell.task.name for result in group))
-    hint = prepared.with_suites(failure.hint or "")
+    hint = prepared.insert_suites(failure.hint or "")
     if isinstance(failure.fault, DataMissing):
         likewise = f" {len(tasks) - 1} more likewise." if len(tasks) > 1 else ""
-        return shortened(tasks), failure.message + likewise, hint
+        return shorten_names(tasks), failure.message + likewise, hint
     several = len(prepared.subjects) > 1
-    model = f"{prepared.label(group[0].cell.subject)}: " if several else ""
-    return model + shortened(tasks), failure.reason, hint
+    model = f"{prepared.format_model_label(group[0].cell.subject)}: " if several else ""
+    return model + shorten_names(tasks), failure.reason, hint
 
 
 SCHEMA = 1
@@ -277,50 +286,54 @@ class Report:
         """0 if every planned score has a record, else 1."""
         return 1 if self.failures else 0
 
-    def aggregates(self, one: ConfiguredModel, suite: Suite) -> Aggregates:
+    def compute_aggregates(self, one: ConfiguredModel, suite: Suite) -> Aggregates:
         """The columns and means of a suite for one model."""
-        return Aggregates.of(suite, self.numbers(one, suite))
+        return Aggregates.aggregate_scores(suite, self.collect_numbers(one, suite))
 
-    def numbers(self, one: ConfiguredModel, suite: Suite) -> dict[str, float]:
+    def collect_numbers(self, one: ConfiguredModel, suite: Suite) -> dict[str, float]:
         """The numbers that enter a suite's means, by task, and by column where it shows a part of a task."""
-        done = self._done(one, suite)
-        numbers = {name: self._number(suite, record) for name, record in done.items()}
-        known = {name: value for name, value in numbers.items() if value is not None}
-        return {**known, **part_scores(suite, done)}
+        done = self._collect_records(one, suite)
+        numbers = {name: self._compute_record_number(suite, record) for name, record in done.items()}
+        valid_numbers = {name: value for name, value in numbers.items() if value is not None}
+        return {**valid_numbers, **compute_part_scores(suite, done)}
 
-    def trained_result(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
+    def compute_trained_result(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
         """The trained result of a model on a suite, with intervals; None if no task of it needs training."""
-        part = TrainedResult.part_of(suite)
+        part = TrainedResult.select_label_columns(suite)
         if part is None:
             return None
         store, slug = self.prepared.store, one.artifact.slug
-        return TrainedResult.of(
+        return TrainedResult.build_trained_result(
             part,
-            self._done(one, part),
-            self._convention(suite),
-            lambda record: store.examples(record, slug),
+            self._collect_records(one, part),
+            self._find_convention(suite),
+            lambda record: store.find_examples_file(record, slug),
         )
 
-    def _lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
+    def _format_suite_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
         """The lines below a suite's table on one model, or on the seeds of a training."""
-        found = [self.aggregates(one, suite) for one in group]
-        lineage, scores = self.lineage(group[0]), [self.numbers(one, suite) for one in group]
-        untouched = untouched_lines(suite, lineage, scores)
+        all_aggregates = [self.compute_aggregates(one, suite) for one in group]
+        lineage, scores = self.find_lineage(group[0]), [self.collect_numbers(one, suite) for one in group]
+        untouched = format_held_out_mean(suite, lineage, scores)
         if len(group) == 1:
-            return [*means_lines(suite, found[0]), *untouched, *self._origin_lines(suite, group)]
-        first, *others = over_seeds_lines(suite, found)
+            return [
+                *format_mean_lines(suite, all_aggregates[0]),
+                *untouched,
+                *self._format_origin_lines(suite, group),
+            ]
+        first, *others = format_seed_means(suite, all_aggregates)
         return [
-            f"{first}; mean ± standard deviation over the {_seeds_text(group)}",
+            f"{first}; mean ± standard deviation over the {_describe_seeds(group)}",
             *others,
             *untouched,
-            *self._origin_lines(suite, group),
+            *self._format_origin_lines(suite, group),
         ]
 
-    def lineage(self, one: ConfiguredModel) -> Lineage | None:
+    def find_lineage(self, one: ConfiguredModel) -> Lineage | None:
         """What a model is made of, with the outcome of its sweep where that has ended."""
         key = one.artifact.key
         if key not in self._lineages:
-            self._lineages[key] = lineage_of(one.artifact) or self._recorded.get(key) or one.lineage
+            self._lineages[key] = read_model_lineage(one.artifact) or self._recorded.get(key) or one.lineage
         return self._lineages[key]
 
     @functools.cached_property
@@ -332,45 +345,50 @@ class Report:
         """The lineages in records, by artifact; a model's folder may be gone."""
         return {r.model.artifact: r.lineage for r in self.records if r.lineage is not None}
 
-    def _origin_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
+    def _format_origin_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
         """What scores come from: own data, tasks that chose the model, approximate searches, known texts."""
-        records = [record for one in group for record in self._done(one, suite).values()]
-        known = {
+        records = [record for one in group for record in self._collect_records(one, suite).values()]
+        text_notes = {
             r.task.name: f"{r.task.name} ({count:,} of {r.provenance['texts']:,} texts)"
             for r in records
             if (count := r.provenance.get("texts_trained_on"))
         }
-        lines = lineages_lines([self.lineage(one) for one in group]) + approximate_lines(records)
-        return [*lines, *([f"trained on texts of {shortened([*known.values()])}"] if known else [])]
+        lines = format_seed_lineages([self.find_lineage(one) for one in group]) + format_recall_lines(records)
+        return [
+            *lines,
+            *([f"trained on texts of {shorten_names([*text_notes.values()])}"] if text_notes else []),
+        ]
 
-    def _done(self, one: ConfiguredModel, suite: Suite) -> dict[str, Record]:
+    def _collect_records(self, one: ConfiguredModel, suite: Suite) -> dict[str, Record]:
         """The finished records of a suite, by task."""
         keys = self.prepared.plan.keys
-        found = {task.name: self.result(one, task).record for task in suite.tasks if (one, task) in keys}
-        return {name: record for name, record in found.items() if record and record.status == "done"}
+        record_by_task = {
+            task.name: self.find_result(one, task).record for task in suite.tasks if (one, task) in keys
+        }
+        return {name: record for name, record in record_by_task.items() if record and record.status == "done"}
 
-    def _convention(self, suite: Suite) -> Convention | None:
+    def _find_convention(self, suite: Suite) -> Convention | None:
         """The recipe's convention, where the suite has it."""
         recipe = self.prepared.recipe
         return suite.conventions.get(recipe.convention) if recipe is not None else None
 
-    def _number(self, suite: Suite, record: Record) -> float | None:
+    def _compute_record_number(self, suite: Suite, record: Record) -> float | None:
         """The number of a record in a suite's mean."""
-        convention = self._convention(suite) if "recipe" in record.identity else None
+        convention = self._find_convention(suite) if "recipe" in record.identity else None
         return (
             record.main_score
             if convention is None
-            else convention.number(record.task.name, raw_metrics(record))
+            else convention.compute_task_number(record.task.name, collect_raw_metrics(record))
         )
 
-    def models_of(self, suite: Suite) -> tuple[ConfiguredModel, ...]:
+    def list_suite_models(self, suite: Suite) -> tuple[ConfiguredModel, ...]:
         """The models that are evaluated on a task of a suite."""
         keys = self.prepared.plan.keys
         return tuple(
             one for one in self.prepared.subjects if any((one, task) in keys for task in suite.tasks)
         )
 
-    def groups_of(self, suite: Suite) -> tuple[tuple[ConfiguredModel, ...], ...]:
+    def list_suite_groups(self, suite: Suite) -> tuple[tuple[ConfiguredModel, ...], ...]:
         """The models that are evaluated on every task of a suite, the seeds of a training together."""
         keys = self.prepared.plan.keys
         return tuple(
@@ -379,21 +397,21 @@ class Report:
             if any((group[0], task) in keys and task.output != "label" for task in suite.tasks)
         )
 
-    def tasks_of(self, suite: Suite, column: Column, one: ConfiguredModel) -> list[Task]:
+    def select_column_tasks(self, suite: Suite, column: Column, one: ConfiguredModel) -> list[Task]:
         """The tasks of a column that a model is evaluated on, as a whole."""
         names = [task.name for task in column.tasks]
         keys = self.prepared.plan.keys
         return [task for task in suite.tasks if task.name in names and (one, task) in keys]
 
-    def label(self, group: Sequence[ConfiguredModel]) -> str:
+    def format_group_label(self, group: Sequence[ConfiguredModel]) -> str:
         """The name of a model, or of the seeds of a training or of contexts."""
         if len(group) == 1:
-            return self.prepared.label(group[0])
+            return self.prepared.format_model_label(group[0])
         contexts = len({one.context.seed for one in group if one.context is not None})
         kind = "contexts" if contexts == len(group) else "seeds"
         return f"{group[0].artifact.name} ({len(group)} {kind})"
 
-    def result(self, one: ConfiguredModel, task: Task) -> Result:
+    def find_result(self, one: ConfiguredModel, task: Task) -> Result:
         """The result of one model on a task of a suite."""
         return self._by_key[self.prepared.plan.keys[one, task]]
 
@@ -404,11 +422,11 @@ class Report:
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes of the records, such as on data that was left out; each once, with its tasks."""
-        return notes_of([r.record for r in self.results if r.record])
+        return collect_notes([r.record for r in self.results if r.record])
 
     def __repr__(self) -> str:
         done = f"{len(self.records)} of {len(self.results)} scores"
-        models = ", ".join(self.prepared.label(one) for one in self.prepared.subjects)
+        models = ", ".join(self.prepared.format_model_label(one) for one in self.prepared.subjects)
         suites = ", ".join(suite.name for suite in self.prepared.suites)
         return f"<Report: {models} on {suites}, {done}>"
 
@@ -422,22 +440,22 @@ class Report:
             _print_trained_results(suite, self, console)
             if all(task.output == "label" for task in suite.tasks):
                 continue
-            print_table(_suite_table(suite, self), console)
+            print_table(_build_report_table(suite, self), console)
             for note in suite.notes:
                 console.print(note, style="dim", highlight=False, soft_wrap=True)
-            groups = self.groups_of(suite)
+            groups = self.list_suite_groups(suite)
             for group in groups:
-                named = f"{self.label(group)}: " if len(groups) > 1 else ""
-                for line in self._lines(suite, group):
+                named = f"{self.format_group_label(group)}: " if len(groups) > 1 else ""
+                for line in self._format_suite_lines(suite, group):
                     console.print(named + line, highlight=False, soft_wrap=True)
         for note in self.notes:
             console.print(note, style="dim", highlight=False, soft_wrap=True)
         print_failures(self.failures, self.prepared, console)
         if all(cell.recipe_plan for cell in self.prepared.plan.cells):
-            there = sum(result.how == "cached" for result in self.results)
-            known = f"{there} of {len(self.results)} scores were there. " if there else ""
-            told = f"{known}Records: {self.prepared.store.root / 'records'}"
-            console.print(told, highlight=False, soft_wrap=True)
+            cached_count = sum(result.how == "cached" for result in self.results)
+            cached_text = f"{cached_count} of {len(self.results)} scores were there. " if cached_count else ""
+            summary = f"{cached_text}Records: {self.prepared.store.root / 'records'}"
+            console.print(summary, highlight=False, soft_wrap=True)
             return
         console.print(
             f"Encoded {self.texts_encoded:,} texts ({self.tokens_encoded:,} tokens). "
@@ -446,4 +464,4 @@ class Report:
             soft_wrap=True,
         )
         if self.prepared.request.drop_vectors:
-            console.print(f"Removed {human_size(self.vectors_dropped)} of cached vectors.", highlight=False)
+            console.print(f"Removed {format_size(self.vectors_dropped)} of cached vectors.", highlight=False)

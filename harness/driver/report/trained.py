@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.core.terminal import print_table
-from harness.driver.report.suite import CHOSE, mean_text, record_chose, shown_only_lines
+from harness.driver.report.suite import CHOSE, format_display_only, is_selection_score, mean_text
 from harness.results.scores import TaskResult, TrainedResult, score_text
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ LOST = (("diverged", "diverged"), ("constant", "predict one and the same for eve
 """The kinds of runs that learn nothing, with their text."""
 
 
-def trained_result_json(found: TrainedResult) -> dict[str, Any]:
+def serialize_trained_result(found: TrainedResult) -> dict[str, Any]:
     """The trained result as plain values (docs/json.md)."""
     return {
         "view": found.convention.name if found.convention else None,
         "convention": found.convention.says if found.convention else None,
-        "tasks": [_row_json(row) for row in found.rows],
+        "tasks": [_serialize_task_result(row) for row in found.rows],
         "average": {
             "value": found.average.value,
             "there": found.average.there,
             "wanted": found.average.wanted,
-            "interval": _bounds(found.interval),
-            "mean_of_bounds": _bounds(found.mean_of_bounds),
+            "interval": _serialize_interval(found.interval),
+            "mean_of_bounds": _serialize_interval(found.mean_of_bounds),
             "last": found.last.whole if found.last else None,
             "cross_fitted": found.cross_fitted.whole if found.cross_fitted else None,
         },
@@ -47,29 +47,29 @@ def trained_result_json(found: TrainedResult) -> dict[str, Any]:
     }
 
 
-def _row_json(row: TaskResult) -> dict[str, Any]:
+def _serialize_task_result(row: TaskResult) -> dict[str, Any]:
     return {
         "task": row.task,
         "key": row.record.key if row.record else None,
         "score": row.number,
-        "interval": _bounds(row.interval),
-        "interval_one_seed": _bounds(row.one_seed),
+        "interval": _serialize_interval(row.interval),
+        "interval_one_seed": _serialize_interval(row.one_seed),
         "metrics": [[*name, value] for name, value in row.raw.items()],
         "seeds": row.seeds.get("kind"),
         "scores": list(row.scores),
         "standard_deviation": row.deviation,
         "best_run": row.best_run,
-        "counts": row.training("evaluation", {}).get("counts"),
+        "counts": row.get_training_field("evaluation", {}).get("counts"),
         "last": row.last,
         "cross_fitted": row.cross_fitted,
         "with_diverged": row.with_diverged,
-        "runs": len(row.training("cells", ())),
-        "diverged": row.training("diverged"),
-        "constant": row.training("constant"),
+        "runs": len(row.get_training_field("cells", ())),
+        "diverged": row.get_training_field("diverged"),
+        "constant": row.get_training_field("constant"),
     }
 
 
-def _bounds(found: Interval | None) -> list[float] | None:
+def _serialize_interval(found: Interval | None) -> list[float] | None:
     return None if found is None else [found.low, found.high]
 
 
@@ -85,27 +85,27 @@ def print_trained_result(found: TrainedResult, title: str, console: Console) -> 
     table.add_column("", style="dim")
     for row in found.rows:
         if row.asked:
-            table.add_row(row.task, *_trained_cells(row, others=bool(others)))
+            table.add_row(row.task, *_format_result_cells(row, others=bool(others)))
     print_table(table, console)
-    for line in _lines(found):
+    for line in _format_result_lines(found):
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _trained_cells(row: TaskResult, *, others: bool) -> list[str]:
+def _format_result_cells(row: TaskResult, *, others: bool) -> list[str]:
     scores = row.seeds.get("scores", [])
     return [
         score_text(row.number),
         *([score_text(row.last), score_text(row.cross_fitted)] if others else []),
-        _half_text(row.interval),
+        _format_half_width(row.interval),
         score_text(row.deviation),
         score_text(row.best_run),
         "grid" if row.seeds.get("kind") == "maximum" else str(len(scores) or "–"),
-        ", ".join(_raw(row.raw)),
-        CHOSE if row.record is not None and record_chose(row.record, row.record.lineage) else "",
+        ", ".join(_format_raw_metrics(row.raw)),
+        CHOSE if row.record is not None and is_selection_score(row.record, row.record.lineage) else "",
     ]
 
 
-def _raw(raw: Mapping[tuple[str, str], float]) -> list[str]:
+def _format_raw_metrics(raw: Mapping[tuple[str, str], float]) -> list[str]:
     """Raw metrics by name, with the split unless every split is a plain validation or test split."""
     plain = {split for split, _ in raw} <= {"validation", "dev", "test"}
     return [
@@ -113,22 +113,22 @@ def _raw(raw: Mapping[tuple[str, str], float]) -> list[str]:
     ]
 
 
-def _half_text(found: Interval | None) -> str:
+def _format_half_width(found: Interval | None) -> str:
     """Half of an interval's width, times 100; a dash for None."""
     return "–" if found is None else f"{50 * (found.high - found.low):.2f}"
 
 
-def _lines(found: TrainedResult) -> list[str]:
+def _format_result_lines(found: TrainedResult) -> list[str]:
     average = found.average
-    lines = [mean_text(average) + (f" ± {_half_text(found.interval)}" if found.interval else "")]
+    lines = [mean_text(average) + (f" ± {_format_half_width(found.interval)}" if found.interval else "")]
     if not average.wanted:
         lines = ["no mean: every task is shown by itself"]
-    lines += shown_only_lines(found.shown_only)
+    lines += format_display_only(found.shown_only)
     if found.interval is not None and found.mean_of_bounds is not None:
         lines.append(
             f"± is half of the 95 % interval over seeds and examples; of the mean it is "
-            f"{_between(found.interval)}. The mean of the tasks' bounds, which OptiBERT prints in its place, "
-            f"is {_between(found.mean_of_bounds)}."
+            f"{_format_interval_bounds(found.interval)}. The mean of the tasks' bounds, which OptiBERT prints in its place, "
+            f"is {_format_interval_bounds(found.mean_of_bounds)}."
         )
     if average.wanted and not average.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
@@ -139,20 +139,20 @@ def _lines(found: TrainedResult) -> list[str]:
         )
     kinds = dict.fromkeys(row.seeds.get("kind") for row in found.rows if row.record is not None)
     lines += [f"seeds: {KINDS[kind]}" for kind in kinds if kind in KINDS]
-    lines += _evaluation_lines(found)
+    lines += _format_evaluation_lines(found)
     if "fresh" in kinds or "final" in kinds:
         lines.append("best run: of the grid, chosen on the rows that it is scored on; it errs upward")
     if found.convention:
         lines.append(f"view {found.convention.name}: {found.convention.says}")
-    return [*lines, *_lost(found)]
+    return [*lines, *_list_lost_runs(found)]
 
 
-def _evaluation_lines(found: TrainedResult) -> list[str]:
+def _format_evaluation_lines(found: TrainedResult) -> list[str]:
     """Lines on scores of best evaluations, which were chosen on the rows that they are measured on."""
     if found.last is None or found.cross_fitted is None:
         return []
     rows = [row for row in found.rows if row.best_counts]
-    counts = [count for row in rows for count in row.training("evaluation")["evaluations"]]
+    counts = [count for row in rows for count in row.get_training_field("evaluation")["evaluations"]]
     most = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(max(counts))
     return [
         f"score: the best of {most} evaluations of each run, as the recipe has it; it errs upward, which ± "
@@ -163,25 +163,25 @@ def _evaluation_lines(found: TrainedResult) -> list[str]:
     ]
 
 
-def _between(found: Interval) -> str:
+def _format_interval_bounds(found: Interval) -> str:
     return f"{score_text(found.low)} to {score_text(found.high)}"
 
 
-def _lost(found: TrainedResult) -> list[str]:
+def _list_lost_runs(found: TrainedResult) -> list[str]:
     """Lines on runs and seeds that learned nothing."""
-    told = []
+    lines = []
     for row in found.rows:
-        cells = len(row.training("cells", ()))
+        cells = len(row.get_training_field("cells", ()))
         for name, what in LOST:
-            if row.training(name):
-                told.append(f"{row.task}: {row.training(name)} of {cells} runs {what}")
+            if row.get_training_field(name):
+                lines.append(f"{row.task}: {row.get_training_field(name)} of {cells} runs {what}")
         if row.with_diverged is not None:
-            told.append(
+            lines.append(
                 f"{row.task}: {score_text(row.number)} without the diverged seeds, "
                 f"{score_text(row.with_diverged)} with them as constant predictions"
             )
         seeds = 0 if row.seeds.get("kind") in ("protocol", "maximum") else len(row.seeds.get("scores", ()))
         for name, what in LOST if seeds else ():
             if row.seeds.get(name):
-                told.append(f"{row.task}: {row.seeds[name]} of {seeds} seeds that count {what}")
-    return told
+                lines.append(f"{row.task}: {row.seeds[name]} of {seeds} seeds that count {what}")
+    return lines

@@ -11,23 +11,23 @@ BACKBONES = Registry(
 
 
 @functools.cache
-def entries() -> dict[str, BackboneEntry]:
+def list_backbones() -> dict[str, BackboneEntry]:
     """Every family of encoders, and every model with a name of its own, by name."""
-    return BACKBONES.all()
+    return BACKBONES.load_entries()
 
 
-def named_models() -> dict[str, BackboneEntry]:
+def list_catalog_models() -> dict[str, BackboneEntry]:
     """The entries that name a model."""
-    return {name: entry for name, entry in entries().items() if entry.locate is not None}
+    return {name: entry for name, entry in list_backbones().items() if entry.locate is not None}
 
 
-def named_model(name: str) -> BackboneEntry | None:
+def find_catalog_model(name: str) -> BackboneEntry | None:
     """The entry of the model with this name, None without one."""
-    entry = BACKBONES.named(name) or entries().get(name)
+    entry = BACKBONES.find_entry(name) or list_backbones().get(name)
     return entry if entry is not None and entry.locate is not None else None
 
 
-def family_of(config: Mapping[str, Any]) -> Family | None:
+def find_family(config: Mapping[str, Any]) -> Family | None:
     """The family of a config.json, None if the catalog has none.
 
     Raises:
@@ -35,12 +35,12 @@ def family_of(config: Mapping[str, Any]) -> Family | None:
     """
     if "model_type" not in config:  # a module without a backbone, as pooling
         return None
-    return next((family for family in _families() if family.holds(config)), None)
+    return next((family for family in _iter_families() if family.holds(config)), None)
 
 
-def _families() -> Iterator[Family]:
+def _iter_families() -> Iterator[Family]:
     """Every family, the built-in ones first; plugins load only when needed."""
-    yield from (entry.family for entry in BACKBONES.ours() if entry.family is not None)
-    yield from (entry.family for entry in entries().values() if entry.family is not None)
-    for error in BACKBONES.broken():
+    yield from (entry.family for entry in BACKBONES.iter_entries() if entry.family is not None)
+    yield from (entry.family for entry in list_backbones().values() if entry.family is not None)
+    for error in BACKBONES.collect_failures():
         raise error

@@ -70,7 +70,7 @@ LARGE_SIZE = {
 MINILM_SIZE = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}
 
 
-def shape(config: Config) -> Architecture:
+def parse_bert_config(config: Config) -> Architecture:
     """The architecture of a BertConfig."""
     hidden, attention = config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]
     return Architecture.of_config(
@@ -89,7 +89,7 @@ def shape(config: Config) -> Architecture:
     )
 
 
-def plain(config: Config) -> bool:
+def is_plain_bert(config: Config) -> bool:
     """Whether a config is of the published encoder; an untied decoder makes it a variant."""
     variants = ("is_decoder", "add_cross_attention", "alibi_starting_size")
     return (
@@ -105,8 +105,8 @@ BACKBONE = BackboneEntry(
     summary="BERT and models of its architecture, such as MiniLM, BGE and E5",
     family=Family(
         model_types=("bert",),
-        only=plain,
-        shape=shape,
+        only=is_plain_bert,
+        shape=parse_bert_config,
         names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED, computed=COMPUTED),
         native=True,
         defaults=DEFAULTS,

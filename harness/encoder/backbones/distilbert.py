@@ -58,7 +58,7 @@ BASE = {
 }
 
 
-def _shape(config: Config) -> Architecture:
+def _parse_distilbert_config(config: Config) -> Architecture:
     """The architecture of a DistilBertConfig, without dropout after attention."""
     return Architecture.of_config(
         config,
@@ -82,7 +82,7 @@ BACKBONE = BackboneEntry(
     family=Family(
         model_types=("distilbert",),
         only=lambda config: isinstance(config.get("activation", "gelu"), str),
-        shape=_shape,
+        shape=_parse_distilbert_config,
         names=Names(encoder=ENCODER, head=HEAD, prefix="distilbert.", ignored=IGNORED, computed=COMPUTED),
         native=True,
         defaults=DEFAULTS,

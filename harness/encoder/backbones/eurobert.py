@@ -65,7 +65,7 @@ SIZES = {
 }
 
 
-def _shape(config: Config) -> Architecture:
+def _parse_eurobert_config(config: Config) -> Architecture:
     """The architecture of a EuroBertConfig; its only dropout is that of attention weights."""
     attention_bias, mlp_bias = config["attention_bias"], config["mlp_bias"]
     return Architecture.of_config(
@@ -91,7 +91,7 @@ def _shape(config: Config) -> Architecture:
     )
 
 
-def _plain(config: Config) -> bool:
+def _is_plain_eurobert(config: Config) -> bool:
     """Whether a config has unscaled rotary positions and an activation with a name."""
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rotary.get("rope_type", rotary.get("type", "default"))
@@ -103,8 +103,8 @@ BACKBONE = BackboneEntry(
     summary="EuroBERT: rotary positions, RMSNorm, SwiGLU, grouped queries, up to 8,192 tokens",
     family=Family(
         model_types=("eurobert",),
-        only=_plain,
-        shape=_shape,
+        only=_is_plain_eurobert,
+        shape=_parse_eurobert_config,
         names=Names(
             encoder=ENCODER,
             head={"head.decoder": "lm_head"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.encoder.family import BackboneEntry, Config, Family
 
 
-def _pythia(layers: int, width: int, heads: int) -> Config:
+def _build_pythia_config(layers: int, width: int, heads: int) -> Config:
     return {
         "model_type": "gpt_neox",
         "vocab_size": 50_304,
@@ -25,14 +25,14 @@ def _pythia(layers: int, width: int, heads: int) -> Config:
 
 
 SIZES = {
-    "pythia-14m": _pythia(6, 128, 4),
-    "pythia-31m": _pythia(6, 256, 8),
-    "pythia-70m": _pythia(6, 512, 8),
-    "pythia-160m": _pythia(12, 768, 12),
-    "pythia-410m": _pythia(24, 1024, 16),
-    "pythia-1b": _pythia(16, 2048, 8),
-    "pythia-1.4b": _pythia(24, 2048, 16),
-    "pythia-2.8b": _pythia(32, 2560, 32),
+    "pythia-14m": _build_pythia_config(6, 128, 4),
+    "pythia-31m": _build_pythia_config(6, 256, 8),
+    "pythia-70m": _build_pythia_config(6, 512, 8),
+    "pythia-160m": _build_pythia_config(12, 768, 12),
+    "pythia-410m": _build_pythia_config(24, 1024, 16),
+    "pythia-1b": _build_pythia_config(16, 2048, 8),
+    "pythia-1.4b": _build_pythia_config(24, 2048, 16),
+    "pythia-2.8b": _build_pythia_config(32, 2560, 32),
 }
 
 

@@ -66,10 +66,10 @@ LARGE = {
 }
 
 
-def _shape(config: Config) -> Architecture:
+def _parse_gte_config(config: Config) -> Architecture:
     full = {**DEFAULTS, **config}
     hidden = full["hidden_dropout_prob"]
-    scaling = _scaling(full)
+    scaling = _parse_gte_scaling(full)
     positions = full["max_position_embeddings"] * (scaling["factor"] if scaling else 1)
     return Architecture.of_config(
         full,
@@ -95,26 +95,26 @@ def _shape(config: Config) -> Architecture:
     )
 
 
-def _rotary_with_layer_norm(config: Config) -> bool:
+def _is_rotary_gte(config: Config) -> bool:
     """Whether a config has rotary positions, LayerNorm, and no attention scaling by length."""
     full = {**DEFAULTS, **config}
     plain = (full["layer_norm_type"], full["position_embedding_type"]) == ("layer_norm", "rope")
-    scaled = _scaled(full)
-    known = "factor" not in scaled or scaled.get("type") == "ntk"
-    return plain and known and "hidden_size" in config and not full["logn_attention_scale"]
+    scaled = _read_scaling_field(full)
+    is_supported = "factor" not in scaled or scaled.get("type") == "ntk"
+    return plain and is_supported and "hidden_size" in config and not full["logn_attention_scale"]
 
 
-def _scaled(full: Config) -> Config:
+def _read_scaling_field(full: Config) -> Config:
     """The scaling in the config, which transformers 5 writes under another name."""
     return full.get("rope_scaling") or full.get("rope_parameters") or {}
 
 
-def _scaling(full: Config) -> Config | None:
+def _parse_gte_scaling(full: Config) -> Config | None:
     """Fixed NTK, which applies to every text: the table of positions is `factor` times as long."""
-    given = _scaled(full)
-    if given.get("factor", 1) <= 1:
+    scaling = _read_scaling_field(full)
+    if scaling.get("factor", 1) <= 1:
         return None
-    return {"kind": "ntk", "factor": given["factor"], "mixed": given.get("mixed_b")}
+    return {"kind": "ntk", "factor": scaling["factor"], "mixed": scaling.get("mixed_b")}
 
 
 BACKBONE = BackboneEntry(
@@ -122,8 +122,8 @@ BACKBONE = BackboneEntry(
     summary="GTE-MLM and GTE-v1.5: rotary positions, GeGLU, up to 8,192 tokens",
     family=Family(
         model_types=("new",),
-        only=_rotary_with_layer_norm,
-        shape=_shape,
+        only=_is_rotary_gte,
+        shape=_parse_gte_config,
         names=Names(encoder=ENCODER, head=HEAD, prefix="new.", ignored=IGNORED),
         sizes={"gte-en-mlm-base": BASE, "gte-en-mlm-large": LARGE},
         stands_for=("NewConfig", "NewModel"),

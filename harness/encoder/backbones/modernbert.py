@@ -67,7 +67,7 @@ LARGE = {
 }
 
 
-def _shape(config: Config) -> Architecture:
+def _parse_modernbert_config(config: Config) -> Architecture:
     local = config["local_attention"] // 2
     rotary = config["rope_parameters"]
     return Architecture.of_config(
@@ -103,7 +103,7 @@ def _shape(config: Config) -> Architecture:
     )
 
 
-def _plain(config: Config) -> bool:
+def _is_plain_modernbert(config: Config) -> bool:
     """Whether a config has unscaled rotary positions and an activation with a name."""
     kinds = (config.get("rope_parameters") or {}).values()
     unscaled = all(isinstance(k, dict) and k.get("rope_type", "default") == "default" for k in kinds)
@@ -116,8 +116,8 @@ BACKBONE = BackboneEntry(
     summary="ModernBERT and Ettin: rotary positions, alternating windows, GeGLU, up to 8,192 tokens",
     family=Family(
         model_types=("modernbert",),
-        only=_plain,
-        shape=_shape,
+        only=_is_plain_modernbert,
+        shape=_parse_modernbert_config,
         names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED),
         native=True,
         defaults={**DEFAULTS, "layer_types": ()},

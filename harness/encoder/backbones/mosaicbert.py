@@ -46,7 +46,7 @@ BASE = {
 LARGE = {**BASE, **bert.LARGE_SIZE}
 
 
-def _shape(config: Config) -> Architecture:
+def _parse_mosaicbert_config(config: Config) -> Architecture:
     full = {**DEFAULTS, **config}
     hidden = full["hidden_dropout_prob"]
     return Architecture.of_config(
@@ -69,7 +69,7 @@ def _shape(config: Config) -> Architecture:
     )
 
 
-def _with_alibi(config: Config) -> bool:
+def _is_mosaicbert(config: Config) -> bool:
     """Whether a config of type "bert" is of MosaicBERT."""
     return "alibi_starting_size" in config and not config.get("is_decoder")
 
@@ -79,8 +79,8 @@ BACKBONE = BackboneEntry(
     summary="MosaicBERT: ALiBi in place of positions, GeGLU",
     family=Family(
         model_types=("bert",),
-        only=_with_alibi,
-        shape=_shape,
+        only=_is_mosaicbert,
+        shape=_parse_mosaicbert_config,
         names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED),
         sizes={"mosaicbert-base": BASE, "mosaicbert-large": LARGE},
         tokenizer="google-bert/bert-base-uncased",

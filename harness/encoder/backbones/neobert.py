@@ -52,7 +52,7 @@ BASE = {
 }
 
 
-def _shape(config: Config) -> Architecture:
+def _parse_neobert_config(config: Config) -> Architecture:
     full = {**DEFAULTS, **config}
     # Three matrices of two thirds of the width have as many parameters as two of the whole width.
     inside = int(2 * full["intermediate_size"] / 3)
@@ -82,10 +82,10 @@ def _shape(config: Config) -> Architecture:
     )
 
 
-def _released(config: Config) -> bool:
+def _is_release_config(config: Config) -> bool:
     """Whether a config is of the released architecture, not of an ablation."""
-    given = {name: config.get(name, value) for name, value in REQUIRED.items()}
-    return {**given, "hidden_act": given["hidden_act"].lower()} == REQUIRED and "hidden_size" in config
+    settings = {name: config.get(name, value) for name, value in REQUIRED.items()}
+    return {**settings, "hidden_act": settings["hidden_act"].lower()} == REQUIRED and "hidden_size" in config
 
 
 BACKBONE = BackboneEntry(
@@ -93,8 +93,8 @@ BACKBONE = BackboneEntry(
     summary="NeoBERT: 28 layers, rotary positions, SwiGLU, RMSNorm, up to 4,096 tokens",
     family=Family(
         model_types=("neobert",),
-        only=_released,
-        shape=_shape,
+        only=_is_release_config,
+        shape=_parse_neobert_config,
         names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED, computed=COMPUTED),
         sizes={"neobert": BASE},
         stands_for=("NeoBERTConfig", "NeoBERT"),

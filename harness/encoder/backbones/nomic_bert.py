@@ -89,17 +89,17 @@ BASE = {
 }
 
 
-def _shape(config: Config) -> Architecture:
+def _parse_nomic_config(config: Config) -> Architecture:
     full = {**DEFAULTS, **config}
     width, act = full["n_embd"], full["activation_function"]
-    positions, scaling = _scaling(full)
+    positions, scaling = _parse_nomic_scaling(full)
     return Architecture.of_config(
         full,
-        vocab_size=_multiple(full["vocab_size"], full["pad_vocab_size_multiple"]),
+        vocab_size=_round_size(full["vocab_size"], full["pad_vocab_size_multiple"]),
         hidden_size=width,
         num_hidden_layers=full["n_layer"],
         num_attention_heads=full["n_head"],
-        intermediate_size=_multiple(full["n_inner"] or int(8 * width / 3), MULTIPLE),
+        intermediate_size=_round_size(full["n_inner"] or int(8 * width / 3), MULTIPLE),
         max_position_embeddings=positions,
         positions="rotary",
         token_types=full["type_vocab_size"],
@@ -127,18 +127,18 @@ def _shape(config: Config) -> Architecture:
     )
 
 
-def _gated_text_encoder(config: Config) -> bool:
+def _is_gated_encoder(config: Config) -> bool:
     """Whether a config is of the gated text encoder, not of a vision tower or a mixture of experts."""
     gated = "n_embd" in config and config.get("activation_function") in GATES
-    whole = config.get("rotary_emb_fraction") == 1
-    return gated and whole and not any(config.get(name) for name in FOREIGN)
+    is_fully_rotary = config.get("rotary_emb_fraction") == 1
+    return gated and is_fully_rotary and not any(config.get(name) for name in FOREIGN)
 
 
-def _multiple(size: int, of: int) -> int:
+def _round_size(size: int, of: int) -> int:
     return -(-size // of) * of
 
 
-def _scaling(full: Config) -> tuple[int, Mapping[str, Any] | None]:
+def _parse_nomic_scaling(full: Config) -> tuple[int, Mapping[str, Any] | None]:
     """The most tokens, and dynamic NTK where the config gives its factor."""
     named, trained = full["n_positions"], full["max_trained_positions"]
     if full["rotary_scaling_factor"]:
@@ -152,8 +152,8 @@ BACKBONE = BackboneEntry(
     summary="NomicBERT: rotary positions, SwiGLU, 2,048 tokens, or 8,192 with rotary_scaling_factor",
     family=Family(
         model_types=("nomic_bert",),
-        only=_gated_text_encoder,
-        shape=_shape,
+        only=_is_gated_encoder,
+        shape=_parse_nomic_config,
         names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED),
         sizes={"nomic-bert-2048": BASE},
         stands_for=("NomicBertConfig", "NomicBertModel"),

@@ -51,17 +51,17 @@ NEO = {
 """OptiBERT-neo, 198M parameters beside the embedding; the paper gives no other architecture."""
 
 
-def _shape(config: Config) -> Architecture:
+def _parse_optibert_config(config: Config) -> Architecture:
     """The architecture from the model's arguments in Lingua, with its defaults."""
-    width, given = config["dim"], config.get("head_dim")
+    width, head_dim = config["dim"], config.get("head_dim")
     return Architecture.of_config(
         config,
         hidden_size=width,
         num_hidden_layers=config["n_layers"],
-        num_attention_heads=config.get("n_heads") or width // given,
+        num_attention_heads=config.get("n_heads") or width // head_dim,
         num_key_value_heads=config.get("n_kv_heads"),
-        head_dim=given,
-        intermediate_size=_inside(config),
+        head_dim=head_dim,
+        intermediate_size=_compute_inner_width(config),
         max_position_embeddings=config.get("max_seqlen", 1024),
         positions="rotary",
         rotary_theta=config.get("rope_theta", 10_000.0),
@@ -83,15 +83,15 @@ def _shape(config: Config) -> Architecture:
     )
 
 
-def _inside(config: Config) -> int:
+def _compute_inner_width(config: Config) -> int:
     """The width of the feed-forward part (equation 8): two thirds of 4 × dim, rounded up.
 
-    >>> _inside({"dim": 768}), _inside({"dim": 1000})
+    >>> _compute_inner_width({"dim": 768}), _compute_inner_width({"dim": 1000})
     (2048, 2816)
     """
     step = config.get("multiple_of", 256)
-    wanted = int((config.get("ffn_dim_multiplier") or 1.0) * (8 * config["dim"] // 3))
-    return int(-(-wanted // step) * step)
+    inner_width = int((config.get("ffn_dim_multiplier") or 1.0) * (8 * config["dim"] // 3))
+    return int(-(-inner_width // step) * step)
 
 
 def convert(source: Path, target: Path) -> None:
@@ -123,7 +123,7 @@ BACKBONE = BackboneEntry(
     family=Family(
         model_types=(MODEL_TYPE,),
         only=lambda config: not config.get("sliding_window"),
-        shape=_shape,
+        shape=_parse_optibert_config,
         names=NAMES,
         sizes={"optibert-neo": NEO},
         tokenizer="FacebookAI/roberta-base",

@@ -27,10 +27,10 @@ BASE = {
 MULTILINGUAL = {**BASE, "model_type": "xlm-roberta", "vocab_size": 250_002}
 
 
-def _shape(config: Config) -> Architecture:
+def _parse_roberta_config(config: Config) -> Architecture:
     """The architecture of a RobertaConfig; position rows up to that of the padding id stay unused."""
     unused = config["pad_token_id"] + 1
-    same = bert.shape(config)
+    same = bert.parse_bert_config(config)
     return replace(
         same,
         position_offset=unused,
@@ -44,8 +44,8 @@ BACKBONE = BackboneEntry(
     summary="RoBERTa, XLM-R and CamemBERT",
     family=Family(
         model_types=("roberta", "xlm-roberta", "camembert"),
-        only=bert.plain,
-        shape=_shape,
+        only=bert.is_plain_bert,
+        shape=_parse_roberta_config,
         names=Names(
             encoder=bert.ENCODER,
             head=HEAD,

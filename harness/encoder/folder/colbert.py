@@ -12,9 +12,9 @@ from harness.core.errors import ModelError
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     Module,
-    library_class,
+    find_library_class,
 )
-from harness.encoder.folder.pooling import vector_size
+from harness.encoder.folder.pooling import infer_vector_size
 
 Default = TypeVar("Default", bool, int, str, list[str])
 
@@ -51,28 +51,29 @@ def read_colbert_settings(
     if not (any(marks) or any(kind.startswith("pylate.") for kind, _ in modules)):
         return None
     path = folder / SETTINGS
-    classes = [library_class(kind) for kind, _ in modules]
+    classes = [find_library_class(kind) for kind, _ in modules]
     if len(modules) < 2 or classes != ["Transformer", *["Dense"] * (len(modules) - 1)]:
-        found = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
+        class_names = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
         raise ModelError(
-            f"{folder} is a PyLate model of {found}: a backbone and projections of token vectors are wanted.",
+            f"{folder} is a PyLate model of {class_names}: a backbone and projections of token vectors are wanted.",
             hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
         )
-    words = _late_setting(path, library, "skiplist_words", [*string.punctuation])
-    expansion = _late_setting(path, library, "do_query_expansion", True)
+    words = _read_late_setting(path, library, "skiplist_words", [*string.punctuation])
+    expansion = _read_late_setting(path, library, "do_query_expansion", True)
     return LateInteraction(
-        query_length=_late_setting(path, library, "query_length", 32),
-        document_length=_late_setting(path, library, "document_length", 180),
+        query_length=_read_late_setting(path, library, "query_length", 32),
+        document_length=_read_late_setting(path, library, "document_length", 180),
         expansion=expansion,
-        attends_to_expansion=expansion and _late_setting(path, library, "attend_to_expansion_tokens", False),
-        query_prefix=_late_setting(path, library, "query_prefix", "[Q] "),
-        document_prefix=_late_setting(path, library, "document_prefix", "[D] "),
+        attends_to_expansion=expansion
+        and _read_late_setting(path, library, "attend_to_expansion_tokens", False),
+        query_prefix=_read_late_setting(path, library, "query_prefix", "[Q] "),
+        document_prefix=_read_late_setting(path, library, "document_prefix", "[D] "),
         skiplist=tuple(map(str, words)),
-        dimension=vector_size(folder, "") or 0,
+        dimension=infer_vector_size(folder, "") or 0,
     )
 
 
-def _late_setting(path: Path, library: Mapping[str, Any], name: str, default: Default) -> Default:
+def _read_late_setting(path: Path, library: Mapping[str, Any], name: str, default: Default) -> Default:
     """A setting of a PyLate model, its default where the file has none."""
     value = library.get(name)
     if value is None:
@@ -81,5 +82,5 @@ def _late_setting(path: Path, library: Mapping[str, Any], name: str, default: De
         raise ModelError(
             f"{path} has {name} = {value!r}.", hint=f"It is e.g. {default!r}: mend the file, or save it anew."
         )
-    found: Default = value
-    return found
+    setting: Default = value
+    return setting

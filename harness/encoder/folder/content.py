@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import ModelError
-from harness.core.files import sha256_file, sha256_joined
+from harness.core.files import hash_file, hash_files
 from harness.core.identity import digest
 from harness.core.lineage import ModelDocument, read_document
 from harness.encoder.folder.files import (
     StoredTensor,
-    module_weights,
+    list_module_weights,
     read_json,
     read_object,
-    safetensors_metadata,
-    stored_tensors,
+    read_safetensors_metadata,
+    read_tensor_headers,
 )
-from harness.encoder.folder.modules import module_folders, weight_files
+from harness.encoder.folder.modules import list_module_folders, weight_files
 
 CONFIGS = frozenset(
     {
@@ -59,7 +59,7 @@ VOLATILE = frozenset(
 """Fields on the origin of a model or the program that saved it; a dtype is always requested."""
 
 
-def content_files(folder: Path) -> list[Path]:
+def list_content_files(folder: Path) -> list[Path]:
     """The files that decide what the model computes, sorted: weights, configs, tokenizers, Python files.
 
     The README, other formats' weights, training leftovers and model.json are left out.
@@ -67,14 +67,14 @@ def content_files(folder: Path) -> list[Path]:
     Raises:
         ModelError: There are no weights, or a config cannot be read.
     """
-    found = set(weight_files(folder))
-    for root in {folder, *module_folders(folder)}:
+    paths = set(weight_files(folder))
+    for root in {folder, *list_module_folders(folder)}:
         if root.is_dir():
-            found.update(p for p in root.iterdir() if _is_config(p))
-            found.update(p for pattern in TOKENIZERS for p in root.glob(pattern))
-            found.update(root.glob("adapter_model.*"))
-    found.update(folder.rglob("*.py"))
-    return sorted(p for p in found if p.is_file())
+            paths.update(p for p in root.iterdir() if _is_config(p))
+            paths.update(p for pattern in TOKENIZERS for p in root.glob(pattern))
+            paths.update(root.glob("adapter_model.*"))
+    paths.update(folder.rglob("*.py"))
+    return sorted(p for p in paths if p.is_file())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,20 +92,20 @@ class FolderIdentity:
     document: ModelDocument | None = None
 
 
-def content_key(
+def compute_content_key(
     folder: Path, cache_dir: Path | None = None, *, trust_remote_code: bool = False
 ) -> tuple[str, str]:
     """The ArtifactKey of a folder and the hash of its weights (see `identify`)."""
-    found = identify(folder, cache_dir, trust_remote_code=trust_remote_code)
-    return found.key, found.weights
+    identity = compute_folder_identity(folder, cache_dir, trust_remote_code=trust_remote_code)
+    return identity.key, identity.weights
 
 
-def identify(
+def compute_folder_identity(
     folder: Path, cache_dir: Path | None = None, *, trust_remote_code: bool = False
 ) -> FolderIdentity:
     """The identity of a folder.
 
-    The key covers name and content of every file of `content_files`; a copy elsewhere has the same key. Of a
+    The key covers name and content of every file of `list_content_files`; a copy elsewhere has the same key. Of a
     trained model it is that of its lineage, as long as the content is what model.json says. The weights' hash
     is the file's own SHA-256 for a single file; safetensors in several parts count as the one file that their
     tensors make. File hashes are cached in `cache_dir`. A folder with classes of its own has another key with
@@ -114,9 +114,9 @@ def identify(
     Raises:
         ModelError: There are no weights, or a config cannot be read.
     """
-    hashes = _hashes(folder, content_files(folder), cache_dir)
+    hashes = _hash_files(folder, list_content_files(folder), cache_dir)
     content = digest(sorted(hashes.items()))
-    own_code = trust_remote_code and bool(RemoteClass.own(folder))
+    own_code = trust_remote_code and bool(RemoteClass.list_replacements(folder))
     weights = {name: sha for name, sha in hashes.items() if name.endswith((".safetensors", ".bin"))}
     weights_hash = next(iter(weights.values())) if len(weights) == 1 else digest(sorted(weights.items()))
     document = read_document(folder)
@@ -130,18 +130,18 @@ def identify(
     )
 
 
-def _hashes(folder: Path, files: Sequence[Path], cache_dir: Path | None) -> dict[str, str]:
+def _hash_files(folder: Path, files: Sequence[Path], cache_dir: Path | None) -> dict[str, str]:
     """The hash of each file by its place in the folder; parts of a sharded checkpoint are one file."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for path in files:
-        parts = module_weights(path.parent) if path.suffix == ".safetensors" else []
+        parts = list_module_weights(path.parent) if path.suffix == ".safetensors" else []
         if path in parts and path.name != WHOLE:
             path = path.with_name(WHOLE)
         name = path.relative_to(folder).as_posix()
-        if name not in found:
-            whole = path.is_file()
-            found[name] = _hash(path, cache_dir) if whole else _joined_hash(parts, cache_dir)
-    return found
+        if name not in hashes:
+            is_single_file = path.is_file()
+            hashes[name] = _hash(path, cache_dir) if is_single_file else _hash_shards(parts, cache_dir)
+    return hashes
 
 
 WHOLE = "model.safetensors"
@@ -154,29 +154,29 @@ ORDER = (
 """The types of tensors in the order in which safetensors writes them, those of one type by name."""
 
 
-def _joined_hash(parts: Sequence[Path], cache_dir: Path | None) -> str:
+def _hash_shards(parts: Sequence[Path], cache_dir: Path | None) -> str:
     """The SHA-256 of the file that safetensors would write of the tensors in several parts."""
-    return sha256_joined(parts, lambda: _joined(parts), cache_dir)
+    return hash_files(parts, lambda: _digest_shards(parts), cache_dir)
 
 
-def _joined(parts: Sequence[Path]) -> str:
-    tensors = stored_tensors(parts) or {}
+def _digest_shards(parts: Sequence[Path]) -> str:
+    tensors = read_tensor_headers(parts) or {}
     names = sorted(tensors, key=lambda name: (_rank(tensors[name].dtype), name.encode()))
     header: dict[str, Any] = {}
-    metadata = safetensors_metadata(parts[0])
+    metadata = read_safetensors_metadata(parts[0])
     if metadata is not None:
         header["__metadata__"] = metadata
     end = 0
     for name in names:
-        one = tensors[name]
-        begin, end = end, end + one.end - one.begin
-        header[name] = {"dtype": one.dtype, "shape": list(one.shape), "data_offsets": [begin, end]}
+        tensor = tensors[name]
+        begin, end = end, end + tensor.end - tensor.begin
+        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    found = hashlib.sha256(len(text).to_bytes(8, "little") + text)
+    hasher = hashlib.sha256(len(text).to_bytes(8, "little") + text)
     for name in names:
-        _read_into(found, tensors[name])
-    return found.hexdigest()
+        _read_into(hasher, tensors[name])
+    return hasher.hexdigest()
 
 
 def _rank(dtype: str) -> int:
@@ -202,7 +202,7 @@ def _is_config(path: Path) -> bool:
 
 def _hash(path: Path, cache_dir: Path | None) -> str:
     if not _is_config(path):
-        return sha256_file(path, cache_dir)
+        return hash_file(path, cache_dir)
     content = read_json(path)
     if isinstance(content, dict):
         content = {name: value for name, value in content.items() if name not in VOLATILE}
@@ -226,25 +226,32 @@ class RemoteClass:
     reference: str
 
     @staticmethod
-    def declared(folder: Path) -> list[RemoteClass]:
+    def list_references(folder: Path) -> list[RemoteClass]:
         """Every class that the files of any module name.
 
         Raises:
             ModelError: A config cannot be read.
         """
-        return [found for place in module_folders(folder) for file in NAMING for found in _named(place, file)]
+        return [
+            found
+            for place in list_module_folders(folder)
+            for file in NAMING
+            for found in _iter_remote_classes(place, file)
+        ]
 
     @staticmethod
-    def own(folder: Path) -> list[RemoteClass]:
+    def list_replacements(folder: Path) -> list[RemoteClass]:
         """The declared classes that replace a class the model is loaded with.
 
         Raises:
             ModelError: A config cannot be read.
         """
-        return [found for found in RemoteClass.declared(folder) if found.name in LOADED.get(found.file, ())]
+        return [
+            found for found in RemoteClass.list_references(folder) if found.name in LOADED.get(found.file, ())
+        ]
 
 
-def _named(place: Path, file: str) -> Iterator[RemoteClass]:
+def _iter_remote_classes(place: Path, file: str) -> Iterator[RemoteClass]:
     named = read_object(place / file).get("auto_map") or {}
     if not isinstance(named, dict):  # the old form for a tokenizer: the slow and the fast class
         named = {"AutoTokenizer": named}
@@ -282,7 +289,7 @@ def check_external_references(folder: Path) -> None:
     Raises:
         ModelError: A setting names other weights, an adapter, another tokenizer or a kernel.
     """
-    for place in module_folders(folder):
+    for place in list_module_folders(folder):
         _check_settings(place / "config.json", ["transformers_weights"])
         for path in sorted(place.glob("sentence_*_config.json")):
             _check_settings(path, REFUSED)
@@ -295,13 +302,13 @@ def check_external_references(folder: Path) -> None:
 
 def _check_settings(path: Path, names: Iterable[str]) -> None:
     """Refuse settings of these names, and an attention named like a repository: it is code from the hub."""
-    for part in _parts(read_object(path)):
+    for part in _walk_objects(read_object(path)):
         for name in names:
             if name in part and not _is_harmless(name, part[name]):
-                raise _refusal(path, name, REFUSED[name])
+                raise _build_setting_error(path, name, REFUSED[name])
         for name in ("attn_implementation", "_attn_implementation"):
             if "/" in str(part.get(name)):
-                raise _refusal(path, name, "fetches code")
+                raise _build_setting_error(path, name, "fetches code")
 
 
 def _is_harmless(name: str, value: Any) -> bool:
@@ -310,15 +317,15 @@ def _is_harmless(name: str, value: Any) -> bool:
     return value in NOTHING
 
 
-def _parts(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _walk_objects(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The object, and every object within it."""
     yield content
     for value in content.values():
         if isinstance(value, dict):
-            yield from _parts(value)
+            yield from _walk_objects(value)
 
 
-def _refusal(path: Path, name: str, what: str) -> ModelError:
+def _build_setting_error(path: Path, name: str, what: str) -> ModelError:
     return ModelError(
         f"{path} sets {name}, which {what}: what would be loaded is not what lies in the folder.",
         hint="Save the model with what it names in place, without this setting.",

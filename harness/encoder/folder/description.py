@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from harness.core.encoding import ContextChoice, ContextDraw, Encoding, LateInteraction, Plaid, Settings
-from harness.core.errors import ModelError, UsageError, unknown
+from harness.core.errors import ModelError, UsageError, explain_unknown
 from harness.core.types import MAXSIM, Similarity
 from harness.encoder.folder.colbert import SETTINGS, read_colbert_settings, require_colbert_files
 from harness.encoder.folder.content import check_external_references
@@ -23,21 +23,27 @@ from harness.encoder.folder.modules import (
     TOKENIZED,
     TWO_STAGE,
     Module,
-    all_modules,
-    architecture_in,
-    backbone_folder,
-    family_in,
+    can_run_remote_code,
+    find_backbone_folder,
+    find_library_class,
+    find_max_positions,
     has_network,
-    input_modules,
-    library_class,
-    max_positions,
+    list_input_modules,
+    list_modules,
+    read_architecture,
+    read_family,
     read_modules,
-    runs_remote_code,
     weight_files,
 )
-from harness.encoder.folder.pooling import ATTENTION, OWN_POOLING, POOLING_FLAGS, family_pooling, read_pooling
+from harness.encoder.folder.pooling import (
+    ATTENTION,
+    OWN_POOLING,
+    POOLING_FLAGS,
+    find_family_pooling,
+    read_pooling,
+)
 from harness.encoder.folder.two_stage import PREFIXES, TwoStageSettings
-from harness.search.plaid import EXACT, NAME, index_of
+from harness.search.plaid import EXACT, NAME, parse_plaid
 
 
 def resolve_encoding(description: Description, settings: Settings) -> Encoding:
@@ -51,7 +57,7 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
     """
     prompts = {**description.prompts, **(settings.prompts or {})}
     default = description.default_prompt_name
-    own = description.normalize
+    normalize = description.normalize
     shared: dict[str, Any] = {
         "dtype": settings.dtype,
         "similarity": settings.similarity or description.similarity_fn_name,
@@ -60,7 +66,7 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
     }
     _check_similarity(description, settings)
     if description.late_interaction is not None:
-        late = _late_interaction(description, settings)
+        late = _resolve_late_interaction(description, settings)
         return Encoding(
             output="multivector",
             pooling="",
@@ -68,32 +74,32 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
             max_length=max(late.query_length, late.document_length),
             vectors=settings.vectors or "float16",
             late_interaction=late,
-            index=_index(description, late, settings),
+            index=_resolve_search_index(description, late, settings),
             exact=settings.index == EXACT,
             **shared,
         )
     return Encoding(
-        pooling=_resolved_pooling(description, settings.pooling),
-        normalize=own if settings.normalize is None else settings.normalize,
-        max_length=_max_length(description, settings.max_length),
+        pooling=_resolve_pooling(description, settings.pooling),
+        normalize=normalize if settings.normalize is None else settings.normalize,
+        max_length=_resolve_max_length(description, settings.max_length),
         vectors=settings.vectors or "float32",
-        context=_context(description, settings),
+        context=_resolve_context_draw(description, settings),
         **shared,
     )
 
 
 def _check_similarity(description: Description, settings: Settings) -> None:
     """Refuse what is not for the model: a comparison, a search, a length, a context."""
-    late, asked = description.late_interaction is not None, settings.similarity
+    late, similarity = description.late_interaction is not None, settings.similarity
     name = description.name
-    if asked is not None and (asked in MAXSIM) != late:
-        known = [one for one in get_args(Similarity) if (one in MAXSIM) == late]
+    if similarity is not None and (similarity in MAXSIM) != late:
+        similarities = [one for one in get_args(Similarity) if (one in MAXSIM) == late]
         gives = "a vector for each token" if late else "one vector for each text"
         raise UsageError(
-            f"{name} gives {gives}, which {asked} does not compare.",
-            hint=f"Choose one of {', '.join(known)}, or leave out --similarity.",
+            f"{name} gives {gives}, which {similarity} does not compare.",
+            hint=f"Choose one of {', '.join(similarities)}, or leave out --similarity.",
         )
-    if index_of(settings.index) is not None and not late:
+    if parse_plaid(settings.index) is not None and not late:
         raise UsageError(
             f"{name} gives one vector for each text, and --index {NAME} searches vectors of tokens.",
             hint="Leave out --index.",
@@ -109,16 +115,16 @@ def _check_similarity(description: Description, settings: Settings) -> None:
         )
 
 
-def _context(description: Description, settings: Settings) -> ContextDraw | None:
+def _resolve_context_draw(description: Description, settings: Settings) -> ContextDraw | None:
     """The draw of the context documents; None for a model whose vectors depend on none."""
     stages, name = description.two_stage, description.folder.name
     if stages is None:
         return None
-    own = {*description.prompts.values()}
-    strange = sorted({text for text in (settings.prompts or {}).values() if text not in own})
-    if strange and own:
+    prefixes = {*description.prompts.values()}
+    strange = sorted({text for text in (settings.prompts or {}).values() if text not in prefixes})
+    if strange and prefixes:
         raise UsageError(
-            f"{name} was trained with the prefixes {', '.join(map(repr, sorted(own)))}, and its context "
+            f"{name} was trained with the prefixes {', '.join(map(repr, sorted(prefixes)))}, and its context "
             f"documents would have {strange[0]!r}.",
             hint="Give one of the model's own prefixes, or leave out --prompt.",
         )
@@ -126,39 +132,41 @@ def _context(description: Description, settings: Settings) -> ContextDraw | None
     return ContextDraw(size=stages.size, documents=settings.context or cast(ContextChoice, usual))
 
 
-def _late_interaction(description: Description, settings: Settings) -> LateInteraction:
+def _resolve_late_interaction(description: Description, settings: Settings) -> LateInteraction:
     """The settings of a multi-vector (ColBERT) model, with the requested lengths."""
     late = description.late_interaction
     assert late is not None
-    for option, given in (
+    for option, is_set in (
         ("--pooling", settings.pooling is not None),
         ("--no-normalize", settings.normalize is False),
     ):
-        if given:
+        if is_set:
             raise UsageError(
                 f"{description.name} gives a vector of length 1 for each token: there is nothing for "
                 f"{option} to change.",
                 hint=f"Leave out {option}.",
             )
     least = 3  # a first token, the prefix, a last one
-    for name, asked in (("queries", settings.query_length), ("documents", settings.max_length)):
-        if asked is not None and asked <= least:
+    for name, length in (("queries", settings.query_length), ("documents", settings.max_length)):
+        if length is not None and length <= least:
             raise UsageError(
-                f"A length of {asked} tokens is too short for {name}: special tokens and the prefix take "
+                f"A length of {length} tokens is too short for {name}: special tokens and the prefix take "
                 f"{least}.",
                 hint=f"Give more than {least}.",
             )
     return replace(
         late,
-        query_length=_max_length(description, settings.query_length or late.query_length),
+        query_length=_resolve_max_length(description, settings.query_length or late.query_length),
         by_task=settings.query_length is None,
-        document_length=_max_length(description, settings.max_length or late.document_length),
+        document_length=_resolve_max_length(description, settings.max_length or late.document_length),
     )
 
 
-def _index(description: Description, late: LateInteraction, settings: Settings) -> Plaid | None:
+def _resolve_search_index(
+    description: Description, late: LateInteraction, settings: Settings
+) -> Plaid | None:
     """The requested search; None for an exact one."""
-    index = index_of(settings.index)
+    index = parse_plaid(settings.index)
     if index is not None and settings.similarity == "maxsim-pylate":
         raise UsageError(
             "maxsim-pylate fills up documents beside longer ones, which an index does not.",
@@ -173,27 +181,32 @@ def _index(description: Description, late: LateInteraction, settings: Settings) 
     return index
 
 
-def _resolved_pooling(description: Description, asked: str | None) -> str:
-    own = description.pooling
-    if asked is None or asked == own:
-        return own or description.usual_pooling
-    if own == OWN_POOLING:
+def _resolve_pooling(description: Description, asked: str | None) -> str:
+    model_pooling = description.pooling
+    if asked is None or asked == model_pooling:
+        return model_pooling or description.usual_pooling
+    if model_pooling == OWN_POOLING:
         raise UsageError(
             f"{description.folder} has no Pooling module, so its pooling cannot be replaced.",
             hint="Leave the pooling out.",
         )
-    known = [*POOLING_FLAGS.values(), *([own] if own and own not in POOLING_FLAGS.values() else [])]
+    poolings = [
+        *POOLING_FLAGS.values(),
+        *([model_pooling] if model_pooling and model_pooling not in POOLING_FLAGS.values() else []),
+    ]
     if asked == ATTENTION:
         raise UsageError(
             f"{description.folder} has no attentive pooling, whose weights are learned in training.",
-            hint=f"Train one (`--recipe simcse`), or give one of {', '.join(known)}.",
+            hint=f"Train one (`--recipe simcse`), or give one of {', '.join(poolings)}.",
         )
-    if asked not in known:
-        raise unknown("pooling", asked, known, then="Choose one of these, or leave the pooling out.")
+    if asked not in poolings:
+        raise explain_unknown(
+            "pooling", asked, poolings, then="Choose one of these, or leave the pooling out."
+        )
     return asked
 
 
-def _max_length(description: Description, asked: int | None) -> int:
+def _resolve_max_length(description: Description, asked: int | None) -> int:
     if asked is None:
         return description.max_length
     if asked <= 0:
@@ -266,61 +279,63 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     if late is None and kind != "SentenceTransformer":
         raise ModelError(f"{folder} is a {kind}, which gives no dense vector of a text.")
     _require_tokenizers(folder)
-    found = lengths(folder, own_code=own_code)
-    stages = _two_stage(folder, modules)
+    token_limits = read_token_limits(folder, own_code=own_code)
+    stages = _read_two_stage(folder, modules)
     if stages is not None:
-        found = (_text_length(backbone_folder(folder), stages, found[0]),)
+        token_limits = (_compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
     return Description(
         folder=folder,
         name=folder.name,
         pooling=read_pooling(folder, modules),
-        usual_pooling=family_pooling(folder),
-        normalize=bool(modules) and library_class(modules[-1][0]) == "Normalize",
+        usual_pooling=find_family_pooling(folder),
+        normalize=bool(modules) and find_library_class(modules[-1][0]) == "Normalize",
         # The longest tower's, among those that cut at all.
-        max_length=max((length.most for length in found if length.most < NO_LIMIT), default=NO_LIMIT),
-        position_limit=max((length.limit for length in found if length.limit is not None), default=None),
-        lengths=found,
-        prompts=_prompts(library),
+        max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
+        position_limit=max(
+            (length.limit for length in token_limits if length.limit is not None), default=None
+        ),
+        lengths=token_limits,
+        prompts=_read_prompts(library),
         default_prompt_name=library.get("default_prompt_name"),
         similarity_fn_name="maxsim"
         if late is not None
-        else _similarity(folder, library.get("similarity_fn_name")),
+        else _parse_similarity(folder, library.get("similarity_fn_name")),
         late_interaction=late,
         two_stage=stages,
     )
 
 
-def _two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
+def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
     """The settings of a two-stage model; None for any other.
 
     Raises:
         ModelError: It is not the first module, or a backbone is none of ours.
     """
-    place = next((sub for kind, sub in modules if library_class(kind) == TWO_STAGE), None)
+    place = next((sub for kind, sub in modules if find_library_class(kind) == TWO_STAGE), None)
     if place is None:
         return None
-    if place != modules[0][1] or library_class(modules[0][0]) != TWO_STAGE:
+    if place != modules[0][1] or find_library_class(modules[0][0]) != TWO_STAGE:
         raise ModelError(f"{folder} has two stages behind another module.", hint="Save the model anew.")
     for stage in (TEXT_STAGE, CONTEXT_STAGE):
         if not has_network(folder / place / stage):
-            raise _no_network(folder / place / stage)
-    return TwoStageSettings.of_folder(folder / place)
+            raise _explain_missing_network(folder / place / stage)
+    return TwoStageSettings.read_stage_settings(folder / place)
 
 
-def _text_length(backbone: Path, stages: TwoStageSettings, found: _TokenLimits) -> _TokenLimits:
+def _compute_text_limits(backbone: Path, stages: TwoStageSettings, found: _TokenLimits) -> _TokenLimits:
     """The token limits of a text behind a context, read by the second stage's `backbone`.
 
     Raises:
         ModelError: There are too few positions for texts of the model's own length.
     """
-    shape, kind = architecture_in(backbone), str(read_object(backbone / "config.json").get("model_type"))
+    shape, kind = read_architecture(backbone), str(read_object(backbone / "config.json").get("model_type"))
     stages.check_positions(shape, found.most if found.most < NO_LIMIT else 1, kind)
-    limit = stages.text_limit(shape.positions, shape.max_position_embeddings)
+    limit = stages.compute_text_limit(shape.positions, shape.max_position_embeddings)
     table = limit if found.table is not None else None
     return replace(found, limit=limit, table=table)
 
 
-def with_two_stages(
+def describe_two_stage(
     backbone: Description, stages: TwoStageSettings, *, max_length: int, prompts: Mapping[str, str] = PREFIXES
 ) -> Description:
     """The description of a two-stage model that is to be made of a backbone, for both stages.
@@ -334,11 +349,11 @@ def with_two_stages(
     Raises:
         ModelError: The backbone has no network of ours, or too few positions.
     """
-    place = backbone_folder(backbone.folder)
+    place = find_backbone_folder(backbone.folder)
     if not has_network(place):
-        raise _no_network(place)
-    known = replace(backbone.lengths[0], most=max_length, named=max_length)
-    length = _text_length(place, stages, known)
+        raise _explain_missing_network(place)
+    limits = replace(backbone.lengths[0], most=max_length, named=max_length)
+    length = _compute_text_limits(place, stages, limits)
     return replace(
         backbone,
         pooling=OWN_POOLING,
@@ -354,7 +369,7 @@ def with_two_stages(
     )
 
 
-def _no_network(backbone: Path) -> ModelError:
+def _explain_missing_network(backbone: Path) -> ModelError:
     return ModelError(
         f"The backbone in {backbone} runs through transformers' own class: it takes no context.",
         hint="Take a backbone of a family that our network runs (`harness list backbones`).",
@@ -363,8 +378,8 @@ def _no_network(backbone: Path) -> ModelError:
 
 def _require_configs(folder: Path) -> None:
     """Refuse a folder in which a transformer has no config."""
-    for kind, sub in all_modules(folder) or [(TRANSFORMER, "")]:
-        if library_class(kind) != "Transformer" or (folder / sub / "config.json").is_file():
+    for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
+        if find_library_class(kind) != "Transformer" or (folder / sub / "config.json").is_file():
             continue
         adapter = (folder / sub / "adapter_config.json").is_file()
         raise ModelError(
@@ -377,35 +392,35 @@ def _require_configs(folder: Path) -> None:
 
 def _require_tokenizers(folder: Path) -> None:
     """Refuse a transformer without tokenizer files, for which transformers would make an empty tokenizer."""
-    for kind, sub in all_modules(folder) or [(TRANSFORMER, "")]:
+    for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
         root = folder / sub
-        if library_class(kind) != "Transformer" or any(any(root.glob(name)) for name in VOCABULARIES):
+        if find_library_class(kind) != "Transformer" or any(any(root.glob(name)) for name in VOCABULARIES):
             continue
         config = read_object(root / "tokenizer_config.json")
         if config.get("auto_map") or config.get("tokenizer_class") in OF_CHARACTERS:
             continue
-        family = family_in(root)
-        known = None if family is None else family.tokenizer
+        family = read_family(root)
+        tokenizer_id = None if family is None else family.tokenizer
         raise ModelError(
             f"{root} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
-            hint=f"Copy {f'that of {known}' if known else 'the one it was trained with'} into it "
+            hint=f"Copy {f'that of {tokenizer_id}' if tokenizer_id else 'the one it was trained with'} into it "
             "(`tokenizer.save_pretrained(folder)`).",
         )
 
 
-def _prompts(library: Mapping[str, Any]) -> dict[str, str]:
+def _read_prompts(library: Mapping[str, Any]) -> dict[str, str]:
     """The named prompts; beside a default prompt, a side without a prompt has an empty one."""
     sides = {"query": "", "document": ""} if library.get("default_prompt_name") is not None else {}
     named = {name: text or "" for name, text in (library.get("prompts") or {}).items()}
     return {**sides, **named}
 
 
-def _similarity(folder: Path, name: str | None) -> Similarity:
-    known = get_args(Similarity)
-    if name is not None and name not in known:
+def _parse_similarity(folder: Path, name: str | None) -> Similarity:
+    similarities = get_args(Similarity)
+    if name is not None and name not in similarities:
         raise ModelError(
             f"{folder} compares vectors with {name!r}, which is unknown here.",
-            hint=f"There is: {', '.join(known)}.",
+            hint=f"There is: {', '.join(similarities)}.",
         )
     return cast(Similarity, name or "cosine")
 
@@ -445,27 +460,29 @@ class _TokenLimits:
     table: int | None
 
 
-def lengths(folder: Path, *, own_code: bool = False) -> tuple[_TokenLimits, ...]:
+def read_token_limits(folder: Path, *, own_code: bool = False) -> tuple[_TokenLimits, ...]:
     """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
-    entered = input_modules(folder) or [("", "")]
-    return tuple(_length(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered)
+    entered = list_input_modules(folder) or [("", "")]
+    return tuple(
+        _read_module_limits(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered
+    )
 
 
-def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> _TokenLimits:
-    config = _text_config(read_object(root / "config.json"))
-    own = None if bare else _own_length(root)
-    table = _table(config, own_code=own_code)
-    limit = table if table is not None else _computed(config, own)
-    named = own
-    if named is None and (bare or library_class(kind) in TOKENIZED):
+def _read_module_limits(kind: str, root: Path, *, bare: bool, own_code: bool) -> _TokenLimits:
+    config = _select_text_config(read_object(root / "config.json"))
+    config_length = None if bare else _read_config_length(root)
+    table = _count_position_rows(config, own_code=own_code)
+    limit = table if table is not None else _compute_token_limit(config, config_length)
+    named = config_length
+    if named is None and (bare or find_library_class(kind) in TOKENIZED):
         named = read_object(root / "tokenizer_config.json").get("model_max_length")
     # A tokenizer without a limit has 1e30.
-    known = int(named) if isinstance(named, int | float) and 0 < named < NO_LIMIT else None
-    most = min((length for length in (known, limit) if length), default=NO_LIMIT)
-    return _TokenLimits(most=most, named=known, limit=limit, table=table)
+    length_limit = int(named) if isinstance(named, int | float) and 0 < named < NO_LIMIT else None
+    most = min((length for length in (length_limit, limit) if length), default=NO_LIMIT)
+    return _TokenLimits(most=most, named=length_limit, limit=limit, table=table)
 
 
-def _own_length(root: Path) -> int | None:
+def _read_config_length(root: Path) -> int | None:
     """The length in the config of a sentence-transformers module, None without one."""
     for path in [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]:
         length = read_object(path).get("max_seq_length")
@@ -479,29 +496,29 @@ def _own_length(root: Path) -> int | None:
     return None
 
 
-def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _select_text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The text part of a config that also covers other inputs."""
     text = config.get("text_config")
-    return text if isinstance(text, dict) and _positions(config) is None else config
+    return text if isinstance(text, dict) and _parse_positions(config) is None else config
 
 
-def _positions(config: Mapping[str, Any]) -> int | None:
+def _parse_positions(config: Mapping[str, Any]) -> int | None:
     positions = config.get("max_position_embeddings", config.get("n_positions"))
     named = isinstance(positions, int) and positions > 0 and config.get("model_type") not in UNBOUND_MODELS
     return positions if named else None
 
 
-def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
+def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | None:
     """The number of learned positions, None where positions are computed."""
-    positions = _positions(config)
+    positions = _parse_positions(config)
     computed = (
         any("rope" in name or "rotary" in name or "alibi" in name for name in config)
         or config.get("position_embedding_type") not in (None, "absolute")
         or config.get("position_biased_input") is False
     )
-    own = None if runs_remote_code(config, own_code) else max_positions(config)
-    if own is not None:
-        return own
+    network_positions = None if can_run_remote_code(config, own_code) else find_max_positions(config)
+    if network_positions is not None:
+        return network_positions
     if positions is None or computed:
         return None
     if config.get("model_type") in OFFSET_MODELS:
@@ -509,7 +526,7 @@ def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
     return positions
 
 
-def _computed(config: Mapping[str, Any], own: int | None) -> int | None:
+def _compute_token_limit(config: Mapping[str, Any], own: int | None) -> int | None:
     """The most tokens with computed positions: as in the config, or the model's own length if longer."""
-    positions = _positions(config)
+    positions = _parse_positions(config)
     return None if positions is None else max(positions, own or 0)

@@ -43,14 +43,14 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
+def list_module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
     """The weight files of one module's own folder, in the order in which loading prefers them."""
     for stem, suffix in (("model", "safetensors"), ("pytorch_model", "bin")):
-        whole, index = root / f"{stem}.{suffix}", root / f"{stem}.{suffix}.index.json"
-        if whole.is_file():
-            return [whole]
+        single_file, index = root / f"{stem}.{suffix}", root / f"{stem}.{suffix}.index.json"
+        if single_file.is_file():
+            return [single_file]
         if sharded and index.is_file():
-            return _shards(index)
+            return _list_shards(index)
     return []
 
 
@@ -65,35 +65,37 @@ class StoredTensor:
     end: int = 0
 
 
-def stored_tensors(paths: Sequence[Path]) -> dict[str, StoredTensor] | None:
+def read_tensor_headers(paths: Sequence[Path]) -> dict[str, StoredTensor] | None:
     """The tensors of weight files by name, from headers alone; None where a file must be loaded to know.
 
     Raises:
         ModelError: A safetensors file is truncated or corrupt.
     """
-    found: dict[str, StoredTensor] = {}
+    tensors: dict[str, StoredTensor] = {}
     for path in paths:
-        some = _stored(path) if path.suffix == ".safetensors" else _pickled(path)
+        some = (
+            _read_safetensors_entries(path) if path.suffix == ".safetensors" else _read_pickle_entries(path)
+        )
         if some is None:
             return None
-        found |= some
-    return found or None
+        tensors |= some
+    return tensors or None
 
 
-def _stored(path: Path) -> dict[str, StoredTensor]:
+def _read_safetensors_entries(path: Path) -> dict[str, StoredTensor]:
     check_safetensors(path)
-    header, start = _header(path)
-    found = {}
+    header, start = _read_safetensors_header(path)
+    tensors = {}
     for name, value in header.items():
         if name != "__metadata__":
             begin, end = (start + int(place) for place in value["data_offsets"])
             shape = tuple(int(size) for size in value["shape"])
             dtype = str(value["dtype"])
-            found[name] = StoredTensor(path=path, dtype=dtype, shape=shape, begin=begin, end=end)
-    return found
+            tensors[name] = StoredTensor(path=path, dtype=dtype, shape=shape, begin=begin, end=end)
+    return tensors
 
 
-def _pickled(path: Path) -> dict[str, StoredTensor] | None:
+def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
     """The tensors of a file of torch.save, from its pickle without the bytes of tensors."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -149,10 +151,10 @@ class _Unpickler(pickle.Unpickler):
         return pid[1]
 
 
-def safetensors_metadata(path: Path) -> dict[str, str] | None:
+def read_safetensors_metadata(path: Path) -> dict[str, str] | None:
     """The metadata in the header of a safetensors file, None without any."""
-    found: dict[str, str] | None = _header(path)[0].get("__metadata__")
-    return found
+    metadata: dict[str, str] | None = _read_safetensors_header(path)[0].get("__metadata__")
+    return metadata
 
 
 POINTER = b"version https://git-lfs.github.com/spec/"
@@ -193,7 +195,7 @@ def check_safetensors(path: Path) -> None:
     Raises:
         ModelError: It is truncated or corrupt.
     """
-    problem = _safetensors_problem(path)
+    problem = _find_safetensors_problem(path)
     if problem:
         raise ModelError(
             f"{path} is not a whole safetensors file: {problem}.",
@@ -201,7 +203,7 @@ def check_safetensors(path: Path) -> None:
         )
 
 
-def _shards(index: Path) -> list[Path]:
+def _list_shards(index: Path) -> list[Path]:
     mapping = read_object(index).get("weight_map")
     if not isinstance(mapping, dict) or not mapping:
         raise DamagedModelError(f"{index} names no weight file.")
@@ -226,8 +228,8 @@ def check_index(index: Path) -> None:
     """
     named = {str(name): str(part) for name, part in read_object(index).get("weight_map", {}).items()}
     lost = None
-    for part in _shards(index):
-        held = stored_tensors([part])
+    for part in _list_shards(index):
+        held = read_tensor_headers([part])
         if held is None:
             return
         lost = lost or next((n for n, at in named.items() if at == part.name and n not in held), None)
@@ -238,14 +240,14 @@ def check_index(index: Path) -> None:
         )
 
 
-def _header(path: Path) -> tuple[dict[str, Any], int]:
+def _read_safetensors_header(path: Path) -> tuple[dict[str, Any], int]:
     """The header of a whole safetensors file, and the place of its first tensor's bytes."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         return json.loads(file.read(length)), 8 + length
 
 
-def _safetensors_problem(path: Path) -> str | None:
+def _find_safetensors_problem(path: Path) -> str | None:
     """What is wrong with a file; the library compares its size with that in its header."""
     try:
         with safe_open(path, framework="np") as file:

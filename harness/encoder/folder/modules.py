@@ -10,7 +10,7 @@ from typing import Any
 from harness.core.errors import DamagedModelError, ModelError
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Family
-from harness.encoder.folder.files import module_weights, read_json, read_object
+from harness.encoder.folder.files import list_module_weights, read_json, read_object
 
 Module = tuple[str, str]
 """The type of a module, and its subfolder."""
@@ -67,15 +67,15 @@ TYPE = re.compile(r"sentence_transformers\.models\.(\w+)(?:\.\1)?")
 """The spelling of a library module's type: the class, or the class in the file of its name."""
 
 
-def library_class(kind: str) -> str | None:
+def find_library_class(kind: str) -> str | None:
     """The class of sentence-transformers, or one in OWN, that a module's type names; None for any other.
 
-    >>> library_class("sentence_transformers.models.Pooling")
+    >>> find_library_class("sentence_transformers.models.Pooling")
     'Pooling'
-    >>> library_class("sentence_transformers.models.Router.import_from_string")
+    >>> find_library_class("sentence_transformers.models.Router.import_from_string")
     """
-    found = TYPE.fullmatch(kind)
-    return found[1] if found and found[1] in LIBRARY else OWN.get(kind)
+    match = TYPE.fullmatch(kind)
+    return match[1] if match and match[1] in LIBRARY else OWN.get(kind)
 
 
 def read_modules(folder: Path) -> list[Module]:
@@ -99,77 +99,77 @@ def read_modules(folder: Path) -> list[Module]:
     return modules
 
 
-def all_modules(folder: Path) -> list[Module]:
+def list_modules(folder: Path) -> list[Module]:
     """The modules of `read_modules`, with each Router replaced by the modules within it, at any depth.
 
     The backbones of a two-stage module come before it, that of texts first.
     """
-    return [(kind, sub) for kind, sub, router in _walked(folder) if not router]
+    return [(kind, sub) for kind, sub, router in _walk_modules(folder) if not router]
 
 
-def input_modules(folder: Path) -> list[Module]:
+def list_input_modules(folder: Path) -> list[Module]:
     """The first module, or the first module of each tower of a Router; of two stages that of texts."""
     modules = read_modules(folder)
-    return list(_entered(folder, *modules[0])) if modules else []
+    return list(_iter_input_modules(folder, *modules[0])) if modules else []
 
 
-def backbone_folder(folder: Path) -> Path:
+def find_backbone_folder(folder: Path) -> Path:
     """The folder of the first module, with the backbone's config and weights."""
-    modules = all_modules(folder)
+    modules = list_modules(folder)
     return folder / modules[0][1] if modules else folder
 
 
-def module_folders(folder: Path) -> list[Path]:
+def list_module_folders(folder: Path) -> list[Path]:
     """The folder of every module, Routers included; the model's own folder for a bare backbone."""
-    return list(dict.fromkeys(folder / sub for _, sub, _ in _walked(folder))) or [folder]
+    return list(dict.fromkeys(folder / sub for _, sub, _ in _walk_modules(folder))) or [folder]
 
 
-def _walked(folder: Path) -> Iterator[tuple[str, str, bool]]:
+def _walk_modules(folder: Path) -> Iterator[tuple[str, str, bool]]:
     """Every module at every depth, and whether it is a Router with modules."""
     for kind, sub in read_modules(folder):
-        yield from _walked_from(folder, kind, sub)
+        yield from _walk_module(folder, kind, sub)
 
 
-def _walked_from(folder: Path, kind: str, sub: str) -> Iterator[tuple[str, str, bool]]:
-    inner, staged = _inner(folder, kind, sub), library_class(kind) == TWO_STAGE
+def _walk_module(folder: Path, kind: str, sub: str) -> Iterator[tuple[str, str, bool]]:
+    inner, staged = _read_inner_types(folder, kind, sub), find_library_class(kind) == TWO_STAGE
     if not staged:
         yield kind, sub, bool(inner)
     for name, inner_kind in inner.items():
-        yield from _walked_from(folder, inner_kind, _joined(sub, name))
+        yield from _walk_module(folder, inner_kind, _join_subfolder(sub, name))
     if staged:
         yield kind, sub, False
 
 
-def _entered(folder: Path, kind: str, sub: str) -> Iterator[Module]:
-    inner = _inner(folder, kind, sub)
-    if library_class(kind) == TWO_STAGE:
+def _iter_input_modules(folder: Path, kind: str, sub: str) -> Iterator[Module]:
+    inner = _read_inner_types(folder, kind, sub)
+    if find_library_class(kind) == TWO_STAGE:
         inner = {TEXT_STAGE: inner[TEXT_STAGE]}
-    towers = _router(folder / sub).get("structure") if inner else None
+    towers = _read_router_config(folder / sub).get("structure") if inner else None
     firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else list(inner)
     if not inner:
         yield kind, sub
     for name in firsts:
-        yield from _entered(folder, inner.get(name, ""), _joined(sub, name))
+        yield from _iter_input_modules(folder, inner.get(name, ""), _join_subfolder(sub, name))
 
 
-def _inner(folder: Path, kind: str, sub: str) -> dict[str, str]:
+def _read_inner_types(folder: Path, kind: str, sub: str) -> dict[str, str]:
     """The types of the modules within a Router or of two stages, by the name of their subfolder."""
-    if library_class(kind) == TWO_STAGE:
+    if find_library_class(kind) == TWO_STAGE:
         return dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), "sentence_transformers.models.Transformer")
-    if library_class(kind) not in ("Router", "Asym"):
+    if find_library_class(kind) not in ("Router", "Asym"):
         return {}
-    types = _router(folder / sub).get("types")
+    types = _read_router_config(folder / sub).get("types")
     inner = {str(k): str(v) for k, v in types.items()} if isinstance(types, dict) else {}
     for name in inner:
         _require_inside(folder / sub / "router_config.json", name, deeper=True)
     return inner
 
 
-def _router(place: Path) -> dict[str, Any]:
+def _read_router_config(place: Path) -> dict[str, Any]:
     return read_object(place / "router_config.json") or read_object(place / "config.json")
 
 
-def _joined(sub: str, name: str) -> str:
+def _join_subfolder(sub: str, name: str) -> str:
     return f"{sub}/{name}".lstrip("/")
 
 
@@ -207,18 +207,18 @@ def weight_files(folder: Path) -> list[Path]:
     Raises:
         ModelError: A module lacks its weights, or a part of a sharded checkpoint is missing.
     """
-    root = backbone_folder(folder)
-    found: set[Path] = set()
-    for kind, sub in all_modules(folder) or [("", "")]:
-        known = library_class(kind)
-        paths = module_weights(folder / sub, sharded=known in SHARDED)
-        if not paths and (known in WEIGHTED or (known is None and folder / sub == root)):
-            raise _no_weights(folder, sub)
-        found.update(paths)
-    return sorted(found)
+    root = find_backbone_folder(folder)
+    weights: set[Path] = set()
+    for kind, sub in list_modules(folder) or [("", "")]:
+        class_name = find_library_class(kind)
+        paths = list_module_weights(folder / sub, sharded=class_name in SHARDED)
+        if not paths and (class_name in WEIGHTED or (class_name is None and folder / sub == root)):
+            raise _explain_missing_weights(folder, sub)
+        weights.update(paths)
+    return sorted(weights)
 
 
-def _no_weights(folder: Path, sub: str) -> ModelError:
+def _explain_missing_weights(folder: Path, sub: str) -> ModelError:
     prefix, root = f"{sub}/" if sub else "", folder / sub
     other = ((path, why) for name, why in OTHER_FORMATS.items() for path in sorted(root.glob(name)))
     path, why = next(other, (None, ""))
@@ -234,12 +234,12 @@ TOKENIZED = ("Transformer", "CLIPModel")
 """Modules with a transformers tokenizer, whose length applies where the module names none."""
 
 
-def family_in(folder: Path) -> Family | None:
+def read_family(folder: Path) -> Family | None:
     """The family of the backbone in a folder, None if the catalog has none."""
-    return backbones.family_of(read_object(folder / "config.json"))
+    return backbones.find_family(read_object(folder / "config.json"))
 
 
-def own_architecture(config: Mapping[str, Any]) -> Architecture:
+def parse_harness_architecture(config: Mapping[str, Any]) -> Architecture:
     """The architecture in a config.json under our own model type.
 
     Raises:
@@ -251,40 +251,40 @@ def own_architecture(config: Mapping[str, Any]) -> Architecture:
     return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
 
 
-def architecture_in(folder: Path) -> Architecture:
+def read_architecture(folder: Path) -> Architecture:
     """The architecture of a backbone that our network runs, as its config.json has it.
 
     Raises:
         ModelError: The config makes no network.
     """
-    family, config = family_in(folder), read_object(folder / "config.json")
-    return own_architecture(config) if family is None else family.outline(config)
+    family, config = read_family(folder), read_object(folder / "config.json")
+    return parse_harness_architecture(config) if family is None else family.outline(config)
 
 
 def has_network(folder: Path, *, own_code: bool = False) -> bool:
     """Whether our network runs the backbone in a folder; not if it runs its own classes (`own_code`)."""
     config = read_object(folder / "config.json")
-    if runs_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
+    if can_run_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
         return False
-    family = family_in(folder)
+    family = read_family(folder)
     return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
 
 
-def runs_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
+def can_run_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
     """Whether the classes in a config's `auto_map` run: they exist, and code is allowed."""
     return allowed and bool(config.get("auto_map"))
 
 
-def max_positions(config: Mapping[str, Any]) -> int | None:
+def find_max_positions(config: Mapping[str, Any]) -> int | None:
     """The most tokens of a text in our network, None if unlimited or left to the table of positions."""
     if config.get("model_type") == MODEL_TYPE:
         shape = config.get("architecture", {})
         return None if shape.get("positions") == "alibi" else shape.get("max_position_embeddings")
-    family = backbones.family_of(config)
+    family = backbones.find_family(config)
     if family is None or family.shape is None:
         return None
     if family.native:
         rotary = any("rope" in name or "rotary" in name for name in config)
         return config.get("max_position_embeddings") if rotary else None
-    known = family.architecture(config)
-    return None if known.positions == "alibi" else known.max_position_embeddings
+    architecture = family.architecture(config)
+    return None if architecture.positions == "alibi" else architecture.max_position_embeddings

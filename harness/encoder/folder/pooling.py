@@ -9,10 +9,10 @@ from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     Module,
-    all_modules,
-    backbone_folder,
-    family_in,
-    library_class,
+    find_backbone_folder,
+    find_library_class,
+    list_modules,
+    read_family,
 )
 
 POOLING_FLAGS = {
@@ -36,7 +36,7 @@ WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 """The names under which configs have the width of a backbone."""
 
 
-def vector_size(folder: Path, pooling: str) -> int | None:
+def infer_vector_size(folder: Path, pooling: str) -> int | None:
     """The dimension of a model's vectors, from its configs; None where these do not say.
 
     Args:
@@ -44,8 +44,8 @@ def vector_size(folder: Path, pooling: str) -> int | None:
         pooling: The pooling of its Encoding; "cls+mean" has twice the width.
     """
     try:
-        config = read_object(backbone_folder(folder) / "config.json")
-        dense = [sub for kind, sub in all_modules(folder) if library_class(kind) == "Dense"]
+        config = read_object(find_backbone_folder(folder) / "config.json")
+        dense = [sub for kind, sub in list_modules(folder) if find_library_class(kind) == "Dense"]
         out = read_object(folder / dense[-1] / "config.json").get("out_features") if dense else None
     except (ModelError, OSError):
         return None
@@ -53,9 +53,9 @@ def vector_size(folder: Path, pooling: str) -> int | None:
     return out if isinstance(out, int) else None if width is None else width * len(pooling.split("+"))
 
 
-def family_pooling(folder: Path) -> str:
+def find_family_pooling(folder: Path) -> str:
     """The pooling of a bare backbone: that of its family, the mean for a family that is unknown."""
-    family = family_in(backbone_folder(folder))
+    family = read_family(find_backbone_folder(folder))
     return "mean" if family is None else family.pooling
 
 
@@ -63,10 +63,10 @@ def read_pooling(folder: Path, modules: list[Module]) -> str | None:
     """The pooling of the modules, ATTENTION or OWN_POOLING without modes; None for a bare backbone."""
     if not modules:
         return None
-    known = [(library_class(kind), sub) for kind, sub in modules]
-    path = next((sub for kind, sub in known if kind == "Pooling"), None)
+    classes = [(find_library_class(kind), sub) for kind, sub in modules]
+    path = next((sub for kind, sub in classes if kind == "Pooling"), None)
     if path is None:
-        return ATTENTION if ATTENTIVE in (kind for kind, _ in known) else OWN_POOLING
+        return ATTENTION if ATTENTIVE in (kind for kind, _ in classes) else OWN_POOLING
     config = read_object(folder / path / "config.json")
     # A missing flag means off, but for the mean on.
     modes = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError, shortened
+from harness.core.errors import DamagedModelError, ModelError, shorten_names
 from harness.encoder.family import ENCODER, Architecture, Names
 
 DECODER, TABLE = "head.decoder.weight", f"{ENCODER}embeddings.tokens.weight"
@@ -33,11 +33,11 @@ ALLOWED = "it has no place in the model, and --allow-extra names it"
 Shapes = Mapping[str, Sequence[int]]
 
 
-def _same_content(first: Any, second: Any) -> bool:
+def _has_same_content(first: Any, second: Any) -> bool:
     return bool(first.equal(second))
 
 
-def same_shape(first: Any, second: Any) -> bool:
+def has_same_shape(first: Any, second: Any) -> bool:
     """Whether two entries of a header have one shape; their content is not known."""
     return tuple(first.shape) == tuple(second.shape)
 
@@ -62,7 +62,7 @@ class FoundTensors:
     names: Names | None
     prefixed: bool = False
     allowed: Sequence[str] = ()
-    same: Callable[[Any, Any], bool] = _same_content
+    same: Callable[[Any, Any], bool] = _has_same_content
     state: dict[str, Any] = field(default_factory=dict)
     ignored: dict[str, str] = field(default_factory=dict)
     computed: list[str] = field(default_factory=list)
@@ -71,20 +71,20 @@ class FoundTensors:
     twice: list[str] = field(default_factory=list)
 
     @staticmethod
-    def of(
+    def sort_tensors(
         tensors: Mapping[str, Any],
         names: Names | None,
         *,
         head: bool,
         allowed: Sequence[str] = (),
-        same: Callable[[Any, Any], bool] = _same_content,
+        same: Callable[[Any, Any], bool] = _has_same_content,
     ) -> FoundTensors:
         """Tensors by their names in the files, sorted; `head` is whether the masked-language head counts."""
         prefixed = names is not None and any(name.startswith(names.prefix) for name in tensors)
-        found = FoundTensors(names=names, prefixed=prefixed, allowed=allowed, same=same)
+        folder_tensors = FoundTensors(names=names, prefixed=prefixed, allowed=allowed, same=same)
         for name, tensor in tensors.items():
-            found._add(name, tensor, head=head)
-        return found
+            folder_tensors._add(name, tensor, head=head)
+        return folder_tensors
 
     def _add(self, theirs: str, tensor: Any, *, head: bool) -> None:
         why = None if self.names is None else self.names.reason(theirs)
@@ -94,34 +94,34 @@ class FoundTensors:
             if self.names is not None and self.names.computes(theirs):
                 self.computed.append(theirs)
         elif ours is None:
-            self._leave_over(theirs)
+            self._collect_extra_tensor(theirs)
             self.nameless.append(theirs)
         elif ours.startswith("head.") and not head:
             self.ignored[theirs] = HEAD_IGNORED
         else:
-            self._keep(ENCODER + ours if head and not ours.startswith("head.") else ours, tensor)
+            self._keep_tensor(ENCODER + ours if head and not ours.startswith("head.") else ours, tensor)
 
-    def _leave_over(self, theirs: str) -> None:
+    def _collect_extra_tensor(self, theirs: str) -> None:
         if any(fnmatchcase(theirs, pattern) for pattern in self.allowed):
             self.ignored[theirs] = ALLOWED
         else:
             self.extra.append(theirs)
 
-    def _keep(self, ours: str, tensor: Any) -> None:
+    def _keep_tensor(self, ours: str, tensor: Any) -> None:
         if ours in self.state and not self.same(self.state[ours], tensor):
             self.twice.append(ours)
         self.state[ours] = tensor
 
-    def check(self, wanted: Shapes, shape: Architecture, name: str) -> None:
+    def check_tensors(self, wanted: Shapes, shape: Architecture, name: str) -> None:
         """Refuse tensors other than those of a network; those that may be left out leave `state`.
 
         Raises:
             ModelError: A tensor is missing, left over, there twice, or of another shape.
         """
         for ours in [one for one in self.state if one not in wanted]:
-            self._leave_over(self._shown(ours))
+            self._collect_extra_tensor(self._format_checkpoint_name(ours))
             del self.state[ours]
-        problems = self._problems(wanted, shape)
+        problems = self._describe_mismatches(wanted, shape)
         if problems:
             hint = "Its config and its weights do not belong together, or are of another architecture."
             if self.extra and set(self.extra) <= set(self.nameless):
@@ -129,25 +129,35 @@ class FoundTensors:
                 hint += f" If these tensors are known to be harmless, add --allow-extra {named}"
             raise ModelError(f"{name} is not loaded whole: {'; '.join(problems)}.", hint=hint)
 
-    def _problems(self, wanted: Shapes, shape: Architecture) -> list[str]:
+    def _describe_mismatches(self, wanted: Shapes, shape: Architecture) -> list[str]:
         state = self.state
         tied = {DECODER} if shape.tie_word_embeddings else set()
-        there = [name for name in wanted if name in state]
+        present_names = [name for name in wanted if name in state]
         both = {name for name in tied if {name, TABLE} <= state.keys()}
         lacking = wanted.keys() - state.keys() - tied
         of_head = {name for name in lacking if name.startswith("head.")}
-        found = (
-            (map(self._shown, lacking - of_head), MISSING),
-            (map(self._shown, of_head), HEADLESS),
+        faults = (
+            (map(self._format_checkpoint_name, lacking - of_head), MISSING),
+            (map(self._format_checkpoint_name, of_head), HEADLESS),
             (self.extra, EXTRA),
-            (map(self._shown, self.twice), TWICE),
-            (map(self._shown, [name for name in both if not self.same(state[name], state[TABLE])]), UNTIED),
+            (map(self._format_checkpoint_name, self.twice), TWICE),
             (
-                [self._shapes(n, wanted[n]) for n in there if tuple(state[n].shape) != tuple(wanted[n])],
+                map(
+                    self._format_checkpoint_name,
+                    [name for name in both if not self.same(state[name], state[TABLE])],
+                ),
+                UNTIED,
+            ),
+            (
+                [
+                    self._describe_shapes(n, wanted[n])
+                    for n in present_names
+                    if tuple(state[n].shape) != tuple(wanted[n])
+                ],
                 OTHER_SHAPE,
             ),
         )
-        return [_counted(names, what) for given, what in found if (names := sorted(given))]
+        return [_format_tensor_count(names, what) for given, what in faults if (names := sorted(given))]
 
     @property
     def notes(self) -> list[str]:
@@ -155,13 +165,15 @@ class FoundTensors:
         reasons: dict[str, list[str]] = {}
         for name in sorted(self.ignored.keys() - set(self.computed)):
             reasons.setdefault(self.ignored[name], []).append(name)
-        return [left_out(names, why) for why, names in reasons.items()]
+        return [describe_ignored_tensors(names, why) for why, names in reasons.items()]
 
-    def _shapes(self, ours: str, wanted: Sequence[int]) -> str:
-        found = tuple(self.state[ours].shape)
-        return f"{self._shown(ours)} ({found} in the file, {tuple(wanted)} in the model)"
+    def _describe_shapes(self, ours: str, wanted: Sequence[int]) -> str:
+        file_shape = tuple(self.state[ours].shape)
+        return (
+            f"{self._format_checkpoint_name(ours)} ({file_shape} in the file, {tuple(wanted)} in the model)"
+        )
 
-    def _shown(self, ours: str) -> str:
+    def _format_checkpoint_name(self, ours: str) -> str:
         if self.names is None:
             return ours
         try:
@@ -176,29 +188,30 @@ def require_shapes(place: Path, tensors: Mapping[str, Any], wanted: Shapes) -> N
     Raises:
         ModelError: A tensor is missing, left over, or of another shape.
     """
-    found = {(name, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    present_shapes = {(name, tuple(tensor.shape)) for name, tensor in tensors.items()}
     due = {(name, tuple(shape)) for name, shape in wanted.items()}
-    if found != due:
+    if present_shapes != due:
         raise DamagedModelError(
-            f"{place} has {_named(found - due)}, and its config.json wants {_named(due - found)}."
+            f"{place} has {_format_tensor_shapes(present_shapes - due)}, and its config.json wants {_format_tensor_shapes(due - present_shapes)}."
         )
 
 
-def _named(tensors: Collection[tuple[str, tuple[int, ...]]]) -> str:
+def _format_tensor_shapes(tensors: Collection[tuple[str, tuple[int, ...]]]) -> str:
     return (
-        shortened([f"a tensor {name} of {shape}" for name, shape in sorted(tensors)], 3) or "no such tensor"
+        shorten_names([f"a tensor {name} of {shape}" for name, shape in sorted(tensors)], 3)
+        or "no such tensor"
     )
 
 
-def left_out(names: Sequence[str], why: str) -> str:
+def describe_ignored_tensors(names: Sequence[str], why: str) -> str:
     """The note on tensors of a folder that were not loaded.
 
-    >>> left_out(["classifier.bias"], "it belongs to the head of a task")
+    >>> describe_ignored_tensors(["classifier.bias"], "it belongs to the head of a task")
     'not loaded: classifier.bias (it belongs to the head of a task)'
     """
-    return f"{NOT_LOADED}: {shortened(names, SHOWN)} ({why})"
+    return f"{NOT_LOADED}: {shorten_names(names, SHOWN)} ({why})"
 
 
-def _counted(names: list[str], what: str) -> str:
+def _format_tensor_count(names: list[str], what: str) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{len(names)} tensors {what}: {', '.join(names[:SHOWN])}{more}"

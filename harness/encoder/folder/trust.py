@@ -13,7 +13,7 @@ from harness.core.types import Artifact
 from harness.encoder.family import Family
 from harness.encoder.folder.content import RemoteClass
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import TOKENIZED, all_modules, family_in, library_class
+from harness.encoder.folder.modules import TOKENIZED, find_library_class, list_modules, read_family
 
 ALLOW = "--trust-remote-code"
 """The option that allows a model's own code."""
@@ -41,42 +41,43 @@ def check_trust(artifact: Artifact) -> None:
     if artifact.trust_remote_code:
         _check_pinned(artifact)
         return
-    for kind in _imported(artifact.folder):
-        if not (library_class(kind) or TOKENIZER.fullmatch(kind)):
+    for kind in _iter_import_names(artifact.folder):
+        if not (find_library_class(kind) or TOKENIZER.fullmatch(kind)):
             raise ModelError(
-                f"{artifact.name} needs code of its own: its module {kind}.", hint=_how_to(artifact)
+                f"{artifact.name} needs code of its own: its module {kind}.",
+                hint=_format_trust_hint(artifact),
             )
-    for own in RemoteClass.declared(artifact.folder):
-        if _network(own) is None:
-            _require_native(artifact, own)
-    for own in RemoteClass.own(artifact.folder):
-        family = _network(own)
-        if family is None or not family.replaces(own.reference):
-            _require_no_other(artifact, own)
+    for remote_class in RemoteClass.list_references(artifact.folder):
+        if _find_network_family(remote_class) is None:
+            _require_native(artifact, remote_class)
+    for remote_class in RemoteClass.list_replacements(artifact.folder):
+        family = _find_network_family(remote_class)
+        if family is None or not family.replaces(remote_class.reference):
+            _require_no_other(artifact, remote_class)
 
 
-def _imported(folder: Path) -> Iterator[str]:
+def _iter_import_names(folder: Path) -> Iterator[str]:
     """The names that module files import: module types, and the tokenizers of word embeddings."""
-    for kind, sub in all_modules(folder):
+    for kind, sub in list_modules(folder):
         yield kind
         tokenizer = read_object(folder / sub / "wordembedding_config.json").get("tokenizer_class")
         if tokenizer is not None:
             yield str(tokenizer)
 
 
-def _network(own: RemoteClass) -> Family | None:
+def _find_network_family(own: RemoteClass) -> Family | None:
     """The family whose network may replace a class that a config names, None without one."""
-    family = family_in(own.folder)
+    family = read_family(own.folder)
     return family if own.file == "config.json" and family is not None and family.shape is not None else None
 
 
-def library_types() -> frozenset[str]:
+def read_library_types() -> frozenset[str]:
     """The model types of the installed transformers, read from its source, since an import takes seconds."""
     try:
-        found = importlib.util.find_spec("transformers")
+        spec = importlib.util.find_spec("transformers")
     except ImportError:
         return frozenset()
-    roots = () if found is None else found.submodule_search_locations or ()
+    roots = () if spec is None else spec.submodule_search_locations or ()
     for path in (Path(root) / "models/auto/configuration_auto.py" for root in roots):
         for node in ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else ():
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CONFIG_MAPPING_NAMES":
@@ -86,42 +87,42 @@ def library_types() -> frozenset[str]:
 
 
 def _require_native(artifact: Artifact, own: RemoteClass) -> None:
-    if _model_type(own) not in library_types():
+    if _read_model_type(own) not in read_library_types():
         raise ModelError(
             f"{artifact.name} needs code of its own: transformers knows no "
-            f"{_model_type(own) or 'such model type'!r}.",
-            hint=_how_to(artifact),
+            f"{_read_model_type(own) or 'such model type'!r}.",
+            hint=_format_trust_hint(artifact),
         )
 
 
 def _require_no_other(artifact: Artifact, own: RemoteClass) -> None:
-    if own.name == "AutoTokenizer" and _replaces_tokenizer(_model_type(own)):
+    if own.name == "AutoTokenizer" and _has_library_tokenizer(_read_model_type(own)):
         return
     raise ModelError(
         f"{artifact.name} names code of its own, {own.reference} as {own.name}: without it, "
-        f"{_whose(own)} {_model_type(own)} would be evaluated in its place.",
-        hint=f"{_how_to(artifact)} To evaluate transformers' class, take auto_map out of {own.file} in a "
+        f"{_describe_owner(own)} {_read_model_type(own)} would be evaluated in its place.",
+        hint=f"{_format_trust_hint(artifact)} To evaluate transformers' class, take auto_map out of {own.file} in a "
         "copy of the folder.",
     )
 
 
-def _replaces_tokenizer(kind: str) -> bool:
+def _has_library_tokenizer(kind: str) -> bool:
     """Whether transformers uses a tokenizer class of its own, even where the folder's code is trusted."""
     from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
 
     return kind in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
 
 
-def _whose(own: RemoteClass) -> str:
-    family = _network(own)
+def _describe_owner(own: RemoteClass) -> str:
+    family = _find_network_family(own)
     return "transformers'" if family is None or family.native else "the harness's"
 
 
-def _model_type(own: RemoteClass) -> str:
+def _read_model_type(own: RemoteClass) -> str:
     return str(read_object(own.folder / "config.json").get("model_type", ""))
 
 
-def _how_to(artifact: Artifact) -> str:
+def _format_trust_hint(artifact: Artifact) -> str:
     pin = "" if artifact.revision is None else f" and type {artifact.source}@<the commit you have read>"
     return f"Read that code; if you trust it, add {ALLOW}{pin}."
 
@@ -132,8 +133,8 @@ def _check_pinned(artifact: Artifact) -> None:
             f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
             hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
         )
-    named = [(own.name, own.reference, own.file) for own in RemoteClass.declared(artifact.folder)]
-    modules = [("a module", kind, "modules.json") for kind in _imported(artifact.folder)]
+    named = [(own.name, own.reference, own.file) for own in RemoteClass.list_references(artifact.folder)]
+    modules = [("a module", kind, "modules.json") for kind in _iter_import_names(artifact.folder)]
     for name, reference, file in [*named, *modules]:
         repository, _, inside = reference.partition("--")
         if inside:
@@ -146,8 +147,8 @@ def _check_pinned(artifact: Artifact) -> None:
 def _check_library(artifact: Artifact) -> None:
     from importlib.metadata import version
 
-    for kind in _imported(artifact.folder):
-        ours = library_class(kind) or TOKENIZER.fullmatch(kind)
+    for kind in _iter_import_names(artifact.folder):
+        ours = find_library_class(kind) or TOKENIZER.fullmatch(kind)
         if kind.startswith("sentence_transformers.") and not ours:
             raise ModelError(
                 f"{artifact.name} names {kind}, which is no module of sentence-transformers "
@@ -157,8 +158,8 @@ def _check_library(artifact: Artifact) -> None:
 
 
 def _check_activations(folder: Path) -> None:
-    for kind, sub in all_modules(folder):
-        if library_class(kind) in TOKENIZED:
+    for kind, sub in list_modules(folder):
+        if find_library_class(kind) in TOKENIZED:
             continue  # there the field is a setting of the backbone, and nothing is imported
         place = folder / sub
         name = read_object(place / "config.json").get("activation_function")

@@ -40,7 +40,7 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""The text before each input as the authors have it, by side, type of task or task (`Encoding.prompt`).
+"""The text before each input as the authors have it, by side, type of task or task (`Encoding.resolve_prompt`).
 
 Both sides of Quora are questions.
 """
@@ -81,7 +81,7 @@ class TwoStageSettings:
         """The places before a text."""
         return self.size + self.prompts
 
-    def text_limit(self, positions: str, most: int) -> int | None:
+    def compute_text_limit(self, positions: str, most: int) -> int | None:
         """The most tokens of a text.
 
         Args:
@@ -100,7 +100,7 @@ class TwoStageSettings:
         Raises:
             ModelError: There are too few positions.
         """
-        limit = self.text_limit(shape.positions, shape.max_position_embeddings)
+        limit = self.compute_text_limit(shape.positions, shape.max_position_embeddings)
         if limit is None or length <= limit:
             return
         most = self.size + limit - length
@@ -113,16 +113,18 @@ class TwoStageSettings:
         )
 
     @staticmethod
-    def of_folder(folder: Path) -> TwoStageSettings:
+    def read_stage_settings(folder: Path) -> TwoStageSettings:
         """The settings in the folder of the module.
 
         Raises:
             ModelError: A setting is unknown, or has a value that makes no model.
         """
-        return TwoStageSettings.of(read_object(folder / "config.json"), folder / "config.json")
+        return TwoStageSettings.parse_stage_settings(
+            read_object(folder / "config.json"), folder / "config.json"
+        )
 
     @staticmethod
-    def of(config: Mapping[str, Any], path: Path | str) -> TwoStageSettings:
+    def parse_stage_settings(config: Mapping[str, Any], path: Path | str) -> TwoStageSettings:
         """The settings in a config.json, checked; `path` is named in errors."""
         from pydantic import TypeAdapter, ValidationError
 
@@ -137,13 +139,13 @@ class TwoStageSettings:
             return TypeAdapter(TwoStageSettings).validate_json(json.dumps(dict(config)), strict=True)
         except ValidationError as error:
             problem = error.errors()[0]
-            said = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}"
+            message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}"
             raise ModelError(
-                f"{path} has {problem['loc'][0]} = {problem['input']!r}: {said}.", hint="Save it anew."
+                f"{path} has {problem['loc'][0]} = {problem['input']!r}: {message}.", hint="Save it anew."
             ) from error
 
 
-def own_tensors(settings: TwoStageSettings, context: int, text: int) -> dict[str, tuple[int, ...]]:
+def list_stage_shapes(settings: TwoStageSettings, context: int, text: int) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor of the module beside its backbones, of these widths."""
     sizes = {
         f"{CONTEXT_STAGE}_head.0": (context, context),

@@ -22,7 +22,9 @@ Table = tuple["Tensor", "Tensor"]
 """Cosines and sines, each (tokens, 1, head_dim / 2) in float32."""
 
 
-def rotations(shape: Architecture, packed: Packing, places: Tensor | None = None) -> dict[float, Table]:
+def compute_rotations(
+    shape: Architecture, packed: Packing, places: Tensor | None = None
+) -> dict[float, Table]:
     """The rotations of each frequency base in a network; empty where its positions are not rotary.
 
     `places`, (tokens,), is where each token stands in its text; None for its rank. The kinds of scaling are
@@ -35,15 +37,17 @@ def rotations(shape: Architecture, packed: Packing, places: Tensor | None = None
     """
     if shape.positions != "rotary":
         return {}
-    lengths = packed.text_lengths()
+    lengths = packed.gather_text_lengths()
     places = packed.positions if places is None else places
     return {
-        theta: _table(places, _frequencies(shape.head_dim, theta, lengths, scaling=shape.rotary_scaling))
+        theta: _build_rotary_table(
+            places, _compute_frequencies(shape.head_dim, theta, lengths, scaling=shape.rotary_scaling)
+        )
         for theta in {shape.theta(n) for n in range(shape.num_hidden_layers)}
     }
 
 
-def _frequencies(
+def _compute_frequencies(
     head_dim: int, theta: float, lengths: Tensor, *, scaling: Mapping[str, Any] | None = None
 ) -> Tensor:
     """The rotation of each pair of dimensions from one position to the next, in radians."""
@@ -62,17 +66,17 @@ def _frequencies(
     if kind == "ntk" and scaling.get("mixed") is None:
         return torch.pow(theta * factor, steps).reciprocal() / math.pow(factor, 2 / head_dim)
     if kind == "ntk":
-        return plain / _spread(steps, factor, scaling["mixed"])
+        return plain / _compute_ntk_divisors(steps, factor, scaling["mixed"])
     raise ModelError(f"The rotary scaling {kind!r} is not known; there are dynamic, linear and ntk.")
 
 
-def _table(positions: Tensor, frequency: Tensor) -> Table:
+def _build_rotary_table(positions: Tensor, frequency: Tensor) -> Table:
     """The cosines and sines of tokens at these positions."""
     angles = (positions[:, None].float() * frequency)[:, None]
     return angles.cos(), angles.sin()
 
 
-def _rotate(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
+def _apply_rotation(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
     """Each head's vector, rotated by its position; computed in float32."""
     cosine, sine = turn
     first, second = (x[..., ::2], x[..., 1::2]) if interleaved else x.chunk(2, dim=-1)
@@ -85,30 +89,30 @@ def _rotate(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
     return both.to(x.dtype)
 
 
-def _spread(steps: Tensor, factor: float, mixed: float) -> Tensor:
+def _compute_ntk_divisors(steps: Tensor, factor: float, mixed: float) -> Tensor:
     """The divisor of each pair of dimensions: from little for the first to `factor` for the last."""
     count = steps.shape[-1]
     ranks = torch.arange(1, count + 1, device=steps.device, dtype=torch.float32)
     return (ranks.pow(mixed) * (math.log(factor) / math.pow(count, mixed))).exp()
 
 
-def _slopes(heads: int) -> tuple[float, ...]:
+def _compute_alibi_slopes(heads: int) -> tuple[float, ...]:
     """ALiBi's loss of each head per token of distance.
 
     For a power of two the geometric sequence of the ALiBi paper (section 3), otherwise that of the next
     smaller power followed by every other slope of the next larger one, as in its code.
 
-    >>> _slopes(4)
+    >>> _compute_alibi_slopes(4)
     (0.25, 0.0625, 0.015625, 0.00390625)
-    >>> [round(s, 4) for s in _slopes(3)]
+    >>> [round(s, 4) for s in _compute_alibi_slopes(3)]
     [0.0625, 0.0039, 0.25]
     """
     below = 2 ** math.floor(math.log2(heads))
-    rest = _geometric(2 * below)[::2][: heads - below]
-    return _geometric(below) + rest
+    rest = _build_geometric_slopes(2 * below)[::2][: heads - below]
+    return _build_geometric_slopes(below) + rest
 
 
-def _geometric(heads: int) -> tuple[float, ...]:
+def _build_geometric_slopes(heads: int) -> tuple[float, ...]:
     return tuple(2 ** (-8 * (i + 1) / heads) for i in range(heads))
 
 
@@ -129,7 +133,7 @@ class Embeddings(nn.Module):
         rows = shape.max_position_embeddings + shape.position_offset
         self.positions = nn.Embedding(rows, width) if learned else None
         self.types = nn.Embedding(shape.token_types, width) if shape.token_types else None
-        self.norm = norm(shape) if shape.embedding_norm else nn.Identity()
+        self.norm = build_norm(shape) if shape.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(shape.embedding_dropout)
 
     def forward(self, embedded: Tensor, positions: Tensor, types: Tensor | None) -> Tensor:
@@ -152,16 +156,16 @@ class _FeedForward(nn.Module):
         fused = shape.gated and shape.gate_first is not None
         self.up = nn.Linear(width, 2 * inside if fused else inside, bias=bias)
         self.gate = nn.Linear(width, inside, bias=bias) if shape.gated and not fused else None
-        self.activation = _activation(shape.activation)
+        self.activation = _build_activation(shape.activation)
         self.dropout = nn.Dropout(shape.mlp_dropout)
         self.down = nn.Linear(inside, width, bias=shape.mlp_out_bias)
         self.out_dropout = nn.Dropout(shape.mlp_out_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.out_dropout(self.down(self.dropout(self._inside(x))))
+        out: Tensor = self.out_dropout(self.down(self.dropout(self._compute_inner(x))))
         return out
 
-    def _inside(self, x: Tensor) -> Tensor:
+    def _compute_inner(self, x: Tensor) -> Tensor:
         up: Tensor = self.up(x)
         if self.gate is not None:
             gated: Tensor = self.activation(self.gate(x)) * up
@@ -183,9 +187,9 @@ class Block(nn.Module):
         super().__init__()
         self.prenorm = shape.prenorm
         bare = shape.prenorm and layer == 0 and not shape.first_attention_norm
-        self.attention_norm = nn.Identity() if bare else norm(shape)
+        self.attention_norm = nn.Identity() if bare else build_norm(shape)
         self.attention = _Attention(shape, layer)
-        self.mlp_norm = norm(shape)
+        self.mlp_norm = build_norm(shape)
         self.mlp = _FeedForward(shape)
 
     def forward(self, x: Tensor, layout: Layout, turn: Table | None, partly: bool) -> Tensor:
@@ -194,16 +198,16 @@ class Block(nn.Module):
             x = x + self.attention(self.attention_norm(x), layout, turn, partly=partly)
         else:
             x = self.attention_norm(x + self.attention(x, layout, turn, partly=partly))
-        whole = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
-        return self._fed(x) if whole else _in_pieces(self._fed, x)
+        is_unsplit = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
+        return self._apply_feed_forward(x) if is_unsplit else _map_pieces(self._apply_feed_forward, x)
 
-    def _fed(self, x: Tensor) -> Tensor:
+    def _apply_feed_forward(self, x: Tensor) -> Tensor:
         """The feed-forward part, each token alone."""
         out: Tensor = x + self.mlp(self.mlp_norm(x)) if self.prenorm else self.mlp_norm(x + self.mlp(x))
         return out
 
 
-def _in_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def _map_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """A function of single tokens, PIECE tokens at a time on a CPU; not for training (order of dropout)."""
     if x.device.type != "cpu" or len(x) <= PIECE:
         return function(x)
@@ -217,7 +221,7 @@ class _Attention(nn.Module):
         super().__init__()
         self.shape = shape
         self.window = shape.window(layer)
-        self.slopes = _slopes(shape.num_attention_heads) if shape.positions == "alibi" else None
+        self.slopes = _compute_alibi_slopes(shape.num_attention_heads) if shape.positions == "alibi" else None
         self.dropout = shape.attention_dropout
         width, each = shape.hidden_size, shape.head_dim
         queries, keys = shape.num_attention_heads * each, shape.num_key_value_heads * each
@@ -236,15 +240,15 @@ class _Attention(nn.Module):
         return Needs(window=self.window, slopes=self.slopes, dropout=dropout, partly=partly, head_dim=width)
 
     def forward(self, x: Tensor, layout: Layout, turn: Table | None, *, partly: bool) -> Tensor:
-        query, key, value = self._project(x)
+        query, key, value = self._compute_qkv(x)
         if turn is not None:
-            query = _rotate(query, turn, interleaved=self.shape.rotary_interleaved)
-            key = _rotate(key, turn, interleaved=self.shape.rotary_interleaved)
-        found = self._attend(layout, query, key, value, partly=partly)
-        out: Tensor = self.out_dropout(self.out(found.flatten(1)))
+            query = _apply_rotation(query, turn, interleaved=self.shape.rotary_interleaved)
+            key = _apply_rotation(key, turn, interleaved=self.shape.rotary_interleaved)
+        attention = self._run_attention(layout, query, key, value, partly=partly)
+        out: Tensor = self.out_dropout(self.out(attention.flatten(1)))
         return out
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _compute_qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (tokens, heads, head_dim)."""
         heads, each = self.shape.num_attention_heads, self.shape.head_dim
         if self.shape.qkv == "split":
@@ -258,9 +262,11 @@ class _Attention(nn.Module):
         return query, key, value
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _attend(self, layout: Layout, query: Tensor, key: Tensor, value: Tensor, *, partly: bool) -> Tensor:
+    def _run_attention(
+        self, layout: Layout, query: Tensor, key: Tensor, value: Tensor, *, partly: bool
+    ) -> Tensor:
         """Attention outside of any compiled graph, since it depends on the present lengths."""
-        return layout.attend(query, key, value, self.needs(partly=partly))
+        return layout.compute_attention(query, key, value, self.needs(partly=partly))
 
 
 class Pooler(nn.Module):
@@ -282,7 +288,7 @@ class MaskedHead(nn.Module):
         super().__init__()
         head, width = shape.head, shape.hidden_size
         self.dense = nn.Linear(width, width, bias=head.dense_bias) if head.dense else nn.Identity()
-        self.activation = _activation(head.activation) if head.dense else nn.Identity()
+        self.activation = _build_activation(head.activation) if head.dense else nn.Identity()
         eps = shape.norm_eps if head.norm_eps is None else head.norm_eps
         plain = nn.LayerNorm(width, eps=eps, bias=head.norm_bias)
         self.norm = plain if head.norm else nn.Identity()
@@ -294,14 +300,14 @@ class MaskedHead(nn.Module):
         return out
 
 
-def norm(shape: Architecture) -> nn.Module:
+def build_norm(shape: Architecture) -> nn.Module:
     """A norm over the width."""
     if shape.norm == "rms":
         return nn.RMSNorm(shape.hidden_size, eps=shape.norm_eps)
     return nn.LayerNorm(shape.hidden_size, eps=shape.norm_eps, bias=shape.norm_bias)
 
 
-def _activation(name: str) -> nn.Module:
+def _build_activation(name: str) -> nn.Module:
     return cast(nn.Module, cast(Mapping[str, Any], ACT2FN)[name])
 
 
@@ -324,7 +330,7 @@ class Packing:
     attended: Tensor | None
 
     @staticmethod
-    def of(compute: Tensor, attend: Tensor) -> Packing:
+    def from_masks(compute: Tensor, attend: Tensor) -> Packing:
         """The packing of a batch; a text without attended tokens attends to all of its computed ones."""
         compute = compute | attend
         lengths = compute.sum(dim=1)
@@ -362,14 +368,14 @@ class Packing:
         out = packed.new_zeros(texts * columns, width)
         return out.index_copy_(0, self.index, packed).view(texts, columns, width)
 
-    def first(self, packed: Tensor) -> Tensor:
+    def select_first_tokens(self, packed: Tensor) -> Tensor:
         """The first token of each text: (tokens, width) to (texts, width), zero for an empty text."""
         texts, columns = self.shape
         begins = self.positions == 0
         out = packed.new_zeros(texts, packed.shape[-1])
         return out.index_copy_(0, self.index[begins] // max(columns, 1), packed[begins])
 
-    def text_lengths(self) -> Tensor:
+    def gather_text_lengths(self) -> Tensor:
         """(tokens,) the length of each token's text."""
         lengths = torch.tensor(self.lengths, device=self.index.device, dtype=torch.long)
         return lengths.repeat_interleave(lengths, output_size=len(self.index))

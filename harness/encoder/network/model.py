@@ -21,7 +21,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOu
 from harness.core.errors import ModelError
 from harness.encoder.attention import AUTO, LIBRARY_NAMES, Layout, Needs, choose
 from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
-from harness.encoder.folder.files import module_weights, read_object
+from harness.encoder.folder.files import list_module_weights, read_object
 from harness.encoder.folder.tensors import FoundTensors
 from harness.encoder.network.layers import (
     Block,
@@ -30,8 +30,8 @@ from harness.encoder.network.layers import (
     Packing,
     Pooler,
     Table,
-    norm,
-    rotations,
+    build_norm,
+    compute_rotations,
 )
 from harness.encoder.network.pretrained import EncoderConfig, EncoderPreTrainedModel, Published
 
@@ -42,11 +42,11 @@ class _Sealed:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        return self._layout.attend(query, key, value, needs)
+    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+        return self._layout.compute_attention(query, key, value, needs)
 
 
-def _positions_of(ids: Tensor, pad: int) -> Tensor:
+def _compute_roberta_positions(ids: Tensor, pad: int) -> Tensor:
     """RoBERTa's positions, (texts, columns): the rank among non-padding tokens, -1 for padding."""
     real = (ids != pad).long()
     return real.cumsum(dim=1) * real - 1
@@ -88,18 +88,18 @@ class _Pass:
     def partly(self) -> bool:
         return self.packed.attended is not None
 
-    def layout(self, needs: Needs) -> Layout:
+    def select_layout(self, needs: Needs) -> Layout:
         backend, note = choose(self.device, self.dtype, needs, self.asked)
         if note is not None and note not in self.notes:
             self.notes.append(note)
         if backend.name not in self.layouts:
-            self.layouts[backend.name] = backend.layout(
+            self.layouts[backend.name] = backend.build_layout(
                 self.packed.lengths, self.packed.attended, self.device
             )
         return self.layouts[backend.name]
 
 
-def _dtype_of(hidden: Tensor) -> torch.dtype:
+def _detect_attention_dtype(hidden: Tensor) -> torch.dtype:
     """The dtype of attention over these states, under autocast or not."""
     if torch.is_autocast_enabled(hidden.device.type):
         return torch.get_autocast_dtype(hidden.device.type)
@@ -118,7 +118,7 @@ class EncoderModel(EncoderPreTrainedModel):
         super().__init__(config, shape, published)
         self.embeddings = Embeddings(self.shape)
         self.layers = nn.ModuleList(Block(self.shape, n) for n in range(self.shape.num_hidden_layers))
-        self.final_norm = norm(self.shape) if self.shape.final_norm else nn.Identity()
+        self.final_norm = build_norm(self.shape) if self.shape.final_norm else nn.Identity()
         self.pooler = Pooler(self.shape) if self.shape.pooler else None
         self.gradient_checkpointing = False
         self.attention_asked = AUTO
@@ -159,23 +159,33 @@ class EncoderModel(EncoderPreTrainedModel):
         Raises:
             ModelError: A text is longer than the number of positions.
         """
-        wanted = self._wanted(output_hidden_states, output_attentions)
-        packed, states = self.packed(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, position_ids, every=wanted
+        every_state = self._needs_hidden_states(output_hidden_states, output_attentions)
+        packed, states = self.encode_tokens(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            inputs_embeds,
+            compute_mask,
+            position_ids,
+            every=every_state,
         )
-        return self._given(packed, states, every=wanted, as_dict=return_dict is not False)
+        return self._build_model_output(packed, states, every=every_state, as_dict=return_dict is not False)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _given(self, packed: Packing, states: list[Tensor], *, every: bool, as_dict: bool) -> Any:
+    def _build_model_output(
+        self, packed: Packing, states: list[Tensor], *, every: bool, as_dict: bool
+    ) -> Any:
         out = BaseModelOutputWithPooling(
             last_hidden_state=cast(Any, packed.unpack(states[-1])),
-            pooler_output=None if self.pooler is None else self.pooler(packed.first(states[-1])),
+            pooler_output=None
+            if self.pooler is None
+            else self.pooler(packed.select_first_tokens(states[-1])),
             hidden_states=cast(Any, tuple(map(packed.unpack, states))) if every else None,
         )
         return out if as_dict else out.to_tuple()
 
     @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]
-    def packed(
+    def encode_tokens(
         self,
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
@@ -196,19 +206,19 @@ class EncoderModel(EncoderPreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give either input_ids or inputs_embeds.")
-        packed, hidden, places = self._embedded(
+        packed, hidden, places = self._embed_batch(
             input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, position_ids
         )
-        turns, layouts = self._laid_out(packed, hidden, places)
+        turns, layouts = self._build_layer_layouts(packed, hidden, places)
         states = [hidden]
         for n, block in enumerate(self.layers):
             turn, partly = turns.get(self.shape.theta(n)), packed.attended is not None
-            hidden = self._run(block, hidden, layouts[n], turn, partly)
+            hidden = self._run_block(block, hidden, layouts[n], turn, partly)
             states = [*states, hidden] if every else [hidden]
         return packed, [*states[:-1], self.final_norm(states[-1])]
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _embedded(
+    def _embed_batch(
         self,
         ids: Tensor | None,
         mask: Tensor | None,
@@ -218,52 +228,57 @@ class EncoderModel(EncoderPreTrainedModel):
         positions: Tensor | None,
     ) -> tuple[Packing, Tensor, Tensor | None]:
         """The packing of a batch, its embeddings, (tokens, width), and its given places, (tokens,)."""
-        given = ids if ids is not None else embeds
-        assert given is not None
-        attend = _mask_of(given, mask)
-        packed = Packing.of(self._computed(ids, compute, attend), attend)
-        asked = None if positions is None else packed.pack(positions)
+        inputs = ids if ids is not None else embeds
+        assert inputs is not None
+        attend = _mask_of(inputs, mask)
+        packed = Packing.from_masks(self._build_compute_mask(ids, compute, attend), attend)
+        explicit_places = None if positions is None else packed.pack(positions)
         if self.shape.positions != "alibi":
-            _check_length(packed, asked, self.shape.max_position_embeddings)
-        tokens = packed.pack(given)
+            _check_length(packed, explicit_places, self.shape.max_position_embeddings)
+        tokens = packed.pack(inputs)
         embedded = tokens if ids is None else self.embeddings.tokens(tokens)
         kinds = None if types is None else packed.pack(types)
-        places = packed.positions if asked is None else asked
+        places = packed.positions if explicit_places is None else explicit_places
         pad = self.shape.pad_token_id
-        if asked is None and ids is not None and pad is not None and self.shape.position_offset:
-            places = packed.pack(_positions_of(ids, pad))
-        return packed, self.embeddings(embedded, places, kinds), asked
+        if explicit_places is None and ids is not None and pad is not None and self.shape.position_offset:
+            places = packed.pack(_compute_roberta_positions(ids, pad))
+        return packed, self.embeddings(embedded, places, kinds), explicit_places
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _laid_out(
+    def _build_layer_layouts(
         self, packed: Packing, hidden: Tensor, places: Tensor | None
     ) -> tuple[dict[float, Table], list[_Sealed]]:
         """The rotations of each frequency base, and the attention layout for each layer."""
-        pass_ = _Pass(packed=packed, device=hidden.device, dtype=_dtype_of(hidden), asked=self._asked())
+        pass_ = _Pass(
+            packed=packed,
+            device=hidden.device,
+            dtype=_detect_attention_dtype(hidden),
+            asked=self._resolve_backend_name(),
+        )
         parts = [cast(Block, block).attention for block in self.layers]
-        layouts = [_Sealed(pass_.layout(part.needs(partly=pass_.partly))) for part in parts]
-        self._remember(pass_)
-        return rotations(self.shape, packed, places), layouts
+        layouts = [_Sealed(pass_.select_layout(part.needs(partly=pass_.partly))) for part in parts]
+        self._note_backends(pass_)
+        return compute_rotations(self.shape, packed, places), layouts
 
-    def _asked(self) -> str:
+    def _resolve_backend_name(self) -> str:
         """The requested backend: ours, or that of the transformers config."""
         if self.attention_asked != AUTO:
             return self.attention_asked
         return LIBRARY_NAMES.get(str(self.config._attn_implementation), AUTO)
 
-    def _remember(self, pass_: _Pass) -> None:
+    def _note_backends(self, pass_: _Pass) -> None:
         """Store the names of the backends that took part, and their notes."""
         self.attention_as_run = "+".join(sorted(pass_.layouts))
         self.notes += [note for note in pass_.notes if note not in self.notes]
 
-    def _run(self, block: nn.Module, *inputs: Any) -> Tensor:
+    def _run_block(self, block: nn.Module, *inputs: Any) -> Tensor:
         if self.gradient_checkpointing and self.training:
             again: Tensor = self._gradient_checkpointing_func(block.__call__, *inputs)
             return again
         out: Tensor = block(*inputs)
         return out
 
-    def _computed(self, ids: Tensor | None, asked: Tensor | None, attend: Tensor) -> Tensor:
+    def _build_compute_mask(self, ids: Tensor | None, asked: Tensor | None, attend: Tensor) -> Tensor:
         if asked is not None:
             return asked.bool()
         if ids is None or self.shape.pad_token_id is None:
@@ -324,9 +339,9 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
             MaskedLMOutput: `logits` are (texts, columns, vocab_size); `loss` is the mean cross-entropy with
             labels.
         """
-        wanted = self._wanted(output_hidden_states, output_attentions)
-        packed, states = self.encoder.packed(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, every=wanted
+        every_state = self._needs_hidden_states(output_hidden_states, output_attentions)
+        packed, states = self.encoder.encode_tokens(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, every=every_state
         )
         logits = self.head(states[-1])
         loss = None
@@ -335,7 +350,7 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         out = MaskedLMOutput(
             loss=cast(Any, loss),
             logits=cast(Any, packed.unpack(logits)),
-            hidden_states=cast(Any, tuple(map(packed.unpack, states))) if wanted else None,
+            hidden_states=cast(Any, tuple(map(packed.unpack, states))) if every_state else None,
         )
         return out.to_tuple() if return_dict is False else out
 
@@ -380,37 +395,39 @@ def load_network(
         ModelError: A tensor is missing, or an unknown tensor exists.
     """
     if config is None:
-        config, shape = configured(folder, family)
+        config, shape = resolve_network_config(folder, family)
     else:
-        shape = _shape_of(config, family)
-    found = read_tensors(folder, None if family is None else family.names, head=head, allowed=allow_extra)
-    pooled = shape.pooler and any("pooler." in name for name in found.state)
+        shape = _resolve_architecture(config, family)
+    folder_tensors = read_tensors(
+        folder, None if family is None else family.names, head=head, allowed=allow_extra
+    )
+    pooled = shape.pooler and any("pooler." in name for name in folder_tensors.state)
     shape = replace(shape, pooler=pooled, **(changes or {}))
     if isinstance(config, EncoderConfig):
-        config.adopt(shape)
+        config.replace_architecture(shape)
     with torch.device("meta"):
         model = _build(config, shape, family, head=head)
-    wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    found.check(wanted, shape, folder.name)
-    state = {name: tensor.to(dtype) for name, tensor in found.state.items()}
+    expected_shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    folder_tensors.check_tensors(expected_shapes, shape, folder.name)
+    state = {name: tensor.to(dtype) for name, tensor in folder_tensors.state.items()}
     model.load_state_dict(state, assign=True, strict=False)
     model.tie_weights()
     model.eval()  # type: ignore[no-untyped-call]
-    model.notes += found.notes
-    return _Loaded(model=model, ignored=found.ignored)
+    model.notes += folder_tensors.notes
+    return _Loaded(model=model, ignored=folder_tensors.ignored)
 
 
 def read_tensors(
     folder: Path, names: Names | None, *, head: bool, allowed: Sequence[str] = ()
 ) -> FoundTensors:
     """The tensors of a folder's weight files, on the CPU."""
-    return FoundTensors.of(raw_tensors(folder), names, head=head, allowed=allowed)
+    return FoundTensors.sort_tensors(read_raw_tensors(folder), names, head=head, allowed=allowed)
 
 
-def raw_tensors(folder: Path, *, sharded: bool = True) -> dict[str, Tensor]:
+def read_raw_tensors(folder: Path, *, sharded: bool = True) -> dict[str, Tensor]:
     """The tensors of a folder's weight files under their names there, on the CPU."""
     tensors: dict[str, Tensor] = {}
-    for path in module_weights(folder, sharded=sharded):
+    for path in list_module_weights(folder, sharded=sharded):
         if path.suffix == ".safetensors":
             tensors.update(load_file(path))
         else:
@@ -427,7 +444,7 @@ def _build(
     return (EncoderForMaskedLM if head else EncoderModel)(config, shape, published)
 
 
-def configured(
+def resolve_network_config(
     folder: Path, family: Family | None, changes: Mapping[str, Any] | None = None
 ) -> tuple[PreTrainedConfig, Architecture]:
     """The config of a network in this folder, and its architecture.
@@ -447,15 +464,15 @@ def configured(
             hint="`harness list backbones` shows the families; others load with transformers' AutoModel.",
         )
     if family is not None:
-        config, shape = _configured_from({**content, **(changes or {})}, family)
+        config, shape = _build_family_config({**content, **(changes or {})}, family)
     else:
-        config = EncoderConfig.from_dict(_changed(content, changes or {}))
+        config = EncoderConfig.from_dict(_apply_config_changes(content, changes or {}))
         shape = config.shape
     config.name_or_path = str(folder)
     return config, shape
 
 
-def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _apply_config_changes(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A config.json of ours with changed values, by the names of Architecture or its own."""
     inside = {field.name for field in fields(Architecture)}
     unknown = sorted(changes.keys() - inside - content.keys())
@@ -469,18 +486,18 @@ def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     return {**content, **outside, "architecture": {**content["architecture"], **within}}
 
 
-def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
+def _build_family_config(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
     if not family.native:
         shape = family.architecture(content)
-        return EncoderConfig.of(shape), shape
+        return EncoderConfig.from_architecture(shape), shape
     config: PreTrainedConfig = CONFIG_MAPPING[str(content["model_type"])].from_dict(dict(content))
-    shape = _shape_of(config, family)
+    shape = _resolve_architecture(config, family)
     # A CamembertConfig without this field has no default, and transformers then ties no weights.
     config.tie_word_embeddings = shape.tie_word_embeddings
     return config, shape
 
 
-def _shape_of(config: PreTrainedConfig, family: Family | None) -> Architecture:
+def _resolve_architecture(config: PreTrainedConfig, family: Family | None) -> Architecture:
     """The architecture of a config from `configured`."""
     if isinstance(config, EncoderConfig):
         return config.shape

@@ -42,10 +42,10 @@ class Published:
 
     def ours(self, theirs: str) -> str | None:
         """Our name of a tensor; None if it has none."""
-        found = self.names.ours(theirs)
-        if found is None or not self.with_head:
-            return found
-        return found if found.startswith("head.") else ENCODER + found
+        network_name = self.names.ours(theirs)
+        if network_name is None or not self.with_head:
+            return network_name
+        return network_name if network_name.startswith("head.") else ENCODER + network_name
 
     def theirs(self, ours: str) -> str:
         """The published name of a module or tensor.
@@ -62,12 +62,12 @@ class Published:
             ) from error
 
 
-def _class_name(model: EncoderPreTrainedModel) -> str:
+def _find_class_name(model: EncoderPreTrainedModel) -> str:
     """The class for the folder: transformers' own where it has one for the config."""
     if model.published is None:
         return type(model).__name__
-    known: Any = MODEL_FOR_MASKED_LM_MAPPING if model.published.with_head else MODEL_MAPPING
-    return str(known[type(model.config)].__name__)
+    classes: Any = MODEL_FOR_MASKED_LM_MAPPING if model.published.with_head else MODEL_MAPPING
+    return str(classes[type(model.config)].__name__)
 
 
 PART = ".lora_"
@@ -107,36 +107,44 @@ def _save_adapter(
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("model*.safetensors*"):
         stale.unlink()
-    _written(model, adapters[active[0]], active[0], modules).save_pretrained(str(folder))
-    tensors = {PREFIX + _theirs(model, name): tensor.contiguous() for name, tensor in state.items()}
+    _export_lora_config(model, adapters[active[0]], active[0], modules).save_pretrained(str(folder))
+    tensors = {
+        PREFIX + _export_tensor_name(model, name): tensor.contiguous() for name, tensor in state.items()
+    }
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
     if model.published is None:
         require_import(folder)
 
 
-def _written(model: EncoderPreTrainedModel, config: LoraConfig, name: str, modules: set[str]) -> LoraConfig:
+def _export_lora_config(
+    model: EncoderPreTrainedModel, config: LoraConfig, name: str, modules: set[str]
+) -> LoraConfig:
     """The adapter's config with each module, and each differing rank and scale, by its published name."""
-    made: Any = copy.copy(config)
-    made.target_modules = {_theirs(model, module) for module in modules}
-    made.base_model_name_or_path = model.name_or_path
+    adapter_config: Any = copy.copy(config)
+    adapter_config.target_modules = {_export_tensor_name(model, module) for module in modules}
+    adapter_config.base_model_name_or_path = model.name_or_path
     layers: dict[str, Any] = {module: model.get_submodule(module) for module in modules}
     ranks = {m: layer.r[name] for m, layer in layers.items() if layer.r[name] != config.r}
     scales = {m: a for m, layer in layers.items() if (a := layer.lora_alpha[name]) != config.lora_alpha}
-    made.rank_pattern = {re.escape(_theirs(model, m)): rank for m, rank in ranks.items()}
-    made.alpha_pattern = {re.escape(_theirs(model, m)): scale for m, scale in scales.items()}
+    adapter_config.rank_pattern = {
+        re.escape(_export_tensor_name(model, m)): rank for m, rank in ranks.items()
+    }
+    adapter_config.alpha_pattern = {
+        re.escape(_export_tensor_name(model, m)): scale for m, scale in scales.items()
+    }
     for setting in ONE_BY_ONE:
-        setattr(made, setting, None)
-    return cast("LoraConfig", made)
+        setattr(adapter_config, setting, None)
+    return cast("LoraConfig", adapter_config)
 
 
-def _theirs(model: EncoderPreTrainedModel, ours: str) -> str:
+def _export_tensor_name(model: EncoderPreTrainedModel, ours: str) -> str:
     if model.published is None:
         return ours
     module, part, rest = ours.partition(PART)
     return model.published.theirs(module) + part + rest
 
 
-def _ours(model: EncoderPreTrainedModel, theirs: str) -> str:
+def _import_tensor_name(model: EncoderPreTrainedModel, theirs: str) -> str:
     if model.published is None:
         return theirs
     module, part, rest = theirs.partition(PART)
@@ -162,13 +170,13 @@ class EncoderConfig(PreTrainedConfig):
         super().__init__(**kwargs)
 
     @classmethod
-    def of(cls, shape: Architecture) -> EncoderConfig:
+    def from_architecture(cls, shape: Architecture) -> EncoderConfig:
         """The config of a network with that architecture."""
-        return cls(architecture=_plain(shape))
+        return cls(architecture=_dump_architecture(shape))
 
-    def adopt(self, shape: Architecture) -> None:
+    def replace_architecture(self, shape: Architecture) -> None:
         """Replace the architecture, for a checkpoint without a pooler or with changes at load time."""
-        self.architecture = _plain(shape)
+        self.architecture = _dump_architecture(shape)
         self.max_position_embeddings = shape.max_position_embeddings
 
     @property
@@ -181,12 +189,12 @@ class EncoderConfig(PreTrainedConfig):
         return Architecture.of({**self.architecture, "vocab_size": self.vocab_size})
 
 
-def _plain(shape: Architecture) -> dict[str, Any]:
+def _dump_architecture(shape: Architecture) -> dict[str, Any]:
     """An architecture as plain values, without fields that came later and are at their default."""
-    found = asdict(shape)
+    values = asdict(shape)
     if shape.head.norm_eps is None:
-        del found["head"]["norm_eps"]
-    return found
+        del values["head"]["norm_eps"]
+    return values
 
 
 class EncoderPreTrainedModel(PreTrainedModel):
@@ -219,7 +227,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
         self.shape = shape
         self.published = published
         self.notes: list[str] = []
-        self.register_load_state_dict_pre_hook(_to_our_names)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_rename_state_tensors)  # type: ignore[no-untyped-call]
 
     def _init_weights(self, module: nn.Module) -> None:
         spread = self.shape.initializer_range
@@ -230,7 +238,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
         if isinstance(module, nn.LayerNorm | nn.RMSNorm) and module.weight is not None:
             nn.init.ones_(module.weight)
 
-    def _wanted(self, hidden_states: bool | None, attentions: bool | None) -> bool:
+    def _needs_hidden_states(self, hidden_states: bool | None, attentions: bool | None) -> bool:
         """Whether the output of every layer is requested; ValueError for attention weights."""
         if attentions:
             raise ValueError("The weights of attention are not kept.")
@@ -278,7 +286,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
             (folder / stale).unlink(missing_ok=True)
         config: PreTrainedConfig = self.config
         published = self.published
-        config.architectures = [_class_name(self)]
+        config.architectures = [_find_class_name(self)]
         tensors = self.state_dict() if state_dict is None else state_dict
         config.dtype = next(iter(tensors.values())).dtype
         config.save_pretrained(folder)
@@ -321,25 +329,31 @@ class EncoderPreTrainedModel(PreTrainedModel):
             raise ModelError(f"{folder} holds no adapter: {CONFIG} and {WEIGHTS} are wanted.")
         config: Any = PeftConfig.from_pretrained(str(folder))
         _require_lora(config)
-        given = load_file(folder / WEIGHTS)
-        state = {_ours(self, key.removeprefix(PREFIX)): tensor for key, tensor in given.items()}
+        tensors = load_file(folder / WEIGHTS)
+        state = {
+            _import_tensor_name(self, key.removeprefix(PREFIX)): tensor for key, tensor in tensors.items()
+        }
         config.target_modules = {key.partition(PART)[0] for key in state}
         config.inference_mode = not is_trainable
         for pattern in ("rank_pattern", "alpha_pattern"):
-            known = {re.sub(r"\\(.)", r"\1", key): value for key, value in getattr(config, pattern).items()}
-            setattr(config, pattern, {re.escape(_ours(self, key)): value for key, value in known.items()})
+            values = {re.sub(r"\\(.)", r"\1", key): value for key, value in getattr(config, pattern).items()}
+            setattr(
+                config,
+                pattern,
+                {re.escape(_import_tensor_name(self, key)): value for key, value in values.items()},
+            )
         inject_adapter_in_model(config, self, name)
         self._hf_peft_config_loaded = True
-        found: Any = set_peft_model_state_dict(self, state, adapter_name=name)
-        lacking = [key for key in found.missing_keys if PART in key]
-        if lacking or found.unexpected_keys:
+        result: Any = set_peft_model_state_dict(self, state, adapter_name=name)
+        lacking = [key for key in result.missing_keys if PART in key]
+        if lacking or result.unexpected_keys:
             raise ModelError(
                 f"The adapter in {folder} does not fit: "
-                f"{len(lacking)} of its tensors are missing, {len(found.unexpected_keys)} have no place.",
+                f"{len(lacking)} of its tensors are missing, {len(result.unexpected_keys)} have no place.",
                 hint="It was made for another backbone.",
             )
 
-    def lora_targets(self) -> list[str]:
+    def list_lora_targets(self) -> list[str]:
         """The names of the modules for a LoRA adapter: every linear layer of the blocks."""
         names = {
             name.partition(PART)[0].removesuffix(".base_layer").rpartition(".")[2]
@@ -349,7 +363,9 @@ class EncoderPreTrainedModel(PreTrainedModel):
         return sorted(names)
 
 
-def _to_our_names(module: EncoderPreTrainedModel, state: dict[str, Tensor], prefix: str, *_args: Any) -> None:
+def _rename_state_tensors(
+    module: EncoderPreTrainedModel, state: dict[str, Tensor], prefix: str, *_args: Any
+) -> None:
     """Rename published names in a state dict to ours before it loads, and drop an extra pooler."""
     published = module.published
     if published is None:

@@ -26,7 +26,7 @@ class TimeRange:
     high: float = 0.0
 
     @staticmethod
-    def of(seconds: float, factor: float = LIKELY) -> TimeRange:
+    def from_seconds(seconds: float, factor: float = LIKELY) -> TimeRange:
         """A time that may be shorter or longer by a factor."""
         return TimeRange(seconds=seconds, low=seconds / factor, high=seconds * factor)
 
@@ -36,7 +36,7 @@ class TimeRange:
             seconds=self.seconds + other.seconds, low=self.low + other.low, high=self.high + other.high
         )
 
-    def divided(self, by: float) -> TimeRange:
+    def split_time(self, by: float) -> TimeRange:
         """The time if so many share the work."""
         return TimeRange(seconds=self.seconds / by, low=self.low / by, high=self.high / by)
 
@@ -51,23 +51,23 @@ class TimeRange:
         """
         if self.high < 1:
             return "under 1 s"
-        (low, unit), (high, last) = _in_unit(self.low), _in_unit(self.high)
+        (low, unit), (high, last) = _format_unit(self.low), _format_unit(self.high)
         if (low, unit) == (high, last):
             return f"{high} {last}"
         return f"{low} to {high} {last}" if unit == last else f"{low} {unit} to {high} {last}"
 
 
-def _in_unit(seconds: float) -> tuple[str, str]:
+def _format_unit(seconds: float) -> tuple[str, str]:
     """A duration with two digits in the largest unit that fits, and the unit."""
     size, name = next((size, name) for least, size, name in UNITS if seconds >= least)
     digits = float(f"{seconds / size:.2g}")
     return (f"{digits:,.0f}" if digits >= 10 or digits == round(digits) else f"{digits:g}"), name
 
 
-def duration_text(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration in words.
 
-    >>> duration_text(7.2), duration_text(192), duration_text(7300)
+    >>> format_duration(7.2), format_duration(192), format_duration(7300)
     ('7 s', '3 min 12 s', '2 h 1 min')
     """
     minutes, rest = divmod(round(seconds), 60)

@@ -21,9 +21,9 @@ from harness.core.encoding import USUAL_QUERIES, Encoding, Ranking
 from harness.core.errors import StoreError
 from harness.core.identity import digest
 from harness.core.types import Purpose, Size
-from harness.data.locate import human_size
-from harness.results.cost.duration import LIKELY, TimeRange, duration_text
-from harness.results.cost.memory import PlannedWork, index_size, is_streamed
+from harness.data.locate import format_size
+from harness.results.cost.duration import LIKELY, TimeRange, format_duration
+from harness.results.cost.memory import PlannedWork, estimate_index_size, is_streamed
 from harness.search.plaid import OF_INDEX
 from harness.storage.record import Record
 
@@ -56,11 +56,11 @@ Device = tuple[str, str]
 """The kind of a device, and its name as its maker says it; empty where it is not known."""
 
 
-def _device_of(devices: Sequence[str]) -> Device:
+def _guess_device(devices: Sequence[str]) -> Device:
     """The device that a run would take, without importing torch; a GPU has no name."""
     gpu = Path("/proc/driver/nvidia/version").exists()
     kind = devices[0].partition(":")[0] if devices else "cuda" if gpu else "cpu"
-    return kind, provenance.cpu_model() if kind == "cpu" else ""
+    return kind, provenance.read_cpu_model() if kind == "cpu" else ""
 
 
 def is_same_device(device: Device, here: Device) -> bool:
@@ -68,10 +68,10 @@ def is_same_device(device: Device, here: Device) -> bool:
     return device[0] == here[0] and here[1] in ("", device[1])
 
 
-def computing_parameters(parameters: int, width: int | None) -> int:
+def estimate_non_embedding(parameters: int, width: int | None) -> int:
     """The parameters that compute, without the embeddings of a usual vocabulary.
 
-    >>> computing_parameters(110_000_000, 768)
+    >>> estimate_non_embedding(110_000_000, 768)
     86960000
     """
     return max(parameters - WORDS * (width or 0), parameters // 4)
@@ -94,7 +94,7 @@ class Speed:
     import_seconds: float = 0.0
 
     @staticmethod
-    def of_json(content: Mapping[str, Any]) -> Speed:
+    def parse_speed(content: Mapping[str, Any]) -> Speed:
         """The speed of plain values."""
         return Speed(**{**content, "device": tuple(content["device"])})
 
@@ -125,31 +125,31 @@ def note_speed(cache: Path, speed: Speed) -> None:
     """
     if not speed.seconds or speed.tokens < (0 if speed.load_seconds else LEAST_TOKENS):
         return
-    known = {(one.model, one.device, one.dtype): one for one in read_speeds(cache)}
-    before = known.pop((speed.model, speed.device, speed.dtype), None)
+    speeds = {(one.model, one.device, one.dtype): one for one in read_speeds(cache)}
+    before = speeds.pop((speed.model, speed.device, speed.dtype), None)
     was_new = speed.import_seconds >= LEAST_IMPORTS
     speed = replace(
         speed,
         load_seconds=speed.load_seconds or (before.load_seconds if before else 0.0),
         import_seconds=speed.import_seconds if was_new else before.import_seconds if before else 0.0,
     )
-    known[speed.model, speed.device, speed.dtype] = speed
+    speeds[speed.model, speed.device, speed.dtype] = speed
     with contextlib.suppress(StoreError):
-        newest = [*known.values()][-_MOST_SPEEDS:]
+        newest = [*speeds.values()][-_MOST_SPEEDS:]
         files.replace(cache / _SPEEDS, json.dumps([asdict(one) for one in newest]).encode())
 
 
 def note_record(cache: Path, record: Record) -> None:
     """Keep the speed at which the texts of a score were encoded, where vectors were."""
     if record.identity.get("encoding", {}).get("output", "ranking") != "ranking":
-        note_speed(cache, PastScore.of(record).speed)
+        note_speed(cache, PastScore.from_record(record).speed)
 
 
 def read_speeds(cache: Path) -> tuple[Speed, ...]:
     """The speeds in a cache, one of each model, device and dtype; none where they cannot be read."""
     try:
         content = json.loads((cache / _SPEEDS).read_bytes())
-        return tuple(map(Speed.of_json, content))
+        return tuple(map(Speed.parse_speed, content))
     except (OSError, ValueError, TypeError, LookupError):  # absent, or of another version
         return ()
 
@@ -181,15 +181,17 @@ class _SearchCost:
         """The time of index and search; None where no past one says how long an index takes."""
         if self.pairs is None and (self.seconds is None or self.index_seconds is None):
             return None
-        return TimeRange.of((self.seconds or 0.0) + (self.index_seconds or 0.0))
+        return TimeRange.from_seconds((self.seconds or 0.0) + (self.index_seconds or 0.0))
 
     def note(self, task: str) -> str:
         """A sentence on an index, or on an exact search that is long; empty for a short one."""
         taken = self.index_seconds if self.pairs is None else self.seconds
-        time = "an unknown time" if taken is None else f"about {duration_text(taken)}"
+        time = "an unknown time" if taken is None else f"about {format_duration(taken)}"
         if self.pairs is None:
-            disk = "" if self.index_bytes is None else f" and about {human_size(self.index_bytes)} of disk"
-            search = "" if self.seconds is None else f"; its search takes about {duration_text(self.seconds)}"
+            disk = "" if self.index_bytes is None else f" and about {format_size(self.index_bytes)} of disk"
+            search = (
+                "" if self.seconds is None else f"; its search takes about {format_duration(self.seconds)}"
+            )
             kept = "" if self.vectors_kept else "; vectors go into it as they are encoded and are not kept"
             return f"{task}: its index takes {time}{disk}, unless it is there{search}{kept}"
         if not self.is_long:
@@ -235,7 +237,7 @@ class ScoreCost:
             return None
         return TimeRange(seconds=self.seconds, low=self.low, high=self.high)
 
-    def timed(self, time: TimeRange | None, source: str = "") -> ScoreCost:
+    def add_time(self, time: TimeRange | None, source: str = "") -> ScoreCost:
         """The same with a time."""
         return self if time is None else replace(self, **asdict(time), source=source)
 
@@ -265,7 +267,7 @@ class PastScore:
     probed: tuple[float, float] = (0, 0)
 
     @staticmethod
-    def of(record: Record) -> PastScore:
+    def from_record(record: Record) -> PastScore:
         """The work behind a record."""
         facts, spent = record.provenance, record.provenance.get("seconds", {})
         device, index = facts.get("device", {}), facts.get("index", {})
@@ -274,7 +276,7 @@ class PastScore:
         kept = all(search.get("vectors_kept", True) for search in searches)
         probing = sum(search["seconds"]["search"] + search["seconds"]["recall"] for search in searches)
         return PastScore(
-            data=_data_digest(record.identity),
+            data=_hash_data_fields(record.identity),
             setup=_setup_digest(record.identity),
             type=record.task.type,
             max_length=record.identity["encoding"]["max_length"],
@@ -282,7 +284,7 @@ class PastScore:
             characters=facts.get("characters_encoded", 0),
             speed=Speed(
                 model=record.model.artifact,
-                parameters=computing_parameters(record.model.parameters or 0, record.model.dimension),
+                parameters=estimate_non_embedding(record.model.parameters or 0, record.model.dimension),
                 device=(device.get("kind", ""), device.get("name", "")),
                 dtype=record.identity["encoding"].get("dtype", ""),
                 tokens=facts.get("tokens_encoded", 0),
@@ -291,7 +293,7 @@ class PastScore:
             others=spent.get("load", 0.0) + spent.get("score", 0.0),
             compared=(facts.get("token_pairs", 0), spent.get("search", 0.0)),
             indexed=(sum(one["tokens"] for one in new), sum(one["seconds"]["index"] for one in new)),
-            streamed="" if kept else _index_digest(index["settings"]),
+            streamed="" if kept else _hash_index_settings(index["settings"]),
             probed=(sum(search["recall"]["queries"] for search in searches), probing),
         )
 
@@ -301,11 +303,11 @@ class PastScore:
         return 0 < self.speed.tokens < self.texts * self.max_length / 2
 
 
-def _index_digest(settings: Mapping[str, Any]) -> str:
+def _hash_index_settings(settings: Mapping[str, Any]) -> str:
     return digest({name: settings[name] for name in OF_INDEX})
 
 
-def _data_digest(identity: Mapping[str, Any]) -> str:
+def _hash_data_fields(identity: Mapping[str, Any]) -> str:
     names = ("task", "data", "splits", "subsets", "documents")
     return digest({name: identity[name] for name in names if name in identity})
 
@@ -344,26 +346,36 @@ class PastWork:
     cores: int = 1
 
     @staticmethod
-    def of(
+    def from_records(
         records: Iterable[Record], cache: Path, devices: Sequence[str], *, alone: bool, keep: float
     ) -> PastWork:
         """What the records of a results folder and the checks in a cache say."""
-        from harness.storage.vectors import cached_models
+        from harness.storage.vectors import list_cached_models
 
-        known = [record for record in records if "encoding" in record.identity]
-        ranked = [r for r in known if r.identity["encoding"]["output"] == "ranking" and r.status == "done"]
+        encoding_records = [record for record in records if "encoding" in record.identity]
+        ranked = [
+            r
+            for r in encoding_records
+            if r.identity["encoding"]["output"] == "ranking" and r.status == "done"
+        ]
         return PastWork(
-            scores=tuple(PastScore.of(r) for r in known if r.identity["encoding"]["output"] != "ranking"),
+            scores=tuple(
+                PastScore.from_record(r)
+                for r in encoding_records
+                if r.identity["encoding"]["output"] != "ranking"
+            ),
             speeds=read_speeds(cache),
-            ranked=tuple((_data_digest(r.identity), sum(r.provenance["seconds"].values())) for r in ranked),
-            cached=cached_models(cache),
-            device=_device_of(devices),
+            ranked=tuple(
+                (_hash_data_fields(r.identity), sum(r.provenance["seconds"].values())) for r in ranked
+            ),
+            cached=list_cached_models(cache),
+            device=_guess_device(devices),
             alone=alone,
             keep=keep,
-            cores=int(os.environ.get("OMP_NUM_THREADS", 0) or provenance.cores()),
+            cores=int(os.environ.get("OMP_NUM_THREADS", 0) or provenance.count_cores()),
         )
 
-    def cost_of(self, work: PlannedWork) -> ScoreCost:
+    def estimate_score_cost(self, work: PlannedWork) -> ScoreCost:
         """The cost of a planned score."""
         failed, ranks = work.state == "cannot run", isinstance(work.encoding, Ranking)
         texts, tokens = (
@@ -377,30 +389,34 @@ class PastWork:
             tokens=tokens,
             data_texts=work.size.texts,
             data_characters=work.size.characters,
-            flops=None if failed else 0.0 if ranks else _operations(work, texts, tokens),
+            flops=None if failed else 0.0 if ranks else _estimate_operations(work, texts, tokens),
             seconds=None,
             search=search,
             notes=tuple(filter(None, [search.note(work.task) if search else ""])),
         )
         if not work.is_open:
-            return cost if failed else cost.timed(TimeRange())
+            return cost if failed else cost.add_time(TimeRange())
         if ranks:
-            same = [seconds for data, seconds in self.ranked if data == _data_digest(work.identity)]
-            return cost.timed(TimeRange.of(same[-1]), "its last ranking") if same else cost
-        return cost if tokens is None else self._with_time(cost, work, tokens)
+            same = [seconds for data, seconds in self.ranked if data == _hash_data_fields(work.identity)]
+            return cost.add_time(TimeRange.from_seconds(same[-1]), "its last ranking") if same else cost
+        return cost if tokens is None else self._add_expected_time(cost, work, tokens)
 
-    def _with_time(self, cost: ScoreCost, work: PlannedWork, tokens: int) -> ScoreCost:
+    def _add_expected_time(self, cost: ScoreCost, work: PlannedWork, tokens: int) -> ScoreCost:
         assert isinstance(work.encoding, Encoding)
-        rate = self.rate(work.model, computing_parameters(work.parameters, work.width), work.encoding.dtype)
-        others, searching = self._other_time(work), cost.search.time if cost.search else TimeRange()
+        rate = self.estimate_token_rate(
+            work.model, estimate_non_embedding(work.parameters, work.width), work.encoding.dtype
+        )
+        others, searching = self._estimate_overhead(work), cost.search.time if cost.search else TimeRange()
         if searching is None or (rate is None and tokens):
             return cost
         if rate is None or not tokens:
-            return cost.timed(others + searching, "vectors that are there")
+            return cost.add_time(others + searching, "vectors that are there")
         # Of data that no run has encoded here, the tokens of a text are not known, either.
-        is_known = any(past.data == _data_digest(work.identity) for past in self.scores)
-        encoding = TimeRange.of(tokens / rate.tokens, rate.factor if is_known else max(LIKELY, rate.factor))
-        return cost.timed(encoding + others + searching, rate.source)
+        is_known = any(past.data == _hash_data_fields(work.identity) for past in self.scores)
+        encoding = TimeRange.from_seconds(
+            tokens / rate.tokens, rate.factor if is_known else max(LIKELY, rate.factor)
+        )
+        return cost.add_time(encoding + others + searching, rate.source)
 
     def expect_texts(self, work: PlannedWork) -> tuple[int | None, int | None]:
         """The texts of a planned score that are still to be encoded, and their tokens; None where unknown.
@@ -413,24 +429,24 @@ class PastWork:
         """
         size, encoding = work.size, work.encoding
         assert isinstance(encoding, Encoding)
-        longest, data = encoding.max_length, _data_digest(work.identity)
+        longest, data = encoding.max_length, _hash_data_fields(work.identity)
         same = [past for past in self.scores if past.data == data]
-        there = "" if encoding.index is None else _index_digest(asdict(encoding.index))
+        index_digest = "" if encoding.index is None else _hash_index_settings(asdict(encoding.index))
         alike = [past for past in same if past.setup == _setup_digest(work.identity)]
-        if work.model in self.cached and any(past.streamed in ("", there) for past in alike):
+        if work.model in self.cached and any(past.streamed in ("", index_digest) for past in alike):
             return 0, 0
         past = max(same, key=lambda past: past.texts, default=None)
         if past is not None and (past.texts or not self.alone):
             if past.is_uncut or past.max_length == longest or not past.texts:
-                ratio = self.characters_per_token(past.speed.model) / self.characters_per_token(work.model)
+                ratio = self.estimate_token_length(past.speed.model) / self.estimate_token_length(work.model)
                 return past.texts, min(round(past.speed.tokens * ratio), past.texts * longest)
             size = Size(texts=past.texts, characters=past.characters or size.characters)
         if size.texts is None or size.characters is None:
             return size.texts, None
-        tokens = size.characters / self.characters_per_token(work.model)
+        tokens = size.characters / self.estimate_token_length(work.model)
         return size.texts, min(round(tokens) + 2 * size.texts, size.texts * longest)
 
-    def characters_per_token(self, model: str) -> float:
+    def estimate_token_length(self, model: str) -> float:
         """Characters per token in a model's past runs of short texts, else in all models', else a default.
 
         Two special tokens of each text are not counted.
@@ -442,7 +458,7 @@ class PastWork:
                 return sum(past.characters for past in uncut) / tokens
         return CHARACTERS_PER_TOKEN
 
-    def rate(self, model: str, parameters: int, dtype: str) -> _Rate | None:
+    def estimate_token_rate(self, model: str, parameters: int, dtype: str) -> _Rate | None:
         """The expected speed of a model on this device; None for a model of unknown size where none is known.
 
         Args:
@@ -450,15 +466,17 @@ class PastWork:
             parameters: Those that compute.
             dtype: The requested precision; speeds of another one count where there are none of it.
         """
-        learnt = self._speeds_here([past.speed for past in self.scores], dtype)
-        checks = self._speeds_here(self.speeds, dtype)
+        learnt = self._select_local_speeds([past.speed for past in self.scores], dtype)
+        checks = self._select_local_speeds(self.speeds, dtype)
         for speeds in (learnt, checks):
-            own = [speed for speed in speeds if speed.model == model]
-            if own:
-                tokens = sum(speed.tokens for speed in own) / sum(speed.seconds for speed in own)
-                count = f"{len(own)} record{'s' if len(own) > 1 else ''} on this machine"
+            model_speeds = [speed for speed in speeds if speed.model == model]
+            if model_speeds:
+                tokens = sum(speed.tokens for speed in model_speeds) / sum(
+                    speed.seconds for speed in model_speeds
+                )
+                count = f"{len(model_speeds)} record{'s' if len(model_speeds) > 1 else ''} on this machine"
                 source = count if speeds is learnt else "this machine's measured rate"
-                return _Rate(tokens=tokens, factor=_factor(own), source=source)
+                return _Rate(tokens=tokens, factor=_estimate_error_factor(model_speeds), source=source)
         if not parameters:
             return None
         others = [speed for speed in learnt or checks if speed.parameters]
@@ -476,19 +494,25 @@ class PastWork:
 
     def check_time(self, model: str) -> TimeRange:
         """The time of loading and checking a model, by its checks here, else by others'."""
-        here = [speed for speed in self._speeds_here(self.speeds, "") if speed.load_seconds]
-        own = [speed.load_seconds for speed in here if speed.model == model]
+        here = [speed for speed in self._select_local_speeds(self.speeds, "") if speed.load_seconds]
+        load_times = [speed.load_seconds for speed in here if speed.model == model]
         if not here:
-            return TimeRange.of(CHECK, UNMEASURED)
-        return TimeRange.of(fmean(own or [speed.load_seconds for speed in here]))
+            return TimeRange.from_seconds(CHECK, UNMEASURED)
+        return TimeRange.from_seconds(fmean(load_times or [speed.load_seconds for speed in here]))
 
     @property
     def start_time(self) -> TimeRange:
         """The time of a run beside its jobs: from the shell to a worker with its libraries, and back."""
-        known = [one.import_seconds for one in self._speeds_here(self.speeds, "") if one.import_seconds]
-        return START + (TimeRange.of(fmean(known)) if known else TimeRange.of(IMPORTS, UNMEASURED))
+        import_times = [
+            one.import_seconds for one in self._select_local_speeds(self.speeds, "") if one.import_seconds
+        ]
+        return START + (
+            TimeRange.from_seconds(fmean(import_times))
+            if import_times
+            else TimeRange.from_seconds(IMPORTS, UNMEASURED)
+        )
 
-    def _speeds_here(self, speeds: Sequence[Speed], dtype: str) -> list[Speed]:
+    def _select_local_speeds(self, speeds: Sequence[Speed], dtype: str) -> list[Speed]:
         """Speeds on this device, of a dtype where it has any."""
         here = [
             speed
@@ -497,15 +521,17 @@ class PastWork:
         ]
         return [speed for speed in here if speed.dtype == dtype] or here
 
-    def _other_time(self, work: PlannedWork) -> TimeRange:
+    def _estimate_overhead(self, work: PlannedWork) -> TimeRange:
         """The time of loading data and scoring: of the task's last time, else of its type, else of any."""
-        last = [past.others for past in self.scores if past.data == _data_digest(work.identity)]
+        last = [past.others for past in self.scores if past.data == _hash_data_fields(work.identity)]
         if last:
-            return TimeRange.of(last[-1])
+            return TimeRange.from_seconds(last[-1])
         others = [past.others for past in self.scores if past.type == work.type] or [
             past.others for past in self.scores
         ]
-        return TimeRange.of(fmean(others)) if others else TimeRange.of(SCORING, UNMEASURED)
+        return (
+            TimeRange.from_seconds(fmean(others)) if others else TimeRange.from_seconds(SCORING, UNMEASURED)
+        )
 
     def _search_cost(self, work: PlannedWork) -> _SearchCost | None:
         """The cost of the search of a score, by past searches on this device; None without token vectors."""
@@ -515,16 +541,16 @@ class PastWork:
         here = [past for past in self.scores if is_same_device(past.speed.device, self.device)]
         tokens = size.most_tokens(encoding.max_length) if size.texts is not None else None
         if encoding.index is not None:
-            rate = _amount_per_second([past.indexed for past in here])
-            searched = _amount_per_second([past.probed for past in here])
+            rate = _compute_throughput([past.indexed for past in here])
+            searched = _compute_throughput([past.probed for past in here])
             return _SearchCost(
                 seconds=(size.examples or USUAL_QUERIES) / searched if searched else None,
                 index_seconds=tokens / rate if rate and tokens is not None else None,
-                index_bytes=index_size(work, self.keep) if tokens is not None else None,
+                index_bytes=estimate_index_size(work, self.keep) if tokens is not None else None,
                 vectors_kept=not is_streamed(work, self.keep),
             )
-        pairs = round(encoding.token_pairs(size))
-        rate = _amount_per_second([past.compared for past in here])
+        pairs = round(encoding.count_token_pairs(size))
+        rate = _compute_throughput([past.compared for past in here])
         usual = PAIRS_PER_SECOND.get(self.device[0], PAIRS_PER_SECOND["cpu"])
         return _SearchCost(
             queries=size.examples or USUAL_QUERIES,
@@ -534,7 +560,7 @@ class PastWork:
         )
 
 
-def _factor(speeds: Sequence[Speed]) -> float:
+def _estimate_error_factor(speeds: Sequence[Speed]) -> float:
     """The factor by which a next speed may be off, from how much these differ; 80 % lie within it.
 
     The logarithms of speeds are taken to be normal: 1.28 deviations on each side.
@@ -545,15 +571,15 @@ def _factor(speeds: Sequence[Speed]) -> float:
     return min(LIKELY, max(1.25, math.exp(1.28 * deviation)))
 
 
-def _amount_per_second(done: Sequence[tuple[float, float]]) -> float | None:
+def _compute_throughput(done: Sequence[tuple[float, float]]) -> float | None:
     """Amounts a second, from amounts and seconds; None if nothing is known."""
     seconds = sum(seconds for amount, seconds in done if amount)
     return sum(amount for amount, _ in done) / seconds if seconds else None
 
 
-def _operations(work: PlannedWork, texts: int | None, tokens: int | None) -> float | None:
+def _estimate_operations(work: PlannedWork, texts: int | None, tokens: int | None) -> float | None:
     """Two for each parameter and token; the vectors of a context are read again with each text."""
-    parameters, encoding = computing_parameters(work.parameters, work.width), work.encoding
+    parameters, encoding = estimate_non_embedding(work.parameters, work.width), work.encoding
     if not parameters or tokens is None:
         return None
     behind = encoding.context.size if isinstance(encoding, Encoding) and encoding.context else 0

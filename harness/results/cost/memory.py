@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import Encoding, Ranking
-from harness.core.errors import shortened
+from harness.core.errors import shorten_names
 from harness.core.types import Purpose, Size
-from harness.data.locate import human_size
-from harness.search.plaid import index_bytes, sample_size
+from harness.data.locate import format_size
+from harness.search.plaid import estimate_index_bytes, sample_size
 
 KEY_BYTES, OFFSET_BYTES = 16, 8
 """Bytes of a text's hash beside its vector, and of its place in its shard where each token has a vector."""
@@ -28,15 +28,15 @@ SHARE = 0.9
 """The share of a device's memory that training runs of tasks may take."""
 
 
-def memory_of_job(weights: int, *, trains: bool) -> int:
+def estimate_job_memory(weights: int, *, trains: bool) -> int:
     """The bytes of main memory of a job, by those of its model's weights."""
     return PROCESS + weights * (PER_WEIGHT if trains else PER_LOADED)
 
 
-def runs_that_fit(room: float, need: float) -> int:
+def compute_run_capacity(room: float, need: float) -> int:
     """The number of runs that fit into some memory, at least one.
 
-    >>> runs_that_fit(80e9, 12e9), runs_that_fit(8e9, 12e9)
+    >>> compute_run_capacity(80e9, 12e9), compute_run_capacity(8e9, 12e9)
     (6, 1)
     """
     return max(1, int(room // need))
@@ -77,7 +77,7 @@ class PlannedWork:
         return self.state == "to do"
 
 
-def _vector_bytes(work: PlannedWork) -> int | None:
+def _estimate_vector_bytes(work: PlannedWork) -> int | None:
     """The bytes of a score's vectors, None where they are not known."""
     encoding, size = work.encoding, work.size
     if isinstance(encoding, Ranking):
@@ -93,10 +93,10 @@ def _vector_bytes(work: PlannedWork) -> int | None:
 def is_streamed(work: PlannedWork, keep: float) -> bool:
     """Whether the vectors of a score's documents are not kept, by the gigabytes that are, and by its size."""
     indexed = isinstance(work.encoding, Encoding) and work.encoding.index is not None
-    return indexed and (_vector_bytes(work) or 0) > keep * 1e9
+    return indexed and (_estimate_vector_bytes(work) or 0) > keep * 1e9
 
 
-def index_size(work: PlannedWork, keep: float) -> int:
+def estimate_index_size(work: PlannedWork, keep: float) -> int:
     """The bytes of a score's index, about; 0 without one, or where the task's size is not known.
 
     While one is made whose vectors are not kept, those of a sample are beside its first half.
@@ -105,11 +105,11 @@ def index_size(work: PlannedWork, keep: float) -> int:
     if isinstance(encoding, Ranking) or encoding.index is None or encoding.late_interaction is None:
         return 0
     tokens = size.most_tokens(encoding.max_length)
-    whole = index_bytes(tokens, encoding.late_interaction.dimension, encoding.index)
+    full_size = estimate_index_bytes(tokens, encoding.late_interaction.dimension, encoding.index)
     if not is_streamed(work, keep) or not size.texts:
-        return whole
-    sample = (_vector_bytes(work) or 0) * sample_size(size.texts) // size.texts
-    return max(whole, whole // 2 + sample)
+        return full_size
+    sample = (_estimate_vector_bytes(work) or 0) * sample_size(size.texts) // size.texts
+    return max(full_size, full_size // 2 + sample)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,20 +138,22 @@ class DiskNeed:
     def text(self) -> str:
         """A sentence on the need, with a warning where it does not fit."""
         what = f"vectors of up to {self.texts:,} texts" if self.texts else "indexes"
-        told = f"{what} take about {human_size(self.bytes)} of disk"
-        told += f", {human_size(self.indexes)} of it in indexes" if self.indexes and self.texts else ""
-        more = f", without {shortened(self.unknown)}, whose size is not known" if self.unknown else ""
-        more += f", the vectors of {shortened(self.passing)} are not kept" if self.passing else ""
+        sentence = f"{what} take about {format_size(self.bytes)} of disk"
+        sentence += f", {format_size(self.indexes)} of it in indexes" if self.indexes and self.texts else ""
+        more = f", without {shorten_names(self.unknown)}, whose size is not known" if self.unknown else ""
+        more += f", the vectors of {shorten_names(self.passing)} are not kept" if self.passing else ""
         if self.bytes <= self.free:
-            return f"{told}{more}; {human_size(self.free)} are free"
+            return f"{sentence}{more}; {format_size(self.free)} are free"
         half = "--vectors float16 takes half of it, " if self.is_float32 else ""
         return (
-            f"WARNING: {told}{more}, and only {human_size(self.free)} are free in the cache. "
+            f"WARNING: {sentence}{more}, and only {format_size(self.free)} are free in the cache. "
             f"{half}--drop-vectors that of one model at a time, --cache DIR another disk"
         )
 
     @staticmethod
-    def of(works: Sequence[PlannedWork], cache: Path, *, keep: float, drop: bool) -> DiskNeed | None:
+    def estimate_disk_need(
+        works: Sequence[PlannedWork], cache: Path, *, keep: float, drop: bool
+    ) -> DiskNeed | None:
         """The need of open scores; None where no vectors are made, or nothing is known.
 
         Args:
@@ -161,11 +163,11 @@ class DiskNeed:
             drop: Whether the vectors of each model are removed before those of the next are made.
         """
         streamed = {work.key: work.task for work in works if is_streamed(work, keep)}
-        sizes = {work.key: 0 if work.key in streamed else _vector_bytes(work) for work in works}
+        sizes = {work.key: 0 if work.key in streamed else _estimate_vector_bytes(work) for work in works}
         models: dict[str, int] = {}
         for work in works:
             models[work.model] = models.get(work.model, 0) + (sizes[work.key] or 0)
-        indexes = sum(index_size(work, keep) for work in works)
+        indexes = sum(estimate_index_size(work, keep) for work in works)
         if not any(models.values()) and not streamed:
             return None
         kept = [work for work in works if sizes[work.key]]
@@ -174,14 +176,14 @@ class DiskNeed:
             texts=sum(work.size.texts or 0 for work in kept),
             bytes=indexes + (max(models.values()) if drop else sum(models.values())),
             indexes=indexes,
-            free=_free_disk(cache),
+            free=_measure_free_disk(cache),
             unknown=tuple(dict.fromkeys(work.task for work in works if sizes[work.key] is None)),
             passing=tuple(dict.fromkeys(streamed.values())),
             is_float32=any(encoding.vectors == "float32" for encoding in encodings),
         )
 
 
-def _free_disk(folder: Path) -> int:
+def _measure_free_disk(folder: Path) -> int:
     """The free bytes of the disk on which a folder lies or will lie."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    return shutil.disk_usage(there).free
+    ancestor = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(ancestor).free

@@ -83,17 +83,17 @@ class Work:
         """The groups of work of which as much was expected: of some, or of none."""
         return tuple((group, bool(self.expected)) for group in self.groups)
 
-    def spent(self, now: float, since: float = -math.inf) -> float:
+    def measure_busy_time(self, now: float, since: float = -math.inf) -> float:
         """The seconds from its beginning up to its end, without those before `since`."""
         if self.begun is None:
             return 0.0
         return max(0.0, (now if self.ended is None else self.ended) - max(self.begun, since))
 
-    def duration(self, now: float) -> float | None:
+    def measure_duration(self, now: float) -> float | None:
         """The seconds from its beginning to its end; None where that is not known."""
         if self.ended is None:
             return self.whole
-        return self.spent(now) or None  # another process has made it
+        return self.measure_busy_time(now) or None  # another process has made it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,24 +110,24 @@ class _Durations:
         """The variance as a share of the squared mean: 0 for equal durations, 1 for exponential ones."""
         return min(1.0, self.variance / self.mean**2)
 
-    def rest(self, age: float) -> float:
+    def expect_residual(self, age: float) -> float:
         """The expected seconds after `age` seconds."""
         return self.varied * self.mean + (1 - self.varied) * max(0.0, self.mean - age)
 
-    def scaled(self, size: float) -> _Durations:
+    def scale_durations(self, size: float) -> _Durations:
         """The durations of pieces that are so many times as large."""
         return replace(self, mean=self.mean * size, variance=self.variance * size**2)
 
     @staticmethod
-    def of(
+    def fit_durations(
         ended: Sequence[float], ages: Sequence[float] = (), former: _Durations | None = None
     ) -> _Durations:
         """The durations of ended work, and of work under way as it was expected from `former` ones."""
-        known = [*ended, *(age + former.rest(age) for age in ages if former is not None)]
-        mean = math.fsum(known) / len(known)
-        squares = math.fsum((one - mean) ** 2 for one in known) + (_VARIES * mean) ** 2
+        samples = [*ended, *(age + former.expect_residual(age) for age in ages if former is not None)]
+        mean = math.fsum(samples) / len(samples)
+        squares = math.fsum((one - mean) ** 2 for one in samples) + (_VARIES * mean) ** 2
         squares += math.fsum(former.varied * former.mean**2 for _ in ages if former is not None)
-        return _Durations(count=max(1, len(ended)), mean=mean, variance=squares / len(known))
+        return _Durations(count=max(1, len(ended)), mean=mean, variance=squares / len(samples))
 
 
 class _PastDurations:
@@ -137,23 +137,23 @@ class _PastDurations:
         self._ended: dict[Hashable, list[float]] = defaultdict(list)
         self._ages: dict[Hashable, list[float]] = defaultdict(list)
         self._found: dict[tuple[Hashable, ...], _Durations] = {}
-        for one in work:
-            seconds = one.duration(now) if one.typical else None
-            for group in one.scaled_groups:
+        for piece in work:
+            seconds = piece.measure_duration(now) if piece.typical else None
+            for group in piece.scaled_groups:
                 if seconds:
-                    self._ended[group].append(seconds / one.size)
-                elif one.ended is None and one.begun is not None:
-                    self._ages[group].append(one.spent(now) / one.size)
+                    self._ended[group].append(seconds / piece.size)
+                elif piece.ended is None and piece.begun is not None:
+                    self._ages[group].append(piece.measure_busy_time(now) / piece.size)
 
-    def like(self, work: Work) -> _Durations | None:
+    def expect_durations(self, work: Work) -> _Durations | None:
         """The durations in the narrowest group of which any are known, or what the plan expected."""
         groups = work.scaled_groups
         widest = groups[-1] if groups else None
         if not self._ended.get(widest) and work.expected is None:
             return None
-        return self._like(groups).scaled(work.size)
+        return self._find_group_durations(groups).scale_durations(work.size)
 
-    def _like(self, groups: tuple[Hashable, ...]) -> _Durations:
+    def _find_group_durations(self, groups: tuple[Hashable, ...]) -> _Durations:
         if groups not in self._found:
             self._found[groups] = replace(self._look(groups), groups=groups)
         return self._found[groups]
@@ -163,13 +163,13 @@ class _PastDurations:
             return _Durations(count=1, mean=1.0, variance=_VARIES**2)
         ended, ages = self._ended.get(groups[0], []), self._ages.get(groups[0], [])
         if not ended and not ages:
-            return self._like(groups[1:])
+            return self._find_group_durations(groups[1:])
         if not ended:
-            wider = self._like(groups[1:])
-            return _Durations.of([wider.mean], ages, wider)
-        durations = _Durations.of(ended)
+            wider = self._find_group_durations(groups[1:])
+            return _Durations.fit_durations([wider.mean], ages, wider)
+        durations = _Durations.fit_durations(ended)
         for _ in range(_ROUNDS if ages else 0):
-            durations = _Durations.of(ended, ages, durations)
+            durations = _Durations.fit_durations(ended, ages, durations)
         return durations
 
 
@@ -183,13 +183,13 @@ class _Rest:
     variance: float
 
     @staticmethod
-    def of(work: Work, like: _Durations, now: float) -> _Rest:
-        spent, variance = work.spent(now), like.variance
+    def estimate_rest(work: Work, like: _Durations, now: float) -> _Rest:
+        spent, variance = work.measure_busy_time(now), like.variance
         if work.whole is not None:
             seconds = max(0.0, work.whole - spent)
             variance *= (seconds / work.whole) ** 2 if work.whole else 0.0
         else:
-            seconds = like.mean if work.begun is None else like.rest(spent)
+            seconds = like.mean if work.begun is None else like.expect_residual(spent)
         return _Rest(work=work, like=like, seconds=seconds, variance=variance)
 
 
@@ -202,20 +202,22 @@ def time_left(work: Sequence[Work], now: float, *, window: float = math.inf) -> 
         window: The last seconds whose busy workers count; all since the first beginning if infinite.
     """
     past = _PastDurations(work, now)
-    likes = [(one, past.like(one)) for one in work if one.ended is None]
-    rests = [_Rest.of(one, like, now) for one, like in likes if like is not None]
+    likes = [(one, past.expect_durations(one)) for one in work if one.ended is None]
+    rests = [_Rest.estimate_rest(one, like, now) for one, like in likes if like is not None]
     if len(rests) < len(likes):
         return None
     if not rests:
         return TimeRange(seconds=0.0, low=0.0, high=0.0)
-    return _Remainder(rests=rests, pace=_busy_workers(work, now, window=window)).left()
+    return _Remainder(rests=rests, pace=_count_busy_workers(work, now, window=window)).estimate_time_left()
 
 
-def _busy_workers(work: Sequence[Work], now: float, *, window: float = math.inf) -> float:
+def _count_busy_workers(work: Sequence[Work], now: float, *, window: float = math.inf) -> float:
     """The mean number of busy workers over the last seconds; 1 where nothing has run."""
-    first = min((one.begun for one in work if one.begun is not None and one.spent(now)), default=now)
+    first = min(
+        (one.begun for one in work if one.begun is not None and one.measure_busy_time(now)), default=now
+    )
     since = max(first, now - window)
-    busy = math.fsum(one.width * one.spent(now, since) for one in work)
+    busy = math.fsum(one.width * one.measure_busy_time(now, since) for one in work)
     return busy / (now - since) if busy else 1.0
 
 
@@ -226,16 +228,18 @@ class _Remainder:
     rests: Sequence[_Rest]
     pace: float
 
-    def left(self) -> TimeRange:
+    def estimate_time_left(self) -> TimeRange:
         full = self._seconds / self.pace
         chain, chain_variance = self._chain
         if not self._waiting:
-            low, high = self._last_bounds()
+            low, high = self._compute_last_bounds()
             return TimeRange(seconds=max(low, min(high, chain)), low=low, high=high)
         tail, tail_variance = self._tail
         by_pace = NormalDist(full + tail, math.sqrt(self._variance / self.pace**2 + tail_variance) or 1e-9)
         by_chain = NormalDist(chain, math.sqrt(chain_variance) or 1e-9)
-        low, high = (max(0.0, by_pace.inv_cdf(share), by_chain.inv_cdf(share)) for share in _bounds(1))
+        low, high = (
+            max(0.0, by_pace.inv_cdf(share), by_chain.inv_cdf(share)) for share in _compute_bound_shares(1)
+        )
         return TimeRange(seconds=max(full + tail, chain), low=low, high=high)
 
     @cached_property
@@ -284,15 +288,15 @@ class _Remainder:
             ends[key] = (seconds + rests[key].seconds, variance + rests[key].variance)
         return max(ends.values())
 
-    def _last_bounds(self) -> tuple[float, float]:
+    def _compute_last_bounds(self) -> tuple[float, float]:
         """The bounds where nothing waits: the last one of several independent rests ends between them."""
-        low, high = (NormalDist().inv_cdf(share) for share in _bounds(len(self.rests)))
+        low, high = (NormalDist().inv_cdf(share) for share in _compute_bound_shares(len(self.rests)))
         return (
             max(max(0.0, rest.seconds + low * math.sqrt(rest.variance)) for rest in self.rests),
             max(max(0.0, rest.seconds + high * math.sqrt(rest.variance)) for rest in self.rests),
         )
 
 
-def _bounds(count: int) -> tuple[float, float]:
+def _compute_bound_shares(count: int) -> tuple[float, float]:
     """The shares of the bounds of each of several, all of which lie below the bounds of their largest one."""
     return ((1 - LEVEL) / 2) ** (1 / count), ((1 + LEVEL) / 2) ** (1 / count)

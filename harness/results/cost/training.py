@@ -67,8 +67,8 @@ class TrainingCost:
         if self.seconds is None or self.low is None or self.high is None:
             return None
         left = 1 - self.done / self.steps if self.steps else 1.0
-        whole = TimeRange(seconds=self.seconds, low=self.low, high=self.high)
-        return whole.divided(1 / left) if left > 0 else TimeRange()
+        full_time = TimeRange(seconds=self.seconds, low=self.low, high=self.high)
+        return full_time.split_time(1 / left) if left > 0 else TimeRange()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class _PastTraining:
     others: float
 
     @staticmethod
-    def of(document: ModelDocument) -> _PastTraining | None:
+    def from_document(document: ModelDocument) -> _PastTraining | None:
         """The training of a model; None where its document does not say how long it took."""
         facts = document.training
         texts, seconds = facts.get("texts"), facts.get("seconds")
@@ -104,7 +104,7 @@ class _PastTraining:
         mine, theirs = ({**one.settings} for one in (self.lineage, lineage))
         for name in COUNTS:
             mine.pop(name, None), theirs.pop(name, None)
-        return mine == theirs and _parents_of(self.lineage) == _parents_of(lineage)
+        return mine == theirs and _list_parent_keys(self.lineage) == _list_parent_keys(lineage)
 
 
 def expect_training(
@@ -128,41 +128,43 @@ def expect_training(
     """
     if texts is None:
         return None
-    known = [
-        one for one in map(_PastTraining.of, documents) if one and is_same_device(one.device, past.device)
+    trainings = [
+        one
+        for one in map(_PastTraining.from_document, documents)
+        if one and is_same_device(one.device, past.device)
     ]
-    same = [one for one in known if one.lineage.recipe == lineage.recipe]
+    same = [one for one in trainings if one.lineage.recipe == lineage.recipe]
     for some, factor in (
         ([one for one in same if one.is_like(lineage)], 1.5),
-        ([one for one in same if _parents_of(one.lineage) == _parents_of(lineage)], LIKELY),
+        ([one for one in same if _list_parent_keys(one.lineage) == _list_parent_keys(lineage)], LIKELY),
     ):
         if some:
             each = sum(one.seconds for one in some) / sum(one.texts for one in some)
             others = sum(one.others for one in some) / len(some)
             count = f"{len(some)} training{'s' if len(some) > 1 else ''} on this machine"
-            return TimeRange.of(texts * each + others, factor), count
-    rate = past.rate("", parameters, "float32")
+            return TimeRange.from_seconds(texts * each + others, factor), count
+    rate = past.estimate_token_rate("", parameters, "float32")
     if rate is None:
         return None
-    tokens = texts * _tokens_per_text(data, lineage.settings)
+    tokens = texts * _estimate_text_tokens(data, lineage.settings)
     # A step computes each token forwards, and twice as much backwards (Kaplan et al., 2020).
     seconds = 3 * tokens / (rate.tokens * TRAINING_SHARE) + TRAINING_START
-    return TimeRange.of(seconds, rate.factor), rate.source
+    return TimeRange.from_seconds(seconds, rate.factor), rate.source
 
 
-def _parents_of(lineage: Lineage) -> list[str]:
+def _list_parent_keys(lineage: Lineage) -> list[str]:
     """The models that a training begins with, by their keys."""
     return [parent.artifact for parent in lineage.parents]
 
 
-def _tokens_per_text(data: Sequence[LocatedTraining], settings: Mapping[str, Any]) -> float:
+def _estimate_text_tokens(data: Sequence[LocatedTraining], settings: Mapping[str, Any]) -> float:
     """The mean tokens of a text for training, by the bytes of its files, and by the longest input."""
-    sizes = [size for part in data if (size := _bytes_per_text(part)) is not None]
+    sizes = [size for part in data if (size := _measure_text_bytes(part)) is not None]
     mean = sum(sizes) / len(sizes) / CHARACTERS_PER_TOKEN + 2 if sizes else USUAL_TOKENS
     return min(mean, float(settings.get("max_length") or mean))
 
 
-def _bytes_per_text(part: LocatedTraining) -> float | None:
+def _measure_text_bytes(part: LocatedTraining) -> float | None:
     """The mean bytes of a text by the size of columns in Parquet files; None where there are none."""
     if not part.rows:
         return None
@@ -200,7 +202,7 @@ class FinetuneSpeed:
     scored: float
 
     @staticmethod
-    def of(few: StepTime, many: StepTime) -> FinetuneSpeed:
+    def fit_speed(few: StepTime, many: StepTime) -> FinetuneSpeed:
         """The speed by a step with few tokens and one with many: a line through both."""
         more = many.tokens - few.tokens
         token = (many.seconds - few.seconds) / more if more > 0 else many.seconds / many.tokens
@@ -209,7 +211,7 @@ class FinetuneSpeed:
             step=max(0.0, few.seconds - token * few.tokens), token=token, scored=many.scoring / many.tokens
         )
 
-    def seconds(self, steps: int, *, trained: float, scored: float) -> float:
+    def estimate_seconds(self, steps: int, *, trained: float, scored: float) -> float:
         """The seconds of so many steps on `trained` tokens, and of scoring `scored` tokens."""
         return steps * self.step + trained * self.token + scored * self.scored
 
@@ -218,6 +220,6 @@ SHARED_GAIN = 1.25
 """How much faster runs end that share the cores, as each leaves some of the time of its cores unused."""
 
 
-def range_of_runs(seconds: float, workers: int) -> TimeRange:
+def estimate_run_time(seconds: float, workers: int) -> TimeRange:
     """The time of runs by their seconds one after the other; early stopping ends some of them before."""
-    return TimeRange.of(seconds).divided(SHARED_GAIN if workers > 1 else 1.0)
+    return TimeRange.from_seconds(seconds).split_time(SHARED_GAIN if workers > 1 else 1.0)

@@ -16,7 +16,7 @@ from finetune.recipes import cde_batching
 from harness.core.encoding import Encoding, Settings
 from harness.core.types import Artifact
 from harness.jobs.recipe import RecipeEntry
-from harness.plan.models import ModelOptions, subject
+from harness.plan.models import ModelOptions, resolve_model
 from harness.training.training import TrainingSpec
 from small_trainings import spec_in
 
@@ -50,9 +50,9 @@ def recipe(guide: Path, tmp_path: Path) -> Callable[..., ContextualRecipe]:
         assert isinstance(made, ContextualRecipe)
         if not made.guide:
             return made
-        found = subject(str(guide), Settings(), ModelOptions(offline=True))
+        found = resolve_model(str(guide), Settings(), ModelOptions(offline=True))
         assert isinstance(found.encoding, Encoding)
-        return made.with_guide(found.artifact, found.encoding)
+        return made.attach_guide(found.artifact, found.encoding)
 
     return opened
 

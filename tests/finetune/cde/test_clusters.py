@@ -24,8 +24,8 @@ from finetune.cde import training as preparing
 from finetune.cde.clusters import FILE, ClusterWork, KMeans, PairClusters, Stopped, make_clusters
 from finetune.cde.plan import ContextualRecipe
 from finetune.cde.settings import ClusterSettings, ContextualSettings
-from finetune.embedding.batches import PackedOrder, packed
-from finetune.embedding.losses import NegativeFilter, false_negatives, filtered_loss
+from finetune.embedding.batches import PackedOrder, pack_clusters
+from finetune.embedding.losses import NegativeFilter, build_filtered_loss, find_false_negatives
 from finetune.embedding.settings import info_nce
 from finetune.recipes import cde_batching
 from harness.core.encoding import Encoding, OwnTexts, Settings
@@ -33,8 +33,8 @@ from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.lineage import ParentPart
 from harness.core.types import Artifact
 from harness.encoder.folder.description import describe
-from harness.plan.models import ModelOptions, subject
-from harness.plan.training_plan import TrainingRequest, _guided, planned_models
+from harness.plan.models import ModelOptions, resolve_model
+from harness.plan.training_plan import TrainingRequest, _resolve_guide, plan_models
 from harness.training import training
 from harness.training.training import TrainingSpec, read_log
 from small_trainings import trained
@@ -62,10 +62,10 @@ class Planted:
     def __len__(self) -> int:
         return len(self.topics)
 
-    def repeated(self) -> NDArray[np.bool_]:
+    def mark_duplicates(self) -> NDArray[np.bool_]:
         return self.twice
 
-    def vectors(self, begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def load_pair_vectors(self, begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         return self.query[begin:end], self.document[begin:end]
 
 
@@ -85,10 +85,10 @@ def test_planted_topics_are_the_clusters_and_fill_the_batches(tmp_path: Path) ->
     assert table.max(1).sum() / len(pairs) >= 0.95
     assert found.facts["clusters"] == 20
     assert found.facts["empty"] == 20 - len(np.unique(found.numbers))
-    batches = packed(found.numbers, 50, seed=1)
+    batches = pack_clusters(found.numbers, 50, seed=1)
     mixed = [len(np.unique(found.numbers[rows])) > 1 for rows in batches]
     assert sum(mixed) < len(np.unique(found.numbers))  # at most one batch at each border
-    pure = [len(np.unique(found.numbers[rows])) == 1 for rows in packed(found.numbers, 1, seed=1)]
+    pure = [len(np.unique(found.numbers[rows])) == 1 for rows in pack_clusters(found.numbers, 1, seed=1)]
     assert all(pure)
 
 
@@ -97,7 +97,9 @@ def test_the_points_are_those_of_the_definition(tmp_path: Path) -> None:
     from sklearn.decomposition import TruncatedSVD
 
     pairs = Planted(300)
-    points = np.asarray(module._points(pairs, 16, tmp_path / "points.npy", ClusterWork(folder=tmp_path)))
+    points = np.asarray(
+        module._build_points(pairs, 16, tmp_path / "points.npy", ClusterWork(folder=tmp_path))
+    )
     library = TruncatedSVD(16, algorithm="arpack", random_state=0).fit(pairs.query.astype(np.float64))
     halves = [library.transform(part) for part in (pairs.query, pairs.document)]
     wanted = np.hstack([half / np.linalg.norm(half, axis=1, keepdims=True) for half in halves]) / math.sqrt(2)
@@ -152,20 +154,20 @@ def test_clusters_that_were_killed_end_as_undisturbed_ones(
 
 def test_a_file_that_is_not_what_was_written_says_nothing(tmp_path: Path) -> None:
     found = made(Planted(), tmp_path)
-    again = PairClusters.read(tmp_path / FILE, {"of": "test"})
+    again = PairClusters.read_clusters(tmp_path / FILE, {"of": "test"})
     assert again is not None
     assert (again.tour, again.facts) == (found.tour, found.facts)
     np.testing.assert_array_equal(again.numbers, found.numbers)
-    assert PairClusters.read(tmp_path / FILE, {"of": "another"}) is None
+    assert PairClusters.read_clusters(tmp_path / FILE, {"of": "another"}) is None
     import pyarrow.parquet as pq
 
     table = pq.read_table(tmp_path / FILE)
     changed = table["cluster"].to_numpy().copy()
     changed[0] += 1
     pq.write_table(table.set_column(0, "cluster", [changed]), tmp_path / "changed.parquet")
-    assert PairClusters.read(tmp_path / "changed.parquet", {"of": "test"}) is None
+    assert PairClusters.read_clusters(tmp_path / "changed.parquet", {"of": "test"}) is None
     (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:200])
-    assert PairClusters.read(tmp_path / FILE, {"of": "test"}) is None
+    assert PairClusters.read_clusters(tmp_path / FILE, {"of": "test"}) is None
 
 
 def test_a_sample_of_very_many_pairs_gives_clusters_nearly_as_good(tmp_path: Path) -> None:
@@ -179,8 +181,8 @@ def test_a_tour_goes_to_the_nearest_that_is_left(tmp_path: Path) -> None:
     found = made(Planted(), tmp_path)
     assert sorted(found.tour) == np.unique(found.numbers).tolist()
     line = np.array([[math.cos(angle), math.sin(angle)] for angle in (0.0, 0.9, 0.2, 0.5)], np.float32)
-    assert module._tour(line, np.arange(4), ClusterWork(folder=tmp_path)) == (0, 2, 3, 1)
-    assert module._tour(line, np.array([1, 3]), ClusterWork(folder=tmp_path)) == (1, 3)
+    assert module._plan_cluster_tour(line, np.arange(4), ClusterWork(folder=tmp_path)) == (0, 2, 3, 1)
+    assert module._plan_cluster_tour(line, np.array([1, 3]), ClusterWork(folder=tmp_path)) == (1, 3)
 
 
 # Bad input of clusters
@@ -209,10 +211,10 @@ def test_empty_clusters_and_repeated_pairs_are_in_no_batch(tmp_path: Path) -> No
     found = made(pairs, tmp_path)
     assert (found.facts["repeated"], found.facts["clusters"], found.facts["empty"]) == (300, 2, 1)
     assert len(found.tour) == 1
-    assert sorted(packed(found.numbers, 30, seed=0).ravel()) == sorted(
-        set(packed(found.numbers, 30, seed=0).ravel()) & set(range(100))
+    assert sorted(pack_clusters(found.numbers, 30, seed=0).ravel()) == sorted(
+        set(pack_clusters(found.numbers, 30, seed=0).ravel()) & set(range(100))
     )
-    assert packed(found.numbers, 30, seed=0, tour=found.tour).shape == (3, 30)
+    assert pack_clusters(found.numbers, 30, seed=0, tour=found.tour).shape == (3, 30)
 
 
 # Batches
@@ -222,21 +224,21 @@ def test_an_order_of_packed_batches() -> None:
     """Every epoch has the same batches in another order, each shuffled; a pure function of seed and step."""
     clusters = np.repeat(np.arange(10, dtype=np.int32), 7)
     clusters[3] = -1
-    batches = packed(clusters, 8, seed=3)
+    batches = pack_clusters(clusters, 8, seed=3)
     assert batches.shape == (8, 8)
     assert 3 not in batches
     assert len(np.unique(batches)) == 64
     order = PackedOrder(batches, epochs=3, seed=3)
     assert order.steps == 24
-    seen = list(order.after(0))
+    seen = list(order.iter_batches(0))
     known = {frozenset(rows) for rows in batches.tolist()}
     for epoch in range(3):
         assert {frozenset(rows.tolist()) for rows in seen[8 * epoch : 8 * epoch + 8]} == known
     assert [rows.tolist() for rows in seen[:8]] != [rows.tolist() for rows in seen[8:16]]
     assert any(sorted(rows.tolist()) != rows.tolist() for rows in seen)
-    again = PackedOrder(packed(clusters, 8, seed=3), epochs=3, seed=3)
-    np.testing.assert_array_equal(np.array(list(again.after(11))), np.array(seen[11:]))
-    assert not np.array_equal(packed(clusters, 8, seed=4), batches)
+    again = PackedOrder(pack_clusters(clusters, 8, seed=3), epochs=3, seed=3)
+    np.testing.assert_array_equal(np.array(list(again.iter_batches(11))), np.array(seen[11:]))
+    assert not np.array_equal(pack_clusters(clusters, 8, seed=4), batches)
 
 
 def test_a_tour_is_kept_but_for_its_beginning() -> None:
@@ -244,7 +246,7 @@ def test_a_tour_is_kept_but_for_its_beginning() -> None:
     tour = (2, 4, 0, 1, 3)
     begins = set()
     for seed in range(20):
-        order = clusters[packed(clusters, 4, seed=seed, tour=tour)][:, 0].tolist()
+        order = clusters[pack_clusters(clusters, 4, seed=seed, tour=tour)][:, 0].tolist()
         begin = tour.index(order[0])
         assert order == [*tour[begin:], *tour[:begin]]
         begins.add(begin)
@@ -271,7 +273,7 @@ def guide_vectors(rows: int, columns: int, *, seed: int = 0) -> list[torch.Tenso
 def test_the_mask_is_that_of_a_double_loop(margin: float, columns: int) -> None:
     vectors = guide_vectors(17, columns)
     own = torch.arange(17)
-    found = false_negatives(vectors[0], vectors[1:], own, margin=margin)
+    found = find_false_negatives(vectors[0], vectors[1:], own, margin=margin)
     documents = [row for column in vectors[1:] for row in column]
     for query in range(17):
         cosines = [float(torch.cosine_similarity(vectors[0][query], one, 0, 0)) for one in documents]
@@ -289,7 +291,7 @@ def test_every_exact_duplicate_is_masked(rows: int) -> None:
     """Whatever the kernel of the product makes of a text's place."""
     for seed in range(5):
         vectors = guide_vectors(rows, 3, seed=seed)
-        found = false_negatives(vectors[0], vectors[1:], torch.arange(rows))
+        found = find_false_negatives(vectors[0], vectors[1:], torch.arange(rows))
         documents = torch.cat(vectors[1:])
         same = (documents[None] == vectors[1][:, None]).all(2)
         same[torch.arange(rows), torch.arange(rows)] = False
@@ -302,7 +304,7 @@ def test_every_exact_duplicate_is_masked(rows: int) -> None:
 
 def test_a_threshold_takes_the_place_of_the_margin() -> None:
     vectors = guide_vectors(9, 2)
-    found = false_negatives(vectors[0], vectors[1:], torch.arange(9), margin=5.0, threshold=0.1)
+    found = find_false_negatives(vectors[0], vectors[1:], torch.arange(9), margin=5.0, threshold=0.1)
     cosines = torch.nn.functional.normalize(vectors[0]) @ torch.nn.functional.normalize(vectors[1]).T
     assert torch.equal(found, (cosines >= 0.1) & ~torch.eye(9, dtype=torch.bool))
 
@@ -326,7 +328,7 @@ def loss_and_gradient(rows: int, micro_batch: int | None, group: int) -> tuple[t
     model: Any = Texts([torch.randn(rows, 6, generator=draw) for _ in range(3)])
     guide = guide_vectors(rows, 3)
     negatives = NegativeFilter(vectors=lambda numbers: [one[list(numbers)].double() for one in guide])
-    loss = filtered_loss(model, negatives, 20.0, group=group, micro_batch=micro_batch, gather=False)
+    loss = build_filtered_loss(model, negatives, 20.0, group=group, micro_batch=micro_batch, gather=False)
     features = [{"input_ids": torch.arange(rows)[:, None] + at * rows} for at in range(3)]
     found = loss(features, torch.arange(rows))
     found.backward()
@@ -372,7 +374,7 @@ def test_without_ties_and_negatives_the_loss_is_that_of_gist(margin: float) -> N
     model: Any = Texts([torch.randn(10, 6, generator=draw) for _ in range(2)])
     guide = [torch.randn(10, 24, generator=draw).double() for _ in range(2)]
     negatives = NegativeFilter(vectors=lambda rows: [one[list(rows)] for one in guide], margin=-margin)
-    ours = filtered_loss(model, negatives, 20.0, group=0, micro_batch=4, gather=False)
+    ours = build_filtered_loss(model, negatives, 20.0, group=0, micro_batch=4, gather=False)
     features = [{"input_ids": torch.arange(10)[:, None] + at * 10} for at in range(2)]
     theirs: Any = CachedGISTEmbedLoss.__new__(CachedGISTEmbedLoss)
     torch.nn.Module.__init__(theirs)
@@ -431,7 +433,7 @@ def test_the_model_is_the_planned_one_with_the_prefixes(make: Callable[..., Trai
 )
 def test_prefixes_by_the_type_of_a_task(task: str, kind: str, role: Any, prefix: str) -> None:
     about = OwnTexts(name=task, type=kind)
-    assert Encoding.prompt_among(about, role, cde_batching.PAPER.prompts, None) == prefix
+    assert Encoding.select_prompt(about, role, cde_batching.PAPER.prompts, None) == prefix
 
 
 def test_a_training_that_was_killed_ends_as_an_undisturbed_one(
@@ -509,7 +511,7 @@ def test_vectors_removed_in_a_training_are_made_anew_with_its_random_numbers_as_
     found = contextual(spec).found
     assert found is not None
     vectors = preparing.GuideVectors(found, spec)
-    real = vectors.encode
+    real = vectors.encode_side_texts
 
     def drawing(*given: Any) -> None:
         torch.rand(3)
@@ -517,7 +519,7 @@ def test_vectors_removed_in_a_training_are_made_anew_with_its_random_numbers_as_
 
     monkeypatch.setattr(vectors, "encode", drawing)
     before = torch.get_rng_state()
-    assert vectors.of("document", ["river stone", "cloud"]).shape[0] == 2
+    assert vectors.get_side_vectors("document", ["river stone", "cloud"]).shape[0] == 2
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -527,7 +529,7 @@ def test_without_dropout_a_text_has_one_vector_in_training(
     for dropout in (True, False):
         spec = make(settings={"dropout": dropout})
         setup = preparing.ContextualSetup(settings_of(spec), info_nce, Any, (), caches=True)  # type: ignore[arg-type]
-        model = setup.model(spec).train()
+        model = setup.build_model(spec).train()
         features = model.tokenize(["river stone cloud engine letter"] * 2)
         one, other = model(features)["sentence_embedding"]
         assert torch.equal(one, other) != dropout
@@ -563,15 +565,15 @@ def test_the_key_follows_from_what_the_guide_is_not_from_its_name(
     same = recipe(guide=str(moved)).plan(backbone, data, seed=1)
     assert same.lineage.key == plan.lineage.key
     assert plan.lineage.parents[1] == ParentPart(
-        name="guide", artifact=subject(str(guide), Settings(), ModelOptions(offline=True)).artifact.key
+        name="guide", artifact=resolve_model(str(guide), Settings(), ModelOptions(offline=True)).artifact.key
     )
     other = recipe()
     assert other.found is not None
     artifact, encoding = other.found.artifact, other.found.encoding
     changes = {
-        "weights": other.with_guide(replace(artifact, key="e" * 64), encoding),
-        "prompts": other.with_guide(artifact, replace(encoding, prompts=(("query", "ask: "),))),
-        "length": other.with_guide(artifact, replace(encoding, max_length=9)),
+        "weights": other.attach_guide(replace(artifact, key="e" * 64), encoding),
+        "prompts": other.attach_guide(artifact, replace(encoding, prompts=(("query", "ask: "),))),
+        "length": other.attach_guide(artifact, replace(encoding, max_length=9)),
         "packing": recipe(packing="tour"),
         "margin": recipe(margin=0.1),
         "none": recipe(margin=None),
@@ -617,7 +619,7 @@ def test_the_same_rows_under_two_names_are_refused(backbone: Artifact, tmp_path:
     request = TrainingRequest(minutes=1, data=DataSettings(offline=True, cache=tmp_path), **how)  # type: ignore[arg-type]
     opened = simcse.RECIPE.open("", simcse.SETTINGS)
     with pytest.raises(UsageError, match=r"same\.jsonl has the same rows as .*rows\.jsonl"):
-        planned_models((), (opened,), request)  # type: ignore[arg-type]
+        plan_models((), (opened,), request)  # type: ignore[arg-type]
 
 
 def test_the_guide_is_found_like_any_model(guide: Path, tmp_path: Path) -> None:
@@ -627,7 +629,7 @@ def test_the_guide_is_found_like_any_model(guide: Path, tmp_path: Path) -> None:
     request = TrainingRequest(minutes=1, data=DataSettings(offline=True, cache=tmp_path), **how)  # type: ignore[arg-type]
 
     def found(name: str) -> Any:
-        return _guided(cde_batching.RECIPE.open("", replace(cde_batching.PAPER, guide=name)), request)  # type: ignore[arg-type]
+        return _resolve_guide(cde_batching.RECIPE.open("", replace(cde_batching.PAPER, guide=name)), request)  # type: ignore[arg-type]
 
     assert found(str(guide)).found.artifact.name == "guide"
     with pytest.raises(
@@ -675,8 +677,8 @@ def test_numbers_are_those_of_the_sources() -> None:
         assert {name: value for name, value in asdict(settings).items() if name in typed} == typed
     assert isinstance(cde_batching.AUTHORS, ContextualSettings)
     assert (
-        cde_batching.PAPER.warmup_steps(5_000),
-        replace(cde_batching.PAPER, warmup=0.06).warmup_steps(50),
+        cde_batching.PAPER.count_warmup_steps(5_000),
+        replace(cde_batching.PAPER, warmup=0.06).count_warmup_steps(50),
     ) == (1_000, 3)
 
 

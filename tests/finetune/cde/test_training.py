@@ -95,7 +95,7 @@ def test_numbers_are_those_of_the_sources() -> None:
     ],
 )
 def test_a_recipe_may_stand_for_two_trainings(typed: str, chain: str) -> None:
-    assert catalog.recipe_chain(typed) == chain
+    assert catalog.resolve_recipe_chain(typed) == chain
 
 
 # The loss
@@ -122,9 +122,9 @@ def plain(model: Any, features: Any, rows: torch.Tensor, group: int, mask: Any) 
         part = slice(begin, begin + group)
         cut = [{name: one[part] for name, one in column.items()} for column in features]
         order = torch.randperm(group)[: module.settings.size]
-        context = module.context_vectors({name: one[order] for name, one in cut[2].items()})
+        context = module.compute_context_vectors({name: one[order] for name, one in cut[2].items()})
         queries, documents = (
-            torch.nn.functional.normalize(module.text_vectors(one, context)) for one in cut[:2]
+            torch.nn.functional.normalize(module.compute_text_vectors(one, context)) for one in cut[:2]
         )
         for row in range(group):
             scores = [
@@ -203,7 +203,7 @@ def test_no_pass_has_more_texts_than_the_chunk(
 
         monkeypatch.setattr(model[0], name, counted)
     features, rows = batch(model, 2)
-    setup.loss(model, micro_batch=None, gather=False)(features, rows).backward()
+    setup.build_loss(model, micro_batch=None, gather=False)(features, rows).backward()
     assert settings.chunk == 3
     assert sorted(passes[:2]) == [1, 3], "the context of 4 documents"
     assert max(passes) == 3
@@ -213,7 +213,7 @@ def test_more_documents_than_places_are_drawn_and_fewer_repeated(model: Any) -> 
     loss = TwoStageLoss(model, InfoNCE(None, 50.0), group=0, micro_batch=None, dtype=None, shared=False)
     for count, times in ((9, {1}), (4, {1}), (3, {1, 2}), (2, {2})):
         documents = {"input_ids": torch.arange(count)[:, None]}
-        drawn = loss._drawn(documents)["input_ids"].flatten().tolist()
+        drawn = loss._draw_documents(documents)["input_ids"].flatten().tolist()
         assert len(drawn) == 4
         assert {drawn.count(one) for one in set(drawn)} == times
     assert len(split_features({"input_ids": torch.zeros(9, 1)}, 4)) == 3

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from finetune.embedding.batches import DrawnSet, MixOrder, Rows, probabilities
+from finetune.embedding.batches import DrawnSet, MixOrder, Rows, compute_set_probabilities
 from finetune.embedding.trainer import _Slices
 from harness.core.errors import HarnessError
 
@@ -48,7 +48,7 @@ def order(
 
 
 def listed(batches: MixOrder, done: int = 0) -> list[list[int]]:
-    return [rows.tolist() for rows in batches.after(done)]
+    return [rows.tolist() for rows in batches.iter_batches(done)]
 
 
 def of_set(rows: Sequence[int]) -> int:
@@ -60,7 +60,7 @@ def of_set(rows: Sequence[int]) -> int:
 @pytest.mark.parametrize("alpha", CHANCES)
 def test_sets_are_drawn_with_their_probabilities(alpha: float) -> None:
     rows = (10_000, 100, 2_500)
-    assert probabilities(rows, alpha) == pytest.approx(CHANCES[alpha], abs=1e-7)
+    assert compute_set_probabilities(rows, alpha) == pytest.approx(CHANCES[alpha], abs=1e-7)
     drawn = MixOrder(
         [DrawnSet(name=str(count), rows=count, size=1) for count in rows], steps=100_000, seed=5, alpha=alpha
     ).drawn
@@ -80,9 +80,9 @@ def test_a_batch_has_the_groups_of_one_set_and_no_row_twice(
     for step, rows in enumerate(found, 1):
         one = sets()[of_set(rows)]
         assert (made.name(step), made.group(step)) == (one.name, one.size)
-        assert len(rows) == len(set(rows)) == made.size(step) == one.size * groups
+        assert len(rows) == len(set(rows)) == made.count_batch_rows(step) == one.size * groups
         read += len(rows)
-        assert made.epochs(step) == pytest.approx(read / 80)
+        assert made.count_epochs(step) == pytest.approx(read / 80)
     assert {of_set(rows) for rows in found} == {0, 1, 2}
 
 
@@ -111,7 +111,7 @@ def test_an_order_goes_on_from_any_step(draws: Draws, labels: Labels | None) -> 
     whole, again = listed(order(draws, labels)), order(draws, labels)
     for done in reversed(range(61)):
         assert listed(order(draws, labels), done) == listed(again, done) == whole[done:]
-    one, other = again.after(0), again.after(30)
+    one, other = again.iter_batches(0), again.iter_batches(30)
     for step in range(30):
         assert (next(one).tolist(), next(other).tolist()) == (whole[step], whole[30 + step])
 
@@ -130,7 +130,7 @@ def test_the_order_follows_from_the_seed(draws: Draws) -> None:
 @pytest.mark.parametrize(("count", "size"), [(3, 3), (5, 3), (40, 8)])
 def test_no_rows_of_a_group_share_a_label(draws: Draws, count: int, size: int) -> None:
     one = DrawnSet(name="one", rows=90, size=size, labels=classes(count))
-    for rows in MixOrder([one], steps=40, seed=2, alpha=1, draws=draws, groups=3).after(0):
+    for rows in MixOrder([one], steps=40, seed=2, alpha=1, draws=draws, groups=3).iter_batches(0):
         labels = classes(count)(rows)[:, 1].reshape(3, size)
         assert all(len(set(group)) == size for group in labels.tolist())
 
@@ -144,7 +144,7 @@ def test_too_few_labels_or_rows_are_an_error(
     draws: Draws, rows: int, size: int, labels: Labels, found: int
 ) -> None:
     one = DrawnSet(name="Yahoo", rows=rows, size=size, labels=labels)
-    batches = MixOrder([one], steps=2, seed=2, alpha=1, draws=draws, groups=2).after(0)
+    batches = MixOrder([one], steps=2, seed=2, alpha=1, draws=draws, groups=2).iter_batches(0)
     with pytest.raises(
         HarnessError, match=f"Yahoo: of {rows} rows {found} can be in one batch of 8"
     ) as caught:
@@ -156,7 +156,7 @@ def test_too_few_labels_or_rows_are_an_error(
 def test_too_few_rows_without_labels_are_the_same_error(draws: Draws) -> None:
     one = DrawnSet(name="few", rows=3, size=4)
     with pytest.raises(HarnessError, match="few: of 3 rows 3 can be in one batch of 4"):
-        next(MixOrder([one], steps=2, seed=2, alpha=1, draws=draws).after(0))
+        next(MixOrder([one], steps=2, seed=2, alpha=1, draws=draws).iter_batches(0))
 
 
 @pytest.mark.parametrize("done", [0, 7])

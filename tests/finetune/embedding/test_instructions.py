@@ -20,13 +20,13 @@ from finetune.recipes.unified_contrastive import (
     EVALUATION_INSTRUCTIONS,
     INSTRUCTIONS_BY_TYPE,
     TRAINING_INSTRUCTIONS,
-    evaluation_instructions,
+    list_task_instructions,
 )
 from harness.core.encoding import Encoding, OwnTexts
 from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm
-from harness.encoder.engine import tokenized
-from suites._mteb.tasks import benchmark
+from harness.encoder.engine import tokenize_texts
+from suites._mteb.tasks import build_benchmark_suite
 
 TRAINED = [
     (
@@ -118,7 +118,7 @@ EVALUATED: list[tuple[str, str, Role, str]] = [
 
 def prompts_of(form: InstructionFormat) -> dict[str, str]:
     """The prompts of all tasks."""
-    return {name: form.text(instruction) for name, instruction in evaluation_instructions().items()}
+    return {name: form.format_prompt(instruction) for name, instruction in list_task_instructions().items()}
 
 
 def _json(folder: Path, name: str, content: Mapping[str, Any]) -> None:
@@ -154,7 +154,7 @@ class Made:
 
     @property
     def form(self) -> InstructionFormat:
-        return InstructionFormat.of(self.folder)
+        return InstructionFormat.read_instruction_format(self.folder)
 
     @property
     def module(self) -> Any:
@@ -168,7 +168,7 @@ class Made:
 
     def evaluated(self, prompt: str, text: str) -> list[int]:
         """The ids as the encoder makes them."""
-        return [int(i) for i in tokenized(self.module, [prompt + text], 512)[0]["input_ids"]]
+        return [int(i) for i in tokenize_texts(self.module, [prompt + text], 512)[0]["input_ids"]]
 
     def trained(self, prompt: str, text: str) -> list[int]:
         """The ids as sentence-transformers' trainer makes them."""
@@ -223,7 +223,7 @@ def _own_text(whole: str) -> str:
 def test_ids_of_training_are_those_of_the_whole_text_typed(
     made: Made, name: str, side: str, whole: str
 ) -> None:
-    prompt = made.form.text(TRAINING_INSTRUCTIONS[name])
+    prompt = made.form.format_prompt(TRAINING_INSTRUCTIONS[name])
     assert made.trained(prompt, _own_text(whole)) == made.typed(whole)
     assert made.evaluated(prompt, _own_text(whole)) == made.typed(whole)
 
@@ -233,7 +233,7 @@ def test_ids_of_an_evaluation_are_those_of_the_whole_text_typed(
     made: Made, task: str, kind: str, side: Role, whole: str
 ) -> None:
     prompts = prompts_of(made.form)
-    prompt = Encoding.prompt_among(OwnTexts(name=task, type=kind), side, prompts, None)
+    prompt = Encoding.select_prompt(OwnTexts(name=task, type=kind), side, prompts, None)
     assert made.evaluated(prompt, _own_text(whole)) == made.typed(whole)
     assert made.trained(prompt, _own_text(whole)) == made.typed(whole)
 
@@ -241,18 +241,18 @@ def test_ids_of_an_evaluation_are_those_of_the_whole_text_typed(
 def test_tokens_between_are_the_special_ones(made: Made) -> None:
     separator, start = made.between.split(" ")
     assert (made.form.separator, made.form.start) == (separator, start)
-    ids = made.evaluated(made.form.text("Find it."), "A man")
+    ids = made.evaluated(made.form.format_prompt("Find it."), "A man")
     around = made.tokenizer.convert_tokens_to_ids([separator, start])
     assert [i for i in ids if i in around] == [around[1], *around, around[0]]
 
 
 def test_token_types_are_those_of_one_segment(made: Made) -> None:
-    kinds = made.tokenizer(made.form.text("Find it.") + "A man", return_token_type_ids=True)
+    kinds = made.tokenizer(made.form.format_prompt("Find it.") + "A man", return_token_type_ids=True)
     assert set(kinds["token_type_ids"]) == {0}
 
 
 def test_a_text_is_stripped_at_its_end_alone(made: Made) -> None:
-    prompt = made.form.text("Find it.")
+    prompt = made.form.format_prompt("Find it.")
     assert made.evaluated(prompt, "A man \n") == made.evaluated(prompt, "A man")
     assert made.evaluated(prompt, "A man")[-1] == made.evaluated(prompt, "")[-1]
 
@@ -262,7 +262,7 @@ def test_a_text_is_stripped_at_its_end_alone(made: Made) -> None:
 
 @pytest.mark.parametrize("instruction", ["Find it.", "Find it. Claim: "])
 def test_the_librarys_prompt_length_ends_at_the_text(made: Made, instruction: str) -> None:
-    prompt = made.form.text(instruction)
+    prompt = made.form.format_prompt(instruction)
     ids = made.evaluated(prompt, "A man")
     assert made.tokenizer.decode(ids[made.prompt_length(prompt) : -1]).lower() == "a man"
 
@@ -273,7 +273,7 @@ def test_the_librarys_prompt_length_lacks_a_token_where_nothing_ends_a_text(tmp_
     unnamed = _generic(tmp_path / "unnamed", "<b> $A <e>")
     rest = {}
     for one in (ended, open_, unnamed):
-        prompt = one.form.text("Find it.")
+        prompt = one.form.format_prompt("Find it.")
         assert prompt == "Find it.<e> <b>"
         tokens = one.tokenizer.convert_ids_to_tokens(one.evaluated(prompt, "man"))
         rest[one.folder.name] = tokens[one.prompt_length(prompt) :]
@@ -304,18 +304,18 @@ def _generic(folder: Path, template: str, **names: str) -> Made:
 def _format(folder: Path, **names: Any) -> InstructionFormat:
     folder.mkdir(exist_ok=True)
     _json(folder, "tokenizer_config.json", names)
-    return InstructionFormat.of(folder)
+    return InstructionFormat.read_instruction_format(folder)
 
 
 def test_bos_and_sep_need_no_note(tmp_path: Path) -> None:
     form = _format(tmp_path, bos_token="<s>", cls_token="<c>", sep_token={"content": "</s>"}, eos_token="<e>")
     assert form == InstructionFormat(separator="</s>", start="<s>")
-    assert form.text("Find it.") == "Find it.</s> <s>"
+    assert form.format_prompt("Find it.") == "Find it.</s> <s>"
 
 
 def test_cls_and_eos_are_in_the_place_of_bos_and_sep(tmp_path: Path) -> None:
     form = _format(tmp_path, bos_token=None, cls_token="<c>", eos_token="<e>")
-    assert form.text("Find it.") == "Find it.<e> <c>"
+    assert form.format_prompt("Find it.") == "Find it.<e> <c>"
     assert form.notes == (
         "The tokenizer has no bos token: its cls token <c> takes the place.",
         "The tokenizer has no sep token: its eos token <e> takes the place.",
@@ -324,18 +324,18 @@ def test_cls_and_eos_are_in_the_place_of_bos_and_sep(tmp_path: Path) -> None:
 
 def test_without_any_token_there_is_a_blank(tmp_path: Path) -> None:
     form = _format(tmp_path, pad_token="<p>")
-    assert form.text("Find it.") == "Find it. "
+    assert form.format_prompt("Find it.") == "Find it. "
     assert form.notes == (
         "The tokenizer has no bos and no cls token: there is only a blank in the place.",
         "The tokenizer has no sep and no eos token: there is only a blank in the place.",
     )
-    assert _format(tmp_path, eos_token="<e>").text("Find it.") == "Find it.<e> "
-    assert _format(tmp_path, cls_token="<c>").text("Find it.") == "Find it. <c>"
+    assert _format(tmp_path, eos_token="<e>").format_prompt("Find it.") == "Find it.<e> "
+    assert _format(tmp_path, cls_token="<c>").format_prompt("Find it.") == "Find it. <c>"
 
 
 def test_tokens_without_a_name_are_those_around_a_text(made: Made, tmp_path: Path) -> None:
     shutil.copy(made.folder / "tokenizer.json", tmp_path)
-    form = InstructionFormat.of(tmp_path)
+    form = InstructionFormat.read_instruction_format(tmp_path)
     assert f"{form.separator} {form.start}" == made.between
     assert [note.split(":")[0] for note in form.notes] == [
         "The tokenizer's files name no bos and no cls token",
@@ -346,7 +346,9 @@ def test_tokens_without_a_name_are_those_around_a_text(made: Made, tmp_path: Pat
 @pytest.mark.parametrize("name", ["vocab.txt", "spm.model"])
 def test_a_vocabulary_of_bert_or_deberta_alone_has_the_tokens_of_bert(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    assert InstructionFormat.of(tmp_path).text("Find it.") == "Find it.[SEP] [CLS]"
+    assert (
+        InstructionFormat.read_instruction_format(tmp_path).format_prompt("Find it.") == "Find it.[SEP] [CLS]"
+    )
 
 
 def test_of_two_files_transformers_order_decides(tmp_path: Path) -> None:
@@ -365,7 +367,7 @@ def test_tokens_of_the_first_module_count(tmp_path: Path) -> None:
     }
     (tmp_path / "modules.json").write_text(json.dumps([first]))
     _format(tmp_path / "0_Transformer", bos_token="<s>", sep_token="</s>")
-    assert InstructionFormat.of(tmp_path).text("Find it.") == "Find it.</s> <s>"
+    assert InstructionFormat.read_instruction_format(tmp_path).format_prompt("Find it.") == "Find it.</s> <s>"
 
 
 def test_a_model_that_makes_lower_case_of_the_tokens_has_a_note(tmp_path: Path) -> None:
@@ -376,7 +378,7 @@ def test_a_model_that_makes_lower_case_of_the_tokens_has_a_note(tmp_path: Path) 
 
 
 def test_no_instruction_is_no_prompt(made: Made) -> None:
-    assert made.form.text("") == ""
+    assert made.form.format_prompt("") == ""
 
 
 # The words
@@ -397,13 +399,13 @@ FORM = InstructionFormat(separator="[SEP]", start="[CLS]")
 
 
 def test_every_text_of_the_first_english_benchmark_has_its_own_instruction() -> None:
-    tasks = benchmark("MTEB(eng, v1)", called="mteb-v1", options=SuiteOptions()).tasks
+    tasks = build_benchmark_suite("MTEB(eng, v1)", called="mteb-v1", options=SuiteOptions()).tasks
     prompts = prompts_of(FORM)
     assert {task.name for task in tasks} == EVALUATION_INSTRUCTIONS.keys()
     for task in tasks:
         for role in task.roles:
-            prompt = Encoding.prompt_among(task, role, prompts, None)
-            assert prompt == FORM.text(EVALUATION_INSTRUCTIONS[task.name][role == "document"]), (
+            prompt = Encoding.select_prompt(task, role, prompts, None)
+            assert prompt == FORM.format_prompt(EVALUATION_INSTRUCTIONS[task.name][role == "document"]), (
                 task.name,
                 role,
             )
@@ -412,7 +414,7 @@ def test_every_text_of_the_first_english_benchmark_has_its_own_instruction() -> 
 
 
 def test_later_forms_have_the_instruction_of_the_task_and_others_that_of_their_type() -> None:
-    tasks = benchmark("MTEB(eng, v2)", called="mteb", options=SuiteOptions()).tasks
+    tasks = build_benchmark_suite("MTEB(eng, v2)", called="mteb", options=SuiteOptions()).tasks
     prompts = prompts_of(FORM)
     others = [task for task in tasks if task.name not in EVALUATION_INSTRUCTIONS]
     assert {"SummEvalSummarization.v2", "FEVERHardNegatives", "STS22.v2"} < {task.name for task in others}
@@ -423,6 +425,6 @@ def test_later_forms_have_the_instruction_of_the_task_and_others_that_of_their_t
         sides = EVALUATION_INSTRUCTIONS.get(name, (INSTRUCTIONS_BY_TYPE[task.type],) * 2)
         own += name in EVALUATION_INSTRUCTIONS
         for role in task.roles:
-            found = Encoding.prompt_among(task, role, prompts, None)
-            assert found == FORM.text(sides[role == "document"]), task.name
+            found = Encoding.select_prompt(task, role, prompts, None)
+            assert found == FORM.format_prompt(sides[role == "document"]), task.name
     assert own == 12, "all but the two hierarchical clusterings are later forms of other tasks"

@@ -256,7 +256,7 @@ def test_every_field_of_the_readings_of_dpr(
     assert found.lineage.settings == _SCRIPT | changed
     assert found.lineage.changed == {}
     assert (found.steps, found.texts) == (steps, 3 * 1_250_000)
-    assert (recipe.settings.fitted(width).chunk, recipe.devices(8, backbone)) == (chunk, devices)
+    assert (recipe.settings.resolve_group_size(width).chunk, recipe.devices(8, backbone)) == (chunk, devices)
     groups = [note for note in found.notes if "in groups of" in note]
     assert [f"groups of {changed['group_size']} rows" in note for note in groups] == [True] * (
         "group_size" in changed
@@ -272,15 +272,15 @@ def test_devices_share_the_groups_of_a_backbone(
     recipe = dpr.RECIPE.open("authors", replace(dpr.AUTHORS, batch_size=size))
     assert isinstance(recipe, EmbeddingRecipe)
     assert recipe.devices(4, widened(backbone, width, tmp_path)) == devices
-    assert recipe.settings.fitted(width).devices(devices) == devices, "as the trainer has it"
+    assert recipe.settings.resolve_group_size(width).devices(devices) == devices, "as the trainer has it"
 
 
 def test_settings_of_a_reading_that_are_changed() -> None:
-    assert replace(dpr.AUTHORS, batch_size=32, group_size=64).devices(4) == 1
+    assert replace(dpr.AUTHORS, batch_size=32, group_size=64).limit_devices(4) == 1
     for width in (768, 1024):
-        assert replace(dpr.AUTHORS, chunk=128).fitted(width).chunk == 128
-        assert replace(dpr.AUTHORS, chunk=0).fitted(width).chunk == 0
-        assert replace(dpr.AUTHORS, group_size=32).fitted(width).chunk == 32
+        assert replace(dpr.AUTHORS, chunk=128).resolve_group_size(width).chunk == 128
+        assert replace(dpr.AUTHORS, chunk=0).resolve_group_size(width).chunk == 0
+        assert replace(dpr.AUTHORS, group_size=32).resolve_group_size(width).chunk == 32
 
 
 def test_the_two_trainings_of_dpr_and_mldr(backbone: Artifact) -> None:
@@ -293,7 +293,7 @@ def test_the_two_trainings_of_dpr_and_mldr(backbone: Artifact) -> None:
     assert second.lineage.settings == _SCRIPT | {"batch_size": 64, "max_length": 8192}
     assert second.lineage.changed == {}
     assert (second.steps, second.texts) == (157, 3 * 10_000)
-    assert (recipe.settings.fitted(768).chunk, recipe.devices(8, between)) == (2, 1)
+    assert (recipe.settings.resolve_group_size(768).chunk, recipe.devices(8, between)) == (2, 1)
     assert second.description.max_length == 48, "the backbone's own limit stays"
     assert dict(mldr.MLDR.identity) == {
         "path": "Shitao/MLDR",
@@ -319,5 +319,5 @@ def test_the_data_of_dpr() -> None:
         "split_seed": 12,
         "first": 1_250_000,
     }
-    assert dpr.MSMARCO.rows == dpr.MSMARCO.remaining(11_662_655) == 1_250_000
-    assert dpr.MSMARCO.remaining(5_000) == 4_000
+    assert dpr.MSMARCO.rows == dpr.MSMARCO.count_remaining_rows(11_662_655) == 1_250_000
+    assert dpr.MSMARCO.count_remaining_rows(5_000) == 4_000

@@ -20,11 +20,11 @@ from transformers.trainer_callback import CallbackHandler
 
 import tiny
 from finetune.embedding import trainer as module
-from finetune.embedding.batches import BatchOrder, text_numbers
-from finetune.embedding.losses import info_nce_loss
+from finetune.embedding.batches import BatchOrder, hash_table_texts
+from finetune.embedding.losses import build_info_nce_loss
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings, info_nce
-from finetune.embedding.trainer import EmbeddingSetup, train
+from finetune.embedding.trainer import EmbeddingSetup, run_trainer
 from finetune.recipes import dpr
 from finetune.recipes.simcse import RECIPE
 from harness.core.errors import HarnessError
@@ -93,7 +93,7 @@ def settings_of(spec: TrainingSpec) -> EmbeddingSettings:
 def run(spec: TrainingSpec) -> dict[str, torch.Tensor]:
     """The weights after a training in this process."""
     settings = settings_of(spec)
-    train(spec, settings, EmbeddingSetup(settings, info_nce, caches=True))
+    run_trainer(spec, settings, EmbeddingSetup(settings, info_nce, caches=True))
     return weights_in(spec.output)
 
 
@@ -162,7 +162,7 @@ def test_steps_are_those_of_the_library(make: Callable[..., TrainingSpec], tmp_p
     spec = make(settings={"epochs": 4})
     order = BatchOrder(67, 8, epochs=4, seed=7)
     ours = run(spec)
-    losses = plain(spec, tmp_path / "plain", [batch.tolist() for batch in order.after(0)])
+    losses = plain(spec, tmp_path / "plain", [batch.tolist() for batch in order.iter_batches(0)])
     theirs = load_file(tmp_path / "plain" / "model" / "model.safetensors")
     assert order.steps == len(losses) == 32
     assert largest_difference({n.removeprefix("/"): t for n, t in ours.items()}, theirs) <= 1e-6
@@ -232,9 +232,9 @@ def test_a_step_of_each_reading_of_dpr_is_that_of_a_script(
     trainer.run()
     assert trainer.optimizer is not None
     moments = {name: trainer.optimizer.state[one] for name, one in trainer.model.named_parameters()}
-    texts = text_numbers([columns], [*columns])
+    texts = hash_table_texts([columns], [*columns])
     order = BatchOrder(rows, rows, epochs=1, seed=7, texts=texts, group=group, keeps_last=True)
-    (batch,) = order.after(0)
+    (batch,) = order.iter_batches(0)
     ordered = {name: [values[at] for at in batch] for name, values in columns.items()}
     loss, gradient = script_step(calm.folder, ordered, size=group or rows, chunk=chunk)
     assert read_log(spec.folder / "log.jsonl")[0]["loss"] == pytest.approx(loss, abs=1e-6)
@@ -249,7 +249,7 @@ def test_the_loss_is_that_of_a_loop_in_float64(
 ) -> None:
     """Of each anchor, the cross-entropy of its positive among all positives and negatives of the batch."""
     spec = make()
-    model = EmbeddingSetup(settings_of(spec), info_nce, caches=True).model(spec).eval()
+    model = EmbeddingSetup(settings_of(spec), info_nce, caches=True).build_model(spec).eval()
     texts = list(triplets(8).values())
     features = [model.tokenize(column) for column in texts]
     found = info_nce(model, settings_of(spec), micro_batch=micro_batch, gather=False)(features, None)
@@ -275,16 +275,16 @@ def test_an_order_depends_on_seed_epoch_and_step_alone(alike: int | None) -> Non
     texts = None
     if alike:
         shared = {"anchor": [f"{n // alike}" for n in range(200)], "positive": [f"p{n}" for n in range(200)]}
-        texts = text_numbers([shared], ["anchor", "positive"])
+        texts = hash_table_texts([shared], ["anchor", "positive"])
 
     def order(seed: int) -> list[tuple[int, ...]]:
         made = BatchOrder(200, 16, epochs=3, seed=seed, texts=texts)
-        whole = [tuple(batch.tolist()) for batch in made.after(0)]
+        whole = [tuple(batch.tolist()) for batch in made.iter_batches(0)]
         assert len(whole) == made.steps
-        assert made.epochs(0) == 0
-        assert made.epochs(made.steps) == 3
+        assert made.count_epochs(0) == 0
+        assert made.count_epochs(made.steps) == 3
         for done in range(made.steps):
-            assert tuple(next(made.after(done)).tolist()) == whole[done]
+            assert tuple(next(made.iter_batches(done)).tolist()) == whole[done]
         return whole
 
     orders = [order(seed) for seed in (0, 1, 2)]
@@ -303,8 +303,10 @@ def test_an_order_without_duplicates_is_that_of_a_loop(queries: int, monkeypatch
     """Group after group takes the first rows that fit, out of those that are left; an epoch is built once."""
     draw = np.random.default_rng(0)
     texts = np.stack([draw.integers(0, queries, 500), draw.integers(2_000, 9_000, 500)], 1).astype(np.uint64)
-    build, built = BatchOrder._batches, list[int]()
-    monkeypatch.setattr(BatchOrder, "_batches", lambda self, epoch: built.append(epoch) or build(self, epoch))
+    build, built = BatchOrder._build_epoch_batches, list[int]()
+    monkeypatch.setattr(
+        BatchOrder, "_build_epoch_batches", lambda self, epoch: built.append(epoch) or build(self, epoch)
+    )
     order = BatchOrder(500, 16, epochs=1, seed=5, texts=texts, group=8, keeps_last=True)
     left = np.random.default_rng([5, 0]).permutation(500).tolist()
     wanted = list[int]()
@@ -316,7 +318,7 @@ def test_an_order_without_duplicates_is_that_of_a_loop(queries: int, monkeypatch
                 group.append(row)
         left = [row for row in left if row not in group]
         wanted += group
-    assert [row for batch in order.after(0) for row in batch.tolist()] == wanted
+    assert [row for batch in order.iter_batches(0) for row in batch.tolist()] == wanted
     assert built == [0]
 
 
@@ -324,20 +326,22 @@ def test_an_order_without_duplicates_is_that_of_a_loop(queries: int, monkeypatch
 def test_a_batch_of_groups(keeps: bool) -> None:
     """Rows that share a text are in different groups, perhaps of one batch; the last one is kept if asked."""
     alike = {"anchor": [f"{n // 4}" for n in range(102)], "positive": [f"p{n}" for n in range(102)]}
-    texts = text_numbers([alike], [*alike])
+    texts = hash_table_texts([alike], [*alike])
     order = BatchOrder(102, 32, epochs=2, seed=3, texts=texts, group=8, keeps_last=keeps)
-    batches = [batch.tolist() for batch in order.after(0)]
-    assert [order.size(step) for step in range(1, order.steps + 1)] == [len(batch) for batch in batches]
+    batches = [batch.tolist() for batch in order.iter_batches(0)]
+    assert [order.count_batch_rows(step) for step in range(1, order.steps + 1)] == [
+        len(batch) for batch in batches
+    ]
     assert order.steps == (8 if keeps else 6)
     for batch in batches:
         for at in range(0, len(batch), 8):
             assert len({row // 4 for row in batch[at : at + 8]}) == len(batch[at : at + 8])
     assert any(len({row // 4 for row in batch}) < len(batch) for batch in batches)
     plain = BatchOrder(102, 32, epochs=2, seed=3, keeps_last=keeps)
-    assert [plain.size(step) for step in range(1, plain.steps + 1)] == (
+    assert [plain.count_batch_rows(step) for step in range(1, plain.steps + 1)] == (
         [32, 32, 32, 6] if keeps else [32] * 3
     ) * 2
-    assert {row for batch in plain.after(0) for row in batch.tolist()} == {*range(102)} or not keeps
+    assert {row for batch in plain.iter_batches(0) for row in batch.tolist()} == {*range(102)} or not keeps
 
 
 # Resumption
@@ -410,7 +414,7 @@ def test_a_request_to_stop_leaves_a_checkpoint(make: Callable[..., TrainingSpec]
     training.STOP.set()
     try:
         settings = settings_of(spec)
-        train(spec, settings, EmbeddingSetup(settings, info_nce, caches=True))
+        run_trainer(spec, settings, EmbeddingSetup(settings, info_nce, caches=True))
     finally:
         training.STOP.clear()
     assert not spec.output.exists()
@@ -505,7 +509,7 @@ def test_other_backbones_are_trained_off_the_network(
     make: Callable[..., TrainingSpec], backbone: Artifact, tmp_path: Path, family: str
 ) -> None:
     """A family that transformers has no class for, and a real embedding model whose modules are replaced."""
-    named = backbones.named_models()["minilm"]
+    named = backbones.list_catalog_models()["minilm"]
     assert named.locate is not None
     made = (
         tiny.folder(tiny.families()["neobert"], tmp_path / "neo") if family == "neobert" else named.locate()
@@ -527,7 +531,7 @@ def test_a_loss_that_hides_weights_from_the_optimizer_is_refused(make: Callable[
     class Hidden(torch.nn.Module):
         def __init__(self, model: Any) -> None:
             super().__init__()
-            self.parts = (info_nce_loss(model, 20.0, group=0, micro_batch=None, gather=False),)
+            self.parts = (build_info_nce_loss(model, 20.0, group=0, micro_batch=None, gather=False),)
 
         def forward(self, features: Any, labels: Any) -> Any:
             return self.parts[0](features, labels)
@@ -535,7 +539,7 @@ def test_a_loss_that_hides_weights_from_the_optimizer_is_refused(make: Callable[
     spec = make()
     setup = EmbeddingSetup(settings_of(spec), lambda model, *_, **__: Hidden(model), caches=True)
     with pytest.raises(HarnessError, match=r"The loss Hidden leaves out .* of the model's weights"):
-        train(spec, settings_of(spec), setup)
+        run_trainer(spec, settings_of(spec), setup)
     assert not spec.output.exists()
 
 

@@ -29,7 +29,7 @@ import fakes
 import harness
 import tiny
 from finetune.glue import trainer
-from finetune.glue.jobs import _Checkpoints, _training_of
+from finetune.glue.jobs import _build_run_training, _Checkpoints
 from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, Grid, Protocol, Stopping
@@ -37,7 +37,7 @@ from finetune.glue.trainer import Evaluation, Progress
 from finetune.recipes import glue_neobert, glue_quick
 from glue_data import data_root
 from harness.cli import invoke
-from harness.core.documents import with_digest, without_digest
+from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import UsageError
 from harness.core.types import LabelledData, LabelledSplit
 from harness.driver.execute import Listeners
@@ -86,7 +86,7 @@ def small(backbone: Path, data: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     ) -> Report:
         known["small"] = protocol
         entries = {"small": entry(protocol, "for tests")}
-        monkeypatch.setattr(catalog, "recipes", lambda: entries)
+        monkeypatch.setattr(catalog, "load_recipe_entries", lambda: entries)
         settings = {"fresh_seeds": 2, **(more.pop("recipe_settings", {}))}
         asked = {
             "data": data,
@@ -105,7 +105,7 @@ def small(backbone: Path, data: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def trials(results: Path) -> dict[str, Record]:
-    return {record.key: record for record in Store(results).records(purpose="trial")}
+    return {record.key: record for record in Store(results).iter_records(purpose="trial")}
 
 
 def finals(report: Report) -> dict[str, Record]:
@@ -160,7 +160,7 @@ def test_predictions_of_every_fresh_seed_give_the_score(small: Runner, tmp_path:
     report = small(tasks=("STS-B", "CoLA"))
     for name, record in finals(report).items():
         folder = Store(tmp_path / "results")
-        path = folder.examples(record, report.prepared.subjects[0].artifact.slug)
+        path = folder.find_examples_file(record, report.prepared.subjects[0].artifact.slug)
         assert path is not None
         table = pq.read_table(path).to_pydict()
         seeds = np.array(table["replicate"])
@@ -230,7 +230,7 @@ def test_a_run_that_says_one_and_the_same_is_marked(predictions: list[float], co
     progress = Progress(losses=[0.5, 0.25], evaluations=[found])
     split = LabelledSplit(texts=[["x", "y", "z"]], labels=[0, 1, 1], ids=["a", "b", "c"])
     labelled = LabelledData(train=split, dev={"validation": split}, classes=2)
-    told = _training_of(SMALL.trials("CoLA")[0], progress, labelled)
+    told = _build_run_training(SMALL.list_trials("CoLA")[0], progress, labelled)
     assert (told["constant"], told["diverged"], told["watched"]) == (constant, False, 0.0)
     assert told["loss"] == {"first": 0.5, "last": 0.25}
 
@@ -239,19 +239,19 @@ def test_a_diverged_seed_is_left_out_of_the_mean_and_shown_with_it(
     small: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In half of CoLA's rows here the label is 0; the metric of one class alone is 0."""
-    train = trainer.train
+    train = trainer.train_classifier
 
     def diverging(model: Any, rows: Any, trial: Any, *args: Any, **more: Any) -> Progress:
         return (
             Progress(losses=[math.nan]) if trial.seed == 42002 else train(model, rows, trial, *args, **more)
         )
 
-    monkeypatch.setattr(trainer, "train", diverging)
+    monkeypatch.setattr(trainer, "train_classifier", diverging)
     report = small(tasks=("SST-2",))
     record = finals(report)["SST-2"]
     whole, lost = record.training["seeds"]["scores"]
     assert (record.main_score, lost, record.training["seeds"]["diverged"]) == (whole, None, 1)
-    path = report.prepared.store.examples(record, report.prepared.subjects[0].artifact.slug)
+    path = report.prepared.store.find_examples_file(record, report.prepared.subjects[0].artifact.slug)
     assert path is not None
     zeros = float(np.mean(np.array(pq.read_table(path)["gold"].to_pylist()) == 0))
     ((_, _, value),) = record.training["with_diverged"]
@@ -324,14 +324,14 @@ def test_weights_of_another_making_are_not_taken(small: Runner, tmp_path: Path) 
     """What lies in the cache scored otherwise than the run that was chosen."""
     small(tasks=("MNLI",))
     (state,) = (tmp_path / "cache-results" / "finetuned").glob("*/best.json")
-    known = without_digest(state.read_bytes())["runs"]
-    state.write_text(with_digest({"runs": {key: {**run, "watched": 0.123} for key, run in known.items()}}))
+    known = verify_digest(state.read_bytes())["runs"]
+    state.write_text(append_digest({"runs": {key: {**run, "watched": 0.123} for key, run in known.items()}}))
     assert finals(small(tasks=("RTE",)))["RTE"].training["source"] is not None
     runs = [run for run in trials(tmp_path / "results").values() if run.task.name == "RTE"]
     (made,) = {run.provenance["start_weights"] for run in runs}
     first = {run.provenance["start_weights"] for run in runs if "chosen" not in run.identity["trial"]}
     assert first == {made}
-    assert 0.123 not in [run["watched"] for run in without_digest(state.read_bytes())["runs"].values()]
+    assert 0.123 not in [run["watched"] for run in verify_digest(state.read_bytes())["runs"].values()]
 
 
 def test_seeds_of_a_choice_fall_with_what_was_chosen_from(small: Runner, tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_a_set_that_is_not_there_makes_the_mean_incomplete(small: Runner, tmp_pa
         "validation_matched has 24 rows, and GLUE's 9,815",
     ]
     (one,), (suite,) = report.prepared.subjects, report.prepared.suites
-    standing = report.trained_result(one, suite)
+    standing = report.compute_trained_result(one, suite)
     assert standing is not None
     rows = {row.task: row for row in standing.rows}
     assert rows["MNLI"].number is None
@@ -389,7 +389,7 @@ def test_a_set_that_is_not_there_makes_the_mean_incomplete(small: Runner, tmp_pa
         ("validation_matched", "accuracy"): record.scores["validation_matched"]["mnli"]["accuracy"]
     }
     assert standing.average.there == 1
-    assert report.aggregates(one, suite).columns["MNLI"] is None
+    assert report.compute_aggregates(one, suite).columns["MNLI"] is None
 
 
 def test_no_data_for_mnli_is_said_with_the_ways_out(small: Runner, tmp_path: Path) -> None:
@@ -612,10 +612,10 @@ def test_a_model_folder_for_mnli_gives_encoder_and_dense(family: str, tmp_path: 
         for parameter in tuned.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
     tuned.save_pretrained(tmp_path / "tuned")
-    trial = replace(SMALL, training=replace(SMALL.training, head=glue_neobert.PROTOCOL.training.head)).trials(
-        "RTE"
-    )[0]
-    model, notes = Classifier.of(folder, trial, classes=2, source=tmp_path / "tuned")
+    trial = replace(
+        SMALL, training=replace(SMALL.training, head=glue_neobert.PROTOCOL.training.head)
+    ).list_trials("RTE")[0]
+    model, notes = Classifier.load_classifier(folder, trial, classes=2, source=tmp_path / "tuned")
     assert notes == []
     names = dict(tuned.named_parameters())
     (dense,) = (name for name in names if name.endswith(DENSES[family]))
@@ -651,7 +651,7 @@ def place(tmp_path: Path) -> _Checkpoints:
 
 
 def offer(place: _Checkpoints, key: str, watched: float, value: float = 0.0, group: str = "grid") -> None:
-    place.offer(group, key, watched, {"x": torch.full((2,), value)})
+    place.keep_best_weights(group, key, watched, {"x": torch.full((2,), value)})
 
 
 def kept(place: _Checkpoints) -> list[str]:

@@ -14,9 +14,9 @@ def test_linear_is_that_of_transformers(steps: int, warmup: int) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     theirs = get_linear_schedule_with_warmup(optimizer, warmup, steps).lr_lambdas[0]
     for step in range(steps + 1):
-        assert Schedule(name="linear", warmup=warmup / steps).factor(step, steps=steps) == pytest.approx(
-            theirs(step)
-        )
+        assert Schedule(name="linear", warmup=warmup / steps).compute_factor(
+            step, steps=steps
+        ) == pytest.approx(theirs(step))
 
 
 def test_composer_is_one_step_late_and_rounds_the_warmup_down() -> None:
@@ -26,14 +26,14 @@ def test_composer_is_one_step_late_and_rounds_the_warmup_down() -> None:
     def by_its_time(batch: int) -> float:
         return batch / warm if batch < warm else 1 - (batch - warm) / (steps - warm)
 
-    made = [Schedule(name="composer", warmup=0.1).factor(step, steps=steps) for step in range(steps)]
+    made = [Schedule(name="composer", warmup=0.1).compute_factor(step, steps=steps) for step in range(steps)]
     assert made == pytest.approx([by_its_time(max(0, step - 1)) for step in range(steps)])
-    assert Schedule(name="composer", warmup=0.1).factor(0, steps=1) == 1.0
+    assert Schedule(name="composer", warmup=0.1).compute_factor(0, steps=1) == 1.0
 
 
 def test_neobert_by_hand() -> None:
     """100 steps: 6 of warmup, the plateau from 90 on."""
-    found = [Schedule(name="neobert", warmup=0.06).factor(step, steps=100) for step in range(100)]
+    found = [Schedule(name="neobert", warmup=0.06).compute_factor(step, steps=100) for step in range(100)]
     assert found[0] == pytest.approx(1e-4)
     assert found[3] == pytest.approx(1e-4 + 0.9999 / 2)
     assert found[6] == 1.0
@@ -43,6 +43,6 @@ def test_neobert_by_hand() -> None:
 
 
 def test_the_warmup_is_rounded_up() -> None:
-    assert Schedule(name="linear", warmup=0.06).factor(6, steps=101) < 1
-    assert Schedule(name="linear", warmup=0.06).factor(7, steps=101) == 1
-    assert Schedule(name="neobert", warmup=0.06).factor(7, steps=101) == 1
+    assert Schedule(name="linear", warmup=0.06).compute_factor(6, steps=101) < 1
+    assert Schedule(name="linear", warmup=0.06).compute_factor(7, steps=101) == 1
+    assert Schedule(name="neobert", warmup=0.06).compute_factor(7, steps=101) == 1

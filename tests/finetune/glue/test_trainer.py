@@ -16,13 +16,20 @@ import tiny
 from finetune.glue import trainer
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Protocol, Stopping, Training, Trial
-from finetune.glue.rows import Batch, TokenizedRows, adapted_to_backbone
+from finetune.glue.rows import Batch, TokenizedRows, adapt_trial
 from finetune.glue.schedule import Schedule
-from finetune.glue.trainer import Evaluation, Progress, autocast_of, cross_fitted, predict, train
+from finetune.glue.trainer import (
+    Evaluation,
+    Progress,
+    build_autocast,
+    compute_cross_fit,
+    predict,
+    train_classifier,
+)
 from finetune.recipes import glue_modernbert, glue_neobert, glue_quick
 from harness.core.errors import ModelError
 from harness.encoder.engine import let_end_pad, require_padding
-from harness.encoder.folder.modules import family_in
+from harness.encoder.folder.modules import read_family
 
 # The training loop against transformers' Trainer, float64 by hand, and its own rules
 
@@ -49,7 +56,7 @@ def rows(count: int = 40, *, numbers: bool = False) -> TokenizedRows:
     draw = torch.Generator().manual_seed(0)
     picked = torch.randint(len(TEXTS), (2, count), generator=draw).tolist()
     labels = torch.rand(count, generator=draw) * 5 if numbers else torch.randint(2, (count,), generator=draw)
-    return TokenizedRows.of(
+    return TokenizedRows.tokenize_rows(
         tiny.tokenizer(),
         [[TEXTS[i] for i in column] for column in picked],
         labels.tolist(),
@@ -87,7 +94,7 @@ class Wrapped(nn.Module):
 
     def forward(self, labels: Tensor, num_items_in_batch: Any = None, **inputs: Tensor) -> dict[str, Tensor]:
         scores = self.inside(**inputs)
-        return {"loss": Batch(inputs=inputs, labels=labels).loss(scores), "logits": scores}
+        return {"loss": Batch(inputs=inputs, labels=labels).compute_batch_loss(scores), "logits": scores}
 
 
 def by_the_trainer(model: Classifier, given: TokenizedRows, trial: Trial, target: Path) -> list[float]:
@@ -123,7 +130,7 @@ def by_the_trainer(model: Classifier, given: TokenizedRows, trial: Trial, target
             )
             return self.optimizer
 
-    steps = trial.steps(len(given))
+    steps = trial.count_trial_steps(len(given))
     arguments = TrainingArguments(
         output_dir=str(target),
         per_device_train_batch_size=trial.batch_size,
@@ -150,7 +157,7 @@ def by_the_trainer(model: Classifier, given: TokenizedRows, trial: Trial, target
 def test_fifty_losses_and_the_weights_are_the_trainers(tmp_path: Path, numbers: bool) -> None:
     given = rows(numbers=numbers)
     ours, theirs = (classifier(1 if numbers else 2) for _ in range(2))
-    progress = train(ours, given, TRIAL, scored(0.5))
+    progress = train_classifier(ours, given, TRIAL, scored(0.5))
     losses = by_the_trainer(theirs, given, TRIAL, tmp_path)
     assert len(progress.losses) == len(losses) == 50
     # The trainer logs four digits behind the point.
@@ -168,10 +175,10 @@ def test_composers_decay_is_that_of_its_formula() -> None:
     layer = nn.Linear(3, 1, bias=False).double()
     weight = layer.weight.detach().clone()
     first, second = torch.zeros_like(weight), torch.zeros_like(weight)
-    optimizer = trial.optimizer(layer)
+    optimizer = trial.build_optimizer(layer)
     x = torch.randn(20, 3, dtype=torch.float64)
     for step in range(20):
-        rate = peak * training.schedule.factor(step, steps=20)
+        rate = peak * training.schedule.compute_factor(step, steps=20)
         for group in optimizer.param_groups:
             group["lr"] = rate
         gradient = 2 * (x[step] @ weight[0]) * x[step][None]
@@ -189,7 +196,7 @@ def test_composers_decay_is_that_of_its_formula() -> None:
 def run(evaluations: Iterator[float] | list[float], **changes: Any) -> Progress:
     stopping = Stopping(**changes)
     training = replace(TRAINING, cadence=Cadence(at_most=2), stopping=stopping)
-    return train(classifier(), rows(), replace(TRIAL, training=training), scored(*evaluations))
+    return train_classifier(classifier(), rows(), replace(TRIAL, training=training), scored(*evaluations))
 
 
 def test_it_stops_as_neoberts_code_does() -> None:
@@ -224,7 +231,7 @@ def test_an_evaluation_chosen_and_scored_on_the_same_rows_errs_upward_and_a_cros
         )
         for n in range(40)
     ]
-    ((_, found),) = cross_fitted(evaluations, {"dev": gold.tolist()}).items()
+    ((_, found),) = compute_cross_fit(evaluations, {"dev": gold.tolist()}).items()
     assert right.max() > 0.54
     assert abs(found - 0.5) < 0.015
     draw = np.random.default_rng(42)
@@ -249,7 +256,7 @@ def test_one_model_is_chosen_for_every_split_and_metric() -> None:
         Evaluation(step=n, metrics=dict.fromkeys(names, 0.0), predictions={"m": one, "mm": other})
         for n, (one, other) in enumerate([(wrong, right), (right, wrong), (right, right)])
     ]
-    assert cross_fitted(made, gold) == dict(zip(names, (1.0, 1.0, 0.0, 0.0), strict=True))
+    assert compute_cross_fit(made, gold) == dict(zip(names, (1.0, 1.0, 0.0, 0.0), strict=True))
 
 
 def test_the_best_weights_are_kept() -> None:
@@ -263,7 +270,7 @@ def test_the_best_weights_are_kept() -> None:
         )
 
     training = replace(TRAINING, stopping=Stopping(counts="best"))
-    found = train(model, rows(), replace(TRIAL, training=training), evaluate)
+    found = train_classifier(model, rows(), replace(TRIAL, training=training), evaluate)
     assert found.weights is not None
     assert all(torch.equal(found.weights[name], tensor) for name, tensor in kept.items())
     assert any(not torch.equal(kept[name], tensor) for name, tensor in model.state_dict().items())
@@ -273,13 +280,13 @@ def test_a_run_that_diverges_ends_and_says_so() -> None:
     model = classifier()
     with torch.no_grad():
         model.classifier.weight.fill_(float("nan"))
-    found = train(model, rows(), TRIAL, scored(0.5))
+    found = train_classifier(model, rows(), TRIAL, scored(0.5))
     assert found.diverged
     assert len(found.losses) == 1
 
 
 def test_memory_that_runs_out_halves_what_is_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(classifier(), rows(), TRIAL, scored(0.5))
+    whole = train_classifier(classifier(), rows(), TRIAL, scored(0.5))
     model = classifier()
     plain = model.forward
 
@@ -289,7 +296,7 @@ def test_memory_that_runs_out_halves_what_is_computed_at_once(monkeypatch: pytes
         return plain(**inputs)
 
     monkeypatch.setattr(model, "forward", small)
-    found = train(model, rows(), TRIAL, scored(0.5))
+    found = train_classifier(model, rows(), TRIAL, scored(0.5))
     assert found.micro_batch == 2
     assert found.notes == ["memory ran out: 2 rows at once from then on, steps as asked"]
     assert found.losses == pytest.approx(whole.losses, abs=1e-5)
@@ -318,25 +325,25 @@ def test_memory_that_runs_out_makes_scored_batches_smaller(monkeypatch: pytest.M
 def test_runs_are_scored_in_their_own_precision() -> None:
     """As in the authors' code, which evaluates in the context that it trains in."""
     given, model = rows(), classifier()
-    half = autocast_of(CPU, replace(TRIAL, training=replace(TRAINING, autocast="bfloat16")))
+    half = build_autocast(CPU, replace(TRIAL, training=replace(TRAINING, autocast="bfloat16")))
     seen = []
     hook = model.classifier.register_forward_hook(lambda _m, _i, out: seen.append(out.dtype))
     predict(model, given, autocast=half)
-    whole = autocast_of(CPU, replace(TRIAL, training=replace(TRAINING, autocast="float16")))
+    whole = build_autocast(CPU, replace(TRIAL, training=replace(TRAINING, autocast="float16")))
     predict(model, given, autocast=whole)
     hook.remove()
     assert seen == [torch.bfloat16, torch.float32]
 
 
 def test_the_order_of_rows() -> None:
-    plain = [chosen.tolist() for chosen in rows(10).order(replace(TRIAL, epochs=2))]
+    plain = [chosen.tolist() for chosen in rows(10).iter_row_batches(replace(TRIAL, epochs=2))]
     assert plain == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]] * 2
     drawn = replace(TRIAL, epochs=2, training=replace(TRAINING, shuffled=True))
-    found = [row for chosen in rows(10).order(drawn) for row in chosen.tolist()]
+    found = [row for chosen in rows(10).iter_row_batches(drawn) for row in chosen.tolist()]
     assert sorted(found[:10]) == sorted(found[10:]) == list(range(10))
     assert found[:10] != found[10:]
-    again = [row for chosen in rows(10).order(drawn) for row in chosen.tolist()]
-    other = [row for chosen in rows(10).order(replace(drawn, seed=4)) for row in chosen.tolist()]
+    again = [row for chosen in rows(10).iter_row_batches(drawn) for row in chosen.tolist()]
+    other = [row for chosen in rows(10).iter_row_batches(replace(drawn, seed=4)) for row in chosen.tolist()]
     assert found == again != other
 
 
@@ -383,7 +390,7 @@ def test_modernberts_last_layer_is_cut_at_twice_its_deviation() -> None:
 def test_transfer_keeps_all_but_the_last_layer() -> None:
     source, target = classifier(3, seed=1), classifier(2, seed=2)
     fresh = target.classifier.weight.clone()
-    target.start_from(source.transferable())
+    target.start_from(source.list_transferable_tensors())
     assert torch.equal(target.dense.weight, source.dense.weight)
     assert torch.equal(target.encoder.embeddings.tokens.weight, source.encoder.embeddings.tokens.weight)  # type: ignore[union-attr]
     assert torch.equal(target.classifier.weight, fresh)
@@ -393,7 +400,7 @@ def test_transfer_keeps_all_but_the_last_layer() -> None:
 
 
 def first(protocol: Protocol, task: str = "CoLA") -> Any:
-    return protocol.trials(task)[0]
+    return protocol.list_trials(task)[0]
 
 
 def library(folder: Path, *, pooler: bool) -> Path:
@@ -420,9 +427,9 @@ def test_a_library_backbone_starts_as_the_seed_says(tmp_path: Path, protocol: Pr
     from transformers import AutoModel
 
     folder, trial = library(tmp_path, pooler=pooler), first(protocol)
-    one, notes = Classifier.of(folder, trial, classes=2)
+    one, notes = Classifier.load_classifier(folder, trial, classes=2)
     torch.randn(7)
-    other, _ = Classifier.of(folder, trial, classes=2)
+    other, _ = Classifier.load_classifier(folder, trial, classes=2)
     assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
     asked = trial.training.head.dense
     there: Any = AutoModel.from_pretrained(folder)
@@ -439,8 +446,8 @@ UNDECAYED = ("bert", "roberta")
 def test_what_neoberts_code_does_not_decay(family: str, tmp_path: Path) -> None:
     """It looks for "bias" and "LayerNorm.weight" in the names that the authors of a backbone gave."""
     folder = tiny.folder(tiny.families()[family], tmp_path)
-    model, _ = Classifier.of(folder, first(glue_neobert.PROTOCOL), classes=2)
-    optimizer = first(glue_neobert.PROTOCOL).optimizer(model)
+    model, _ = Classifier.load_classifier(folder, first(glue_neobert.PROTOCOL), classes=2)
+    optimizer = first(glue_neobert.PROTOCOL).build_optimizer(model)
     spared = {id(p) for p in optimizer.param_groups[1]["params"]}
     names = {name: id(p) for name, p in model.named_parameters()}
     biases = {name for name in names if name.endswith("bias")}
@@ -457,8 +464,8 @@ def test_what_neoberts_code_does_not_decay(family: str, tmp_path: Path) -> None:
 def test_the_trainer_decays_no_norm(family: str, tmp_path: Path) -> None:
     """transformers' trainer spares every norm and bias, whatever it is called."""
     folder = tiny.folder(tiny.families()[family], tmp_path)
-    model, _ = Classifier.of(folder, first(glue_quick.PROTOCOL), classes=2)
-    optimizer = first(glue_quick.PROTOCOL).optimizer(model)
+    model, _ = Classifier.load_classifier(folder, first(glue_quick.PROTOCOL), classes=2)
+    optimizer = first(glue_quick.PROTOCOL).build_optimizer(model)
     spared = {id(p) for p in optimizer.param_groups[1]["params"]}
     wanted = {id(p) for n, p in model.named_parameters() if n.endswith("bias") or "norm" in n}
     assert spared == wanted
@@ -466,26 +473,26 @@ def test_the_trainer_decays_no_norm(family: str, tmp_path: Path) -> None:
 
 def test_half_precision_is_not_forced_on_a_family_that_overflows(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}')
-    trial, notes = adapted_to_backbone(tmp_path, first(glue_neobert.PROTOCOL))
+    trial, notes = adapt_trial(tmp_path, first(glue_neobert.PROTOCOL))
     assert trial.autocast == "float32"
     assert "run in float32" in notes[0]
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    assert adapted_to_backbone(tmp_path, first(glue_neobert.PROTOCOL)) == (first(glue_neobert.PROTOCOL), [])
+    assert adapt_trial(tmp_path, first(glue_neobert.PROTOCOL)) == (first(glue_neobert.PROTOCOL), [])
 
 
 def test_a_decoder_is_not_read_by_its_first_token(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "gpt_neox"}')
-    trial, notes = adapted_to_backbone(tmp_path, first(glue_neobert.PROTOCOL))
+    trial, notes = adapt_trial(tmp_path, first(glue_neobert.PROTOCOL))
     assert trial.training.head.pooling == "mean"
     assert "the mean of all tokens" in notes[-1]
     tokenizer = tiny.tokenizer()
     tokenizer.pad_token, tokenizer.eos_token = None, "[SEP]"
-    let_end_pad(tokenizer, family_in(tmp_path))
+    let_end_pad(tokenizer, read_family(tmp_path))
     require_padding(tokenizer)
     assert tokenizer.pad_token == "[SEP]"
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     tokenizer.pad_token = None
-    let_end_pad(tokenizer, family_in(tmp_path))
+    let_end_pad(tokenizer, read_family(tmp_path))
     with pytest.raises(ModelError, match="has no padding token"):
         require_padding(tokenizer)
 
@@ -497,8 +504,8 @@ def test_a_model_that_ends_infinite_has_diverged(tmp_path: Path, classes: int) -
     quick = first(glue_quick.PROTOCOL)
     clipless = replace(quick.training, clip=None, schedule=Schedule(name="linear", warmup=0.0))
     trial = replace(quick, learning_rate=1e30, batch_size=8, training=clipless)
-    model, _ = Classifier.of(folder, trial, classes=classes)
-    rows = TokenizedRows.of(
+    model, _ = Classifier.load_classifier(folder, trial, classes=classes)
+    rows = TokenizedRows.tokenize_rows(
         tiny.tokenizer(),
         [["the cat", "sat on"] * 4],
         [0.0, 1.0] * 4,
@@ -507,7 +514,9 @@ def test_a_model_that_ends_infinite_has_diverged(tmp_path: Path, classes: int) -
         numbers=classes == 1,
     )
     metrics = ["pearson", "spearman"] if classes == 1 else ["accuracy"]
-    found = train(model, rows, trial, lambda m, step: Evaluation.of(m, {"dev": rows}, metrics, step))
+    found = train_classifier(
+        model, rows, trial, lambda m, step: Evaluation.evaluate_splits(m, {"dev": rows}, metrics, step)
+    )
     assert len(found.losses) == 1
     assert torch.isfinite(torch.tensor(found.losses)).all()
     assert torch.isnan(predict(model, rows)).any()

@@ -239,7 +239,7 @@ def test_settings_are_those_of_text_and_code(variant: str) -> None:
     found = {name: getattr(settings, name) for name in SETTINGS[variant]}
     assert found == SETTINGS[variant]
     if variant:
-        assert settings.warmup_steps(2_000) == 2_000
+        assert settings.count_warmup_steps(2_000) == 2_000
 
 
 @pytest.mark.parametrize(("variant", "batch_size"), [("", 128), ("code", 128), ("job", 32)])
@@ -248,17 +248,17 @@ def test_a_group_has_the_rows_of_the_code(variant: str, batch_size: int) -> None
     assert isinstance(settings, MixSettings)
     for name in SETS.keys() - ({"QQP", "STACKOVERFLOW"} if variant == "job" else set()):
         one = mix(variant)[name]
-        assert settings.rows_of(one.divisor) == GROUPS[batch_size].get(name, batch_size // 2), name
+        assert settings.count_group_rows(one.divisor) == GROUPS[batch_size].get(name, batch_size // 2), name
 
 
 def test_the_job_is_refused_until_the_two_sets_without_rows_are_left_out() -> None:
     for name in ("QQP", "STACKOVERFLOW"):
         with pytest.raises(UsageError, match=f"{name} has 32 // 50 = 0 rows") as caught:
-            opened("job", sets=(name,)).with_own_data(())
+            opened("job", sets=(name,)).attach_user_data(())
         assert "--set batch_size=50" in str(caught.value.hint)
         assert "--set sets=" in str(caught.value.hint)
     with pytest.raises(UsageError, match="0 rows"):
-        opened("job").with_own_data(())
+        opened("job").attach_user_data(())
     others = tuple(name for name in SETS if name not in ("QQP", "STACKOVERFLOW"))
-    opened("job", sets=others).with_own_data(())
-    opened("job", batch_size=50).with_own_data(())
+    opened("job", sets=others).attach_user_data(())
+    opened("job", batch_size=50).attach_user_data(())

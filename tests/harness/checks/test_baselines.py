@@ -36,8 +36,8 @@ ONE = Baseline(
 def test_it_reads_what_was_written(tmp_path: Path) -> None:
     path = write_baseline(tmp_path, ONE, replace=False)
     assert path == tmp_path / "baselines" / "release-1.2.json"
-    assert BASELINES.read(tmp_path, ONE.name) == ONE == BASELINES.kind.read(path)
-    assert BASELINES.names(tmp_path) == [ONE.name]
+    assert BASELINES.find_document(tmp_path, ONE.name) == ONE == BASELINES.kind.read_document_file(path)
+    assert BASELINES.list_names(tmp_path) == [ONE.name]
     assert json.loads(path.read_text())["schema"] == SCHEMA
 
 
@@ -47,9 +47,9 @@ def test_a_name_is_taken_until_it_is_to_be_replaced(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"There is a baseline 'release-1\.2' already") as caught:
         write_baseline(tmp_path, other, replace=False)
     assert "--replace" in (caught.value.hint or "")
-    assert BASELINES.read(tmp_path, ONE.name) == ONE
+    assert BASELINES.find_document(tmp_path, ONE.name) == ONE
     write_baseline(tmp_path, other, replace=True)
-    assert BASELINES.read(tmp_path, ONE.name) == other
+    assert BASELINES.find_document(tmp_path, ONE.name) == other
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "../up", "a/b", "a b", "-x", "ä", "a" * 101, "a\n"])
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_said_to_be_no_baseline(content: str, tmp_path: Path) 
     path = tmp_path / "x.json"
     path.write_text(content)
     with pytest.raises(RecordError, match=r"x\.json"):
-        BASELINES.kind.read(path)
+        BASELINES.kind.read_document_file(path)
 
 
 def test_one_of_an_earlier_version_is_read_with_its_options(tmp_path: Path) -> None:
@@ -83,6 +83,6 @@ def test_one_of_an_earlier_version_is_read_with_its_options(tmp_path: Path) -> N
     plain = {n: v for n, v in ONE.to_json().items() if n not in ("options", "power", "errors")}
     path = tmp_path / "x.json"
     path.write_text(json.dumps({**plain, "schema": 2, "asked": dict(ONE.options)}))
-    assert BASELINES.kind.read(path) == ONE
+    assert BASELINES.kind.read_document_file(path) == ONE
     path.write_text(json.dumps({**plain, "schema": 1, "asked": {"mnli": "runs/a", "no_transfer": True}}))
-    assert BASELINES.kind.read(path).options == {"changes": ["mnli=runs/a", "transfer=false"]}
+    assert BASELINES.kind.read_document_file(path).options == {"changes": ["mnli=runs/a", "transfer=false"]}

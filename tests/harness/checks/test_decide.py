@@ -17,7 +17,7 @@ import scipy.stats
 
 from fakes import task
 from harness.checks.baselines import BaselineModel
-from harness.checks.decide import baseline_power, conclude, decide
+from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.difference import Compared, Difference, MeanDifference, Part
 from harness.checks.outcome import (
     VERDICTS,
@@ -32,7 +32,7 @@ from harness.checks.outcome import (
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
-from harness.checks.significance import around, paired_test
+from harness.checks.significance import compute_confidence_interval, compute_paired_test
 from harness.checks.units import Stratum, Units
 from harness.core.types import Column, Suite
 
@@ -70,12 +70,12 @@ SUITE = Suite(name="one", title="", columns=(Column(name="T", type="any", tasks=
 
 
 def decided(both: Comparison, suites: Sequence[Suite], policy: Policy) -> Any:
-    power = baseline_power(both.baseline, suites, policy, trainings=both.candidate.trainings)
-    return decide(both, suites, policy, power)
+    power = estimate_baseline_power(both.baseline, suites, policy, trainings=both.candidate.trainings)
+    return evaluate_comparison(both, suites, policy, power)
 
 
 def found(both: Comparison) -> Difference:
-    one = both.differences(SUITE.tasks)["T"]
+    one = both.compute_differences(SUITE.tasks)["T"]
     assert isinstance(one, Difference)
     return one
 
@@ -136,7 +136,7 @@ def test_records_become_verdicts(shift: float, expected: str) -> None:
     low, high, _ = numbers(one)
     assert (low > -one.margin) == (expected in ("passed", "improved"))
     assert high < 0 or expected != "regressed"
-    assert conclude(made.tasks, made.means, policy).exit_code == (1 if expected == "regressed" else 0)
+    assert merge_verdicts(made.tasks, made.means, policy).exit_code == (1 if expected == "regressed" else 0)
 
 
 def test_the_mean_of_a_single_task_is_that_task() -> None:
@@ -152,7 +152,7 @@ def test_the_mean_of_a_single_task_is_that_task() -> None:
 def test_the_stated_share_of_changed_answers_gives_the_error() -> None:
     """A query that is drawn anew differs by twice its variance: 15 % of 200 by 0.3 times, over 200."""
     both = two(T=(0.0, 0.0), U=(0.0, 0.0))
-    power = baseline_power(both.baseline, [TWO], DEFAULT)
+    power = estimate_baseline_power(both.baseline, [TWO], DEFAULT)
     for name in "TU":
         (held,) = both.baseline.scored[name]
         assert held.units is not None
@@ -183,7 +183,7 @@ def test_the_margin_of_an_equal_model_passes_as_often_as_it_says() -> None:
         both = sides(ones[:1], ones[1:])
         passed += decided(both, [SUITE], DEFAULT).means[0].verdict in ("passed", "improved")
         narrow += decided(both, [SUITE], policy).means[0].verdict in ("passed", "improved")
-    expected = baseline_power(both.baseline, [SUITE], policy).tasks["T"]
+    expected = estimate_baseline_power(both.baseline, [SUITE], policy).tasks["T"]
     assert passed / trials == pytest.approx(0.975, abs=4 * sqrt(0.975 * 0.025 / trials))
     assert expected.source == "policy"
     assert expected.passing is not None
@@ -195,23 +195,23 @@ def test_repeated_runs_go_before_earlier_checks_and_these_before_the_stated_shar
         {"T": [record(model, shift) for model, shift in {"a": 0.0, "b": 0.02, "c": -0.02, "d": 0.01}.items()]}
     )
     known = KnownErrors(tasks={"T": 0.004})
-    by_runs = baseline_power(repeats, [SUITE], DEFAULT, known).tasks["T"]
+    by_runs = estimate_baseline_power(repeats, [SUITE], DEFAULT, known).tasks["T"]
     assert by_runs.source == "runs"
     runs = [ones.score or 0.0 for ones in repeats.scored["T"]]
     spread = stdev(runs) * sqrt(1 + 1 / 4)  # of one more run against the mean of four
     t = scipy.stats.t.ppf(0.95, 3) + scipy.stats.norm.ppf(0.975)
     assert by_runs.margin == pytest.approx(t * spread, rel=0.03)
     single = side({"T": [record("a", 0.0)]})
-    by_checks = baseline_power(single, [SUITE], DEFAULT, known).tasks["T"]
+    by_checks = estimate_baseline_power(single, [SUITE], DEFAULT, known).tasks["T"]
     assert (by_checks.source, by_checks.margin) == ("checks", pytest.approx(0.004 * 3.605, rel=1e-3))
     assert by_checks.detectable == pytest.approx(0.004 * 2.802, rel=1e-3)
     two_runs = side({"T": [record(model, 0.0) for model in "ab"]})
-    assert baseline_power(two_runs, [SUITE], DEFAULT).tasks["T"].source == "stated"
+    assert estimate_baseline_power(two_runs, [SUITE], DEFAULT).tasks["T"].source == "stated"
 
 
 def test_no_automatic_margin_is_below_its_floor() -> None:
     known = KnownErrors(tasks={"T": 1e-4, "U": 1e-4}, means={"one": 1e-5})
-    power = baseline_power(two(T=(0, 0), U=(0, 0)).baseline, [TWO], DEFAULT, known)
+    power = estimate_baseline_power(two(T=(0, 0), U=(0, 0)).baseline, [TWO], DEFAULT, known)
     assert (power.tasks["T"].margin, power.means["one"].margin) == pytest.approx((0.01, 0.005))
     assert power.means["one"].automatic == pytest.approx(3.605e-5, rel=1e-3)
     # Where the floor is wide a loss is red only beyond it, as it passes before.
@@ -221,7 +221,7 @@ def test_no_automatic_margin_is_below_its_floor() -> None:
 def test_a_loss_that_is_said_to_be_seen_is_red_in_four_of_five_checks() -> None:
     for error, floor in ((0.004, 0.5), (0.001, 0.5), (0.0005, 0.5)):
         known, policy = KnownErrors(tasks={"T": error}), of(least_margin=floor)
-        one = baseline_power(side({"T": [record("a", 0.0)]}), [SUITE], policy, known).tasks["T"]
+        one = estimate_baseline_power(side({"T": [record("a", 0.0)]}), [SUITE], policy, known).tasks["T"]
         assert one.detectable is not None
         drawn = np.random.default_rng(1).normal(-one.detectable, error, 1000)
         red = sum(line(made(float(d), error, units=10**6), one.margin).verdict == "regressed" for d in drawn)
@@ -248,9 +248,9 @@ def planted(
     limit = Sensitivity(margin=margin)
     columns = tuple(Column(name=name, type="any", tasks=(task(name),)) for name in ones)
     power = Power(tasks=dict.fromkeys(ones, limit), means={"one": limit})
-    with mock.patch.object(Comparison, "differences", return_value=ones):
+    with mock.patch.object(Comparison, "compute_differences", return_value=ones):
         sides = Comparison(candidate=both, baseline=both, failures={})
-        return decide(sides, [replace(SUITE, columns=columns)], policy, power)
+        return evaluate_comparison(sides, [replace(SUITE, columns=columns)], policy, power)
 
 
 def line(one: Difference, margin: float, *, tests: int = 0, unit: str = "queries") -> TaskOutcome:
@@ -312,7 +312,7 @@ def test_bounds_and_p_values_decide_alike(third: float) -> None:
             assert p < 0.02
         else:
             assert (p < 0.05) == (low > -0.01)
-        assert high >= delta + Part(variance=0.005**2, freedom=50).reach(0.995) - 1e-12
+        assert high >= delta + Part(variance=0.005**2, freedom=50).compute_bound_offset(0.995) - 1e-12
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_suspects_and_gains_are_discoveries_among_all_tasks() -> None:
 
 def test_a_difference_of_two_models_by_hand() -> None:
     one = made(-0.02, 0.01, units=21)
-    p, low, high = paired_test(one)
+    p, low, high = compute_paired_test(one)
     assert p == pytest.approx(2 * scipy.stats.t.cdf(-2, 20))
     assert (low, high) == pytest.approx([-0.02 + 0.01 * scipy.stats.t.ppf(s, 20) for s in (0.025, 0.975)])
 
@@ -444,7 +444,7 @@ def difference(mine: tuple[float, ...], theirs: tuple[float, ...], error: float 
 
 
 def over(columns: Suite, found: Mapping[str, Difference]) -> MeanDifference:
-    made = MeanDifference.over_suite(columns, found)
+    made = MeanDifference.aggregate_suite(columns, found)
     assert made is not None
     return made
 
@@ -484,7 +484,7 @@ def of_splits(model: str, dev: float, test: float) -> ScoredRecord:
         if one.units is not None
     ]
     units = Units(metric="m", unit="queries", strata=tuple(strata))
-    return replace(both[0], units=units, score=float(units.scores().mean()))
+    return replace(both[0], units=units, score=float(units.score_runs().mean()))
 
 
 @pytest.mark.parametrize("apart", ["", "development"])
@@ -507,7 +507,7 @@ def test_a_part_of_a_task_counts_by_itself_and_not_where_it_is_shown_only(apart:
     assert of_mean.delta == pytest.approx(expected, abs=0.01)
     assert one.units == (200 if apart else 400)
     assert (of_mean.there, of_mean.wanted) == ((1, 1) if apart else (2, 2))
-    tested = sides([mine], [theirs]).part_differences(parted)
+    tested = sides([mine], [theirs]).compute_part_differences(parted)
     assert [round(one.delta, 1) for one in tested.values()] == [0.3, 0.0]
 
 
@@ -518,7 +518,7 @@ def test_a_column_of_which_a_task_is_missing_is_left_out_and_it_shows() -> None:
     )
     assert (made.columns, made.wanted) == (("one",), 2)
     assert made.delta == pytest.approx(0.1)
-    assert MeanDifference.over_suite(suite(one=("a",), two=()), {}) is None
+    assert MeanDifference.aggregate_suite(suite(one=("a",), two=()), {}) is None
 
 
 def test_seeds_that_move_all_tasks_together_widen_the_interval() -> None:
@@ -531,7 +531,7 @@ def test_seeds_that_move_all_tasks_together_widen_the_interval() -> None:
     assert against.mine == pytest.approx((0.5, 0.5, 0.5))
     assert seeds_of(together).variance == pytest.approx(seeds_of(difference(ups, ups)).variance)
     assert seeds_of(against).variance == pytest.approx(variance(ups) / 3)
-    wide, narrow = (np.diff(around(one, 0.05))[0] for one in (together, against))
+    wide, narrow = (np.diff(compute_confidence_interval(one, 0.05))[0] for one in (together, against))
     assert wide > narrow
 
 
@@ -574,7 +574,7 @@ def test_the_interval_of_a_mean_holds_the_truth_as_often_as_it_says() -> None:
             for at, name in enumerate(names)
         }
         made = over(columns, found)
-        low, high = around(made, 0.05)
+        low, high = compute_confidence_interval(made, 0.05)
         missed += not low <= 0 <= high
     assert missed / trials < 0.1 + 4 * sqrt(0.09 / trials)
 
@@ -617,7 +617,7 @@ def judged_mean(verdict: Overall, suite: str = "s") -> MeanOutcome:
 
 
 def ends(tasks: list[TaskOutcome], means: list[MeanOutcome], policy: Policy = DEFAULT) -> tuple[str, int]:
-    found = conclude(tasks, means, policy)
+    found = merge_verdicts(tasks, means, policy)
     assert found.because
     return found.verdict, found.exit_code
 
@@ -680,7 +680,7 @@ def test_tasks_that_cannot_be_tested_may_be_left_out_but_missing_ones_may_not() 
 def test_where_nothing_could_be_tested_nothing_is_said() -> None:
     nothing = MeanOutcome(suite="s", verdict="inconclusive", wanted=3)
     policy = of(not_testable="ignore")
-    found = conclude([judged_task("not testable")], [nothing], policy)
+    found = merge_verdicts([judged_task("not testable")], [nothing], policy)
     assert (found.verdict, found.because) == ("inconclusive", ("No task of s could be tested.",))
 
 
@@ -688,7 +688,7 @@ def test_the_worst_is_told_first() -> None:
     tasks = [
         replace(judged_task("regressed", name), delta=delta) for name, delta in (("A", -0.01), ("B", -0.05))
     ]
-    assert [one.partition(" ")[0] for one in conclude(tasks, [], DEFAULT).because] == ["B", "A"]
+    assert [one.partition(" ")[0] for one in merge_verdicts(tasks, [], DEFAULT).because] == ["B", "A"]
 
 
 def test_every_verdict_has_a_place_in_the_order() -> None:
@@ -707,4 +707,4 @@ FREEDOMS = (1, 1.5, 2, 3, 9, 9.7, 30, 199, 1378, 20_000, 3e5)
 def test_quantiles_are_those_of_scipy(share: float, freedom: float) -> None:
     expected = scipy.stats.t.ppf(share, freedom)
     symmetric = Part(variance=4.0, freedom=freedom)
-    assert symmetric.reach(share) == pytest.approx(2 * expected, rel=1e-8, abs=1e-8)
+    assert symmetric.compute_bound_offset(share) == pytest.approx(2 * expected, rel=1e-8, abs=1e-8)

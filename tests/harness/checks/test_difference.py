@@ -20,12 +20,12 @@ from harness.checks.difference import (
     Part,
     Uncertainty,
 )
-from harness.checks.significance import p_gain, p_loss, paired_test
+from harness.checks.significance import compute_gain_p, compute_loss_p, compute_paired_test
 from harness.checks.units import Stratum, Units
 from harness.core.types import Column, Suite
 from harness.results.metrics import Floats
 
-compared = Difference.between
+compared = Difference.compare_units
 
 
 def units(measure: str, predicted: Floats, gold: Floats | None = None) -> Units:
@@ -59,8 +59,8 @@ def test_the_p_value_of_a_mean_is_nearly_that_of_the_paired_t_test() -> None:
     mine = theirs + rng.normal(-0.01, 0.1, 400)
     found = compared(means(mine), means(theirs))
     test = scipy.stats.ttest_rel(mine, theirs, alternative="less")
-    assert p_loss(found) == pytest.approx(test.pvalue, rel=0.05)
-    assert p_gain(found) == pytest.approx(1 - test.pvalue, rel=0.05)
+    assert compute_loss_p(found) == pytest.approx(test.pvalue, rel=0.05)
+    assert compute_gain_p(found) == pytest.approx(1 - test.pvalue, rel=0.05)
 
 
 def spearman(gold: Floats, predicted: Floats) -> float:
@@ -136,7 +136,7 @@ def test_strata_are_drawn_on_their_own_and_weigh_as_their_shares() -> None:
 
 
 def runs_part(mine: Sequence[float], theirs: Sequence[float], *, paired: bool = False) -> Part:
-    part = Part.of_runs(mine, theirs, paired=paired)
+    part = Part.estimate_run_part(mine, theirs, paired=paired)
     assert part is not None
     return part
 
@@ -164,12 +164,14 @@ def test_a_single_run_is_as_uncertain_as_those_of_the_other_side() -> None:
         part = runs_part(mine, others)
         assert part.variance == pytest.approx(0.01 * (1 + 1 / 3))
         assert part.freedom == 2
-    assert Part.of_runs([0.4], [0.5], paired=False) is None
+    assert Part.estimate_run_part([0.4], [0.5], paired=False) is None
 
 
 def test_runs_without_spread_add_nothing() -> None:
-    assert Part.of_runs([0.5, 0.5], [0.5, 0.5], paired=False) == Part(variance=0.0, freedom=2)
-    assert Part.of_runs([0.6, 0.5], [0.5, 0.4], paired=True) == Part(variance=pytest.approx(0), freedom=1)
+    assert Part.estimate_run_part([0.5, 0.5], [0.5, 0.5], paired=False) == Part(variance=0.0, freedom=2)
+    assert Part.estimate_run_part([0.6, 0.5], [0.5, 0.4], paired=True) == Part(
+        variance=pytest.approx(0), freedom=1
+    )
 
 
 def test_parts_add_up_with_the_freedom_of_welch_and_satterthwaite() -> None:
@@ -232,7 +234,7 @@ def test_the_same_units_in_two_tasks_of_a_mean_count_once() -> None:
     suite = Suite(
         name="s", title="", columns=tuple(Column(name=n, type="t", tasks=(task(n),)) for n in ("A", "B"))
     )
-    both = MeanDifference.over_suite(suite, {"A": one, "B": one})
+    both = MeanDifference.aggregate_suite(suite, {"A": one, "B": one})
     assert both is not None
     assert both.examples.variance == pytest.approx(one.examples.variance)
 
@@ -250,7 +252,7 @@ def test_that_no_unit_differs_does_not_make_it_certain(name: str, count: int) ->
     assert found.delta == 0
     assert np.sqrt(found.examples.variance) == pytest.approx(1 / count)
     if count > 2:
-        assert 1.6 < count * found.total.reach(0.95) < 2.0
+        assert 1.6 < count * found.total.compute_bound_offset(0.95) < 2.0
 
 
 @pytest.mark.parametrize("lost", [8, 20, 60])
@@ -259,7 +261,10 @@ def test_of_losses_of_one_size_the_bounds_are_those_of_a_count(lost: int) -> Non
     mine = theirs.copy()
     mine[:lost] = 0
     found = compared(means(mine), means(theirs))
-    low, high = found.delta + found.total.reach(0.05), found.delta + found.total.reach(0.95)
+    low, high = (
+        found.delta + found.total.compute_bound_offset(0.05),
+        found.delta + found.total.compute_bound_offset(0.95),
+    )
     assert 1000 * -low == pytest.approx(scipy.stats.gamma.ppf(0.95, lost + 0.5), rel=0.15)
     jeffreys, normal = scipy.stats.gamma.ppf(0.05, lost + 0.5), lost - 1.645 * np.sqrt(lost)
     assert 1000 * -high == pytest.approx(
@@ -294,8 +299,8 @@ def test_bounds_hold_the_truth_as_often_as_they_say(
         values = drawn(rng)
         found = compared(means(values), means(np.zeros(len(values))))
         misses += (
-            found.delta + found.total.reach(0.05) > truth,
-            found.delta + found.total.reach(0.95) < truth,
+            found.delta + found.total.compute_bound_offset(0.05) > truth,
+            found.delta + found.total.compute_bound_offset(0.95) < truth,
         )
     assert misses / 600 == pytest.approx([0.05, 0.05], abs=0.035), misses / 600
 
@@ -305,7 +310,7 @@ def test_the_share_below_a_bound_is_the_share_of_the_bound() -> None:
     for chosen in (parts[:1], parts[1:], parts):
         found = Uncertainty(parts=chosen)
         for share in (0.001, 0.05, 0.6, 0.975):
-            assert found.share_below(found.reach(share)) == pytest.approx(share, abs=1e-6)
+            assert found.share_below(found.compute_bound_offset(share)) == pytest.approx(share, abs=1e-6)
 
 
 def test_bounds_of_two_parts_are_those_of_each_at_a_right_angle() -> None:
@@ -315,7 +320,7 @@ def test_bounds_of_two_parts_are_those_of_each_at_a_right_angle() -> None:
     for share in (0.0004, 0.05, 0.975):
         z, t = scipy.stats.norm.ppf(share), scipy.stats.t.ppf(share, 4)
         expected = np.sign(share - 0.5) * np.hypot(0.01 * z, 0.02 * t)
-        assert both.reach(share) == pytest.approx(expected, rel=1e-4)
+        assert both.compute_bound_offset(share) == pytest.approx(expected, rel=1e-4)
     assert both.variance == pytest.approx(0.0005)
 
 
@@ -333,7 +338,7 @@ def test_far_bounds_of_few_runs_hold_the_truth_as_often_as_they_say() -> None:
         mine, theirs = runs[0, :, one].tolist(), runs[1, :, one].tolist()
         part = runs_part(mine, theirs)
         both = Uncertainty(parts=(Part(variance=0.005**2, freedom=1e9), part))
-        assert both.reach(1 - level) == pytest.approx(reach[one], rel=1e-4)
+        assert both.compute_bound_offset(1 - level) == pytest.approx(reach[one], rel=1e-4)
     assert float((delta > reach).mean()) < level + 4 * np.sqrt(level / trials)
 
 
@@ -342,11 +347,11 @@ def test_one_record_on_both_sides_is_certain() -> None:
         mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1), same=True
     )
     assert found.seeds is None
-    assert paired_test(found) == (1.0, 0.0, 0.0)
+    assert compute_paired_test(found) == (1.0, 0.0, 0.0)
 
 
 def test_nothing_that_differs_is_no_loss() -> None:
     """A correlation of equal ranks has no variance: it is neither lower nor a discovery."""
     flat = Difference(mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1))
-    assert (p_loss(flat), p_gain(flat), paired_test(flat)[0]) == (1.0, 1.0, 1.0)
-    assert p_loss(replace(flat, mine=(0.49,))) == 0.0
+    assert (compute_loss_p(flat), compute_gain_p(flat), compute_paired_test(flat)[0]) == (1.0, 1.0, 1.0)
+    assert compute_loss_p(replace(flat, mine=(0.49,))) == 0.0

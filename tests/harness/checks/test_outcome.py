@@ -14,7 +14,7 @@ from harness.checks.outcome import CHECKS, SCHEMA, Check
 
 
 def all_checks(results: Path) -> list[Check]:
-    return [CHECKS.kind.read(path) for path in sorted((results / "checks").glob("*.json"))]
+    return [CHECKS.kind.read_document_file(path) for path in sorted((results / "checks").glob("*.json"))]
 
 
 def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_former_check_that_cannot_be_written_again_does_not_stand_in_the_way(t
     former.write_text(former.read_text().replace('"policy": {', '"policy": {"x": NaN, ', 1))
     again = replace(small_check(), when="2027-01-01T00:00:00+00:00").write(tmp_path)
     assert again != former
-    assert CHECKS.kind.read(again).id == small_check().id
+    assert CHECKS.kind.read_document_file(again).id == small_check().id
 
 
 FORMER = {

@@ -13,7 +13,7 @@ import scipy.stats
 from fakes import record, task
 from harness.checks.record_units import ScoredRecord
 from harness.checks.units import Units
-from harness.jobs.jobs import record_output
+from harness.jobs.jobs import build_record_output
 from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
 
@@ -37,7 +37,7 @@ def made(count: int = 30) -> tuple[Record, bytes]:
     score = float(scipy.stats.spearmanr(gold, predicted).statistic)
     one = record(task(), score, packages={"torch": "2"}, device={"name": "cpu"})
     told = {"scores": {"test": {"default": {"cosine_spearman": score}}}}
-    output = record_output(one.model_copy(update=told), columns)
+    output = build_record_output(one.model_copy(update=told), columns)
     return RECORDS.parse(output["record"].decode(), where="made"), output["examples"]
 
 
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def lookup(store: Store, key: str, tmp_path: Path) -> ScoredRecord | None:
-    return ScoredRecord.read(store, FOLDER, "Fake", key, parts=(), cache=tmp_path / "units-cache")
+    return ScoredRecord.load_record(store, FOLDER, "Fake", key, parts=(), cache=tmp_path / "units-cache")
 
 
 def found(store: Store, key: str, tmp_path: Path) -> ScoredRecord:
@@ -74,10 +74,10 @@ def test_it_is_the_same_from_the_record_and_from_what_was_kept(store: Store, tmp
     for each in (first, second):
         assert each.problem == ""
         assert each.score == one.main_score
-        assert units_of(each).scores() == pytest.approx([one.main_score])
+        assert units_of(each).score_runs() == pytest.approx([one.main_score])
         assert each.identity == one.identity
         assert each.provenance["packages"] == {"torch": "2"}
-    assert units_of(first).same_examples(units_of(second))
+    assert units_of(first).has_same_examples(units_of(second))
 
 
 def test_what_is_not_there_is_none(store: Store, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_what_is_not_there_is_none(store: Store, tmp_path: Path) -> None:
     assert lookup(store, one.key, tmp_path) is None
     store.put(FOLDER, one, content)
     found(store, one.key, tmp_path)
-    store.path(FOLDER, "Fake", one.key).unlink()
+    store.locate_record(FOLDER, "Fake", one.key).unlink()
     assert lookup(store, one.key, tmp_path) is None
     store.put(FOLDER, one.model_copy(update={"purpose": "trial"}), content)
     assert lookup(store, one.key, tmp_path) is None
@@ -116,7 +116,7 @@ def test_a_per_example_file_that_changed_is_read_again(store: Store, tmp_path: P
     one, content = made()
     store.put(FOLDER, one, content)
     found(store, one.key, tmp_path)
-    path = store.path(FOLDER, "Fake", one.key).with_suffix(".examples.parquet")
+    path = store.locate_record(FOLDER, "Fake", one.key).with_suffix(".examples.parquet")
     path.unlink()
     gone = found(store, one.key, tmp_path)
     assert (gone.units, gone.problem) == (None, "its per-example file is gone or damaged")
@@ -178,5 +178,5 @@ def test_what_its_number_is_made_of_is_part_of_what_is_kept(store: Store, tmp_pa
     one, content = made()
     store.put(FOLDER, one, content)
     for parts in ((), (("test", "cosine_spearman"),)):
-        ScoredRecord.read(store, FOLDER, "Fake", one.key, parts=parts, cache=tmp_path / "units-cache")
+        ScoredRecord.load_record(store, FOLDER, "Fake", one.key, parts=parts, cache=tmp_path / "units-cache")
     assert len(kept(tmp_path)) == 2

@@ -24,7 +24,7 @@ from rich.console import Console
 import check_data
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
-from harness.checks.report import FORMS, advice, junit, markdown, print_check
+from harness.checks.report import FORMS, describe_next_steps, print_check, render_junit, render_markdown
 from harness.cli import invoke
 
 # Checks made by hand
@@ -85,24 +85,28 @@ def undecided(*tasks: TaskOutcome, **changed: Any) -> Check:
 def test_after_a_regression_the_task_to_look_at_first_is_named_with_its_command() -> None:
     first = "Reject the candidate. Look at {} first:\nharness compare dddddddddddd cccccccccccc --task {}"
     worse = task("DBPedia", "regressed", points=-4)
-    assert advice(small_check(tasks=(REGRESSED, worse))) == first.format("DBPedia", "DBPedia")
-    assert advice(small_check(tasks=(REGRESSED, COLLAPSED))) == first.format("ArguAna", "ArguAna")
+    assert describe_next_steps(small_check(tasks=(REGRESSED, worse))) == first.format("DBPedia", "DBPedia")
+    assert describe_next_steps(small_check(tasks=(REGRESSED, COLLAPSED))) == first.format(
+        "ArguAna", "ArguAna"
+    )
     allowed = replace(worse, must_not_regress=False)
-    assert advice(small_check(tasks=(REGRESSED, allowed))) == first.format("SciFact", "SciFact")
+    assert describe_next_steps(small_check(tasks=(REGRESSED, allowed))) == first.format("SciFact", "SciFact")
 
 
 def test_after_a_regression_of_the_mean_alone_the_largest_losses_are_named() -> None:
     losses = [task(f"t{points}", "passed", points=-points) for points in (1, 4, 2, 3)]
-    text, command = advice(small_check(tasks=(*losses, MISSING))).split("\n")
+    text, command = describe_next_steps(small_check(tasks=(*losses, MISSING))).split("\n")
     assert text.endswith("No task regressed by itself; most was lost on t4 −4.00, t3 −3.00, t2 −2.00:")
     assert command == "harness compare dddddddddddd cccccccccccc"
-    assert "by itself:\nharness" in advice(small_check(tasks=()))
+    assert "by itself:\nharness" in describe_next_steps(small_check(tasks=()))
 
 
 @pytest.mark.parametrize("source", ["release.zip", "other/baselines/release.json"])
 def test_the_records_of_a_baseline_in_a_file_are_not_compared_with(source: str) -> None:
     party = replace(small_check().baseline, source=source)
-    assert advice(small_check(baseline=party)).endswith("\nharness show cccccccccccc --task SciFact")
+    assert describe_next_steps(small_check(baseline=party)).endswith(
+        "\nharness show cccccccccccc --task SciFact"
+    )
 
 
 @pytest.mark.parametrize("source", ["release.zip", "release"])
@@ -115,7 +119,7 @@ def test_every_command_to_type_exists_with_its_options(
         small_check(tasks=(PASSED,)),
         passed(COLLAPSED, baseline=party),
     ):
-        words = shlex.split(advice(made, results=tmp_path / "a folder").split("\n")[1])
+        words = shlex.split(describe_next_steps(made, results=tmp_path / "a folder").split("\n")[1])
         assert (words[0], invoke(words[1:])) == ("harness", 2)
         assert "No measured model" in capsys.readouterr().err
 
@@ -147,8 +151,10 @@ def test_every_command_to_type_exists_with_its_options(
     ],
 )
 def test_each_verdict_says_what_to_do(made: Check, text: str) -> None:
-    assert text in advice(made)
-    assert ("Do not accept the candidate yet." in advice(made)) == (made.overall == "inconclusive")
+    assert text in describe_next_steps(made)
+    assert ("Do not accept the candidate yet." in describe_next_steps(made)) == (
+        made.overall == "inconclusive"
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,12 +162,12 @@ def test_each_verdict_says_what_to_do(made: Check, text: str) -> None:
 )
 def test_an_undecided_mean_says_what_decides_it(tasks: tuple[TaskOutcome, ...], setting: str) -> None:
     line = mean("inconclusive", low=-0.0241, to_settle="about 1.9 times as many examples")
-    assert advice(undecided(*tasks, means=(line,))).endswith(
+    assert describe_next_steps(undecided(*tasks, means=(line,))).endswith(
         "To decide mteb: about 1.9 times as many examples; or, if the owner of the policy accepts a loss of "
         f"2.5 points, {setting}=2.5 in it (--policy)."
     )
     let_pass = undecided(*tasks, means=(line,), exit_code=0)
-    assert advice(let_pass).startswith("To decide mteb")
+    assert describe_next_steps(let_pass).startswith("To decide mteb")
 
 
 # A check on the terminal
@@ -206,7 +212,7 @@ def test_suspects_are_named_with_their_differences() -> None:
     )
     for made in (passed(PASSED, SUSPECT, worse), small_check(tasks=(REGRESSED, SUSPECT, worse))):
         assert f"       {text}\n" in printed(made)
-        assert any(text == seen(token) for token in tokens(markdown(made)) if token.type == "inline")
+        assert any(text == seen(token) for token in tokens(render_markdown(made)) if token.type == "inline")
     assert "FiQA2018 │" not in printed(passed(PASSED, SUSPECT))
     assert "and 4 more" in printed(passed(*many(SUSPECT, 10)))
 
@@ -292,7 +298,7 @@ def test_a_margin_is_printed_as_what_it_is(changed: dict[str, Any], text: str) -
     line = f"mteb: this suite can see a loss of 1.02 points; a loss of {text}"
     for whole in (
         printed(passed(means=(mean("passed", **changed),))),
-        markdown(passed(means=(mean("passed", **changed),))),
+        render_markdown(passed(means=(mean("passed", **changed),))),
     ):
         assert f"{line}\n" in whole
     assert "can see" not in printed(passed(means=(mean("passed", detectable=None),)))
@@ -328,7 +334,9 @@ def predicted(**changed: object) -> MeanOutcome:
 )
 def test_a_predicted_benchmark_has_its_error(line: MeanOutcome, text: str) -> None:
     assert f"mteb: predicted MTEB(eng, v2): {text}\n" in printed(passed(means=(line,)))
-    lines = [seen(token) for token in tokens(markdown(passed(means=(line,)))) if token.type == "inline"]
+    lines = [
+        seen(token) for token in tokens(render_markdown(passed(means=(line,)))) if token.type == "inline"
+    ]
     assert f"mteb: predicted MTEB(eng, v2): {text}" in lines
 
 
@@ -451,7 +459,7 @@ def faults(element: Element) -> list[str]:
 
 
 def case(check: Check, name: str) -> Element:
-    found = [one for one in fromstring(junit(check)).iter("testcase") if one.get("name") == name]
+    found = [one for one in fromstring(render_junit(check)).iter("testcase") if one.get("name") == name]
     assert len(found) == 1
     return found[0]
 
@@ -472,7 +480,7 @@ EVERY_KIND = (
 
 @pytest.mark.parametrize("check", EVERY_KIND)
 def test_the_rules_of_both_schemas_hold(check: Check) -> None:
-    assert faults(fromstring(junit(check))) == []
+    assert faults(fromstring(render_junit(check))) == []
 
 
 @pytest.mark.parametrize("check", EVERY_KIND)
@@ -480,7 +488,7 @@ def test_the_rules_of_both_schemas_hold(check: Check) -> None:
 def test_the_schemas_themselves_hold(check: Check) -> None:
     xmlschema = pytest.importorskip("xmlschema")
     for path in os.environ["JUNIT_XSD"].split(os.pathsep):
-        xmlschema.XMLSchema(path).validate(junit(check))
+        xmlschema.XMLSchema(path).validate(render_junit(check))
 
 
 RESULTS = {
@@ -511,7 +519,7 @@ def test_a_regression_that_is_allowed_is_no_failure() -> None:
 
 
 def test_the_counts_are_those_of_the_cases() -> None:
-    for suite in fromstring(junit(small_check())):
+    for suite in fromstring(render_junit(small_check())):
         for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             assert int(suite.get(name, "")) == len(suite.findall(f"testcase/{tag}"))
         assert int(suite.get("tests", "")) == len(suite.findall("testcase"))
@@ -524,7 +532,7 @@ def test_the_verdicts_of_each_suite_stand_in_a_testsuite_of_their_own() -> None:
     held = {"SciFact": ("first", "second"), "STSBenchmark": ("second",)}
     tasks = tuple(replace(task, suites=held.get(task.task, ())) for task in TASKS)
     check = small_check(suites=("first", "second"), means=means, tasks=tasks)
-    root = fromstring(junit(check))
+    root = fromstring(render_junit(check))
     cases = {one.get("name"): [inner.get("name") for inner in one.iter("testcase")] for one in root}
     others = ["Banking77Classification", "MindSmallReranking", "TRECCOVID & <others>"]
     assert cases == {
@@ -537,11 +545,11 @@ def test_the_verdicts_of_each_suite_stand_in_a_testsuite_of_their_own() -> None:
 
 def test_times_are_utc_without_a_zone() -> None:
     check = small_check(when="2026-01-02T00:30:00.5+02:00")
-    assert {one.get("timestamp") for one in fromstring(junit(check))} == {"2026-01-01T22:30:00"}
+    assert {one.get("timestamp") for one in fromstring(render_junit(check))} == {"2026-01-01T22:30:00"}
 
 
 def test_candidate_baseline_and_policy_are_properties() -> None:
-    suite = fromstring(junit(small_check()))[0]
+    suite = fromstring(render_junit(small_check()))[0]
     found = {one.get("name"): one.get("value") for one in suite.iter("property")}
     assert found["candidate"] == "nightly-0102"
     assert found["baseline"] == "all-MiniLM-L6-v2 (baseline release)"
@@ -560,7 +568,7 @@ def test_a_failure_tells_the_difference_and_the_overall_one_what_to_do() -> None
 def test_any_name_makes_a_document_that_can_be_read(name: str, reason: str) -> None:
     party = replace(small_check().candidate, name=name)
     tasks = (replace(OPEN, task=name, reason=reason),)
-    text = junit(small_check(candidate=party, tasks=tasks, because=(reason,), warnings=(reason,)))
+    text = render_junit(small_check(candidate=party, tasks=tasks, because=(reason,), warnings=(reason,)))
     assert faults(fromstring(text.encode())) == []
 
 
@@ -638,20 +646,22 @@ def many(task: TaskOutcome, count: int, name: str = "") -> tuple[TaskOutcome, ..
 
 
 def test_it_begins_with_a_marker_and_the_verdict() -> None:
-    first, _, heading, *_ = markdown(small_check()).splitlines()
+    first, _, heading, *_ = render_markdown(small_check()).splitlines()
     assert first == "<!-- harness-check:release-mteb -->"
     assert heading == "## ❌ regressed: nightly-0102 against all-MiniLM-L6-v2 (baseline release) on mteb"
 
 
 def test_the_marker_stays_while_the_candidate_changes() -> None:
     other = replace(small_check().candidate, name="nightly-0103")
-    markers = {markdown(check).splitlines()[0] for check in (small_check(), small_check(candidate=other))}
+    markers = {
+        render_markdown(check).splitlines()[0] for check in (small_check(), small_check(candidate=other))
+    }
     assert len(markers) == 1
-    assert markdown(small_check(suites=("beir",))).splitlines()[0] not in markers
+    assert render_markdown(small_check(suites=("beir",))).splitlines()[0] not in markers
 
 
 def test_what_matters_is_in_the_open_and_the_rest_is_folded_away() -> None:
-    in_the_open, _, folded = markdown(small_check()).partition("<details>")
+    in_the_open, _, folded = render_markdown(small_check()).partition("<details>")
     assert "Look at SciFact first: harness compare" in in_the_open
     assert "| Banking77Classification |" in in_the_open
     assert "STSBenchmark" not in in_the_open
@@ -662,7 +672,7 @@ def test_what_matters_is_in_the_open_and_the_rest_is_folded_away() -> None:
 
 def test_the_tables_hold_the_same_lines_as_the_terminal() -> None:
     check = small_check(tasks=(replace(REGRESSED, p=0.0), *TASKS[1:]))
-    lines, missing, *_ = tables(markdown(check))
+    lines, missing, *_ = tables(render_markdown(check))
     terminal = [[first, *cells] for first, cells in rows(printed(check, width=300)).items()]
     assert [[cell.lstrip("❌❓✅ ") for cell in line] for line in lines] == terminal
     assert [line[9] for line in lines[1:]] == ["❌ regressed", "❌ regressed", "❓ inconclusive"]
@@ -696,7 +706,7 @@ def holds(text: str) -> None:
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_names_are_shown_as_they_are(name: str) -> None:
-    text = markdown(named(name))
+    text = render_markdown(named(name))
     holds(text)
     assert tables(text)[1][1][0] == re.sub(r"[\r\n]+", " ", name)
 
@@ -707,13 +717,13 @@ def test_odd_names_are_shown_as_they_are(name: str) -> None:
     )
 )
 def test_no_name_is_read_as_markdown(name: str) -> None:
-    holds(markdown(named(name)))
+    holds(render_markdown(named(name)))
 
 
 @given(st.text(max_size=200))
 def test_a_marker_is_one_whole_comment(name: str) -> None:
     party = replace(small_check().baseline, baseline=name, name="")
-    first, _ = markdown(small_check(baseline=party, suites=())).split("\n", 1)
+    first, _ = render_markdown(small_check(baseline=party, suites=())).split("\n", 1)
     marker = re.fullmatch(r"<!-- harness-check:([A-Za-z0-9._+-]+) -->", first)
     assert marker is not None
     assert "--" not in marker[1]
@@ -727,7 +737,7 @@ def test_a_thousand_tasks_stay_within_the_limit(task: TaskOutcome, name: str) ->
         because=tuple(f"{name}{number}" for number in range(1324)),
         warnings=tuple(f"{name}{number}" for number in range(1324)),
     )
-    text = markdown(check)
+    text = render_markdown(check)
     assert len(text) < LIMIT
     assert len(text) > 20_000
     holds(text)
@@ -735,14 +745,14 @@ def test_a_thousand_tasks_stay_within_the_limit(task: TaskOutcome, name: str) ->
 
 
 def test_rows_that_do_not_fit_are_counted() -> None:
-    text = markdown(small_check(tasks=many(TASKS[0], 1324)))
+    text = render_markdown(small_check(tasks=many(TASKS[0], 1324)))
     left_out = re.search(r"^([\d,]+) of 1,325 rows are left out here\.$", text, re.MULTILINE)
     assert left_out
     assert text.count("| SciFact-") == 1324 - int(left_out[1].replace(",", ""))
 
 
 def test_no_kind_of_task_crowds_out_another() -> None:
-    text = markdown(small_check(tasks=tuple(one for task in TASKS for one in many(task, 264))))
+    text = render_markdown(small_check(tasks=tuple(one for task in TASKS for one in many(task, 264))))
     assert len(text) < LIMIT
     shown = [len(table) - 1 for table in tables(text)]
     assert shown[-1] == len(small_check().policy)
@@ -751,4 +761,4 @@ def test_no_kind_of_task_crowds_out_another() -> None:
 
 
 def test_long_text_is_cut() -> None:
-    assert tables(markdown(named("x" * 400)))[1][1][0] == "x" * 299 + "…"
+    assert tables(render_markdown(named("x" * 400)))[1][1][0] == "x" * 299 + "…"

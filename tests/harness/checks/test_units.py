@@ -19,7 +19,7 @@ from harness.checks.record_units import Parts, ScoredRecord
 from harness.checks.units import Units
 from harness.core.errors import DataError
 from harness.core.identity import digest
-from harness.jobs.jobs import record_output
+from harness.jobs.jobs import build_record_output
 from harness.storage.record import RECORDS, ModelPart, Record, TaskPart
 from harness.storage.store import Store
 
@@ -61,14 +61,14 @@ def taken(tmp_path: Path) -> Write:
         columns = {name: [one[at] for one in lines] for at, name in enumerate(COLUMNS)}
         told = scores if scores is not None else {"test": {"default": {raw or metric: score}}}
         scored = record(kind, metric, told, score, **identity)
-        made = record_output(scored, columns)
+        made = build_record_output(scored, columns)
         parsed, written = RECORDS.parse(made["record"].decode(), where="made"), made["examples"]
         if content is not None:
             told = parsed.examples.model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
             parsed, written = parsed.model_copy(update={"examples": told}), content
         store, slug = Store(tmp_path / secrets.token_hex(4)), f"m-{'a' * 12}"
         store.put(slug, parsed, written)
-        found = ScoredRecord.read(store, slug, "T", scored.key, parts=parts, cache=tmp_path)
+        found = ScoredRecord.load_record(store, slug, "T", scored.key, parts=parts, cache=tmp_path)
         assert found is not None
         if found.units is None:
             raise DataError(found.problem)
@@ -109,7 +109,7 @@ def test_pairs_are_correlated(taken: Write, metric: str, theirs: Any) -> None:
     score = float(theirs(values(lines, 5), values(lines, 4)).statistic)
     found = taken(lines, "STS", metric, score)
     assert (found.unit, found.count, found.runs) == ("pairs", 40, 1)
-    assert found.scores() == pytest.approx([score], abs=1e-12)
+    assert found.score_runs() == pytest.approx([score], abs=1e-12)
 
 
 def test_splits_and_subsets_count_alike_whatever_their_size(taken: Write) -> None:
@@ -127,7 +127,7 @@ def test_splits_and_subsets_count_alike_whatever_their_size(taken: Write) -> Non
     found = taken([mixed[at] for at in order], "STS", "cosine_spearman", np.mean(each), scores=scores)
     assert len(found.strata) == 6
     assert sorted(one.count for one in found.strata) == [9, 30, 30, 30, 30, 30]
-    assert found.scores() == pytest.approx([np.mean(each)], abs=1e-12)
+    assert found.score_runs() == pytest.approx([np.mean(each)], abs=1e-12)
 
 
 def test_pair_classification_is_the_average_precision_of_the_similarity(taken: Write) -> None:
@@ -136,7 +136,7 @@ def test_pair_classification_is_the_average_precision_of_the_similarity(taken: W
     scores = {"test": {"default": {"similarity_ap": score, "max_ap": 0.99}}}
     found = taken(lines, "PairClassification", "max_ap", 0.99, scores=scores)
     assert (found.metric, found.unit) == ("similarity_ap", "pairs")
-    assert found.scores() == pytest.approx([score], abs=1e-12)
+    assert found.score_runs() == pytest.approx([score], abs=1e-12)
 
 
 def label_lines(
@@ -164,7 +164,7 @@ def test_the_ten_probes_of_a_text_are_one_unit(taken: Write, metric: str) -> Non
     assert (found.unit, found.count, found.runs) == ("texts", 50, 1)
     (stratum,) = found.strata
     assert stratum.predicted.shape == (1, 10, 50)
-    assert found.scores() == pytest.approx([np.mean(each)], abs=1e-12)
+    assert found.score_runs() == pytest.approx([np.mean(each)], abs=1e-12)
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1"])
@@ -175,7 +175,7 @@ def test_folds_of_a_cross_validation_count_alike(taken: Write, metric: str) -> N
     each = [SCORES[metric](gold[places], predicted[0][places]) for places in folds]
     found = taken(told, "Classification", metric, float(np.mean(each)))
     assert [one.count for one in found.strata] == [8, 8, 7]
-    assert found.scores() == pytest.approx([np.mean(each)], abs=1e-12)
+    assert found.score_runs() == pytest.approx([np.mean(each)], abs=1e-12)
 
 
 def test_bitext_is_the_weighted_f1_of_sentences(taken: Write) -> None:
@@ -189,7 +189,7 @@ def test_bitext_is_the_weighted_f1_of_sentences(taken: Write) -> None:
     score = sklearn.metrics.f1_score(names, nearest, average="weighted", zero_division=0)
     found = taken(lines, "BitextMining", "f1", score)
     assert found.unit == "sentences"
-    assert found.scores() == pytest.approx([score], abs=1e-12)
+    assert found.score_runs() == pytest.approx([score], abs=1e-12)
 
 
 def clusterings(seed: int, draws: int, texts: int = 40) -> tuple[list[Line], list[float]]:
@@ -232,7 +232,7 @@ def test_texts_of_draws_of_another_seed_are_joined(taken: Write) -> None:
     )
     both = Units.join_runs([few, many])
     assert (both.count, both.runs) == (many.count, 1)
-    assert both.scores() == pytest.approx((3 * few.scores() + 6 * many.scores()) / 9)
+    assert both.score_runs() == pytest.approx((3 * few.score_runs() + 6 * many.score_runs()) / 9)
     first, last = (both.strata[0].influences[0, at] for at in (0, -1))
     assert first == pytest.approx(
         few.strata[0].influences[0, 0] / 3 + 2 * many.strata[0].influences[0, 0] / 3
@@ -271,14 +271,14 @@ def test_queries_have_scores_of_their_own(taken: Write) -> None:
     ]
     found = taken(lines, "Retrieval", "ndcg_at_10", 0.53273)
     assert (found.unit, found.metric, found.count) == ("queries", "ndcg_at_10", 4)
-    assert found.scores() == pytest.approx([np.mean(scored)])
+    assert found.score_runs() == pytest.approx([np.mean(scored)])
 
 
 def test_of_subqueries_the_whole_query_counts(taken: Write) -> None:
     scored = {"q_1_0": 0.4, "q_1_1": 0.4, "q_2_0": 1.0}
     lines: list[Line] = [("test", "default", name, 0, "[]", "{}", score) for name, score in scored.items()]
     found = taken(lines, "Retrieval", "max_over_subqueries_map_at_1000", 0.7)
-    assert (found.count, found.scores().tolist()) == (2, [0.7])
+    assert (found.count, found.score_runs().tolist()) == (2, [0.7])
 
 
 def trained_lines(split: str, seeds: int, count: int, seed: int) -> tuple[list[Line], list[Any], list[Any]]:
@@ -303,10 +303,10 @@ def test_accuracy_and_f1_share_their_units(taken: Write) -> None:
     found = taken(lines, "PairClassification", "accuracy, f1", main, scores=scores, recipe={"name": "r"})
     assert (found.runs, found.count, len(found.strata)) == (3, 60, 1)
     assert found.strata[0].measures == ("accuracy", "f1")
-    assert found.scores() == pytest.approx([(a + f) / 2 for a, f in zip(accuracy, f1, strict=True)])
+    assert found.score_runs() == pytest.approx([(a + f) / 2 for a, f in zip(accuracy, f1, strict=True)])
     parts = (("validation", "f1"),)
     only = taken(lines, "PairClassification", "", main, scores=scores, parts=parts, recipe={"name": "r"})
-    assert only.scores() == pytest.approx(f1)
+    assert only.score_runs() == pytest.approx(f1)
 
 
 def test_two_development_sets_count_alike(taken: Write) -> None:
@@ -322,7 +322,7 @@ def test_two_development_sets_count_alike(taken: Write) -> None:
         (40, 0.5, ("mean",)),
         (20, 0.5, ("mean",)),
     ]
-    assert found.scores() == pytest.approx(np.mean([accuracy["m"], accuracy["mm"]], axis=0))
+    assert found.score_runs() == pytest.approx(np.mean([accuracy["m"], accuracy["mm"]], axis=0))
 
 
 def test_numbers_that_a_recipe_learnt_are_correlated(taken: Write) -> None:
@@ -334,7 +334,7 @@ def test_numbers_that_a_recipe_learnt_are_correlated(taken: Write) -> None:
     each = [float(score(values(lines, 5), values(lines, 4)).statistic) for score in theirs]
     scores = {"dev": {"default": dict(zip(("pearson", "spearman"), each, strict=True))}}
     found = taken(lines, "STS", "", 0.0, scores=scores, recipe={"name": "r"})
-    assert found.scores() == pytest.approx([np.mean(each)])
+    assert found.score_runs() == pytest.approx([np.mean(each)])
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
@@ -412,7 +412,7 @@ def test_the_order_of_rows_does_not_matter(taken: Write) -> None:
     score = float(np.mean([SCORES["f1"](gold, one) for one in predicted]))
     one = taken(lines, "Classification", "f1", score)
     other = taken(lines[::-1], "Classification", "f1", score)
-    assert one.same_examples(other)
+    assert one.has_same_examples(other)
     assert (one.strata[0].gold == other.strata[0].gold).all()
     assert (one.strata[0].predicted == other.strata[0].predicted).all()
 
@@ -429,8 +429,8 @@ def test_other_examples_are_not_alike(taken: Write, change: str) -> None:
         case "gold":
             other[3] = (*other[3][:5], str(float(other[3][5]) + 1), None)
     one, two = (taken(some, "STS", "cosine_spearman", spearman(some)) for some in (lines, other))
-    assert not one.same_examples(two)
-    assert one.same_examples(one)
+    assert not one.has_same_examples(two)
+    assert one.has_same_examples(one)
     with pytest.raises(ValueError, match="different units"):
         Units.join_runs([one, two])
 
@@ -445,9 +445,9 @@ def test_labels_mean_the_same_in_every_file(taken: Write) -> None:
         taken(some, "Classification", "f1", float(score))
         for some, score in zip((lines, more), scores, strict=True)
     )
-    assert one.same_examples(two)
+    assert one.has_same_examples(two)
     assert np.flatnonzero(one.strata[0].predicted[0, 0] != two.strata[0].predicted[0, 0]).tolist() == [7]
-    assert Units.join_runs([one, two]).scores() == pytest.approx(scores)
+    assert Units.join_runs([one, two]).score_runs() == pytest.approx(scores)
 
 
 def test_draws_of_another_seed_are_further_units(taken: Write) -> None:
@@ -465,12 +465,12 @@ def test_draws_of_another_seed_are_further_units(taken: Write) -> None:
     one, two = drawn(1, model=0), drawn(2, model=0)
     both = Units.join_runs([one, two])
     assert (both.count, both.runs) == (8, 1)
-    assert both.scores() == pytest.approx([(one.scores()[0] + two.scores()[0]) / 2])
-    assert both.same_examples(Units.join_runs([drawn(1, model=5), drawn(2, model=5)]))
-    assert not both.same_examples(Units.join_runs([drawn(1, model=5), drawn(3, model=5)]))
+    assert both.score_runs() == pytest.approx([(one.score_runs()[0] + two.score_runs()[0]) / 2])
+    assert both.has_same_examples(Units.join_runs([drawn(1, model=5), drawn(2, model=5)]))
+    assert not both.has_same_examples(Units.join_runs([drawn(1, model=5), drawn(3, model=5)]))
     repeats = Units.join_runs([drawn(seed, model) for model in (0, 1, 2) for seed in (1, 2)])
     assert (repeats.count, repeats.runs) == (8, 3)
-    assert repeats.scores()[0] == pytest.approx(both.scores()[0])
+    assert repeats.score_runs()[0] == pytest.approx(both.score_runs()[0])
     with pytest.raises(ValueError, match="different units"):
         Units.join_runs([one, two, drawn(1, model=1)])
 
@@ -479,4 +479,4 @@ def test_documents_of_queries_are_not_read(taken: Write) -> None:
     """What a search found is kept for people; scores come from the column of that name."""
     told = json.dumps([["d", 1.0]])
     lines: list[Line] = [("test", "default", f"q{at}", 0, told, told, 0.5) for at in range(3)]
-    assert taken(lines, "Reranking", "map_at_1000", 0.5).scores().tolist() == [0.5]
+    assert taken(lines, "Reranking", "map_at_1000", 0.5).score_runs().tolist() == [0.5]

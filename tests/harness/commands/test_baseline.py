@@ -40,8 +40,8 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
             assert record is not None
             assert (record.key, record.model.artifact) == (key, run["artifact"])
     assert (
-        BASELINES.read(measured.results, "repeated").to_json()
-        == BASELINES.kind.read(measured.results / "baselines" / "repeated.json").to_json()
+        BASELINES.find_document(measured.results, "repeated").to_json()
+        == BASELINES.kind.read_document_file(measured.results / "baselines" / "repeated.json").to_json()
     )
 
 
@@ -83,11 +83,11 @@ def test_a_name_is_taken_until_it_is_to_be_replaced(measured: Any, asked: Any) -
     code, _, err = set_(measured, asked, "last", model="worse")
     assert code == 2
     assert "--replace" in err
-    assert BASELINES.read(measured.results, "last").runs[0].model == "good"
+    assert BASELINES.find_document(measured.results, "last").runs[0].model == "good"
     code, out, _ = set_(measured, asked, "last", "--replace", "--json", model="worse")
     assert code == 0
     assert json.loads(out)["runs"][0]["model"] == "worse"
-    assert BASELINES.read(measured.results, "last").runs[0].model == "worse"
+    assert BASELINES.find_document(measured.results, "last").runs[0].model == "worse"
 
 
 @pytest.mark.parametrize("name", ["a b", "../up", ".x"])
@@ -230,7 +230,7 @@ def test_a_file_that_was_changed_is_refused(
 
 
 def test_a_baseline_whose_records_are_gone_is_not_exported(measured: Any, asked: Any, tmp_path: Path) -> None:
-    key = BASELINES.read(measured.results, "last").runs[0].keys["find"][0]
+    key = BASELINES.find_document(measured.results, "last").runs[0].keys["find"][0]
     (record,) = measured.results.rglob(f"{key}.json")
     record.unlink()
     code, _, err = asked("baseline", "export", "last", tmp_path / "last.zip")
@@ -278,7 +278,7 @@ def test_nothing_is_pinned_where_a_score_could_not_be_had(
     code, _, err = set_(measured, asked, "anew")
     assert code == 1
     assert "The baseline anew was not set: 1 tasks have no score (alike)" in " ".join(err.split())
-    assert "anew" not in BASELINES.names(measured.results)
+    assert "anew" not in BASELINES.list_names(measured.results)
 
 
 def test_a_name_that_is_a_models_or_a_files_is_refused(asked: Any, measured: Any) -> None:

@@ -17,7 +17,7 @@ def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
     """A space of one vector."""
     identity = {"artifact": artifact, "prompt": ""}
     Space.write_shard(
-        cache, identity, Space.shard_bytes(Space.text_keys(["a text"]), np.ones((1, 2), np.float32))
+        cache, identity, Space.serialize_shard(Space.hash_texts(["a text"]), np.ones((1, 2), np.float32))
     )
     then = time.time() - days_ago * 86_400
     folder = Space(cache, identity).folder

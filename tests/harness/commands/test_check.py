@@ -18,7 +18,7 @@ import pytest
 from blocked import BLOCK
 from harness.checks.outcome import CHECKS
 from harness.checks.policy import DEFAULT, Policy
-from harness.core.documents import with_digest, without_digest
+from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import UsageError
 
 
@@ -202,7 +202,9 @@ def test_another_treatment_is_refused_with_the_difference(
     assert (code, out) == (2, "")
     assert "is not evaluated as the baseline last was" in err
     assert field in " ".join(err.split())
-    assert not [CHECKS.kind.read(path) for path in sorted((measured.results / "checks").glob("*.json"))]
+    assert not [
+        CHECKS.kind.read_document_file(path) for path in sorted((measured.results / "checks").glob("*.json"))
+    ]
 
 
 def test_other_data_is_refused_with_the_difference(measured: Any, asked: Any, tmp_path: Path) -> None:
@@ -246,9 +248,9 @@ def test_a_difference_of_the_models_own_names_what_to_type(measured: Any, asked:
 
 def test_other_library_versions_only_warn(measured: Any, asked: Any) -> None:
     for path in (measured.results / "records").glob("worse-*/*/*.json"):
-        record = without_digest(path.read_text())
+        record = verify_digest(path.read_text())
         record["provenance"]["packages"]["numpy"] = "1.0"
-        path.write_text(with_digest(record))
+        path.write_text(append_digest(record))
     _, told = check(measured, asked, "worse", "last")
     assert any(one.startswith("numpy was ") and "is 1.0 for the candidate" in one for one in told["warnings"])
     assert told["overall"] == "regressed"
@@ -371,7 +373,7 @@ def test_every_form_is_written_and_says_the_same(measured: Any, asked: Any, tmp_
     assert "alike" in out
     assert "regressed" in out
     told = json.loads(files["json"].read_text())
-    (kept,) = (CHECKS.kind.read(path) for path in (measured.results / "checks").glob("*.json"))
+    (kept,) = (CHECKS.kind.read_document_file(path) for path in (measured.results / "checks").glob("*.json"))
     assert kept == CHECKS.kind.parse(json.dumps(told), where="the file")
     assert [path.name for path in (measured.results / "checks").iterdir()] == [
         f"{kept.when.replace('-', '').replace(':', '').partition('+')[0]}-{kept.id}.json"
@@ -411,10 +413,10 @@ def test_one_key_with_two_scores_is_no_pass(measured: Any, asked: Any, tmp_path:
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(measured.results, elsewhere)
     (path,) = records(measured, "good", "find")
-    record = without_digest(path.read_text())
+    record = verify_digest(path.read_text())
     record["main_score"] -= 0.05
     record["scores"]["test"]["default"]["ndcg_at_10"] -= 0.05
-    path.write_text(with_digest(record))
+    path.write_text(append_digest(record))
     code, told = check(measured, asked, "good", str(elsewhere / "baselines" / "last.json"))
     assert (code, told["overall"], of(told, "find")["verdict"]) == (3, "inconclusive", "not testable")
     assert of(told, "alike")["reason"] == "one and the same record"

@@ -185,7 +185,7 @@ def recipes(monkeypatch):
     made = SimpleNamespace(all_data=(toy, TrainingData(path="org/more", revision=REVISION), toy))
     opened = {"makes-a-model": made, "for-tasks": SimpleNamespace(plan_task=None)}
     monkeypatch.setattr(module, "open_recipe", opened.__getitem__)
-    monkeypatch.setattr(module, "recipe_chain", lambda text: text)
+    monkeypatch.setattr(module, "resolve_recipe_chain", lambda text: text)
 
 
 @pytest.mark.usefixtures("recipes")

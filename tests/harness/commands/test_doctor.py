@@ -27,7 +27,7 @@ GOOD = {"torch": "2.11.0+cpu", "transformers": "5.3.0", "sentence-transformers":
 def machine(monkeypatch, tmp_path):
     """A machine with all as tested, room on the disk, and no network."""
     versions = dict.fromkeys(provenance.PACKAGES, "1.0") | GOOD
-    monkeypatch.setattr(doctor, "version", versions.get)
+    monkeypatch.setattr(doctor, "find_package_version", versions.get)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**12, 0, 10**11))
     monkeypatch.setenv("HARNESS_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
@@ -44,7 +44,7 @@ def demo(monkeypatch, tmp_path):
     spec = SimpleNamespace(origin=str(tmp_path / "package/__init__.py"))
     monkeypatch.setattr(doctor, "find_spec", lambda _: spec)
     published = replace(minilm.BACKBONE, weights=hashlib.sha256(b"weights").hexdigest())
-    monkeypatch.setattr(doctor, "named_model", lambda _name: published)
+    monkeypatch.setattr(doctor, "find_catalog_model", lambda _name: published)
     return weights
 
 
@@ -185,8 +185,8 @@ def test_gpus_and_their_attention_are_listed(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: facts)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(doctor, "nvidia_driver", lambda: "580.1")
-    monkeypatch.setattr(doctor, "version", {"flash-attn": "2.8.1"}.get)
+    monkeypatch.setattr(doctor, "read_nvidia_driver", lambda: "580.1")
+    monkeypatch.setattr(doctor, "find_package_version", {"flash-attn": "2.8.1"}.get)
     details = {one["name"]: one["detail"] for one in told()}
     assert [name for name in details if name.startswith("GPU")] == ["GPU cuda:0", "GPU cuda:1"]
     assert details["GPU cuda:0"] == "Some GPU, 80.0 GB, compute 9.0, CUDA 13.0, driver 580.1"
@@ -197,5 +197,5 @@ def test_gpus_and_their_attention_are_listed(monkeypatch):
 
 @pytest.mark.parametrize(("flags", "says"), [({"avx512_bf16"}, "avx512_bf16"), ({"avx2"}, "float32")])
 def test_precision_follows_what_the_processor_can_do(monkeypatch, flags, says):
-    monkeypatch.setattr(doctor, "cpu_flags", lambda: flags)
+    monkeypatch.setattr(doctor, "read_cpu_flags", lambda: flags)
     assert says in {one["name"]: one["detail"] for one in told()}["CPU precision"]

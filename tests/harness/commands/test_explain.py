@@ -15,7 +15,7 @@ import pytest
 import late_models
 import tiny
 from harness.cli import invoke
-from harness.search.search import maxsim
+from harness.search.search import compute_maxsim
 from harness.storage.vectors import TokenVectors
 
 QUERY, DOCUMENT = "the cat, on stone", "  On the mat sat the Cat: a river!"
@@ -193,4 +193,4 @@ def test_the_sum_is_that_of_the_search(model: Path, said: Said) -> None:
     ours = TokenVectors(vectors=products, offsets=np.array([0, len(products)]))
     unit = np.eye(products.shape[1], dtype=np.float32)
     theirs = TokenVectors(vectors=unit, offsets=np.array([0, len(unit)]))
-    assert float(maxsim(ours, theirs)[0, 0]) == pytest.approx(found["total"], abs=1e-5)
+    assert float(compute_maxsim(ours, theirs)[0, 0]) == pytest.approx(found["total"], abs=1e-5)

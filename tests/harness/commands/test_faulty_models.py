@@ -204,7 +204,7 @@ def test_a_faulty_argument_has_one_message(
 )
 def test_what_code_puts_together_is_checked_as_well(more: dict[str, Any], told: str) -> None:
     request = Request(**{"models": ("minilm",), "suites": ("stdlib",), **more})
-    for check in (request.check, lambda: ResolvedRequest.of(request)):
+    for check in (request.check_request, lambda: ResolvedRequest.resolve_request(request)):
         with pytest.raises(UsageError, match=told):
             check()
 

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 import fakes
 from harness.cli import invoke
 from harness.core.lineage import Lineage
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.training.model_store import ModelStore
 
 Say = Callable[..., tuple[int, str, str]]
@@ -50,7 +50,7 @@ def say(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 def begin(store: ModelStore, name: str, made: Lineage) -> Path:
     """The folder of a training that is at its third of four steps."""
-    work = store.begin(made.key, name=name, lineage=made, steps=4)
+    work = store.start_training(made.key, name=name, lineage=made, steps=4)
     every = {"rate": 5e-5, "memory": 1_592_733_696}
     lines = [json.dumps({"step": n, "loss": 1 / n, **every}) + "\n" for n in (1, 2, 3)]
     (work / "log.jsonl").write_text("".join(lines))
@@ -146,7 +146,7 @@ def test_a_name_that_is_none_or_several_is_refused(say: Say, store: ModelStore) 
         assert code == 2
         assert "Did you mean tiny-contrast?" in error
         assert say(*command, fakes.lineage().key[:5])[0] == 2
-    assert len(store.finished()) == 2
+    assert len(store.list_stored_models()) == 2
 
 
 def test_a_model_is_removed_when_it_is_meant(
@@ -181,7 +181,7 @@ def test_an_export_is_the_model_without_its_log(
     assert {p.relative_to(to) for p in to.rglob("*") if p.is_file()} == {
         path for path in wanted if path.parts[0] != "training"
     }
-    assert content_key(to) == content_key(folder)
+    assert compute_content_key(to) == compute_content_key(folder)
     assert [path.name for path in to.parent.iterdir()] == ["publish"]
     code, _, error = say("export", "tiny-contrast", str(to))
     assert (code, "is there already" in error) == (2, True)

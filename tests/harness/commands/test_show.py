@@ -14,13 +14,13 @@ import pytest
 from fakes import artifact, encoding, record, task
 from harness.cli import invoke
 from harness.core.encoding import Encoding
-from harness.core.identity import digest, encoding_identity
+from harness.core.identity import build_encoding_identity, digest
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Artifact, Data, SuiteOptions, Task
 from harness.encoder import backbones
-from harness.jobs.jobs import record_output
+from harness.jobs.jobs import build_record_output
 from harness.plan import catalog
-from harness.search.bm25 import bm25
+from harness.search.bm25 import resolve_bm25
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
 from harness.storage.store import Store
 
@@ -35,9 +35,9 @@ def rows(capsys: pytest.CaptureFixture[str], what: str, *arguments: object) -> l
 
 def test_every_suite_and_model_of_the_catalog_is_listed(capsys: Any) -> None:
     assert {row["name"].partition(":")[0].partition("[")[0] for row in rows(capsys, "suites")} == set(
-        catalog.suites()
+        catalog.load_suite_entries()
     )
-    assert {row["name"] for row in rows(capsys, "models")} == {*backbones.named_models(), "bm25"}
+    assert {row["name"] for row in rows(capsys, "models")} == {*backbones.list_catalog_models(), "bm25"}
 
 
 def test_a_listed_task_opens_under_its_suite(capsys: Any) -> None:
@@ -319,7 +319,7 @@ def test_show_of_a_suite_nothing_of_which_was_measured(results: Path, capsys: An
 def test_show_of_a_task_is_the_whole_record(results: Path, capsys: Any) -> None:
     rows = asked(capsys, "show", "model-a", "--task", "STS13", "--results", results)
     assert [Record.model_validate(row) for row in rows] == [
-        one for one in Store(results).records() if one.task.name == "STS13"
+        one for one in Store(results).iter_records() if one.task.name == "STS13"
     ]
 
 
@@ -361,9 +361,9 @@ def test_compare_holds_the_same_settings_against_each_other(results: Path, capsy
 def test_compare_holds_bm25_against_each_score_on_the_same_texts(tmp_path: Path, capsys: Any) -> None:
     (found,) = catalog.open_suites(["mteb:SciFact"], SuiteOptions())
     (scifact,) = found.tasks
-    words, ranking = bm25("bm25")
+    words, ranking = resolve_bm25("bm25")
     one = record(scifact, 0.7, model=words)
-    identity = {**one.identity, "encoding": encoding_identity(ranking)}
+    identity = {**one.identity, "encoding": build_encoding_identity(ranking)}
     put(tmp_path, words, one.model_copy(update={"identity": identity, "key": digest(identity)}))
     half, bare = encoding(vectors="float16"), replace(scifact, documents="text")
     own = [record(scifact, 0.5, model=MODELS["a"]), record(scifact, 0.25, model=MODELS["a"], how=half)]
@@ -392,7 +392,7 @@ def put_queries(results: Path, model: Artifact, of: Task, right: Mapping[str, fl
     scores = {split: {"en": {"main_score": one, of.metric: one}} for split, one in right.items()}
     mean = sum(right.values()) / len(right)
     one = record(of, mean, model=model).model_copy(update={"scores": scores})
-    output = record_output(one, lines if kept else {})
+    output = build_record_output(one, lines if kept else {})
     parsed = RECORDS.parse(output["record"].decode(), where="made")
     Store(results).put(model.slug, parsed, output.get("examples"))
 

@@ -38,23 +38,23 @@ def run(results: Path, now: list[float]) -> RunLog:
         clock=lambda: now[0],
         every=3600.0,
     )
-    log.submitted(TRAINING)
-    log.heard(TRAINING, Event(kind="placed", text="gpu-1", devices=("cuda:0", "cuda:1")))
+    log.note_submission(TRAINING)
+    log.note_event(TRAINING, Event(kind="placed", text="gpu-1", devices=("cuda:0", "cuda:1")))
     for one in RUNS[:2]:
-        log.submitted(one)
-        log.heard(one, Event(kind="placed", text="gpu-2", devices=("cuda:0",)))
-    log.nodes(
+        log.note_submission(one)
+        log.note_event(one, Event(kind="placed", text="gpu-2", devices=("cuda:0",)))
+    log.update_nodes(
         [Node(name="gpu-1", workers=2, busy=2), Node(name="gpu-2", state="lost", reason="no heartbeat")]
     )
-    log.heard(TRAINING, Event(kind="training", steps=1000))
+    log.note_event(TRAINING, Event(kind="training", steps=1000))
     now[0] = 600.0
-    log.ended(RUNS[0], "done")
-    log.ended(RUNS[1], "failed", cause="No such file.", hint="Type harness data.")
-    log.submitted(RUNS[2])
-    log.heard(RUNS[2], Event(kind="placed", text="gpu-2", devices=("cuda:0",)))
+    log.note_job_end(RUNS[0], "done")
+    log.note_job_end(RUNS[1], "failed", cause="No such file.", hint="Type harness data.")
+    log.note_submission(RUNS[2])
+    log.note_event(RUNS[2], Event(kind="placed", text="gpu-2", devices=("cuda:0",)))
     now[0] = 1200.0
-    log.heard(TRAINING, Event(kind="trained", steps=250))
-    log.lost(RUNS[2], "gpu-2 vanished")
+    log.note_event(TRAINING, Event(kind="trained", steps=250))
+    log.note_job_loss(RUNS[2], "gpu-2 vanished")
     log._write_heartbeat()
     return log
 
@@ -82,7 +82,7 @@ def test_a_run_is_told_of_at_a_glance(results: Path, command: Asked) -> None:
         "training encoder-simcse gpu-1 cuda:0,cuda:1 20 min 25 %",
     ):
         assert part in words
-    log.close("stopped")
+    log.close_run_log("stopped")
     out = command("status")[1]
     assert "No run is under way" in out
     assert "STOPPED after 20 min" in out
@@ -96,8 +96,8 @@ def test_machines_get_the_same_as_json(results: Path, command: Asked) -> None:
     assert (document["schema"], told["state"], told["counts"]["score"]) == (1, "running", {"waiting": 1})
     assert told["left"]["low"] <= told["left"]["seconds"] <= told["left"]["high"]
     assert [one["name"] for one in told["nodes"]] == ["gpu-1", "gpu-2"]
-    log.close("finished")
-    RunLog(results / "runs", jobs=(), every=3600.0).close("finished")
+    log.close_run_log("finished")
+    RunLog(results / "runs", jobs=(), every=3600.0).close_run_log("finished")
     assert len(json.loads(command("status", "--json")[1])["runs"]) == 1
     assert len(json.loads(command("status", "--json", "--all")[1])["runs"]) == 2
 
@@ -133,8 +133,8 @@ def test_many_running_jobs_are_cut_short(results: Path, command: Asked) -> None:
     ]
     log = RunLog(results / "runs", jobs=jobs, every=3600.0)
     for one in jobs:
-        log.submitted(one)
-        log.heard(one, Event(kind="placed", text="node", devices=("cpu",)))
+        log.note_submission(one)
+        log.note_event(one, Event(kind="placed", text="node", devices=("cpu",)))
     log._write_heartbeat()
     assert "and 5 more (--all)" in command("status")[1]
     assert f"score Task{len(jobs) - 1}" in command("status", "--all")[1]

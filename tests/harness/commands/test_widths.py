@@ -15,7 +15,7 @@ from harness.checks.baselines import Baseline, BaselineModel, write_baseline
 from harness.checks.report import print_check
 from harness.cli import invoke
 from harness.core import terminal
-from harness.core.terminal import console
+from harness.core.terminal import create_console
 from harness.core.types import SuiteOptions
 from harness.driver.estimate import PlanCost
 from harness.driver.execute import Result
@@ -87,7 +87,7 @@ def of_a_run(results: Path) -> None:
         Result(cell=c, how="cached", record=made(*k))
         for k, c in zip(_pairs(cells), cells.values(), strict=True)
     ]
-    Report(prepared=prepared, results=tuple(found), texts_encoded=0, tokens_encoded=0).print(console())
+    Report(prepared=prepared, results=tuple(found), texts_encoded=0, tokens_encoded=0).print(create_console())
 
 
 def _pairs(cells: dict[tuple[ConfiguredModel, object], PlannedScore]) -> list[tuple[ConfiguredModel, str]]:
@@ -111,9 +111,9 @@ def of_a_plan(_results: Path) -> None:
         )
         for name in LONG
     )
-    time = TimeRange.of(14600.0, 2)
+    time = TimeRange.from_seconds(14600.0, 2)
     cost = PlanCost(scores=scores, trainings=(), disk=None, time=time, unknown=0)
-    print_plan(cost, (), console())
+    print_plan(cost, (), create_console())
 
 
 def of_a_trained_model(_results: Path) -> None:
@@ -123,15 +123,17 @@ def of_a_trained_model(_results: Path) -> None:
         )
         for name in LONG
     )
-    average = Mean.of("tasks", [0.64508, 0.64508])
-    print_trained_result(TrainedResult(rows=rows, convention=None, average=average), NAMES[0], console())
+    average = Mean.compute_mean("tasks", [0.64508, 0.64508])
+    print_trained_result(
+        TrainedResult(rows=rows, convention=None, average=average), NAMES[0], create_console()
+    )
 
 
 def of_a_check(_results: Path) -> None:
     tasks = tuple(replace(one, task=name) for one, name in zip(TASKS, LONG, strict=False))
     party = replace(small_check().baseline, baseline=BASELINE)
     shown = replace(small_check(), tasks=tasks, baseline=party, suites=SUITES)
-    print_check(shown, console(), every=True)
+    print_check(shown, create_console(), every=True)
 
 
 def of_baselines(results: Path) -> None:
@@ -148,7 +150,7 @@ def of_baselines(results: Path) -> None:
 def of_watches(results: Path) -> None:
     entry = WatchEntry(step=100_000, name="step-100000", state="failed", reason=f"{LONG[0]} has no data")
     one = Watch(name=BASELINE, source=f"/data/{PATH}", suite=SUITES[1], request={}, checkpoints=(entry,))
-    WATCHES.write(results, one.name, one.to_json())
+    WATCHES.write_document(results, one.name, one.to_json())
     typed("watch", "--list")(results)
     typed("watch", one.name, "--show")(results)
 
@@ -185,7 +187,7 @@ def of_proxies(results: Path) -> None:
             "imported": {"source": "mteb-results", "id": "x", "when": "2026-01-01"},
         }
     )
-    PROXIES.write(results, found.name, found.to_json())
+    PROXIES.write_document(results, found.name, found.to_json())
     typed("proxy", "list")(results)
     typed("proxy", "show", found.name)(results)
 

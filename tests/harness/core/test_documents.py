@@ -39,28 +39,28 @@ def test_what_is_damaged_is_named(folder: Kind, content: str, tmp_path: Path) ->
     path = tmp_path / "x.json"
     path.write_text(content)
     with pytest.raises(RecordError, match=rf"x\.json is not a {folder.kind.name}"):
-        folder.kind.read(path)
+        folder.kind.read_document_file(path)
 
 
 @pytest.mark.parametrize(("folder", "document"), DOCUMENTS, ids=NAMES)
 def test_what_is_newer_is_refused_whatever_its_form(
     folder: Kind, document: Mapping[str, Any], tmp_path: Path
 ) -> None:
-    path = folder.path(tmp_path, "n")
+    path = folder.locate_document(tmp_path, "n")
     path.parent.mkdir()
     for more in ({}, {"more": 1}, {"name": {"of": "another form"}}):
         path.write_text(json.dumps({**document, "schema": folder.kind.schema + 1, **more}))
         with pytest.raises(RecordError, match="written by a newer version") as caught:
-            folder.read(tmp_path, "n")
+            folder.find_document(tmp_path, "n")
         assert "Update" in (caught.value.hint or "")
 
 
 @every_kind
 def test_what_is_not_there_is_told_with_its_nearest(folder: Kind, tmp_path: Path) -> None:
-    assert folder.names(tmp_path) == []
-    folder.write(tmp_path, "release-1.2", "{}")
+    assert folder.list_names(tmp_path) == []
+    folder.write_document(tmp_path, "release-1.2", "{}")
     with pytest.raises(UsageError, match=r"release-1\.3") as caught:
-        folder.read(tmp_path, "release-1.3")
+        folder.find_document(tmp_path, "release-1.3")
     assert "release-1.2" in f"{caught.value.message} {caught.value.hint}"
     with pytest.raises(RecordError, match="cannot be read: No such file"):
-        folder.kind.read(tmp_path / "gone.json")
+        folder.kind.read_document_file(tmp_path / "gone.json")

@@ -17,7 +17,7 @@ import pytest
 
 from harness.core import files
 from harness.core.errors import StoreError
-from harness.core.files import CACHE_FILE, sha256_file
+from harness.core.files import CACHE_FILE, hash_file
 
 # Writing
 
@@ -65,8 +65,8 @@ def test_of_two_processes_exactly_one_writes_each_file(tmp_path: Path) -> None:
 def test_sweep_removes_only_what_dead_processes_of_this_machine_left(tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    gone = tmp_path / f".a.json.{files.host()}-{dead.pid}-00000000.tmp"
-    mine = tmp_path / f".b.json.{files.host()}-{os.getpid()}-00000000.tmp"
+    gone = tmp_path / f".a.json.{files.get_host_name()}-{dead.pid}-00000000.tmp"
+    mine = tmp_path / f".b.json.{files.get_host_name()}-{os.getpid()}-00000000.tmp"
     elsewhere = tmp_path / f".c.json.another-{dead.pid}-00000000.tmp"
     for path in (gone, mine, elsewhere):
         path.touch()
@@ -117,7 +117,7 @@ def test_only_a_full_disk_is_told_to_free_room(
 def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("")
     with pytest.raises(StoreError, match="a file stands where a folder should be"):
-        files.writable(tmp_path / "results")
+        files.require_writable(tmp_path / "results")
 
 
 # Hashes
@@ -149,31 +149,31 @@ ABC = hashlib.sha256(b"abc").hexdigest()
 
 
 def test_a_file_is_read_once(file: Path, tmp_path: Path, reads: list[str]) -> None:
-    assert sha256_file(file) == sha256_file(file, tmp_path) == sha256_file(file, tmp_path) == ABC
+    assert hash_file(file) == hash_file(file, tmp_path) == hash_file(file, tmp_path) == ABC
     assert len(reads) == 2
 
 
 def test_a_link_counts_as_its_target(file: Path, tmp_path: Path, reads: list[str]) -> None:
     (tmp_path / "link").symlink_to(file)
-    sha256_file(file, tmp_path)
-    assert sha256_file(tmp_path / "link", tmp_path) == ABC
+    hash_file(file, tmp_path)
+    assert hash_file(tmp_path / "link", tmp_path) == ABC
     assert len(reads) == 1
 
 
 def test_a_changed_file_is_read_again_even_with_its_old_time(file: Path, tmp_path: Path) -> None:
-    sha256_file(file, tmp_path)
+    hash_file(file, tmp_path)
     before = file.stat()
     time.sleep(0.02)
     file.write_bytes(b"abd")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert sha256_file(file, tmp_path) == hashlib.sha256(b"abd").hexdigest()
+    assert hash_file(file, tmp_path) == hashlib.sha256(b"abd").hexdigest()
 
 
 def test_a_file_that_has_just_changed_is_not_remembered(tmp_path: Path, reads: list[str]) -> None:
     path = tmp_path / "fresh"
     path.write_bytes(b"abc")
-    sha256_file(path, tmp_path)
-    sha256_file(path, tmp_path)
+    hash_file(path, tmp_path)
+    hash_file(path, tmp_path)
     assert len(reads) == 2
     assert not (tmp_path / CACHE_FILE).exists()
 
@@ -185,20 +185,20 @@ def test_a_damaged_cache_is_done_without_and_goes_on(
     file: Path, tmp_path: Path, junk: bytes, reads: list[str]
 ) -> None:
     (tmp_path / CACHE_FILE).write_bytes(junk)
-    assert sha256_file(file, tmp_path) == sha256_file(file, tmp_path) == ABC
+    assert hash_file(file, tmp_path) == hash_file(file, tmp_path) == ABC
     assert len(reads) == 1
 
 
 def test_a_line_with_no_hash_in_it_is_not_believed(file: Path, tmp_path: Path) -> None:
-    sha256_file(file, tmp_path)
+    hash_file(file, tmp_path)
     cache = tmp_path / CACHE_FILE
     cache.write_text(cache.read_text().replace(ABC, "nonsense"))
-    assert sha256_file(file, tmp_path) == ABC
+    assert hash_file(file, tmp_path) == ABC
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(file: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file where the folder should be")
-    assert sha256_file(file, tmp_path / "taken") == ABC
+    assert hash_file(file, tmp_path / "taken") == ABC
 
 
 def test_many_writers_leave_every_line_whole(
@@ -208,14 +208,14 @@ def test_many_writers_leave_every_line_whole(
     paths = [tmp_path / f"file-{i}" for i in range(40)]
     for path in paths:
         path.write_text(path.name)
-    workers = [threading.Thread(target=lambda p=part: [sha256_file(f, tmp_path) for f in p]) for part in
+    workers = [threading.Thread(target=lambda p=part: [hash_file(f, tmp_path) for f in p]) for part in
                (paths[0::4], paths[1::4], paths[2::4], paths[3::4])]  # fmt: skip
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     reads.clear()
-    assert [sha256_file(p, tmp_path) for p in paths] == [
+    assert [hash_file(p, tmp_path) for p in paths] == [
         hashlib.sha256(p.name.encode()).hexdigest() for p in paths
     ]
     assert not reads
@@ -223,4 +223,4 @@ def test_many_writers_leave_every_line_whole(
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        sha256_file(tmp_path / "none", tmp_path)
+        hash_file(tmp_path / "none", tmp_path)

@@ -13,11 +13,11 @@ import pytest
 
 from harness import __version__
 from harness.core import provenance
-from harness.core.provenance import checkout, cores, cpu_flags, cpu_model
+from harness.core.provenance import count_cores, find_checkout, read_cpu_flags, read_cpu_model
 
 
 def test_a_snapshot_is_plain_json_with_every_documented_field():
-    found = provenance.snapshot(device="cpu", threads=3)
+    found = provenance.collect_provenance(device="cpu", threads=3)
     assert json.loads(json.dumps(found)) == found
     assert set(found) == {
         *("harness", "commit", "dirty", "python", "platform", "packages", "device", "cpu", "cores"),
@@ -29,13 +29,13 @@ def test_a_snapshot_is_plain_json_with_every_documented_field():
 
 
 def test_versions_are_those_that_are_installed():
-    packages = provenance.snapshot()["packages"]
+    packages = provenance.collect_provenance()["packages"]
     for name in ("torch", "transformers", "mteb", "numpy", "scikit-learn"):
         assert packages[name] == importlib.metadata.version(name)
 
 
 def test_no_host_user_or_folder_is_named():
-    text = json.dumps(provenance.snapshot())
+    text = json.dumps(provenance.collect_provenance())
     assert socket.gethostname() not in text
     assert os.getcwd() not in text
     assert os.path.expanduser("~") not in text
@@ -52,10 +52,10 @@ def test_nothing_heavy_is_imported():
 
 def test_times_are_utc_and_in_order():
     begun = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    found = provenance.snapshot(started=begun)
+    found = provenance.collect_provenance(started=begun)
     assert found["started"] == "2026-01-02T03:04:05+00:00"
     assert datetime.fromisoformat(found["written"]).utcoffset().total_seconds() == 0
-    process = provenance.snapshot()
+    process = provenance.collect_provenance()
     assert begun < datetime.fromisoformat(process["started"]) <= datetime.fromisoformat(process["written"])
 
 
@@ -65,12 +65,12 @@ def known(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_cpu_is_named_as_the_kernel_names_it():
-    assert known(provenance.snapshot(device="cpu")) == {"kind": "cpu", "name": cpu_model()}
+    assert known(provenance.collect_provenance(device="cpu")) == {"kind": "cpu", "name": read_cpu_model()}
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as file:
             text = file.read()
-        assert cpu_model() in text or "model name" not in text
-        assert all(flag in text for flag in cpu_flags())
+        assert read_cpu_model() in text or "model name" not in text
+        assert all(flag in text for flag in read_cpu_flags())
 
 
 @pytest.fixture
@@ -87,11 +87,11 @@ def fake_gpu(monkeypatch):
         cuda=cuda, version=SimpleNamespace(cuda="13.0", hip=None), get_num_threads=lambda: 7
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(provenance, "nvidia_driver", lambda: "580.1")
+    monkeypatch.setattr(provenance, "read_nvidia_driver", lambda: "580.1")
 
 
 def test_a_gpu_is_described_by_an_imported_torch(fake_gpu):
-    assert known(provenance.snapshot(device="cuda:7")) == {
+    assert known(provenance.collect_provenance(device="cuda:7")) == {
         "kind": "cuda",
         "name": "Some GPU",
         "memory_bytes": 80 * 2**30,
@@ -99,16 +99,16 @@ def test_a_gpu_is_described_by_an_imported_torch(fake_gpu):
         "driver": "580.1",
         "cuda": "13.0",
     }
-    assert provenance.peak_memory()["device"] == 828
-    assert provenance.snapshot(device="cuda:7")["threads"] == 7
+    assert provenance.measure_peak_memory()["device"] == 828
+    assert provenance.collect_provenance(device="cuda:7")["threads"] == 7
 
 
 def test_peak_memory_counts_what_was_used_and_freed():
-    before = provenance.peak_memory()["host"]
+    before = provenance.measure_peak_memory()["host"]
     block = b"x" * 300_000_000
     del block
-    assert provenance.peak_memory()["host"] >= before
-    assert provenance.peak_memory()["host"] > 300_000_000
+    assert provenance.measure_peak_memory()["host"] >= before
+    assert provenance.measure_peak_memory()["host"] > 300_000_000
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_cores_are_those_a_container_leaves(tmp_path, own, files, limit):
         path = tmp_path / "groups" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    assert cores(tmp_path / "groups", tmp_path / "own") == (limit or len(os.sched_getaffinity(0)))
+    assert count_cores(tmp_path / "groups", tmp_path / "own") == (limit or len(os.sched_getaffinity(0)))
 
 
 def git(folder, *arguments):
@@ -154,13 +154,13 @@ def repository(tmp_path):
 def test_a_checkout_is_its_commit_and_whether_it_changed(repository):
     commit = git(repository, "rev-parse", "HEAD")
     package = repository / "package"
-    checkout.cache_clear()
-    found = checkout(package)
+    find_checkout.cache_clear()
+    found = find_checkout(package)
     assert found is not None
     assert (found.commit, found.dirty) == (commit, False)
     (repository / "package/new.py").write_text("2")
-    checkout.cache_clear()
-    found = checkout(package)
+    find_checkout.cache_clear()
+    found = find_checkout(package)
     assert found is not None
     assert (found.commit, found.dirty) == (commit, True)
 
@@ -168,5 +168,5 @@ def test_a_checkout_is_its_commit_and_whether_it_changed(repository):
 def test_an_installation_inside_somebodys_checkout_is_no_part_of_it(repository, tmp_path_factory):
     inside = repository / "venv/lib"
     inside.mkdir(parents=True)
-    assert checkout(inside) is None
-    assert checkout(tmp_path_factory.mktemp("elsewhere")) is None
+    assert find_checkout(inside) is None
+    assert find_checkout(tmp_path_factory.mktemp("elsewhere")) is None

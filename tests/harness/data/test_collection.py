@@ -30,7 +30,7 @@ def judged(tmp_path: Path) -> Path:
 
 
 def test_a_folder_keeps_its_ids_and_each_text_is_there_once(judged: Path, settings: DataSettings) -> None:
-    found = Collection.read(str(judged), "", settings)
+    found = Collection.read_pairs(str(judged), "", settings)
     assert found.name == "own:train"
     assert found.queries == {"x": "which", "y": "where"}
     assert found.documents == {"a": "Title one", "b": "two", "e": "five"}
@@ -46,11 +46,11 @@ def test_pairs_have_their_own_documents_and_those_of_a_corpus(
         {"query": "which", "positive": "nine", "negative": "two"},
     ]
     file = lines(tmp_path / "pairs.jsonl", rows)
-    alone = Collection.read(str(file), "", settings)
+    alone = Collection.read_pairs(str(file), "", settings)
     assert alone.queries == {"q0": "which"}
     assert alone.documents == {"d0": "two", "d1": "seven", "d2": "nine"}
     assert alone.positives == {"q0": ("d0", "d2")}
-    beside = Collection.read(str(file), str(judged / "corpus.jsonl"), settings)
+    beside = Collection.read_pairs(str(file), str(judged / "corpus.jsonl"), settings)
     assert list(beside.documents.values()) == ["Title one", "two", "five", "seven", "nine"]
     assert beside.positives == {"q0": ("b", "d4")}
     assert len(beside.documents) == len(set(beside.documents))
@@ -61,9 +61,9 @@ def test_pairs_have_their_own_documents_and_those_of_a_corpus(
 def test_the_content_is_that_of_texts_ids_and_judgements(
     judged: Path, tmp_path: Path, settings: DataSettings
 ) -> None:
-    contents = [Collection.read(str(judged), "", settings).content]
+    contents = [Collection.read_pairs(str(judged), "", settings).content]
     moved = judged.rename(tmp_path / "moved")
-    assert Collection.read(str(moved), "", settings).content == contents[0]
+    assert Collection.read_pairs(str(moved), "", settings).content == contents[0]
     for name, before, after in (
         ("corpus.jsonl", '"five"', '"six"'),
         ("queries.jsonl", "where", "when"),
@@ -71,7 +71,7 @@ def test_the_content_is_that_of_texts_ids_and_judgements(
     ):
         path = moved / name
         path.write_text(path.read_text().replace(before, after))
-        contents.append(Collection.read(str(moved), "", settings).content)
+        contents.append(Collection.read_pairs(str(moved), "", settings).content)
     assert len(set(contents)) == 4
 
 
@@ -89,4 +89,4 @@ def test_what_is_no_collection_is_refused(judged: Path, tmp_path: Path, settings
         (file, str(file), DataError, "there is no field '_id'"),
     ):
         with pytest.raises(kind, match=told):
-            Collection.read(str(data), corpus, settings)
+            Collection.read_pairs(str(data), corpus, settings)

@@ -14,18 +14,18 @@ import pytest
 from httpx import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
-from harness.commands.data import _remote_sizes
+from harness.commands.data import _fetch_remote_sizes
 from harness.core.errors import DataError
 from harness.core.types import Data, SuiteOptions, Task
-from harness.data.folder import Manifest, Need, data_sets_in
+from harness.data.folder import Manifest, Need, list_data_sets
 from harness.data.locate import (
     DataMissing,
     DataSettings,
     Unavailable,
     _explain,
-    human_size,
+    fetch_remote_size,
+    format_size,
     locate_data,
-    remote_size,
 )
 from harness.data.mirror import Status, needs, pull, verify
 from harness.plan.catalog import open_suites
@@ -134,7 +134,7 @@ def test_a_pulled_data_set_is_the_hubs_and_proves_it(hub, need, root, tmp_path):
     located = locate_data(need.data, DataSettings(root=root, offline=True, cache=tmp_path / "cache"))
     assert located.data == Data(path="org/toy", revision=REVISION)
     assert any("org/toy" in line for line in said)
-    assert [n.path for n in data_sets_in(root)] == ["org/toy"]
+    assert [n.path for n in list_data_sets(root)] == ["org/toy"]
 
 
 def test_what_is_verified_is_not_fetched_again(hub, need, root):
@@ -157,7 +157,7 @@ def test_an_interrupted_pull_leaves_nothing_under_the_name_and_goes_on(hub, need
     with pytest.raises(DataError, match="HTTP 500"):
         pull(need, root)
     assert not (root / "org/toy").exists()
-    assert data_sets_in(root) == ()
+    assert list_data_sets(root) == ()
     hub.refuse = lambda path: None
     hub.asked.clear()
     assert pull(need, root) == "pulled"
@@ -168,12 +168,12 @@ def test_an_interrupted_pull_leaves_nothing_under_the_name_and_goes_on(hub, need
 def test_another_revision_goes_beside_the_first(hub, need, root):
     pull(need, root)
     folder = root / "org/toy"
-    older = Manifest(repo="org/toy", revision="f" * 40, files=Manifest.read(folder).files)
+    older = Manifest(repo="org/toy", revision="f" * 40, files=Manifest.read_manifest(folder).files)
     (folder / ".harness.json").write_text(older.to_json())
     assert pull(need, root) == "pulled"
     assert pull(need, root) == "kept"
     assert verify(need, root) == ()
-    assert [(n.path, n.revision) for n in data_sets_in(root)] == [
+    assert [(n.path, n.revision) for n in list_data_sets(root)] == [
         ("org/toy", "f" * 40),
         ("org/toy", REVISION),
     ]
@@ -209,7 +209,7 @@ def test_the_files_of_a_language_are_pulled_and_another_is_added(hub, root, tmp_
     assert pull(needed("en"), root) == "pulled"
     folder = root / "org/toy"
     assert visible(folder).keys() == {"README.md", *english}
-    assert verify(needed("en"), root) == verify(data_sets_in(root)[0], root) == ()
+    assert verify(needed("en"), root) == verify(list_data_sets(root)[0], root) == ()
     assert locate_data(needed("en").data, settings, subsets=("en",)).data.revision == REVISION
     with pytest.raises(DataMissing, match="without de"):
         locate_data(needed("de").data, settings, subsets=("de",))
@@ -265,7 +265,7 @@ def test_what_the_hub_refuses_is_said_in_one_message(hub, need, root, code, head
     with pytest.raises(DataError, match=says):
         pull(need, root)
     with pytest.raises(DataError, match=says):
-        remote_size(need)
+        fetch_remote_size(need)
 
 
 def test_too_many_requests_is_said(need):
@@ -312,8 +312,8 @@ def test_two_pulls_at_once_fetch_once(hub, need, root):
 def test_sizes_leave_hidden_files_out(hub, need):
     size = sum(map(len, VISIBLE.values()))
     other = Need(path="org/none", revision=REVISION)
-    assert remote_size(need) == size
-    assert _remote_sizes([need, other]) == {need: size}
+    assert fetch_remote_size(need) == size
+    assert _fetch_remote_sizes([need, other]) == {need: size}
 
 
 PULL = """
@@ -470,21 +470,21 @@ def need_of_a(revision):
 
 @pytest.mark.parametrize(("offline", "state", "where"), [(True, "missing", None), (False, "remote", "hub")])
 def test_what_is_not_here_is_missing_or_remote(need_of_a, settings, offline, state, where):
-    row = Status.of(need_of_a, replace(settings, offline=offline))
+    row = Status.resolve_status(need_of_a, replace(settings, offline=offline))
     assert (row.state, row.where, row.size) == (state, where, None)
 
 
 def test_pulled_and_whole_is_verified_with_its_size(need_of_a, settings, root, lay, sign):
     lay(root / "org/toy", {"README.md": "12345", "data/test.jsonl": "678", ".hidden": "not counted"})
     sign(root / "org/toy", "org/toy")
-    row = Status.of(need_of_a, settings)
+    row = Status.resolve_status(need_of_a, settings)
     assert (row.state, row.where, row.size) == ("verified", "root", 8)
     assert row.data == need_of_a.data
 
 
 def test_a_folder_made_by_hand_is_unverified(need_of_a, settings, root, lay):
     lay(root / "org/toy", {"test.jsonl": "x"})
-    row = Status.of(need_of_a, settings)
+    row = Status.resolve_status(need_of_a, settings)
     assert row.state == "unverified"
     assert row.data.content.startswith("sha256:")
 
@@ -497,7 +497,7 @@ def test_what_differs_from_what_was_pulled_is_changed(need_of_a, settings, root,
         (folder / "test.jsonl").write_text("y")
     if how == "manifest":
         (folder / ".harness.json").write_text("{")
-    assert Status.of(need_of_a, settings).state == "changed"
+    assert Status.resolve_status(need_of_a, settings).state == "changed"
 
 
 def test_found_lists_what_lies_in_a_root(root, lay, sign, revision):
@@ -506,7 +506,10 @@ def test_found_lists_what_lies_in_a_root(root, lay, sign, revision):
     lay(root / "org/by-hand", {"test.jsonl": "x"})
     lay(root, {"README.md": "a file", "org/.toy.partial/test.jsonl": "x"})
     (root / "org/empty").mkdir()
-    assert [(n.path, n.revision) for n in data_sets_in(root)] == [("org/by-hand", ""), ("org/toy", revision)]
+    assert [(n.path, n.revision) for n in list_data_sets(root)] == [
+        ("org/by-hand", ""),
+        ("org/toy", revision),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -514,4 +517,4 @@ def test_found_lists_what_lies_in_a_root(root, lay, sign, revision):
     [(None, "?"), (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000_000, "2.5 GB"), (3e12, "3.0 TB")],
 )
 def test_sizes_are_fit_to_read(size, text):
-    assert human_size(size) == text
+    assert format_size(size) == text

@@ -21,7 +21,7 @@ from harness.core.errors import StoreError
 from harness.core.types import Data
 from harness.data import prepared as module
 from harness.data.locate import DataSettings, locate_data
-from harness.data.prepared import MANIFEST, prepared
+from harness.data.prepared import MANIFEST, open_prepared_data
 
 CONTENT = "sha256:" + "ab" * 32
 TIME = (10**18, 10**18)
@@ -41,7 +41,7 @@ def rows(folder: Path, split: str = "train") -> list[int]:
 
 
 def read(folder: Path, cache: Path) -> list[int]:
-    with prepared(CONTENT, cache):
+    with open_prepared_data(CONTENT, cache):
         return [*rows(folder), *rows(folder, "test")]
 
 
@@ -67,7 +67,7 @@ def test_a_changed_folder_is_never_answered_with_old_rows(
         write(folder / name, value)
         alone += rows(folder)
         located = locate_data(Data(path="org/toy", revision="r"), settings)
-        with prepared(located.data.content, settings.cache):
+        with open_prepared_data(located.data.content, settings.cache):
             seen += rows(folder)
     assert alone == [1, 1]
     assert seen == [1, 2]
@@ -75,7 +75,7 @@ def test_a_changed_folder_is_never_answered_with_old_rows(
 
 def test_the_place_is_named_by_content_and_restored(tmp_path: Path) -> None:
     before = (datasets.config.HF_DATASETS_CACHE, datasets.config.EXTRACTED_DATASETS_PATH)
-    with prepared(CONTENT, tmp_path) as place:
+    with open_prepared_data(CONTENT, tmp_path) as place:
         assert place == tmp_path / "datasets" / ("ab" * 8)
         assert place == datasets.config.HF_DATASETS_CACHE
     assert before == (datasets.config.HF_DATASETS_CACHE, datasets.config.EXTRACTED_DATASETS_PATH)
@@ -126,7 +126,7 @@ def not_said(damage: Callable[[Path], object], name: str) -> bool:
 
 
 def test_what_a_killed_preparation_left_is_not_used(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not in list"), prepared(CONTENT, tmp_path):
+    with pytest.raises(ValueError, match="not in list"), open_prepared_data(CONTENT, tmp_path):
         rows(folder).index(-1)
     (arrow,) = (tmp_path / "datasets").rglob("*-train.arrow")
     flip(arrow)
@@ -148,7 +148,7 @@ def in_use(cache: Path) -> Iterator[None]:
 
 
 def _use(cache: Path, ready: object, end: object) -> None:
-    with prepared(CONTENT, cache):
+    with open_prepared_data(CONTENT, cache):
         ready.set()  # type: ignore[attr-defined]
         end.wait(60)  # type: ignore[attr-defined]
 
@@ -188,11 +188,14 @@ def test_a_full_disk_is_named_with_the_folder(
         caught.value
     )
     assert "--cache DIR" in str(caught.value)
-    with pytest.raises(StoreError, match="HF_HOME"), module.naming_full_disk():
+    with pytest.raises(StoreError, match="HF_HOME"), module.explain_disk_full():
         raise error
 
 
 def test_a_cache_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "datasets").write_text("")
-    with pytest.raises(StoreError, match="a file stands where a folder should be"), prepared("c", tmp_path):
+    with (
+        pytest.raises(StoreError, match="a file stands where a folder should be"),
+        open_prepared_data("c", tmp_path),
+    ):
         pass

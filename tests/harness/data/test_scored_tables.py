@@ -18,7 +18,7 @@ from harness.core.errors import DataError, HarnessError
 from harness.data.locate import DataSettings
 from harness.data.mirror import needs
 from harness.data.training.loading import TrainingSize, load_scored, load_training
-from harness.data.training.sets import LocatedTraining, TrainingData, locate_training, own_training
+from harness.data.training.sets import LocatedTraining, TrainingData, locate_training, locate_user_training
 
 Tables = dict[str, dict[str, list[Any]]]
 
@@ -30,7 +30,7 @@ def made(tmp_path: Path) -> Callable[..., LocatedTraining]:
         if change:
             change(tables)
         folder = scored_data.write(tmp_path / name, tables)
-        return own_training(str(folder), DataSettings(cache=tmp_path / "cache"))
+        return locate_user_training(str(folder), DataSettings(cache=tmp_path / "cache"))
 
     return make
 
@@ -80,14 +80,14 @@ def test_what_a_killed_process_has_begun_to_write_is_swept(
     begin, cache, begun = pa.ipc.new_stream, tmp_path / "cache", list[int]()
 
     def watched(*given: Any) -> Any:
-        begun.append(len(files.leftovers(cache)))
+        begun.append(len(files.find_leftovers(cache)))
         return begin(*given)
 
     monkeypatch.setattr(os, "getpid", lambda: 2**22 + 1)  # above any process's number
     monkeypatch.setattr(pa.ipc, "new_stream", watched)
     load_scored(made(), cache=cache)
     assert begun == [1]
-    assert not files.leftovers(cache)
+    assert not files.find_leftovers(cache)
 
 
 def test_ids_may_be_numbers_and_lists_may_be_text(
@@ -107,13 +107,16 @@ def test_ids_may_be_numbers_and_lists_may_be_text(
 
 def test_sizes_are_means_over_all_rows(made: Callable[..., LocatedTraining], tmp_path: Path) -> None:
     located = made()
-    size = TrainingSize.of(located, tmp_path / "cache")
+    size = TrainingSize.measure_training(located, tmp_path / "cache")
     rows = list(load_training(located, cache=tmp_path / "cache"))
     texts = [text for row in rows for text in row["documents"]]
     assert size.rows == 12
     assert size.characters["query"] == pytest.approx(sum(len(row["query"]) for row in rows) / 12)
     assert size.characters["documents"] == pytest.approx(sum(map(len, texts)) / len(texts))
-    used = {name: sorted(found) for name, found in load_scored(located, cache=tmp_path / "cache").texts()}
+    used = {
+        name: sorted(found)
+        for name, found in load_scored(located, cache=tmp_path / "cache").iter_used_texts()
+    }
     assert used == {"query": sorted(row["query"] for row in rows), "documents": sorted(set(texts))}
 
 
@@ -169,7 +172,7 @@ def test_a_set_of_the_data_root_is_found_by_its_name(tmp_path: Path) -> None:
     settings = DataSettings(root=tmp_path / "root", offline=True, cache=tmp_path / "cache")
     scored_data.write(tmp_path / "root" / "org" / "scored")
     for text in ("org/scored", "org/scored:train"):
-        own = own_training(text, settings)
+        own = locate_user_training(text, settings)
         assert (own.data.texts, own.rows, own.name) == (("queries", "documents"), 12, "org/scored")
     wanted = TrainingData(
         path="org/scored",
@@ -192,7 +195,7 @@ def test_a_set_without_its_texts_is_not_whole(tmp_path: Path) -> None:
     (folder / "documents" / "train-00000-of-00001.parquet").unlink()
     settings = DataSettings(root=tmp_path / "root", offline=True, cache=tmp_path / "cache")
     with pytest.raises(HarnessError, match="documents"):
-        own_training("org/scored", settings)
+        locate_user_training("org/scored", settings)
 
 
 def test_data_check_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +219,7 @@ def test_lists_of_another_kind_are_refused(tmp_path: Path) -> None:
     tables = scored_data.tables()
     tables["train"]["scores"] = [1.0] * 12
     folder = scored_data.write(tmp_path / "data", tables)
-    located = own_training(str(folder), DataSettings(cache=tmp_path / "cache"))
+    located = locate_user_training(str(folder), DataSettings(cache=tmp_path / "cache"))
     with pytest.raises(DataError, match="'scores' holds double, not lists"):
         load_training(located, cache=tmp_path / "cache")
     assert Dataset.from_parquet(str(folder / "queries" / "train-00000-of-00001.parquet")).num_rows == 12

@@ -52,7 +52,7 @@ def jobs(count: int) -> list[Job]:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight cores and 64 GB; a GPU with 50 GB free."""
-    monkeypatch.setattr(module, "cores", lambda: 8)
+    monkeypatch.setattr(module, "count_cores", lambda: 8)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (int(50e9), int(80e9)))
     monkeypatch.setattr(module, "Subprocess", FakeWorker)

@@ -48,7 +48,7 @@ def encoders(monkeypatch: pytest.MonkeyPatch) -> Encoders:
     def load(_desk: JobContext, model: object, _how: object) -> FakeEncoder:
         return known.setdefault(model.key, FakeEncoder(salt=model.key))  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(JobContext, "load", load)
+    monkeypatch.setattr(JobContext, "load_encoder", load)
     monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     return known
@@ -222,7 +222,7 @@ def test_a_failed_task_is_recorded_the_rest_goes_on_and_it_is_tried_again(
     tasks = (task("Bad", error="boom"), task("Good"))
     _, (bad, good) = run(tmp_path, plan(tmp_path, *tasks))
     assert (bad.how, good.how) == ("failed", "done")
-    (recorded,) = Store(tmp_path / "r").records(failed=True)
+    (recorded,) = Store(tmp_path / "r").iter_records(failed=True)
     assert recorded.error is not None
     assert (recorded.error.kind, recorded.error.message) == ("RuntimeError", "boom")
     assert "in evaluate" in recorded.error.traceback
@@ -252,7 +252,7 @@ def test_a_model_the_gate_refuses_fails_its_tasks_and_no_other_model(
     assert (a.how, b.how) == ("failed", "done")
     assert a.failure is not None
     assert a.failure.message == "constant embeddings"
-    assert list(Store(tmp_path / "r").records(failed=True)) == []
+    assert list(Store(tmp_path / "r").iter_records(failed=True)) == []
 
 
 def test_force_runs_again_and_takes_the_place(tmp_path: Path, encoders: Encoders) -> None:
@@ -260,7 +260,7 @@ def test_force_runs_again_and_takes_the_place(tmp_path: Path, encoders: Encoders
     _, (second,) = run(tmp_path, plan(tmp_path, task(), force=True), again=True)
     assert (first.how, second.how) == ("done", "done")
     assert record_of(second).provenance["texts_encoded"] == 0
-    assert len(list(Store(tmp_path / "r").records())) == 1
+    assert len(list(Store(tmp_path / "r").iter_records())) == 1
 
 
 @pytest.mark.parametrize("rows", [(), ("a", None), ("a", 3)])
@@ -297,7 +297,7 @@ def test_work_that_another_process_holds_is_waited_for_and_shared(tmp_path: Path
     def finish() -> None:
         time.sleep(1.0)
         Store(tmp_path / "r").put(planned.cells[0].subject.artifact.slug, elsewhere.record)  # type: ignore[arg-type]
-        other.close()
+        other.release_leases()
 
     thread = threading.Thread(target=finish)
     thread.start()
@@ -346,13 +346,13 @@ def apart(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Subp
         libraries=getattr(request, "param", ()),
     )
     yield worker, heard
-    worker.close()
+    worker.close_worker()
 
 
 def wait(worker: Subprocess) -> Finished:
     until = time.time() + 60
     while time.time() < until:
-        finished = worker.poll(0.2)
+        finished = worker.poll_worker(0.2)
         if finished is not None:
             return finished
     raise TimeoutError
@@ -405,7 +405,7 @@ def test_a_job_that_runs_out_of_memory_is_tried_again_with_smaller_batches(
         open_executor=opened,
         listeners=Listeners(event=lambda _job, event: notes.append(event.text)),
     )
-    failures = made.train()
+    failures = made.run_trainings()
     assert (tmp_path / "log").read_text().split() == tried.split()
     assert [failure.kind for failure in failures.values()] == ["WorkerDied"] * (fits == 8)
     assert len([note for note in notes if "batches of half the size" in note]) == len(tried.split()) - 1
@@ -428,7 +428,7 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     planned = plan(tmp_path, suites=suites)
     report = report_of(tmp_path, planned, run(tmp_path, planned)[1], suites)
     vectors = FakeEncoder(salt="a" * 64)
-    found = [report.aggregates(planned.cells[0].subject, suite).columns["Find"] for suite in suites]
+    found = [report.compute_aggregates(planned.cells[0].subject, suite).columns["Find"] for suite in suites]
     assert found == [pytest.approx(2 * float(vectors.encode([text]).mean())) for text in ("a", "b")]
 
 
@@ -442,7 +442,7 @@ def test_tasks_that_are_asked_for_by_name_have_one_table_with_a_mean_of_their_ow
     every = [task(name) for name in ("One", "Two", "Three")]
     suites = [replace(suite_of(one), name=f"mteb:{one.name}") for one in every[:2]]
     if asked:
-        suites = [catalog._only(replace(suite_of(*every), name="mteb", title="MTEB"), asked)]
+        suites = [catalog._select_columns(replace(suite_of(*every), name="mteb", title="MTEB"), asked)]
     assert [suite.name for suite in suites] == list(names)
     planned = plan(tmp_path, suites=suites)
     _, results = run(tmp_path, planned)

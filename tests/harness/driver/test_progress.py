@@ -65,7 +65,7 @@ class Watched:
 
     @property
     def left(self) -> float | None:
-        found = self.follower.forecast.left()
+        found = self.follower.forecast.estimate_time_left()
         return None if found is None else found.seconds
 
     def lines(self) -> list[str]:

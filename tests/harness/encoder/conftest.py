@@ -13,7 +13,7 @@ import pytest
 from harness.core.encoding import Settings
 from harness.core.types import Artifact
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from tiny import library
 
@@ -118,7 +118,7 @@ def build(bare: Path, tmp_path: Path) -> Build:
 @pytest.fixture
 def artifact() -> Callable[..., Artifact]:
     def artifact(folder: Path, **fields: Any) -> Artifact:
-        key, weights = content_key(folder)
+        key, weights = compute_content_key(folder)
         own = {"name": "tiny", "source": str(folder), "folder": folder, "key": key, "weights": weights}
         return Artifact(**{**own, **fields})
 
@@ -130,10 +130,10 @@ def loaded(artifact: Callable[..., Artifact]) -> Callable[..., Encoder]:
     """Loads a folder on the CPU as the given settings ask."""
 
     def loaded(folder: Path, **settings: Any) -> Encoder:
-        from harness.encoder.loading import load
+        from harness.encoder.loading import load_encoder
 
         encoding = resolve_encoding(describe(folder), Settings(**settings))
-        return load(artifact(folder), encoding, device="cpu")
+        return load_encoder(artifact(folder), encoding, device="cpu")
 
     return loaded
 

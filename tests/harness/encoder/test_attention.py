@@ -25,7 +25,7 @@ WINDOWS = (None, 0, 3, 20, 200)
 
 
 def run(name: str, lengths: tuple[int, ...], needs: Needs, seen: Any, *packed: Any) -> torch.Tensor:
-    return BACKENDS[name].layout(lengths, seen, CPU).attend(*packed, needs)
+    return BACKENDS[name].build_layout(lengths, seen, CPU).compute_attention(*packed, needs)
 
 
 @pytest.mark.parametrize("alibi", [False, True])
@@ -104,8 +104,8 @@ def test_no_text_at_all_is_no_error(name: str) -> None:
 def test_a_long_windowed_text_is_never_attended_whole() -> None:
     tokens = 5000
     packed = [t.float() for t in plain_attention.tokens((tokens, 80), heads=1, groups=1)]
-    layout = Sdpa().layout((tokens, 80), None, CPU)
-    layout.attend(*packed, Needs(window=64))
+    layout = Sdpa().build_layout((tokens, 80), None, CPU)
+    layout.compute_attention(*packed, Needs(window=64))
     (calls,) = layout.calls.values()  # type: ignore[attr-defined]
     first, second = calls
     assert first.tokens == tokens
@@ -115,8 +115,8 @@ def test_a_long_windowed_text_is_never_attended_whole() -> None:
 
 def test_texts_are_cut_into_runs_that_keep_to_the_bounds() -> None:
     lengths = sorted([n % 97 + 1 for n in range(0, 9000, 7)], reverse=True)
-    layout: Any = Sdpa().layout(lengths, None, CPU)
-    layout.attend(*plain_attention.tokens(lengths), Needs())
+    layout: Any = Sdpa().build_layout(lengths, None, CPU)
+    layout.compute_attention(*plain_attention.tokens(lengths), Needs())
     (calls,) = layout.calls.values()
     stops = [*accumulate(call.texts for call in calls)]
     found = [*pairwise((0, *stops))]
@@ -141,13 +141,13 @@ def test_a_backend_that_cannot_gives_way_and_says_so(asked: str, needs: Needs, r
 
 def test_flash_says_whether_it_is_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    attention._missing.cache_clear()
-    assert "is not installed" in str(BACKENDS["flash"].refusal(CPU, torch.float16, Needs()))
+    attention._explain_flash_absence.cache_clear()
+    assert "is not installed" in str(BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs()))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setitem(__import__("sys").modules, "flash_attn", None)
-    attention._missing.cache_clear()
-    assert "does not import" in str(BACKENDS["flash"].refusal(CPU, torch.float16, Needs()))
-    attention._missing.cache_clear()
+    attention._explain_flash_absence.cache_clear()
+    assert "does not import" in str(BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs()))
+    attention._explain_flash_absence.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,14 @@ def test_what_runs_on_a_gpu_without_flash_attn(
     monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype, backend: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(attention, "_missing", lambda: "flash-attn is not installed")
+    monkeypatch.setattr(attention, "_explain_flash_absence", lambda: "flash-attn is not installed")
     monkeypatch.setattr(attention, "_has_varlen", lambda: True)
     assert choose(torch.device("cuda"), dtype, needs)[0].name == backend
 
 
 def test_flash_attn_brings_dropout_and_alibi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 0))
-    monkeypatch.setattr(attention, "_missing", lambda: None)
+    monkeypatch.setattr(attention, "_explain_flash_absence", lambda: None)
     for needs in (Needs(dropout=0.1), Needs(slopes=SLOPES)):
         assert choose(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
 
@@ -257,5 +257,5 @@ def test_slopes_are_those_of_the_paper() -> None:
     for heads, slopes in ((8, eight), (12, (*eight, *(2.0 ** -(n + 0.5) for n in range(4))))):
         same = {"num_attention_heads": heads, "num_key_value_heads": heads}
         shape = tiny_networks.small(positions="alibi", hidden_size=8 * heads, **same)
-        model = EncoderModel(EncoderConfig.of(shape), shape)
+        model = EncoderModel(EncoderConfig.from_architecture(shape), shape)
         assert {one.slopes for one in model.modules() if hasattr(one, "slopes")} == {slopes}

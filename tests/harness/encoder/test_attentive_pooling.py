@@ -21,9 +21,9 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact, Dtype
 from harness.encoder.attentive_pooling import AttentivePooling
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.loading import load
+from harness.encoder.loading import load_encoder
 from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoder.sanity import check_encoder, require_sane
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
@@ -135,11 +135,11 @@ def save(tmp_path: Path) -> Save:
 
 def opened(folder: Path, **settings: Any) -> Any:
     """The model as a run loads it, after the checks before a run."""
-    key, weights = content_key(folder)
+    key, weights = compute_content_key(folder)
     artifact = Artifact(name="tiny", source="tiny", folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
     check_model(artifact, encoding, PreflightOptions(pooling=settings.get("pooling")))
-    return load(artifact, encoding, device="cpu")
+    return load_encoder(artifact, encoding, device="cpu")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -206,13 +206,13 @@ def test_a_damaged_one_is_named_before_loading(
 
 def test_the_key_covers_it(save: Save) -> None:
     folder = save()
-    before = content_key(folder)
+    before = compute_content_key(folder)
     weights(folder, query=torch.ones(2, 16))
-    after = content_key(folder)
+    after = compute_content_key(folder)
     assert after[0] != before[0]
     assert after[1] != before[1]
     config(folder, include_prompt=False)
-    assert content_key(folder)[0] not in (before[0], after[0])
+    assert compute_content_key(folder)[0] not in (before[0], after[0])
 
 
 HIDE = (

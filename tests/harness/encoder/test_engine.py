@@ -23,9 +23,9 @@ from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
 from harness.encoder import engine
 from harness.encoder.engine import Encoder, TokenizedTexts
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.loading import load
+from harness.encoder.loading import load_encoder
 from harness.encoder.sanity import check_encoder
 from tiny import library
 
@@ -51,9 +51,9 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def encoder(bare: Path) -> Encoder:
-    key, weights = content_key(bare)
+    key, weights = compute_content_key(bare)
     artifact = Artifact(name="bare", source=str(bare), folder=bare, key=key, weights=weights)
-    return load(artifact, resolve_encoding(describe(bare), Settings()), device="cpu")
+    return load_encoder(artifact, resolve_encoding(describe(bare), Settings()), device="cpu")
 
 
 def threaded(threads: int, load: Callable[[], Encoder]) -> Encoder:
@@ -109,7 +109,7 @@ def test_padding_goes_to_the_tokenizers_side(build: Build, loaded: Loaded) -> No
     together = ours.encode_batch(TEXTS, prompt="query: ")
     # In a batch, a BERT of transformers counts its positions from the padding on.
     assert np.abs(together - theirs.encode(TEXTS, prompt="query: ", batch_size=1)).max() < 1e-5
-    mask = TokenizedTexts(ours.model[0], TEXTS).features((0, len(TEXTS)))["attention_mask"]
+    mask = TokenizedTexts(ours.model[0], TEXTS).build_features((0, len(TEXTS)))["attention_mask"]
     assert mask[:, -1].all()
     assert not mask[:, 0].all()
 
@@ -201,7 +201,7 @@ def test_a_gpu_gives_the_same_vectors(
 ) -> None:
     folder = build(dense=True, normalize=True)
     encoding = resolve_encoding(describe(folder), Settings(dtype=dtype))
-    encoder = load(artifact(folder), encoding, device="cuda:0")
+    encoder = load_encoder(artifact(folder), encoding, device="cuda:0")
     assert (encoder.device, encoder.dtype_as_run) == ("cuda:0", dtype)
     expected = loaded(folder).encode(TEXTS, prompt="query: ")
     assert (
@@ -254,7 +254,7 @@ def test_batches_that_run_at_once_hold_so_many_tokens_or_one_text(at_once: int) 
         with lock:
             running.remove(tokens)
 
-    engine._drain(queue, run, threads=3, halved=lambda _: None)
+    engine._run_queue(queue, run, threads=3, halved=lambda _: None)
     assert seen.tolist() == [1] * len(lengths)
     assert (most[1] > 1) == (at_once > 10)
 
@@ -264,7 +264,7 @@ def test_batch_tokens_change_no_vector(
 ) -> None:
     texts = [f"{'the cat sat ' * (n % 7)}{n}" for n in range(40)]
     expected = encoder.encode(texts)
-    few = load(artifact(bare), encoder.encoding, device="cpu", batch_tokens=8)
+    few = load_encoder(artifact(bare), encoder.encoding, device="cpu", batch_tokens=8)
     assert np.abs(few.encode(texts) - expected).max() <= 1e-5
 
 
@@ -290,7 +290,7 @@ class Kept:
         self.asked += 1
         return self.asked % 5 == 0
 
-    def add(self, texts: Sequence[str], vectors: np.ndarray) -> None:
+    def add_vectors(self, texts: Sequence[str], vectors: np.ndarray) -> None:
         assert not self.vectors.keys() & set(texts)
         self.times += 1
         self.vectors |= dict(zip(texts, vectors, strict=True))
@@ -521,7 +521,7 @@ def test_prompts_are_mtebs(
         prompt_type=PromptType(role) if role else None,
     )
     ours = loaded(folder)
-    prompt = ours.encoding.prompt(replace(task(name), type=about.type), role)
+    prompt = ours.encoding.resolve_prompt(replace(task(name), type=about.type), role)
     assert np.abs(ours.encode(PROMPTED, prompt=prompt) - expected).max() < 1e-5
 
 
@@ -529,7 +529,7 @@ def test_a_prompt_can_be_asked_away(build: Build) -> None:
     library = {"prompts": {"query": "query: ", "other": "four "}, "default_prompt_name": "other"}
     encoding = resolve_encoding(describe(build(library=library)), Settings(prompts={"query": ""}))
     assert encoding.prompts == (("document", ""), ("other", "four "), ("query", ""))
-    assert [encoding.prompt(task(), role) for role in ROLES] == ["", "", "four "]
+    assert [encoding.resolve_prompt(task(), role) for role in ROLES] == ["", "", "four "]
 
 
 def test_without_a_default_no_side_is_added(build: Build) -> None:
@@ -559,7 +559,7 @@ def test_it_is_described_and_known(minilm: Path) -> None:
     found = describe(minilm)
     assert (found.pooling, found.normalize) == ("mean", True)
     assert (found.max_length, found.position_limit) == (256, 512)
-    key, weights = content_key(minilm)
+    key, weights = compute_content_key(minilm)
     assert weights == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     assert key == "6234ab8900430e00f7c0a12f8a642bad8ec2af01da7664705b95f77ebbec0db5"
     assert resolve_encoding(found, Settings()) == Encoding(pooling="mean", normalize=True, max_length=256)

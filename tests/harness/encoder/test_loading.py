@@ -16,7 +16,7 @@ from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.loading import load
+from harness.encoder.loading import load_encoder
 
 Loaded = Callable[..., Encoder]
 Build = Callable[..., Path]
@@ -258,7 +258,7 @@ def test_code_of_a_local_folder_runs_if_allowed(
 ) -> None:
     folder, trace = foreign
     encoding = resolve_encoding(describe(folder), Settings())
-    encoder = load(artifact(folder, trust_remote_code=True), encoding, device="cpu")
+    encoder = load_encoder(artifact(folder, trust_remote_code=True), encoding, device="cpu")
     assert encoder.encode(TEXTS).shape == (4, 32)
     assert trace.exists()
 
@@ -274,10 +274,10 @@ def test_code_from_the_hub_runs_from_a_pinned_commit_alone(
     given = artifact(folder, source="org/tiny", revision=revision, trust_remote_code=True)
     encoding = resolve_encoding(describe(folder), Settings())
     if said is None:
-        load(given, encoding, device="cpu")
+        load_encoder(given, encoding, device="cpu")
         return
     with pytest.raises(ModelError) as caught:
-        load(given, encoding, device="cpu")
+        load_encoder(given, encoding, device="cpu")
     assert said in str(caught.value)
     assert "org/tiny@<40 hex digits" in str(caught.value)
     assert not trace.exists()
@@ -292,7 +292,7 @@ def test_code_of_another_repository_is_not_pinned(
     (folder / "config.json").write_text(json.dumps(config))
     encoding = resolve_encoding(describe(folder), Settings())
     with pytest.raises(ModelError, match=r"takes its code \(AutoModel\) from org/code, at no pinned commit"):
-        load(artifact(folder, trust_remote_code=True), encoding, device="cpu")
+        load_encoder(artifact(folder, trust_remote_code=True), encoding, device="cpu")
 
 
 def test_a_module_of_the_folders_own_is_not_run_unasked(build: Build, loaded: Loaded, tmp_path: Path) -> None:

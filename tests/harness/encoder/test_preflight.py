@@ -14,9 +14,9 @@ import tiny
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
-from harness.encoder.folder.content import ORDER, content_key
+from harness.encoder.folder.content import ORDER, compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.folder.trust import library_types
+from harness.encoder.folder.trust import read_library_types
 from harness.encoder.preflight import PreflightOptions, check_model
 
 FAMILIES = tiny.families()
@@ -86,7 +86,7 @@ def test_a_name_that_transformers_alone_reads_is_read_by_it(tmp_path: Path) -> N
 def test_the_types_of_transformers_are_read_from_its_source() -> None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    assert library_types() == set(CONFIG_MAPPING_NAMES)
+    assert read_library_types() == set(CONFIG_MAPPING_NAMES)
 
 
 def test_a_table_of_another_size_is_found_where_transformers_runs_the_model(copy: Path) -> None:
@@ -100,10 +100,10 @@ def test_tensors_in_a_pickle_are_known_without_torch(copy: Path, tmp_path: Path)
     from safetensors.torch import load_file
 
     from fakes import Evil
-    from harness.encoder.folder.files import stored_tensors
+    from harness.encoder.folder.files import read_tensor_headers
 
     held = load_file(copy / "model.safetensors")
-    before = stored_tensors([copy / "model.safetensors"]) or {}
+    before = read_tensor_headers([copy / "model.safetensors"]) or {}
     (copy / "model.safetensors").unlink()
     path = copy / "pytorch_model.bin"
     module = torch.nn.Module()  # a state dict has an attribute with its versions
@@ -112,7 +112,7 @@ def test_tensors_in_a_pickle_are_known_without_torch(copy: Path, tmp_path: Path)
     state.update({name: tensor for name, tensor in held.items() if name != "pooler.dense.bias"})
     state["pooler.dense.bias"] = state.pop("bias")
     torch.save(state, path)
-    found = stored_tensors([path]) or {}
+    found = read_tensor_headers([path]) or {}
     assert {n: (t.dtype, t.shape) for n, t in found.items()} == {
         n: (t.dtype, t.shape) for n, t in before.items()
     }
@@ -159,12 +159,12 @@ def test_a_sharded_copy_has_the_key_of_the_whole(copy: Path, tmp_path: Path, siz
         (folder / "model.safetensors").unlink()
         model.save_pretrained(folder, max_shard_size=largest)
     assert len(list(folders[1].glob("*.safetensors"))) > 1
-    first, second = (content_key(folder, tmp_path / "cache") for folder in folders)
+    first, second = (compute_content_key(folder, tmp_path / "cache") for folder in folders)
     assert first == second
-    assert content_key(folders[1], tmp_path / "cache") == second
+    assert compute_content_key(folders[1], tmp_path / "cache") == second
     part = sorted(folders[1].glob("*.safetensors"))[0]
     part.write_bytes(part.read_bytes()[:-1] + bytes([part.read_bytes()[-1] ^ 1]))
-    assert content_key(folders[1], tmp_path / "cache")[0] != second[0]
+    assert compute_content_key(folders[1], tmp_path / "cache")[0] != second[0]
 
 
 def test_tensors_of_every_type_have_the_order_of_the_library(tmp_path: Path, copy: Path) -> None:
@@ -182,7 +182,7 @@ def test_tensors_of_every_type_have_the_order_of_the_library(tmp_path: Path, cop
         save_file({name: held[name] for name in some}, parts / file, metadata={"format": "pt"})
     index = {name: f"part-{at % 2}.safetensors" for at, name in enumerate(names)}
     (parts / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    assert content_key(parts) == content_key(copy)
+    assert compute_content_key(parts) == compute_content_key(copy)
     assert len(set(ORDER)) == len(ORDER)
 
 
@@ -207,5 +207,5 @@ def test_a_recipe_notes_the_head_that_it_replaces(tmp_path: Path) -> None:
     recipe: Any = catalog.open_recipe("glue-quick")
     trial = recipe.protocol.trials("RTE")[0]
     told = "not loaded: classifier.bias, classifier.weight (it belongs to the head of a task)"
-    assert told in Classifier.of(folder, trial, classes=2)[1]
-    assert told not in Classifier.of(whole, trial, classes=2)[1]
+    assert told in Classifier.load_classifier(folder, trial, classes=2)[1]
+    assert told not in Classifier.load_classifier(whole, trial, classes=2)[1]

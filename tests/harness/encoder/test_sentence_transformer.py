@@ -162,7 +162,7 @@ def test_peft_trains_adapters_alone(folder: Path) -> None:
     from peft import LoraConfig, get_peft_model
 
     network = Transformer(str(folder)).auto_model
-    targets = network.lora_targets()
+    targets = network.list_lora_targets()
     ids = torch.randint(5, 100, (3, 9))
     plain = network(input_ids=ids).last_hidden_state
     model = get_peft_model(network, LoraConfig(r=2, target_modules=targets))
@@ -193,7 +193,7 @@ def test_a_saved_adapter_fits_the_class_that_loads_the_base(name: str, folder: P
     base = SentenceTransformer(str(folder), device="cpu")
     base.save_pretrained(str(tmp_path / "base"))
     model = SentenceTransformer(str(tmp_path / "base"), device="cpu")
-    model.add_adapter(LoraConfig(r=2, target_modules=model[0].auto_model.lora_targets()))
+    model.add_adapter(LoraConfig(r=2, target_modules=model[0].auto_model.list_lora_targets()))
     for parameter in model.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.3)
@@ -221,11 +221,11 @@ def test_a_saved_adapter_comes_back_into_the_network(name: str, folder: Path, tm
     SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path / "base"))
     model = SentenceTransformer(str(tmp_path / "base"), device="cpu")
     network: Any = model[0].auto_model
-    targets = network.lora_targets()
+    targets = network.list_lora_targets()
     some = {targets[0]: 4}
     config = LoraConfig(r=2, target_modules=targets, rank_pattern=some, alpha_pattern={targets[-1]: 64})
     model.add_adapter(config)
-    assert network.lora_targets() == targets
+    assert network.list_lora_targets() == targets
     for parameter in model.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.1)
@@ -260,7 +260,7 @@ def test_an_adapter_for_another_backbone_is_refused(tmp_path: Path) -> None:
     from peft import LoraConfig
 
     model = Transformer(str(tiny.folder(FAMILIES["bert"], tmp_path / "bert"))).auto_model
-    model.add_adapter(LoraConfig(target_modules=model.lora_targets()))
+    model.add_adapter(LoraConfig(target_modules=model.list_lora_targets()))
     model.save_pretrained(tmp_path / "adapter")
     deeper = tiny.folder(FAMILIES["bert"], tmp_path / "deeper", num_hidden_layers=4)
     shallow = tiny.folder(FAMILIES["bert"], tmp_path / "shallow", num_hidden_layers=2)
@@ -282,7 +282,7 @@ def test_what_was_there_before_does_not_stay(tmp_path: Path) -> None:
     published = str(tiny.folder(FAMILIES["bert"], tmp_path / "published"))
     model = Transformer(published).auto_model
     plain = Transformer(published).auto_model
-    model.add_adapter(LoraConfig(target_modules=model.lora_targets()))
+    model.add_adapter(LoraConfig(target_modules=model.list_lora_targets()))
     files = [{"config.json", "model.safetensors"}, {"adapter_config.json", "adapter_model.safetensors"}]
     for network, kept, gone in ((plain, 0, 1), (model, 1, 0), (plain, 0, 1)):
         network.save_pretrained(tmp_path / "saved")

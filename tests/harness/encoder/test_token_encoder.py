@@ -18,10 +18,10 @@ import tiny
 from faulty import rewrite
 from harness.core.encoding import LateInteraction, Settings
 from harness.core.errors import HarnessError, ModelError, UsageError
-from harness.core.identity import encoding_identity
+from harness.core.identity import build_encoding_identity
 from harness.core.types import SIDES, Artifact
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load_any
 from harness.encoder.preflight import PreflightOptions, check_model
@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 def opened(folder: Path, **settings: Any) -> TokenEncoder:
-    key, weights = content_key(folder)
+    key, weights = compute_content_key(folder)
     artifact = Artifact(name="late", source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
     check_model(artifact, encoding, PreflightOptions())
@@ -120,8 +120,10 @@ def test_every_setting_is_in_the_key(folder: Folder) -> None:
         {"skiplist": ()},
         {"dimension": 8},
     )
-    keys = [encoding_identity(replace(encoding, late_interaction=replace(late, **one))) for one in others]
-    assert len({json.dumps(key, sort_keys=True) for key in (encoding_identity(encoding), *keys)}) == 9
+    keys = [
+        build_encoding_identity(replace(encoding, late_interaction=replace(late, **one))) for one in others
+    ]
+    assert len({json.dumps(key, sort_keys=True) for key in (build_encoding_identity(encoding), *keys)}) == 9
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ def test_vectors_are_those_of_pylate(body: str, expansion: bool, attends: bool, 
         for at, text in enumerate(TEXTS):
             alone = library.encode([text], is_query=role == "query")[0]
             for truth in (whole[at], whole[at + len(TEXTS)], alone):
-                assert np.abs(ragged.of(at) - truth).max() <= 1e-5
+                assert np.abs(ragged.select_text_vectors(at) - truth).max() <= 1e-5
             assert np.abs(encoder.encode_batch([text], role=role).vectors - alone).max() <= 1e-5
 
 
@@ -228,7 +230,7 @@ def test_a_residual_projection_and_no_prefixes_are_as_in_pylate(tmp_path: Path) 
     for role in SIDES:
         found = encoder.encode(TEXTS, role=role)
         for at, truth in enumerate(library.encode(list(TEXTS), is_query=role == "query")):
-            assert np.abs(found.of(at) - truth).max() <= 1e-5
+            assert np.abs(found.select_text_vectors(at) - truth).max() <= 1e-5
 
 
 def test_texts_are_in_lower_case_where_the_folder_says_so(folder: Folder, tmp_path: Path) -> None:
@@ -250,7 +252,7 @@ def test_lengths_may_be_changed(folder: Folder) -> None:
     for role in SIDES:
         found = encoder.encode(TEXTS, role=role)
         for at, truth in enumerate(library.encode(list(TEXTS), is_query=role == "query")):
-            assert np.abs(found.of(at) - truth).max() <= 1e-5
+            assert np.abs(found.select_text_vectors(at) - truth).max() <= 1e-5
 
 
 def test_a_text_without_a_token_has_no_vectors(tmp_path: Path) -> None:
@@ -301,7 +303,7 @@ def test_equal_texts_are_encoded_once_and_kept_once(folder: Folder) -> None:
         def __init__(self) -> None:
             self.texts: list[str] = []
 
-        def add(self, texts: Any, vectors: Any) -> None:
+        def add_vectors(self, texts: Any, vectors: Any) -> None:
             assert len(texts) == len(vectors)
             self.texts += texts
 
@@ -317,7 +319,7 @@ def test_equal_texts_are_encoded_once_and_kept_once(folder: Folder) -> None:
 
 def test_a_model_with_one_vector_is_still_an_encoder(tmp_path: Path) -> None:
     body = tiny.folder(tiny.families()["bert"], tmp_path / "body")
-    key, weights = content_key(body)
+    key, weights = compute_content_key(body)
     artifact = Artifact(name="body", source="", folder=body, key=key, weights=weights)
     found = load_any(artifact, resolve_encoding(describe(body), Settings()), device="cpu")
     assert isinstance(found, Encoder)

@@ -18,10 +18,10 @@ import tiny
 import two_stage_models
 from harness.core.encoding import OwnTexts, Settings
 from harness.core.errors import HarnessError, ModelError, UsageError
-from harness.core.identity import encoding_identity
+from harness.core.identity import build_encoding_identity
 from harness.core.types import Artifact
-from harness.encoder.folder.content import content_key
-from harness.encoder.folder.description import describe, resolve_encoding, with_two_stages
+from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.description import describe, describe_two_stage, resolve_encoding
 from harness.encoder.folder.two_stage import TwoStageSettings
 from harness.encoder.loading import load_any
 from harness.encoder.preflight import PreflightOptions, check_model
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 def artifact_of(folder: Path) -> Artifact:
-    key, weights = content_key(folder)
+    key, weights = compute_content_key(folder)
     return Artifact(name="two", source=str(folder), folder=folder, key=key, weights=weights)
 
 
@@ -101,8 +101,10 @@ def test_vectors_by_hand(
 ) -> None:
     module = two_stage_models.module(tmp_path, body, **settings).double()
     with torch.no_grad():
-        context = None if documents is None else module.context_vectors(module.tokenize_context(documents))
-        vectors = module.text_vectors(module.tokenize(TEXTS), context)
+        context = (
+            None if documents is None else module.compute_context_vectors(module.tokenize_context(documents))
+        )
+        vectors = module.compute_text_vectors(module.tokenize(TEXTS), context)
     assert (vectors - by_hand(module, TEXTS, documents)).abs().max() < 1e-6
 
 
@@ -112,9 +114,9 @@ def test_every_family_reads_a_context(tmp_path: Path, body: str) -> None:
     module = two_stage_models.module(tmp_path, body)
     context = torch.randn(6, 32)
     with torch.no_grad():
-        together = module.text_vectors(module.tokenize(TEXTS), context)
-        alone = torch.cat([module.text_vectors(module.tokenize([text]), context) for text in TEXTS])
-        without = module.text_vectors(module.tokenize(TEXTS))
+        together = module.compute_text_vectors(module.tokenize(TEXTS), context)
+        alone = torch.cat([module.compute_text_vectors(module.tokenize([text]), context) for text in TEXTS])
+        without = module.compute_text_vectors(module.tokenize(TEXTS))
     assert (together - alone).abs().max() < 1e-5 * together.abs().max()
     assert (together - without).abs().max() > 1e-3
 
@@ -125,7 +127,7 @@ def test_variants_differ(tmp_path: Path) -> None:
         for settings in ({}, {"pooling": "all"}, {"rotary_from": "prompts"})
     ]
     with torch.no_grad():
-        found = [module.text_vectors(module.tokenize(TEXTS)) for module in made]
+        found = [module.compute_text_vectors(module.tokenize(TEXTS)) for module in made]
     assert (found[0] - found[1]).abs().max() > 1e-3 < (found[0] - found[2]).abs().max()
 
 
@@ -135,8 +137,11 @@ def test_sequence_dropout_puts_the_null_vector_in_place(tmp_path: Path) -> None:
     context = torch.randn(6, 32)
     features = module.tokenize(TEXTS)
     with torch.no_grad():
-        without, evaluated = module.text_vectors(features), module.text_vectors(features, context)
-        dropped = module.train().text_vectors(features, context)
+        without, evaluated = (
+            module.compute_text_vectors(features),
+            module.compute_text_vectors(features, context),
+        )
+        dropped = module.train().compute_text_vectors(features, context)
     assert torch.allclose(dropped, without, atol=1e-6)
     assert (evaluated - without).abs().max() > 1e-3, "in an evaluation nothing is dropped"
 
@@ -144,10 +149,12 @@ def test_sequence_dropout_puts_the_null_vector_in_place(tmp_path: Path) -> None:
 def test_each_text_has_the_context_in_an_order_of_its_own_in_training(tmp_path: Path) -> None:
     context = torch.arange(6.0)[:, None].expand(6, 32)
     module = two_stage_models.module(tmp_path).train()
-    rows = module._context_rows(context, 50)[..., 0]
+    rows = module._build_context_rows(context, 50)[..., 0]
     assert torch.equal(rows.sort(dim=1).values, torch.arange(6.0).expand(50, 6))
     assert len(rows.unique(dim=0)) > 30
-    assert torch.equal(module.eval()._context_rows(context, 50)[..., 0], torch.arange(6.0).expand(50, 6))
+    assert torch.equal(
+        module.eval()._build_context_rows(context, 50)[..., 0], torch.arange(6.0).expand(50, 6)
+    )
 
 
 def test_tied_stages_share_one_table_and_stay_tied(tmp_path: Path) -> None:
@@ -173,14 +180,18 @@ def test_a_folder_is_described_keyed_and_opened_alike_everywhere(folder: Folder)
     assert (found.max_length, found.position_limit) == (24, 64 - 9)
     encoder = opened(folder())
     assert encoder.encoding.context is not None
-    identity = encoding_identity(encoder.encoding)
+    identity = build_encoding_identity(encoder.encoding)
     assert identity["context"] == {"size": 6, "documents": "task", "seed": 42}
     theirs = tiny.library(folder()).encode(TEXTS)
     assert np.abs(encoder.encode(TEXTS) - theirs).max() < 1e-5
     module = encoder.model[0]
     assert isinstance(module, TwoStage)
     assert np.abs(theirs - by_hand(module, TEXTS, None).numpy()).max() < 1e-4
-    keys = {content_key(folder(body, **more))[0] for body in ("bert",) for more in ({}, {"pooling": "all"})}
+    keys = {
+        compute_content_key(folder(body, **more))[0]
+        for body in ("bert",)
+        for more in ({}, {"pooling": "all"})
+    }
     assert len(keys) == 2
 
 
@@ -189,7 +200,7 @@ def test_a_model_that_is_to_be_made_is_described_as_its_folder_will_be(
     folder: Folder, tmp_path: Path, body: str
 ) -> None:
     there = folder(body)
-    planned = with_two_stages(
+    planned = describe_two_stage(
         describe(tiny.folder(tiny.families()[body], tmp_path / "body")),
         TwoStageSettings(size=6, prompts=3),
         max_length=24,
@@ -197,7 +208,7 @@ def test_a_model_that_is_to_be_made_is_described_as_its_folder_will_be(
     assert replace(planned, folder=there, name=there.name) == describe(there)
     if body == "bert":
         with pytest.raises(ModelError, match="6 context vectors, 8 soft prompts and texts of 60 tokens"):
-            with_two_stages(describe(tmp_path / "body"), TwoStageSettings(size=6), max_length=60)
+            describe_two_stage(describe(tmp_path / "body"), TwoStageSettings(size=6), max_length=60)
 
 
 @pytest.mark.parametrize("body", ["bert", "nomic_bert"])
@@ -207,7 +218,7 @@ def test_null_context_and_context(folder: Folder, body: str) -> None:
     assert np.abs(alone - encoder.encode_batch(TEXTS)).max() < 1e-5
     found = []
     for documents in (DOCUMENTS, DOCUMENTS, DOCUMENTS[::-1]):
-        encoder.set_context(encoder.context_vectors(documents))
+        encoder.set_context(encoder.compute_context_vectors(documents))
         found.append(encoder.encode(TEXTS))
     assert np.array_equal(found[0], found[1])
     assert np.abs(found[0] - alone).max() > 1e-3
@@ -242,7 +253,7 @@ def test_prefixes_by_task(folder: Folder) -> None:
         ("ArXivHierarchicalClusteringP2P", "Clustering", ""): "clustering: ",
     }
     for (name, kind, side), prefix in asked.items():
-        assert encoding.prompt(OwnTexts(name=name, type=kind), side) == prefix  # type: ignore[arg-type]
+        assert encoding.resolve_prompt(OwnTexts(name=name, type=kind), side) == prefix  # type: ignore[arg-type]
 
 
 # What makes no model
@@ -297,4 +308,4 @@ def test_tied_embeddings_of_two_vocabularies(tmp_path: Path) -> None:
 def test_a_context_of_another_size(tmp_path: Path) -> None:
     module = two_stage_models.module(tmp_path)
     with pytest.raises(ModelError, match=r"6 context vectors of 32 dimensions .* \(5, 32\) were given"):
-        module.text_vectors(module.tokenize(TEXTS), torch.zeros(5, 32))
+        module.compute_text_vectors(module.tokenize(TEXTS), torch.zeros(5, 32))

@@ -20,9 +20,9 @@ import pytest
 import ray_jobs
 from harness.core.errors import UsageError
 from harness.driver.execute import Driver
-from harness.executors.executor import Executor, RaySettings, executor_settings
+from harness.executors.executor import Executor, RaySettings, parse_executor
 from harness.executors.local import LocalExecutor
-from harness.executors.node import environment
+from harness.executors.node import collect_environment
 from harness.executors.ray import RayExecutor
 from harness.executors.ray_cluster import Shape
 from harness.jobs.context import WorkerLimits
@@ -47,14 +47,14 @@ SUPPORT = Path(ray_jobs.__file__).parent
 )
 def test_a_wrong_executor_is_refused(text: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        executor_settings(text)
+        parse_executor(text)
     assert words in str(caught.value)
 
 
 def test_settings_of_ray() -> None:
-    assert executor_settings("local") is None
-    assert executor_settings("ray") == RaySettings()
-    assert executor_settings("ray:workers=4") == RaySettings(workers=4)
+    assert parse_executor("local") is None
+    assert parse_executor("ray") == RaySettings()
+    assert parse_executor("ray:workers=4") == RaySettings(workers=4)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes]:
 @pytest.mark.parametrize(
     ("settings", "resources", "words"),
     [
-        ({"environment": {**environment(), "torch": "1.0"}}, {}, "torch 2"),
+        ({"environment": {**collect_environment(), "torch": "1.0"}}, {}, "torch 2"),
         ({"folders": (Path("/not/there"),)}, {}, "does not see /not/there"),
         ({}, {"memory": 2**50}, "no node of the cluster has that"),
         ({}, {"devices": 3}, "no node of the cluster has that"),

@@ -41,13 +41,13 @@ class Logged:
 
     def start(self, one: Job, device: str = "cuda:0", *, at: float, node: str = "a") -> None:
         self.now = at
-        self.log.submitted(one)
-        self.log.heard(one, Event(kind="placed", text=node, devices=(device,)))
+        self.log.note_submission(one)
+        self.log.note_event(one, Event(kind="placed", text=node, devices=(device,)))
 
     def end(self, one: Job, how: Any = "done", failure: Failure | None = None, *, at: float) -> None:
         self.now = at
         why = {} if failure is None else {"cause": failure.reason, "hint": failure.hint}
-        self.log.ended(one, how, **why)
+        self.log.note_job_end(one, how, **why)
 
     def read(self) -> RunStatus:
         self.log._write_heartbeat()
@@ -66,10 +66,12 @@ def logged(tmp_path: Path) -> Logged:
 
 def test_a_run_says_what_runs_where_and_what_waits_for_what(logged: Logged) -> None:
     logged.start(RUNS[1], at=10.0)
-    logged.log.heard(RUNS[1], Event(kind="training", steps=200))
-    logged.log.heard(RUNS[1], Event(kind="trained", steps=50))
-    logged.log.claimed_elsewhere(RUNS[3])
-    logged.log.nodes([Node(name="a", devices=("cuda:0", "cuda:1"), busy=1), Node(name="b", state="lost")])
+    logged.log.note_event(RUNS[1], Event(kind="training", steps=200))
+    logged.log.note_event(RUNS[1], Event(kind="trained", steps=50))
+    logged.log.note_foreign_claim(RUNS[3])
+    logged.log.update_nodes(
+        [Node(name="a", devices=("cuda:0", "cuda:1"), busy=1), Node(name="b", state="lost")]
+    )
     logged.now = 70.0
     run = logged.read()
     assert (run.state, run.executor, run.command) == (
@@ -105,14 +107,14 @@ def test_causes_are_kept_and_lost_work_costs_apart(logged: Logged) -> None:
     logged.start(RUNS[2], at=1800.0)
     logged.start(RUNS[3], "cuda:1", at=1800.0)
     logged.now = 3600.0
-    logged.log.lost(RUNS[2], "the node vanished")
+    logged.log.note_job_loss(RUNS[2], "the node vanished")
     logged.end(RUNS[1], at=3600.0)
     full = Failure(kind="OutOfMemoryError", message="CUDA out of memory\n" + 900 * "x")
     logged.end(RUNS[3], "retried", full, at=5400.0)
     logged.start(RUNS[3], "cpu", at=5400.0)
     logged.end(RUNS[3], "failed", Failure(kind="DataError", message="No row.", hint="Add one."), at=7200.0)
     for one in (CHOICE, SCORE):
-        logged.log.ended(one, "skipped")
+        logged.log.note_job_end(one, "skipped")
     run = logged.read()
     told = [(one.how, one.cause[:36], one.hint, one.labels) for one in run.troubles]
     assert told == [
@@ -168,7 +170,7 @@ def test_who_may_not_write_watches_the_heartbeat(
 
     (run,) = read_runs(logged.runs, pause=pause)
     assert (run.state, run.age, len(waited)) == (state, None, 1)
-    logged.log.close("stopped")
+    logged.log.close_run_log("stopped")
     assert [one.state for one in read_runs(logged.runs, pause=pause)] == ["stopped"]
     assert len(waited) == 1
 
@@ -205,7 +207,7 @@ def test_the_heartbeat_goes_on_while_the_driver_is_busy(tmp_path: Path) -> None:
     until = time.monotonic() + 10
     while json.loads(beat.read_text())["beat"] < first + 3 and time.monotonic() < until:
         time.sleep(0.02)
-    log.close("finished")
+    log.close_run_log("finished")
     last = json.loads(beat.read_text())
     assert (last["beat"] > first + 3, last["ended"]) == (True, "finished")
     assert audit(tmp_path, tmp_path / "cache").clean
@@ -216,9 +218,9 @@ def test_the_last_ended_runs_are_kept_and_what_lives(tmp_path: Path) -> None:
     alive = alive.rename(alive.with_name(f"0-{alive.name}"))  # the oldest one
     for number in range(KEEP + 3):
         log = RunLog(tmp_path / "runs", jobs=(), every=3600.0)
-        log.close("finished")
+        log.close_run_log("finished")
         log.folder.rename(log.folder.with_name(f"1-{number:03}"))
-    RunLog(tmp_path / "runs", jobs=(), every=3600.0).close("finished")
+    RunLog(tmp_path / "runs", jobs=(), every=3600.0).close_run_log("finished")
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert names[:2] == [alive.name, "1-004"]
     assert len(names) == KEEP + 1
@@ -232,7 +234,7 @@ def test_ten_thousand_short_jobs_are_logged_in_no_time(tmp_path: Path) -> None:
     begun = time.process_time()
     for one in jobs:
         logged.start(one, at=logged.now + 0.01)
-        logged.log.heard(one, Event(kind="stage", text="scoring"))
+        logged.log.note_event(one, Event(kind="stage", text="scoring"))
         logged.end(one, at=logged.now + 0.01)
     assert (time.process_time() - begun) / len(jobs) < 0.5e-3
     assert logged.read().counts == {"finetune": {"done": 10_000}}

@@ -21,7 +21,7 @@ from fake_slurm import FakeSlurm
 from harness.core.errors import StoreError, UsageError
 from harness.driver.execute import Driver
 from harness.executors.executor import SlurmSettings
-from harness.executors.slurm import SlurmExecutor, _parts
+from harness.executors.slurm import SlurmExecutor, _split_jobs
 from harness.jobs.jobs import Job, Resources
 from harness.storage.store import Store
 from queued_jobs import QUICK, Act, ActOnModel, Large, ends, executor, wait
@@ -195,14 +195,14 @@ def test_a_job_is_cancelled_and_a_close_leaves_nothing(folder: Path, slurm: Fake
         made.submit(job(name, folder), {})
     (finished,) = ends(made)
     assert finished.output["said"] == b"other"
-    wait(lambda: made.poll(0.1) == [] and "key-wait here" in heard)
+    wait(lambda: made.poll_jobs(0.1) == [] and "key-wait here" in heard)
     (node,) = made.nodes
     assert (node.workers, node.busy, node.state) == (1, 1, "alive")
-    made.cancel("key-wait")
-    wait(lambda: made.poll(0.1) == [] and not made.nodes)
+    made.cancel_job("key-wait")
+    wait(lambda: made.poll_jobs(0.1) == [] and not made.nodes)
     made.submit(job("wait", folder), {})
-    wait(lambda: made.poll(0.1) == [] and heard.count("key-wait here") == 2)
-    made.close()
+    wait(lambda: made.poll_jobs(0.1) == [] and heard.count("key-wait here") == 2)
+    made.close_executor()
     assert slurm.tasks("PENDING", "RUNNING").keys() == {
         n for n in slurm.tasks("RUNNING") if slurm.get(n).get("cancelled")
     }
@@ -215,15 +215,15 @@ def test_ends_that_the_driver_has_not_stored_wait_for_the_next(folder: Path, slu
     made = executor(folder)
     for name in "ab":
         made.submit(job(name, folder), {})
-    assert made.poll(0.0) == []
+    assert made.poll_jobs(0.0) == []
     wait(lambda: len([*folder.glob("results/queue/*/done/*")]) == 2)
-    made.close()
+    made.close_executor()
     wait(lambda: not slurm.processes())
     again = executor(folder)
     for name in "ab":
         again.submit(job(name, folder), {})
     said = sorted(finished.output["said"] for finished in ends(again, 2))
-    again.close()
+    again.close_executor()
     assert said == [b"a", b"b"]
     assert not (folder / "results" / "queue").exists()
     assert sorted((folder / "begun").read_text().split()) == ["a", "b"]
@@ -239,7 +239,7 @@ def test_the_jobs_of_a_model_share_a_task_and_arrays_have_a_limit(folder: Path, 
             act = ActOnModel(do=f"{model}{name}", folder=folder, artifact=replace(named, key=model * 64))
             made.submit(Job(key=model + name, kind="encode", label="", work=act), {})
     assert len(ends(made, 12)) == 12
-    made.close()
+    made.close_executor()
     assert len(slurm.tasks()) == 3
     assert slurm.calls("sbatch") == 2
     begun = (folder / "begun").read_text().split()
@@ -254,7 +254,7 @@ def test_parts_are_of_one_model_and_about_as_long() -> None:
         return [Job(key=f"{name}{at}", kind="encode", label="", work=act, resources=one)
                 for at, one in enumerate(times)]  # fmt: skip
 
-    parts = [[job.key for job in part] for part in _parts([*model("x", 4), *model("y", 1)], 4)]
+    parts = [[job.key for job in part] for part in _split_jobs([*model("x", 4), *model("y", 1)], 4)]
     assert parts == [["x3", "x1"], ["x2", "x0"], ["y0"]]
 
 
@@ -266,11 +266,11 @@ def test_what_ends_a_job_from_outside_is_told(folder: Path, slurm: FakeSlurm, ho
     do = "fill" if how == "fill" else "wait"
     made.submit(job(do, folder), {})
     if how != "fill":
-        wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+        wait(lambda: made.poll_jobs(0.1) or (folder / "begun").exists())
         (name,) = slurm.tasks("RUNNING")
         getattr(slurm, how)(name)
     (finished,) = ends(made)
-    made.close()
+    made.close_executor()
     assert finished.failure is not None
     assert (finished.failure.cause, finished.failure.fault) == (cause, None)
     assert ("is gone" in finished.failure.message) == (how != "fill")
@@ -281,13 +281,13 @@ def test_what_ends_a_job_from_outside_is_told(folder: Path, slurm: FakeSlurm, ho
 def test_a_preempted_worker_gives_its_job_back_and_comes_back(folder: Path, slurm: FakeSlurm) -> None:
     made = executor(folder, workers=1)
     made.submit(job("wait", folder), {})
-    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+    wait(lambda: made.poll_jobs(0.1) or (folder / "begun").exists())
     (name,) = slurm.tasks("RUNNING")
     slurm.preempt(name)
-    wait(lambda: made.poll(0.1) or slurm.get(name)["restarts"] == 1)
+    wait(lambda: made.poll_jobs(0.1) or slurm.get(name)["restarts"] == 1)
     (folder / "go").touch()
     (finished,) = ends(made)
-    made.close()
+    made.close_executor()
     assert finished.output["said"] == b"wait"
     assert (folder / "begun").read_text().split() == ["wait", "wait"]
     assert slurm.calls("sbatch") == 1
@@ -301,14 +301,14 @@ def test_what_had_the_whole_time_of_a_worker_is_not_begun_anew_for_ever(
 ) -> None:
     made = executor(folder, workers=1, minutes=5, times=replace(QUICK, warning=298))
     made.submit(job("wait", folder, kind=kind), {})
-    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+    wait(lambda: made.poll_jobs(0.1) or (folder / "begun").exists())
     time.sleep(2.0)  # its time, up to the warning
     slurm.preempt(*slurm.tasks("RUNNING"))
     if goes_on:  # a training goes on from its checkpoint
-        wait(lambda: made.poll(0.1) or len((folder / "begun").read_text().split()) == 2)
+        wait(lambda: made.poll_jobs(0.1) or len((folder / "begun").read_text().split()) == 2)
         (folder / "go").touch()
     (finished,) = ends(made)
-    made.close()
+    made.close_executor()
     assert (finished.failure is None) == goes_on
     if finished.failure is not None:
         assert finished.failure.cause == "job"
@@ -323,10 +323,10 @@ def test_a_worker_has_the_gpus_that_its_jobs_need(
 ) -> None:
     made = executor(folder, kind="cuda", gpus=2)
     one = job("x", folder, resources=Resources(devices=devices))
-    made.check([one])
+    made.check_jobs([one])
     made.submit(one, {})
     (finished,) = ends(made)
-    made.close()
+    made.close_executor()
     assert json.loads(finished.output["devices"]) == given
     assert {task["gpus"] for task in slurm.tasks().values()} == {max(2, devices)}
     wait(lambda: not slurm.processes())
@@ -352,7 +352,7 @@ def test_what_slurm_has_no_machine_for_is_named_before_anything_starts(
     folder: Path, slurm: FakeSlurm, resources: Resources, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        executor(folder, **options).check([job("x", folder, resources=resources)])
+        executor(folder, **options).check_jobs([job("x", folder, resources=resources)])
     assert message in caught.value.message
     assert slurm.tasks() == {}
 
@@ -361,8 +361,8 @@ def test_a_refusal_of_sbatch_is_one_error(folder: Path, slurm: FakeSlurm) -> Non
     made = executor(folder, partition="nope")
     made.submit(job("x", folder), {})
     with pytest.raises(UsageError, match="Invalid partition name specified"):
-        made.poll(1.0)
-    made.close()
+        made.poll_jobs(1.0)
+    made.close_executor()
     assert not (folder / "results" / "queue").exists()
 
 
@@ -380,7 +380,7 @@ def test_the_refusal_of_a_worker_ends_the_run(
     made.submit(job("x", folder), {})
     with pytest.raises(UsageError) as caught:
         ends(made)
-    made.close()
+    made.close_executor()
     assert message in caught.value.message
     assert "same installation" in str(caught.value)
     wait(lambda: not slurm.processes())
@@ -398,7 +398,7 @@ def test_workers_that_cannot_start_are_not_asked_for_without_end(folder: Path, s
         made.submit(job(name, folder), {})
     with pytest.raises(UsageError) as caught:
         try_again(made, folder)
-    made.close()
+    made.close_executor()
     assert "Workers of Slurm end before they say a word, the last as FAILED" in caught.value.message
     assert "no such module" in caught.value.message
     assert len(slurm.tasks()) <= 6
@@ -409,7 +409,7 @@ def test_a_worker_that_cannot_write_the_end_of_a_job_says_so(folder: Path, slurm
     made = executor(folder, setup="ulimit -f 8")
     made.submit(replace(job("x", folder), work=Large(2**20)), {})
     (finished,) = ends(made)
-    made.close()
+    made.close_executor()
     assert finished.failure is not None
     assert isinstance(finished.failure.fault, StoreError)
     assert "larger than this process may write" in finished.failure.message

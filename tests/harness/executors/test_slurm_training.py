@@ -49,15 +49,15 @@ def test_a_preempted_training_goes_on_from_its_checkpoint_to_the_same_weights(
     assert run_training(whole, lambda _message: None).code == 0
     made = executor(folder, workers=1)
     made.submit(Job(key="training", kind="train", label="training", work=Training(spec=cut)), {})
-    wait(lambda: made.poll(0.1) or len(read_log(cut.log.path)) > 20, 120)
+    wait(lambda: made.poll_jobs(0.1) or len(read_log(cut.log.path)) > 20, 120)
     (name,) = slurm.tasks("RUNNING")
     slurm.preempt(name, everywhere=True)
-    wait(lambda: made.poll(0.1) or slurm.get(name)["restarts"] == 1, 60)
+    wait(lambda: made.poll_jobs(0.1) or slurm.get(name)["restarts"] == 1, 60)
     steps = len(read_log(cut.log.path))
     assert not cut.output.exists()
     assert [path.name for path in cut.checkpoints.iterdir()] == [f"step-{steps:08}"]
     (finished,) = ends(made, 1, 120)
-    made.close()
+    made.close_executor()
     assert finished.output == {"code": b"0"}
     assert [line["step"] for line in read_log(cut.log.path)] == list(range(1, 481))
     weights = [load_file(spec.output / "model.safetensors") for spec in (whole, cut)]

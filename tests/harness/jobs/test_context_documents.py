@@ -61,9 +61,12 @@ def drawn(
         prompts=tuple(sorted(PREFIXES.items())),
         context=ContextDraw(size=size, documents=documents, seed=seed),
     )
-    found = ContextDocuments.of_task(task, encoding, seed=42, data=None)
+    found = ContextDocuments.draw_task_documents(task, encoding, seed=42, data=None)
     assert found is not None
-    assert ContextDocuments.of_task(task, replace(encoding, context=None), seed=42, data=None) is None
+    assert (
+        ContextDocuments.draw_task_documents(task, replace(encoding, context=None), seed=42, data=None)
+        is None
+    )
     return found
 
 
@@ -142,7 +145,7 @@ def ndcg(folder: Path, documents: Sequence[str] | None) -> float:
     if documents is not None:
         features = library[0].tokenize_context([f"search_document: {text}" for text in documents])
         with torch.no_grad():
-            library[0].context = library[0].context_vectors(features)
+            library[0].context = library[0].compute_context_vectors(features)
     sides = [
         library.encode([f"search_{side}: {text}" for text in texts], normalize_embeddings=True)
         for side, texts in (("query", QUERIES), ("document", TEXTS))

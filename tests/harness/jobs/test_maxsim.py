@@ -14,9 +14,9 @@ import pytest
 import late_models
 from fakes import task
 from harness.core.encoding import Settings
-from harness.core.identity import evaluation_identity
+from harness.core.identity import build_evaluation_identity
 from harness.core.types import Artifact, SuiteOptions
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.maxsim import MaxSimRanker
@@ -129,7 +129,7 @@ def test_a_run_that_ends_goes_on_with_the_vectors_that_are_there(
         raise KeyboardInterrupt
 
     asked = ("run", "--model", colbert, "--suite", f"local:{suite}", "--tasks", "notes", "--offline")
-    monkeypatch.setattr(search, "top_k_by_maxsim", failing)
+    monkeypatch.setattr(search, "find_maxsim_top_k", failing)
     assert command(*asked)[0] != 0
     monkeypatch.undo()
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
@@ -140,7 +140,7 @@ def test_a_run_that_ends_goes_on_with_the_vectors_that_are_there(
 
 
 def new_ranker(folder: Path, cache: Path, **settings: Any) -> Any:
-    key, weights = content_key(folder)
+    key, weights = compute_content_key(folder)
     artifact = Artifact(name="late", source="late", folder=folder, key=key, weights=weights)
 
     def write(event: Event) -> None:
@@ -166,7 +166,7 @@ def test_notes_on_texts_do_not_depend_on_what_is_cached(tmp_path: Path) -> None:
         ranker = new_ranker(model, tmp_path / "cache", query_length=min(lengths))
         ranker.rank(asked, texts, k=10)
         assert ranker.encoded.texts == encoded
-        assert ranker.text_notes() == told
+        assert ranker.collect_text_notes() == told
 
 
 def test_reranking_puts_the_given_documents_in_order(colbert: Path, tmp_path: Path) -> None:
@@ -213,15 +213,15 @@ def test_queries_of_beir_are_as_long_as_in_pylates_script(tmp_path: Path) -> Non
     def length(name: str, **settings: Any) -> tuple[int, int | None]:
         """The tokens of a query of a task, and those that its key names beside the encoding."""
         encoding = resolve_encoding(describe(folder), Settings(**settings))
-        late = encoding.on(tasks[name]).late_interaction
+        late = encoding.adapt_encoding(tasks[name]).late_interaction
         assert late is not None
-        own = evaluation_identity(artifact, tasks[name], encoding, seed=42).get("query_length")
+        own = build_evaluation_identity(artifact, tasks[name], encoding, seed=42).get("query_length")
         return late.query_length, own
 
     assert {name: length(name)[0] for name in tasks} == {name: typed.get(name, 32) for name in tasks}
     assert (length("ArguAna"), length("FiQA2018")) == ((64, 64), (32, None))
     assert length("ArguAna", query_length=40) == (40, None)
     longer = late_models.save(tmp_path / "longer", query_length=60, document_length=40)
-    late = resolve_encoding(describe(longer), Settings()).on(tasks["SciFact"]).late_interaction
+    late = resolve_encoding(describe(longer), Settings()).adapt_encoding(tasks["SciFact"]).late_interaction
     assert late is not None
     assert late.query_length == 60

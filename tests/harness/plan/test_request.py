@@ -20,16 +20,16 @@ from fakes import artifact, encoding, record, task
 from harness.cli import invoke
 from harness.core.encoding import LateInteraction, Settings
 from harness.core.errors import HarnessError, UsageError
-from harness.core.registry import Registry, _files
+from harness.core.registry import Registry, _list_entry_files
 from harness.core.types import Column, Size, Suite, SuiteEntry, SuiteOptions
 from harness.data.locate import DataSettings
 from harness.driver import evaluation
-from harness.driver.estimate import disk_need
+from harness.driver.estimate import estimate_disk_need
 from harness.encoder import backbones
-from harness.encoder.folder.pooling import vector_size
+from harness.encoder.folder.pooling import infer_vector_size
 from harness.plan import catalog
 from harness.plan.plan import ConfiguredModel, Plan, plan_scores
-from harness.plan.recipe_request import vector_options
+from harness.plan.recipe_request import list_vector_options
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.storage.store import Store
@@ -54,7 +54,7 @@ def asked(*models: object, folders: dict[str, Path], **more: Any) -> Request:
 
 
 def test_what_a_request_names_is_found(model: Path, folders: dict[str, Path]) -> None:
-    found = ResolvedRequest.of(asked(model, folders=folders, settings=Settings(max_length=32)))
+    found = ResolvedRequest.resolve_request(asked(model, folders=folders, settings=Settings(max_length=32)))
     (subject,) = found.subjects
     assert (subject.artifact.name, subject.encoding.max_length) == ("tiny", 32)
     assert [task.name for suite in found.suites for task in suite.tasks] == ["STS12"]
@@ -65,15 +65,15 @@ def test_what_a_request_names_is_found(model: Path, folders: dict[str, Path]) ->
 def test_vectors_and_documents_are_settings_of_a_request(model: Path, folders: dict[str, Path]) -> None:
     given = {"vectors": "fp16", "document_text": "text", "drop_vectors": True, **folders, "offline": True}
     suites_ = ("mteb:SciFact", "mteb:STS12")
-    found = ResolvedRequest.of(Request.of_options((str(model),), suites_, given))
+    found = ResolvedRequest.resolve_request(Request.parse_options((str(model),), suites_, given))
     assert found.subjects[0].encoding.vectors == "float16"
     tasks = {task.name: task.documents for suite in found.suites for task in suite.tasks}
     assert tasks == {"SciFact": "text", "STS12": "title and text"}
     assert found.request.drop_vectors
     with pytest.raises(UsageError, match="bfloat16 has too few digits"):
-        Request.of_options((str(model),), suites_, {"vectors": "bf16"})
+        Request.parse_options((str(model),), suites_, {"vectors": "bf16"})
     with pytest.raises(UsageError, match="No document_text is called 'title'"):
-        Request.of_options((str(model),), suites_, {"document_text": "title"})
+        Request.parse_options((str(model),), suites_, {"document_text": "title"})
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,16 @@ def test_vectors_and_documents_are_settings_of_a_request(model: Path, folders: d
 )
 def test_the_training_data_of_an_older_baseline_is_read(kept: Any, read: tuple[str, ...]) -> None:
     """Baselines of a harness with one `--train-data` keep null or one text, those of today a list."""
-    assert Request.of_options((), ("stdlib",), {"train_data": kept}).train_data == read
+    assert Request.parse_options((), ("stdlib",), {"train_data": kept}).train_data == read
 
 
 def test_the_disk_of_vectors_is_known_before_a_run(
     model: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the model's configs and the sizes of the tasks: 16 bytes of a hash and the vector for each text."""
-    (subject,) = ResolvedRequest.of(asked(model, folders=folders)).subjects
+    (subject,) = ResolvedRequest.resolve_request(asked(model, folders=folders)).subjects
     width = json.loads((model / "config.json").read_text())["hidden_size"]
-    assert vector_size(model, "mean") == width == vector_size(model, "cls+mean") // 2  # type: ignore[operator]
+    assert infer_vector_size(model, "mean") == width == infer_vector_size(model, "cls+mean") // 2  # type: ignore[operator]
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=70 * 10**9))
     tasks = [replace(task(name), size=Size(texts=texts)) for name, texts in (("A", 24_000_000), ("B", None))]
     for vectors, each in (("float32", 4 * width + 16), ("float16", 2 * width + 16)):
@@ -101,7 +101,7 @@ def test_the_disk_of_vectors_is_known_before_a_run(
         cells = plan_scores([one], [suite], settings=DataSettings(cache=folders["cache"])).cells
         plan = SimpleNamespace(open=cells, trials=())
         prepared = SimpleNamespace(plan=plan, cache=folders["cache"], request=asked(model, folders=folders))
-        need = disk_need(prepared)  # type: ignore[arg-type]
+        need = estimate_disk_need(prepared)  # type: ignore[arg-type]
         assert need is not None
         assert (need.bytes, need.unknown) == (24_000_000 * each, ("B",))
     assert need.text.endswith("70.0 GB are free")
@@ -112,7 +112,7 @@ def test_the_disk_of_token_vectors_is_that_of_their_own_dimension(
     model: Path, folders: dict[str, Path]
 ) -> None:
     """A model that a recipe makes will have a projection; its folder is the backbone's yet."""
-    (subject,) = ResolvedRequest.of(asked(model, folders=folders)).subjects
+    (subject,) = ResolvedRequest.resolve_request(asked(model, folders=folders)).subjects
     late = LateInteraction(
         query_length=8,
         document_length=20,
@@ -130,7 +130,7 @@ def test_the_disk_of_token_vectors_is_that_of_their_own_dimension(
     cells = plan_scores([one], [suite], settings=DataSettings(cache=folders["cache"])).cells
     plan = SimpleNamespace(open=cells, trials=())
     prepared = SimpleNamespace(plan=plan, cache=folders["cache"], request=asked(model, folders=folders))
-    need = disk_need(prepared)  # type: ignore[arg-type]
+    need = estimate_disk_need(prepared)  # type: ignore[arg-type]
     assert need is not None
     assert need.bytes == 10**8 * (20 * 8 * 2 + 16 + 8)
 
@@ -138,17 +138,18 @@ def test_the_disk_of_token_vectors_is_that_of_their_own_dimension(
 def test_a_model_that_was_typed_twice_is_one(model: Path, folders: dict[str, Path], tmp_path: Path) -> None:
     link = tmp_path / "other-name"
     link.symlink_to(model)
-    found = ResolvedRequest.of(asked(model, link, model, folders=folders))
+    found = ResolvedRequest.resolve_request(asked(model, link, model, folders=folders))
     assert len(found.asked) == 3
     assert len(found.subjects) == 1
     assert {one.artifact.name for one in found.asked} == {"tiny"}
 
 
 def test_a_request_may_name_its_models(model: Path, folders: dict[str, Path]) -> None:
-    found = ResolvedRequest.of(asked(model, folders=folders, names={str(model): "step 100"}))
+    found = ResolvedRequest.resolve_request(asked(model, folders=folders, names={str(model): "step 100"}))
     assert found.asked[0].artifact.name == "step 100"
     assert (
-        found.asked[0].artifact.key == ResolvedRequest.of(asked(model, folders=folders)).asked[0].artifact.key
+        found.asked[0].artifact.key
+        == ResolvedRequest.resolve_request(asked(model, folders=folders)).asked[0].artifact.key
     )
 
 
@@ -168,24 +169,26 @@ def test_what_cannot_be_used_is_named(
     more: dict[str, Any], told: str, model: Path, folders: dict[str, Path]
 ) -> None:
     with pytest.raises(UsageError, match=told):
-        ResolvedRequest.of(asked(model, folders=folders, **more))
+        ResolvedRequest.resolve_request(asked(model, folders=folders, **more))
 
 
 def test_a_suite_with_labels_needs_a_recipe(model: Path, folders: dict[str, Path]) -> None:
     with pytest.raises(UsageError, match="which recipe"):
-        ResolvedRequest.of(asked(model, folders=folders, suites=("glue",)))
-    found = ResolvedRequest.of(asked(model, folders=folders, suites=("glue",), recipe="glue-quick"))
+        ResolvedRequest.resolve_request(asked(model, folders=folders, suites=("glue",)))
+    found = ResolvedRequest.resolve_request(
+        asked(model, folders=folders, suites=("glue",), recipe="glue-quick")
+    )
     assert found.recipe is not None
 
 
 def test_offline_means_no_network(folders: dict[str, Path]) -> None:
     with (
-        Request.network(asked("x", folders=folders)),
+        Request.limit_network(asked("x", folders=folders)),
         pytest.raises((HarnessError, OSError)),
         socket.create_connection(("127.0.0.1", 9), timeout=1),
     ):
         pass
-    with Request.network(asked("x", folders=folders, offline=False)):
+    with Request.limit_network(asked("x", folders=folders, offline=False)):
         assert socket.socket().close() is None
 
 
@@ -237,13 +240,13 @@ def test_one_suite_opens_no_other(tmp_path: Path) -> None:
     "registry", [catalog.SUITES, backbones.BACKBONES, catalog.RECIPES], ids=lambda s: s.group
 )
 def test_every_entry_is_in_the_file_of_its_name(registry: Registry[SuiteEntry]) -> None:
-    for entry in registry.ours():
-        assert registry.named(entry.name) is entry
+    for entry in registry.iter_entries():
+        assert registry.find_entry(entry.name) is entry
 
 
 @pytest.mark.parametrize("name", ["", "_code", "_mteb", "mteb.x", "..", "os", "mteb_v1", "MTEB"])
 def test_a_name_that_is_no_files_opens_nothing(name: str) -> None:
-    assert catalog.SUITES.named(name) is None
+    assert catalog.SUITES.find_entry(name) is None
     with pytest.raises(UsageError, match="suite"):
         catalog.open_suite(name)
 
@@ -254,11 +257,11 @@ def plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "ours").mkdir()
     suites.__path__.append(str(tmp_path / "ours"))
     monkeypatch.syspath_prepend(tmp_path)
-    for one in (catalog.suites, _files):
+    for one in (catalog.load_suite_entries, _list_entry_files):
         one.cache_clear()
     yield tmp_path
     suites.__path__.remove(str(tmp_path / "ours"))
-    for one in (catalog.suites, _files):
+    for one in (catalog.load_suite_entries, _list_entry_files):
         one.cache_clear()
 
 
@@ -322,26 +325,26 @@ def test_a_model_that_a_broken_family_may_hold_is_not_loaded_as_another(
     backbones.__path__.append(str(plugins / "ours"))
     (plugins / "ours" / "aaa.py").write_text("BACKBONE = (\n")
     try:
-        assert backbones.family_of({"model_type": "bert"}) is not None
+        assert backbones.find_family({"model_type": "bert"}) is not None
         with pytest.raises(UsageError, match=r"aaa\.py, line 1, does not load"):
-            backbones.family_of({"model_type": "mine"})
+            backbones.find_family({"model_type": "mine"})
     finally:
         backbones.__path__.remove(str(plugins / "ours"))
 
 
 @pytest.mark.parametrize("registry", [catalog.SUITES, backbones.BACKBONES, catalog.RECIPES])
 def test_every_entry_of_ours_loads(registry: Registry[SuiteEntry]) -> None:
-    assert registry.broken() == []
+    assert registry.collect_failures() == []
 
 
 def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.core.errors import ModelError
     from harness.encoder.backbones import minilm
-    from harness.plan.models import ModelOptions, subject
+    from harness.plan.models import ModelOptions, resolve_model
 
     monkeypatch.setattr(minilm, "BACKBONE", replace(minilm.BACKBONE, weights="0" * 64))
     with pytest.raises(ModelError, match="not the official ones of minilm"):
-        subject("minilm", Settings(), ModelOptions())
+        resolve_model("minilm", Settings(), ModelOptions())
 
 
 def test_data_that_is_gone_is_no_matter_where_the_record_is_there(tmp_path: Path) -> None:
@@ -369,10 +372,10 @@ def test_options_that_nobody_types_are_the_defaults_of_a_request(monkeypatch: py
     given: dict[str, object] = {}
     command = options.evaluation(Command("any", callback=lambda **typed: given.update(typed)))
     command.main([], standalone_mode=False)
-    assert Request.of_options((), ("stdlib",), given) == Request(models=(), suites=("stdlib",))
+    assert Request.parse_options((), ("stdlib",), given) == Request(models=(), suites=("stdlib",))
 
 
 def test_the_former_default_of_vectors_is_no_option_that_was_given() -> None:
     """Baselines of before name every option, and are checked with recipes, too."""
-    assert vector_options(Settings(vectors="float32")) == vector_options(Settings()) == []
-    assert vector_options(Settings(vectors="float16", query_length=8)) == ["--query-length", "--vectors"]
+    assert list_vector_options(Settings(vectors="float32")) == list_vector_options(Settings()) == []
+    assert list_vector_options(Settings(vectors="float16", query_length=8)) == ["--query-length", "--vectors"]

@@ -23,7 +23,7 @@ from blocked import BLOCK, BLOCKER
 from finetune.recipes import glue_quick
 from harness.checks.sides import CheckRequest
 from harness.cli import invoke
-from harness.core.documents import with_digest
+from harness.core.documents import append_digest
 from harness.core.errors import UsageError
 from harness.core.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
 from harness.data.training.sets import TrainingData
@@ -80,8 +80,8 @@ def sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")]))
     import sample_model_recipe
 
-    known = {**catalog.recipes(), "sample-centered": sample_model_recipe.RECIPE}
-    monkeypatch.setattr(catalog, "recipes", lambda: known)
+    known = {**catalog.load_recipe_entries(), "sample-centered": sample_model_recipe.RECIPE}
+    monkeypatch.setattr(catalog, "load_recipe_entries", lambda: known)
 
 
 @pytest.fixture
@@ -124,7 +124,9 @@ def test_a_model_is_made_then_evaluated_and_nothing_is_done_twice(asked: dict[st
     first = run(asked)
     assert hows(first) == ["done", "done"]
     ((folder, document),) = [
-        (one.folder, one.document) for one in ModelStore(asked["results"]).finished() if one.document
+        (one.folder, one.document)
+        for one in ModelStore(asked["results"]).list_stored_models()
+        if one.document
     ]
     assert folder == asked["results"] / "models" / f"tiny-sample-centered-{document.key[:12]}"
     assert document.key == document.lineage.key == first.prepared.subjects[0].artifact.key
@@ -143,7 +145,9 @@ def test_a_model_is_made_then_evaluated_and_nothing_is_done_twice(asked: dict[st
     shutil.copytree(folder, copy)
     assert hows(run(asked, model=str(copy), recipe=(), train_data="")) == ["cached", "cached"]
     text = "\n".join(
-        line for suite in first.prepared.suites for line in first._lines(suite, first.prepared.subjects)
+        line
+        for suite in first.prepared.suites
+        for line in first._format_suite_lines(suite, first.prepared.subjects)
     )
     assert "trained on rows.jsonl, not on the recipe's data" in text
     assert "trained on texts of one (9 of 19 texts), two (9 of 19 texts)" in text
@@ -151,7 +155,7 @@ def test_a_model_is_made_then_evaluated_and_nothing_is_done_twice(asked: dict[st
     other = asked["train_data"].with_name("other.jsonl")
     other.write_text('{"anchor": "of no task", "positive": "of none"}\n')
     further = run(asked, model=str(folder), train_data=other)
-    text = "\n".join(further._lines(further.prepared.suites[0], further.prepared.subjects))
+    text = "\n".join(further._format_suite_lines(further.prepared.suites[0], further.prepared.subjects))
     assert "trained on other.jsonl, not on the recipe's data" in text
     assert "made of tiny-sample-centered (trained on rows.jsonl)" in text
     assert "trained on texts of one (9 of 19 texts), two (9 of 19 texts)" in text, "by its parent"
@@ -166,7 +170,7 @@ def test_what_another_machine_has_trained_is_fetched(asked: dict[str, Any], tmp_
     second = run(asked, **elsewhere)
     assert hows(second) == ["cached", "cached"]
     assert [one.main_score for one in second.records] == [one.main_score for one in first.records]
-    assert [one.problem for one in ModelStore(elsewhere["results"]).finished()] == [""]
+    assert [one.problem for one in ModelStore(elsewhere["results"]).list_stored_models()] == [""]
     shutil.rmtree(tmp_path / "shared" / "records")
     shutil.rmtree(elsewhere["results"])
     third = run(asked, **elsewhere)
@@ -186,12 +190,12 @@ def test_records_of_other_weights_do_not_count(asked: dict[str, Any]) -> None:
         (1, "done"),
     ):  # the first record keeps its weights, the second gets others
         record = first.records[number]
-        path = store.path(slug, record.task.name, record.key)
+        path = store.locate_record(slug, record.task.name, record.key)
         if how == "done":
             content = json.loads(path.read_text())
             del content["digest"]
             content["model"]["weights"] = "0" * 64
-            path.write_text(with_digest(content))
+            path.write_text(append_digest(content))
     second = run(asked)
     assert hows(second) == ["cached", "done"]
     assert second.prepared.plan.cells[1].former is not None
@@ -200,7 +204,7 @@ def test_records_of_other_weights_do_not_count(asked: dict[str, Any]) -> None:
     shutil.rmtree(folder)
     assert hows(run(asked)) == ["cached", "cached"], "every score is there: nothing is trained"
     assert not folder.exists()
-    store.path(slug, "two", first.records[1].key).unlink()
+    store.locate_record(slug, "two", first.records[1].key).unlink()
     again = run(asked)
     assert hows(again) == ["cached", "done"], "trained again with the same weights: the first record counts"
     assert folder.is_dir()
@@ -227,7 +231,7 @@ def test_a_trained_model_is_named_as_the_list_of_models_has_it(asked: dict[str, 
 @pytest.mark.usefixtures("here")
 def test_seeds_are_models_of_their_own_with_one_mean(asked: dict[str, Any], capsys: Any) -> None:
     report = run(asked, seeds=2)
-    models = [one.document for one in ModelStore(asked["results"]).finished()]
+    models = [one.document for one in ModelStore(asked["results"]).list_stored_models()]
     assert sorted(one.lineage.seed for one in models if one) == [42, 43]
     found = report.to_json()
     (over,) = found["over_seeds"]
@@ -237,9 +241,9 @@ def test_seeds_are_models_of_their_own_with_one_mean(asked: dict[str, Any], caps
     deviation = sum((score - mean) ** 2 for score in one) ** 0.5
     assert over["columns"]["one"]["deviation"] == pytest.approx(deviation)
     assert [entry["lineage"]["seed"] for entry in found["trained"]] == [42, 43]
-    from harness.core.terminal import console
+    from harness.core.terminal import create_console
 
-    report.print(console())
+    report.print(create_console())
     printed = capsys.readouterr().out
     assert "tiny-sample-centered (2 seeds)" in printed
     assert f"{100 * mean:.2f} ± {100 * deviation:.2f}" in printed
@@ -253,7 +257,7 @@ def test_seeds_are_models_of_their_own_with_one_mean(asked: dict[str, Any], caps
 
 def test_every_setting_the_seed_and_the_data_are_in_the_key(asked: dict[str, Any], backbone: Path) -> None:
     def key(**more: Any) -> str:
-        return ResolvedRequest.of(request(asked, **more)).subjects[0].artifact.key
+        return ResolvedRequest.resolve_request(request(asked, **more)).subjects[0].artifact.key
 
     before = key()
     other = asked["results"].parent / "other" / "named.jsonl"
@@ -408,17 +412,17 @@ def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], caps
         assert record.main_score == alone[best][record.task.name]
         assert record.lineage.all_selected_on == ("one", "two")
         assert record.lineage.sweep == sweep
-    final = list(Store(asked["results"]).records())
+    final = list(Store(asked["results"]).iter_records())
     assert {record.model.artifact for record in final} == {one.artifact.key}, "a trial enters no table"
-    assert len(list(Store(asked["results"]).records(purpose="trial"))) == 6
+    assert len(list(Store(asked["results"]).iter_records(purpose="trial"))) == 6
 
     assert hows(swept(asked)) == ["cached", "cached"]
     assert not swept(asked).prepared.plan.jobs
     direct = run(asked, recipe_settings={"share": best})
     assert [job.kind for job in direct.prepared.plan.jobs if job.kind == "train"] == [], "it is there"
-    from harness.core.terminal import console
+    from harness.core.terminal import create_console
 
-    report.print(console())
+    report.print(create_console())
     printed = capsys.readouterr().out
     assert "share chosen among 3 values by one, two: scores there are biased" in printed
     assert f"{best}: {100 * means[best]:.2f} (chosen)" in printed
@@ -467,14 +471,14 @@ def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None
     assert before is not None
     assert before.lineage.sweep is not None
     shutil.rmtree(one.artifact.folder)
-    trial = next(Store(asked["results"]).records(purpose="trial"))
+    trial = next(Store(asked["results"]).iter_records(purpose="trial"))
     (path,) = (asked["results"] / "records").glob(f"*/*/{trial.key}.json")
     content = json.loads(path.read_text())
     del content["digest"]
     content["model"]["weights"] = "0" * 64
     content["main_score"] = 1.0
     content["purpose"] = "final"
-    path.write_text(with_digest(content))
+    path.write_text(append_digest(content))
     again = swept(asked, **two)
     assert hows(again) == ["cached", "cached"]
     after = read_document(one.artifact.folder)
@@ -506,7 +510,7 @@ def test_a_member_that_cannot_be_trained_is_named(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
     import half_recipe
 
-    monkeypatch.setattr(catalog, "recipes", lambda: {"sample-centered": half_recipe.RECIPE})
+    monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {"sample-centered": half_recipe.RECIPE})
     how = {name: asked[name] for name in ("train_data", "results", "cache", "offline", "threads")}
     chosen = {"sweep": {"share": [0, 1]}, "select": asked["suite"], "seeds": 2}
     good, bad = harness.train(asked["model"], "sample-centered", **how, **chosen)
@@ -559,7 +563,7 @@ def test_a_member_that_diverges_is_left_out(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
     import steep_recipe
 
-    monkeypatch.setattr(catalog, "recipes", lambda: {"sample-centered": steep_recipe.RECIPE})
+    monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {"sample-centered": steep_recipe.RECIPE})
     some, none = {"sweep": {"share": "1,0,0.5"}}, {"sweep": {"share": "1,2"}}
 
     def stop(_job: Job, event: Event) -> None:
@@ -653,7 +657,7 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
 
     assert start("before", "killed").wait() == -signal.SIGKILL
     assert count() == 2
-    assert len(list(Store(tmp_path / "killed").records(purpose="trial"))) == 4
+    assert len(list(Store(tmp_path / "killed").iter_records(purpose="trial"))) == 4
     assert start("half", "killed").wait() == -signal.SIGKILL
     events: list[str] = []
     heard = Listeners(event=lambda job, event: events.append(job.kind) if event.kind == "finished" else None)
@@ -671,14 +675,14 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
 def test_settings_of_an_evaluation_reach_the_tasks_that_choose(asked: dict[str, Any]) -> None:
     settings = replace(request(asked).settings, document_text="text")
     found = request(asked, settings=settings, **SWEEP, select=("beir:NFCorpus", "mteb:STS12"))
-    sweep = Recipes.of([], found.checked().recipe_request()).sweep
+    sweep = Recipes.resolve_recipes([], found.validate_fields().build_recipe_request()).sweep
     assert sweep is not None
     assert [task.documents for task in sweep.tasks.values()] == ["text", "title and text"]
 
 
 def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
-    (one,) = ResolvedRequest.of(request(asked)).subjects
-    (two,) = ResolvedRequest.of(request(asked, recipe_settings={"share": 0.5})).subjects
+    (one,) = ResolvedRequest.resolve_request(request(asked)).subjects
+    (two,) = ResolvedRequest.resolve_request(request(asked, recipe_settings={"share": 0.5})).subjects
     assert two.lineage is not None
     sweep = Sweep(setting="share", values=(1.0, 0.5), recipes=(), tasks={})
     mixed = {"settings": {**two.lineage.settings, "mix": "another"}}
@@ -728,7 +732,7 @@ def test_a_mixed_request_says_which_recipe_does_what(asked: dict[str, Any], tmp_
     more = {"recipe": ("sample-centered", "glue-quick"), "models": (asked["model"],)}
     both = request(asked, recipe=more["recipe"])
     both = replace(both, suites=("glue", *both.suites))
-    found = ResolvedRequest.of(both)
+    found = ResolvedRequest.resolve_request(both)
     backbone, made = found.subjects
     assert (backbone.training, made.training is not None) == (None, True)
     names = {task.name: [one is made for one in found.subjects if found.is_evaluated(one, task)]
@@ -760,7 +764,7 @@ def test_a_check_trains_scores_and_compares_in_one_command(
     names = [made[side]["name"] for side in ("candidate", "baseline")]
     assert (code, names) == (made["exit_code"], ["other-sample-centered", "tiny-sample-centered"])
     assert any("two trainings, not two backbones" in warning for warning in made["warnings"])
-    finished = list(ModelStore(asked["results"]).finished())
+    finished = list(ModelStore(asked["results"]).list_stored_models())
     models = {one.document.key for one in finished if one.document}
     assert {*made["candidate"]["artifacts"], *made["baseline"]["artifacts"]} == models
     mine, theirs = run(asked, model=other), run(asked)
@@ -781,10 +785,10 @@ def test_a_check_trains_scores_and_compares_in_one_command(
         check(asked, str(finished[0].folder), asked["model"])
     assert "leave out --recipe" in str(caught.value)
 
-    first = catalog.recipes()["sample-centered"]
+    first = catalog.load_recipe_entries()["sample-centered"]
     further = replace(first.open("", first.settings[""]), name="sample-further")  # type: ignore[type-var]
     entry = replace(first, name="sample-further", open=lambda *_: further)
-    monkeypatch.setattr(catalog, "recipes", lambda: {"sample-further": entry})
+    monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {"sample-further": entry})
     second = check({**asked, "recipe": "sample-further"}, str(finished[0].folder), asked["model"])
     names = [one.name for one in (second.candidate, second.baseline)]
     assert names == [f"{finished[0].document.name}-sample-further", "tiny-sample-further"]
@@ -804,7 +808,9 @@ def test_each_seed_of_a_recipe_is_a_run_on_every_task(asked: dict[str, Any], tmp
 
 def test_with_both_kinds_of_recipes_each_model_has_its_own_tasks(asked: dict[str, Any]) -> None:
     both = request(asked, recipe=("sample-centered", "glue-quick"))
-    planned = CheckRequest.of(replace(both, suites=("glue", *both.suites), models=()), asked["model"], 2)
+    planned = CheckRequest.plan_requests(
+        replace(both, suites=("glue", *both.suites), models=()), asked["model"], 2
+    )
     *made, backbone = planned.runs
     assert [one.model for one in planned.runs] == ["tiny-sample-centered"] * 2 + ["tiny"]
     assert all({*one.keys} == {"one", "two"} for one in made)
@@ -821,7 +827,9 @@ def test_a_watch_trains_each_checkpoint(asked: dict[str, Any], tmp_path: Path) -
     watch = follow(WatchOptions(source=str(tmp_path / "run"), request=one, settle=0.0, once=True))
     first, second = watch.checkpoints
     models = {
-        one.document.key: one.document for one in ModelStore(asked["results"]).finished() if one.document
+        one.document.key: one.document
+        for one in ModelStore(asked["results"]).list_stored_models()
+        if one.document
     }
     assert {first.artifact, second.artifact} == {*models}
     assert [parent.artifact for parent in models[first.artifact].lineage.parents] == [first.backbone]
@@ -868,7 +876,7 @@ def test_a_failed_training_is_one_message_and_keeps_its_log(
     sys.modules.pop("faulty_recipe", None)
     import faulty_recipe
 
-    monkeypatch.setattr(catalog, "recipes", lambda: {"sample-centered": faulty_recipe.RECIPE})
+    monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {"sample-centered": faulty_recipe.RECIPE})
     report = run(asked)
     assert hows(report) == ["failed", "failed"]
     failure = report.failures[0].failure
@@ -876,15 +884,15 @@ def test_a_failed_training_is_one_message_and_keeps_its_log(
     assert said in failure.message
     assert hint is None or hint in (failure.hint or "")
     assert not [*(asked["results"] / "records").glob("*/*/*.json")], "no record for what the training broke"
-    (begun,) = ModelStore(asked["results"]).unfinished()
+    (begun,) = ModelStore(asked["results"]).list_unfinished_models()
     assert begun.name == "tiny-sample-centered"
     if name != "an error of the harness":
         return
     monkeypatch.setattr(
-        catalog, "recipes", lambda: {"sample-centered": __import__("sample_model_recipe").RECIPE}
+        catalog, "load_recipe_entries", lambda: {"sample-centered": __import__("sample_model_recipe").RECIPE}
     )
     assert hows(run(asked)) == ["done", "done"], "the next run makes it"
-    assert not ModelStore(asked["results"]).unfinished()
+    assert not ModelStore(asked["results"]).list_unfinished_models()
 
 
 @pytest.mark.usefixtures("here")
@@ -892,7 +900,7 @@ def test_a_chain_makes_each_model_once(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both keys are known before anything runs, and are those of two requests, one after the other."""
-    good = catalog.recipes()["sample-centered"]
+    good = catalog.load_recipe_entries()["sample-centered"]
     text = (PLUGIN / "sample_model_recipe.py").read_text()
     fault = "        raise DataError('row 7 is bad')\n"
     (tmp_path / "faulty_second_recipe.py").write_text(
@@ -902,7 +910,9 @@ def test_a_chain_makes_each_model_once(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
     import faulty_second_recipe
 
-    monkeypatch.setattr(catalog, "recipes", lambda: {"one": good, "two": faulty_second_recipe.RECIPE})
+    monkeypatch.setattr(
+        catalog, "load_recipe_entries", lambda: {"one": good, "two": faulty_second_recipe.RECIPE}
+    )
     rows = tmp_path / "root" / "sample" / "texts" / "train.jsonl"
     rows.parent.mkdir(parents=True)
     shutil.copy(asked["train_data"], rows)
@@ -915,14 +925,16 @@ def test_a_chain_makes_each_model_once(
     )
     assert hows(run(chain)) == ["failed", "failed"]
     assert starts == [Path(asked["model"])], "its own backbone is not there yet"
-    ((first, document),) = [(one.folder, one.document) for one in ModelStore(asked["results"]).finished()]
+    ((first, document),) = [
+        (one.folder, one.document) for one in ModelStore(asked["results"]).list_stored_models()
+    ]
     assert document is not None
     before = (first / "model.json").stat().st_mtime_ns
 
     monkeypatch.setattr(
-        catalog, "recipes", lambda: {"one": good, "two": good, "glue-quick": glue_quick.RECIPE}
+        catalog, "load_recipe_entries", lambda: {"one": good, "two": good, "glue-quick": glue_quick.RECIPE}
     )
-    resolved = ResolvedRequest.of(request(chain))
+    resolved = ResolvedRequest.resolve_request(request(chain))
     (planned,) = resolved.subjects
     assert planned.lineage is not None
     assert [one.artifact.key for one in planned.stages] == [document.key, planned.artifact.key]
@@ -944,16 +956,16 @@ def test_a_chain_makes_each_model_once(
         ("one+two", {**SWEEP, "select": asked["suite"]}, "only the last of several trainings can be swept"),
     ):
         with pytest.raises(UsageError, match=said):
-            ResolvedRequest.of(request({**chain, "recipe": recipe, **more}))
+            ResolvedRequest.resolve_request(request({**chain, "recipe": recipe, **more}))
 
     def stages(**more: Any) -> list[str]:
-        (one,) = ResolvedRequest.of(request({**chain, **more})).subjects
+        (one,) = ResolvedRequest.resolve_request(request({**chain, **more})).subjects
         return [stage.artifact.key for stage in one.stages]
 
     last = [stages(recipe_settings={"two.share": share}) for share in (0.25, 0.75)]
     assert [keys[0] for keys in last] == [document.key] * 2, "the setting of the second recipe alone"
     assert len({keys[1] for keys in last}) == 2
-    (one,) = ResolvedRequest.of(
+    (one,) = ResolvedRequest.resolve_request(
         request({**chain, "sweep": {"two.share": "0.25,0.75"}, "select": (asked["suite"],)})
     ).subjects
     assert one.training is not None

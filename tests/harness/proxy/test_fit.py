@@ -51,7 +51,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Proxy:
 @pytest.fixture
 def predictor(fitted: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(catalog, "open_suite", lambda *_: suite(COLUMNS))
-    PROXIES.write(tmp_path, fitted.name, fitted.to_json())
+    PROXIES.write_document(tmp_path, fitted.name, fitted.to_json())
     return SUITE.open(fitted.name, SuiteOptions(results=tmp_path)).predictor
 
 
@@ -109,7 +109,7 @@ def test_given_tasks_are_taken_whatever_they_cost(tmp_path: Path) -> None:
 
 def test_minutes_can_be_those_of_a_named_model(tmp_path: Path) -> None:
     source = imported(tmp_path)
-    names = source.files()["seconds"].to_pylist()
+    names = source.load_files()["seconds"].to_pylist()
     found = fit_made(source, tasks=("B",), reference="org3/model7")
     seconds = names[7 * COLUMNS + 1]
     assert found.cost.minutes == pytest.approx(seconds / 60)
@@ -145,15 +145,15 @@ def test_an_import_without_times_can_only_take_given_tasks(tmp_path: Path) -> No
 
 
 def test_a_file_reads_as_what_was_written(fitted: Proxy, tmp_path: Path) -> None:
-    path = PROXIES.write(tmp_path, fitted.name, fitted.to_json())
+    path = PROXIES.write_document(tmp_path, fitted.name, fitted.to_json())
     assert path == tmp_path / "proxies" / "made-up-v1-3.5min.json"
-    assert PROXIES.kind.read(path) == fitted
+    assert PROXIES.kind.read_document_file(path) == fitted
     assert Proxy.find(fitted.name, tmp_path) == Proxy.find(str(path), tmp_path) == path
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_name_that_is_not_there_has_its_nearest_told(fitted: Proxy, tmp_path: Path) -> None:
-    PROXIES.write(tmp_path, fitted.name, fitted.to_json())
+    PROXIES.write_document(tmp_path, fitted.name, fitted.to_json())
     with pytest.raises(UsageError, match=r"made-up-v1-3\.5min") as caught:
         Proxy.find("made-up-v1-3min", tmp_path)
     assert "No proxy in" in caught.value.message
@@ -200,9 +200,9 @@ def test_the_budget_holds_and_exchanges_find_the_best_pair() -> None:
     minutes = DRAW.uniform(0.5, 2, 12)
     found = fit._choose(scores, target, families, minutes, 2.5)
     assert minutes[list(found.tasks)].sum() <= 2.5
-    of = Products.of(scores, target, split_families(families))
+    of = Products.compute_products(scores, target, split_families(families))
     pairs = [p for p in itertools.combinations(range(12), 2) if minutes[list(p)].sum() <= 2.5]
-    best = min(of.errors(pairs, penalty).min() for penalty in fit.PENALTIES)
+    best = min(of.compute_errors(pairs, penalty).min() for penalty in fit.PENALTIES)
     assert found.error <= best + 1e-12
 
 
@@ -212,7 +212,7 @@ def test_noise_is_told_as_noise() -> None:
     draw = np.random.default_rng(4)
     scores, target, families = draw.random((80, 30)), draw.random(80), np.arange(80) // 2
     choose = partial(fit._choose, minutes=np.ones(30), budget=8.0)
-    predicted = fit._held_out(scores, target, families, choose)
+    predicted = fit._predict_families(scores, target, families, choose)
     nested = measure_errors(target, predicted).rmse
     chosen_by = float(np.sqrt(choose(scores, target, families).error))
     assert nested > 0.97 * target.std()
@@ -226,10 +226,10 @@ def test_a_family_is_predicted_without_itself() -> None:
     def choose(some: np.ndarray, of: np.ndarray, groups: np.ndarray) -> Any:
         seen.append(len(some))
         assert len(set(groups.tolist())) == 19
-        return fit._given(some, of, groups, [0])
+        return fit._fit_penalty(some, of, groups, [0])
 
     told: list[tuple[int, int]] = []
-    fit._held_out(scores, target, families, choose, lambda done, of: told.append((done, of)))
+    fit._predict_families(scores, target, families, choose, lambda done, of: told.append((done, of)))
     assert seen == [57] * 20
     assert told == [(done, 20) for done in range(21)]
 
@@ -273,7 +273,7 @@ def test_the_held_out_error_of_every_set_is_scikit_learns() -> None:
     scores, groups = draw.random((50, 6)), draw.integers(0, 7, 50)
     target = scores.mean(axis=1) + draw.normal(0, 0.02, 50)
     sets = [(0, 3), (5, 1), (2, 4)]
-    found = Products.of(scores, target, groups[None]).errors(sets, 2.0)
+    found = Products.compute_products(scores, target, groups[None]).compute_errors(sets, 2.0)
     for places, error in zip(sets, found, strict=True):
         scaled = (scores / scores.std(axis=0))[:, places]
         predicted = cross_val_predict(Ridge(alpha=2.0), scaled, target, groups=groups, cv=LeaveOneGroupOut())
@@ -290,8 +290,11 @@ def test_several_partitions_give_the_mean_of_their_errors() -> None:
     draw = np.random.default_rng(3)
     scores, groups = draw.random((40, 5)), draw.integers(0, 4, (3, 40))
     target = scores.mean(axis=1)
-    every = Products.of(scores, target, groups).errors([(0, 1), (2, 3)], 1.0)
-    alone = [Products.of(scores, target, one[None]).errors([(0, 1), (2, 3)], 1.0) for one in groups]
+    every = Products.compute_products(scores, target, groups).compute_errors([(0, 1), (2, 3)], 1.0)
+    alone = [
+        Products.compute_products(scores, target, one[None]).compute_errors([(0, 1), (2, 3)], 1.0)
+        for one in groups
+    ]
     assert every == pytest.approx(np.mean(alone, axis=0))
 
 
@@ -327,15 +330,15 @@ def test_minutes_are_those_of_a_model_of_median_speed() -> None:
     seconds = np.outer([1.0, 2.0, 30.0], [60.0, 120.0, 600.0])
     found = _fit_times(seconds)
     rows = np.array([0, 1, 2])
-    assert found.minutes(rows) == pytest.approx([2, 4, 20])
-    assert found.minutes(rows[2:]) == pytest.approx([30, 60, 300])
-    assert found.nearest(rows) == 1
+    assert found.estimate_minutes(rows) == pytest.approx([2, 4, 20])
+    assert found.estimate_minutes(rows[2:]) == pytest.approx([30, 60, 300])
+    assert found.find_nearest(rows) == 1
 
 
 def test_a_task_without_times_costs_more_than_any_budget() -> None:
     seconds = np.ones((8, 6))
     seconds[:, 2] = np.nan
-    minutes = _fit_times(seconds).minutes(np.arange(8))
+    minutes = _fit_times(seconds).estimate_minutes(np.arange(8))
     assert np.isinf(minutes[2])
     assert np.isfinite(np.delete(minutes, 2)).all()
 
@@ -348,4 +351,4 @@ def test_who_ran_few_tasks_only_moves_nothing() -> None:
     after = _fit_times(more)
     assert after.tasks == pytest.approx(before)
     assert np.isnan(after.models[8:]).all()
-    assert after.nearest(np.arange(8, 11)) == -1
+    assert after.find_nearest(np.arange(8, 11)) == -1

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from harness.core.errors import UsageError
-from harness.proxy.table import ScoreTable, _families
+from harness.proxy.table import ScoreTable, _assign_families
 from harness.storage import imported
 from proxies import put, suite
 
@@ -30,7 +30,7 @@ def test_only_complete_models_count_and_each_once(tmp_path: Path) -> None:
         6: {"rows": 9},
     }
     source = put(tmp_path, suite(4), scores, models=models, entries=entries, flags={(9, "B"): "impossible"})
-    found = ScoreTable.read(source, suite(4))
+    found = ScoreTable.read_score_table(source, suite(4))
     assert len(found.models) == 23
     assert {"org3/model", "org8/model", "org9/model", "baseline/human"}.isdisjoint(found.models)
     rows = dict(zip(found.models, found.rows.tolist(), strict=True))
@@ -41,7 +41,7 @@ def test_only_complete_models_count_and_each_once(tmp_path: Path) -> None:
 
 def test_a_column_of_several_tasks_counts_once(tmp_path: Path) -> None:
     of, scores = suite(3, inside=4), DRAW.random((25, 6))
-    found = ScoreTable.read(put(tmp_path, of, scores), of)
+    found = ScoreTable.read_score_table(put(tmp_path, of, scores), of)
     wanted = (found.scores[:, 0] + found.scores[:, 1] + found.scores[:, 2:].mean(axis=1)) / 3
     assert found.target == pytest.approx(wanted)
 
@@ -52,7 +52,9 @@ def test_a_family_reaches_over_models_without_scores(tmp_path: Path) -> None:
     scores[0, 0] = 0.5
     names = [f"org{row}/model" for row in range(30)]
     parents = {names[1]: names[0], names[2]: names[1], names[0]: "away/root"}
-    found = ScoreTable.read(put(tmp_path, suite(3), scores, models=names, parents=parents), suite(3))
+    found = ScoreTable.read_score_table(
+        put(tmp_path, suite(3), scores, models=names, parents=parents), suite(3)
+    )
     by_name = dict(zip(found.models, found.families, strict=True))
     assert by_name[names[1]] == by_name[names[2]] == "away/root"
     assert len(set(found.groups.tolist())) == 28
@@ -61,25 +63,27 @@ def test_a_family_reaches_over_models_without_scores(tmp_path: Path) -> None:
 def test_times_of_more_than_was_asked_for_do_not_count(tmp_path: Path) -> None:
     of, scores = suite(3), DRAW.random((25, 3))
     source = put(tmp_path, of, scores, seconds=np.full((25, 3), 7.0))
-    assert np.nansum(ScoreTable.read(source, of).seconds) == 7 * 75
-    wider = source.scores().to_pylist()
+    assert np.nansum(ScoreTable.read_score_table(source, of).seconds) == 7 * 75
+    wider = source.load_scores().to_pylist()
     extra = {**wider[0], "split": "train"}
     tables = {
-        "entries": source.entries(),
-        "files": source.files(),
+        "entries": source.load_entries(),
+        "files": source.load_files(),
         "scores": pa.Table.from_pylist([*wider, extra]),
     }
     with imported.Imported.lock(source.folder):
-        again = imported.Imported.publish(source.folder, tables, {"counts": {}}, {"parser": 2})
-    assert np.isnan(ScoreTable.read(again, of).seconds).sum() == 1
+        again = imported.Imported.write_import(source.folder, tables, {"counts": {}}, {"parser": 2})
+    assert np.isnan(ScoreTable.read_score_table(again, of).seconds).sum() == 1
 
 
 def test_too_little_to_fit_on_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="9 imported models of 9 families have every task of MADE"):
-        ScoreTable.read(put(tmp_path / "few", suite(3), DRAW.random((9, 3))), suite(3))
+        ScoreTable.read_score_table(put(tmp_path / "few", suite(3), DRAW.random((9, 3))), suite(3))
     models = [f"org{row % 4}/model{row}" for row in range(40)]
     with pytest.raises(UsageError, match="40 imported models of 4 families"):
-        ScoreTable.read(put(tmp_path / "alike", suite(3), DRAW.random((40, 3)), models=models), suite(3))
+        ScoreTable.read_score_table(
+            put(tmp_path / "alike", suite(3), DRAW.random((40, 3)), models=models), suite(3)
+        )
 
 
 # Families of models
@@ -88,16 +92,16 @@ def test_too_little_to_fit_on_is_said(tmp_path: Path) -> None:
 def test_a_line_of_models_is_one_family_and_a_model_of_nothing_is_of_its_organisation() -> None:
     models = ["acme/base", "acme/other", "new/tuned", "new/again", "lone/one"]
     parents = {"new/tuned": "acme/base", "new/again": "new/tuned", "lone/one": "away/root"}
-    assert _families(models, parents) == ["acme", "acme", "acme", "acme", "away/root"]
+    assert _assign_families(models, parents) == ["acme", "acme", "acme", "acme", "away/root"]
 
 
 def test_two_models_with_a_root_that_was_never_scored_are_one_family() -> None:
     parents = {"a/one": "away/root", "b/two": "away/root"}
-    one, two, three = _families(["a/one", "b/two", "away/sibling"], parents)
+    one, two, three = _assign_families(["a/one", "b/two", "away/sibling"], parents)
     assert one == two == "away/root"
     assert three == "away"
 
 
 def test_a_circle_ends() -> None:
     parents = {"a/one": "b/two", "b/two": "a/one", "c/three": "b/two", "d/self": "d/self"}
-    assert _families(["a/one", "b/two", "c/three", "d/self"], parents) == ["a", "a", "a", "d"]
+    assert _assign_families(["a/one", "b/two", "c/three", "d/self"], parents) == ["a", "a", "a", "d"]

@@ -19,9 +19,9 @@ from damage import World
 
 from harness.cli import invoke
 from harness.core import files
-from harness.core.documents import with_digest
+from harness.core.documents import append_digest
 from harness.results.audit import AREAS, audit
-from harness.storage.leases import holder_file
+from harness.storage.leases import locate_holder_file
 from harness.storage.store import Store
 from harness.storage.vectors import Space
 from lease_worker import dead_lease
@@ -61,7 +61,7 @@ def stale_lease(world: World) -> Path:
 
 
 def superseded_failure(world: World) -> Path:
-    record = next(Store(world.results).records())
+    record = next(Store(world.results).iter_records())
     path = next(world.results.rglob(f"{record.key}.json"))
     failure = record.model_copy(update={"status": "failed"})
     path.with_suffix(".failed.json").write_text(failure.to_json())
@@ -69,7 +69,7 @@ def superseded_failure(world: World) -> Path:
 
 
 def temporary_file(world: World) -> Path:
-    path = world.cache / "vectors" / f".x.{files.host()}-{dead_process()}-00000000.tmp"
+    path = world.cache / "vectors" / f".x.{files.get_host_name()}-{dead_process()}-00000000.tmp"
     path.write_text("half")
     return path
 
@@ -77,7 +77,7 @@ def temporary_file(world: World) -> Path:
 def vectors_not_finite(world: World) -> Path:
     path = next(world.cache.rglob("space.json"))
     known = {*path.parent.iterdir()}
-    content = Space.shard_bytes(Space.text_keys(["x"]), np.full((1, 4), np.nan, np.float32))
+    content = Space.serialize_shard(Space.hash_texts(["x"]), np.full((1, 4), np.nan, np.float32))
     Space.write_shard(world.cache, json.loads(path.read_text()), content)
     (made,) = {*path.parent.iterdir()} - known
     return made
@@ -92,7 +92,7 @@ def space_of_another(world: World) -> Path:
 def cached_source(world: World) -> Path:
     path = world.cache / "source" / "x.json"
     path.parent.mkdir()
-    path.write_text(with_digest({"search": 1}).replace("1", "2", 1))
+    path.write_text(append_digest({"search": 1}).replace("1", "2", 1))
     return path
 
 
@@ -101,14 +101,14 @@ def weights(world: World) -> Path:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"weights")
     known = {"run": {"watched": 0.5, "sha256": "0" * 64}}
-    path.with_name("best.json").write_text(with_digest({"runs": known}))
+    path.with_name("best.json").write_text(append_digest({"runs": known}))
     return path
 
 
 def units(world: World) -> Path:
     path = world.cache / "units" / "x.npz"
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(files.with_sha256("y.npz", b"of another name"))
+    path.write_bytes(files.pack_hashed_file("y.npz", b"of another name"))
     return path
 
 
@@ -196,7 +196,7 @@ def test_a_newer_record_is_named_and_left(world: World, capsys: pytest.CaptureFi
 def test_an_audit_believes_no_remembered_hash(world: World) -> None:
     shard = world.files("shards")[0]
     before = shard.stat()
-    known = files.sha256_file(shard)
+    known = files.hash_file(shard)
     shard.write_bytes(shard.read_bytes()[:-4] + b"lost")
     os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
     damage.put_back(world, shard, known)
@@ -220,7 +220,7 @@ def test_it_says_what_it_did(world: World, capsys: pytest.CaptureFixture[str]) -
 def test_a_lease_whose_holder_may_live_elsewhere_is_named_and_left(world: World, capsys: Any) -> None:
     path = world.results / "leases" / "k.json"
     path.parent.mkdir(exist_ok=True)
-    holder = holder_file(dead_lease(path.parent, "k"))
+    holder = locate_holder_file(dead_lease(path.parent, "k"))
     holder.write_text(holder.read_text().replace('"host": "', '"host": "another '))
     assert asked(capsys, world, "--repair")[1]["faults"] == []
     for one in (path, holder):

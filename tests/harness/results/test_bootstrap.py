@@ -35,8 +35,10 @@ def coverage(*, seed_noise: float, trials: int, examples: int = 300, seeds: int 
     held = 0
     for _ in range(trials):
         one = [drawn(rng, examples=examples, seeds=seeds, seed_noise=seed_noise)]
-        drawn_scores = Predictions.replicates(one, ["accuracy"], rng=rng)["all"]
-        found = Interval.of(float(Predictions.scores(one, ["accuracy"]).mean()), drawn_scores)
+        drawn_scores = Predictions.draw_replicates(one, ["accuracy"], rng=rng)["all"]
+        found = Interval.from_replicates(
+            float(Predictions.compute_seed_scores(one, ["accuracy"]).mean()), drawn_scores
+        )
         held += found.low <= 0.8 <= found.high
     return held / trials
 
@@ -64,7 +66,7 @@ def test_answers_that_seeds_give_at_random_make_it_wide() -> None:
         Predictions(gold=np.ones(500), predicted=(rng.random((5, 500)) < 0.8).astype(float))
         for _ in range(20)
     ]
-    found = np.mean([Predictions.replicates([each], ["accuracy"], rng=rng)["all"].std() for each in one])
+    found = np.mean([Predictions.draw_replicates([each], ["accuracy"], rng=rng)["all"].std() for each in one])
     assert found > 1.4 * np.sqrt(0.8 * 0.2 / 500 / 5)
 
 
@@ -73,14 +75,14 @@ def test_examples_are_drawn_once_for_all_seeds() -> None:
     rng = np.random.default_rng(0)
     right = (rng.random(400) < 0.8).astype(float)
     agreed = Predictions(gold=np.ones(400), predicted=np.tile(right, (5, 1)))
-    spread = Predictions.replicates([agreed], ["accuracy"], rng=rng, draws=4000)["all"].std()
+    spread = Predictions.draw_replicates([agreed], ["accuracy"], rng=rng, draws=4000)["all"].std()
     assert spread == pytest.approx(right.std() / 20, rel=0.05)
 
 
 def test_one_seed_a_replicate_is_wider() -> None:
     rng = np.random.default_rng(0)
     one = [drawn(rng, examples=2000, seeds=5, seed_noise=0.05)]
-    spreads = [found.std() for found in Predictions.replicates(one, ["accuracy"], rng=rng).values()]
+    spreads = [found.std() for found in Predictions.draw_replicates(one, ["accuracy"], rng=rng).values()]
     assert spreads[1] > 1.8 * spreads[0]
 
 
@@ -103,26 +105,28 @@ def test_a_score_is_the_mean_over_metrics_and_sets() -> None:
         )
         for seed in range(3)
     ]
-    assert Predictions.scores(sets, ["accuracy", "f1"]).tolist() == pytest.approx(by_hand)
-    found = Predictions.replicates(sets, ["accuracy", "f1"], rng=rng, draws=3000)["all"]
+    assert Predictions.compute_seed_scores(sets, ["accuracy", "f1"]).tolist() == pytest.approx(by_hand)
+    found = Predictions.draw_replicates(sets, ["accuracy", "f1"], rng=rng, draws=3000)["all"]
     assert found.mean() == pytest.approx(np.mean(by_hand), abs=0.02)
 
 
 def test_large_sets_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     one = [drawn(np.random.default_rng(0), examples=100, seeds=3, seed_noise=0.05)]
-    whole = Predictions.replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)["all"]
+    whole = Predictions.draw_replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)["all"]
     monkeypatch.setattr("harness.results.bootstrap.AT_ONCE", 700)
-    parts = Predictions.replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)["all"]
+    parts = Predictions.draw_replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)["all"]
     assert parts.tolist() == whole.tolist()
 
 
 def test_the_average_of_independent_tasks_is_surer_than_its_tasks() -> None:
     rng = np.random.default_rng(0)
     tasks = {n: [drawn(rng, examples=300, seeds=5, seed_noise=0.005)] for n in "abcdefgh"}
-    points = {n: float(Predictions.scores(sets, ["accuracy"]).mean()) for n, sets in tasks.items()}
-    found = {n: Predictions.replicates(sets, ["accuracy"], rng=rng)["all"] for n, sets in tasks.items()}
-    right = Interval.of_average(points, found)
-    printed = Interval.mean_of_bounds([Interval.of(points[n], found[n]) for n in tasks])
+    points = {
+        n: float(Predictions.compute_seed_scores(sets, ["accuracy"]).mean()) for n, sets in tasks.items()
+    }
+    found = {n: Predictions.draw_replicates(sets, ["accuracy"], rng=rng)["all"] for n, sets in tasks.items()}
+    right = Interval.estimate_average(points, found)
+    printed = Interval.mean_of_bounds([Interval.from_replicates(points[n], found[n]) for n in tasks])
     assert right.point == pytest.approx(printed.point) == pytest.approx(np.mean([*points.values()]))
     assert (printed.high - printed.low) / (right.high - right.low) == pytest.approx(np.sqrt(8), rel=0.15)
 

@@ -12,7 +12,7 @@ import pytest
 from harness.cli import invoke
 from harness.core.identity import digest
 from harness.core.lineage import Lineage, ParentPart, SweepPart
-from harness.core.types import artifact_slug
+from harness.core.types import build_artifact_slug
 from harness.results.audit import audit
 from harness.results.contradictions import find_contradictions, find_disagreements
 from harness.storage.record import RECORDS, SCHEMA, Record
@@ -200,7 +200,7 @@ def test_records_of_real_runs_pass(tmp_path: Path) -> None:
 def placed(results: Path, body: dict[str, Any]) -> Path:
     """A record at its place in a results folder."""
     record = RECORDS.parse(json.dumps(body), where="x")
-    slug = artifact_slug(record.model.name, record.model.artifact)
+    slug = build_artifact_slug(record.model.name, record.model.artifact)
     path = results / "records" / slug / record.task.name / f"{record.key}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(record.to_json())

@@ -18,7 +18,7 @@ import pytest
 
 from fakes import artifact, document, encoding, lineage, record, task
 from harness.core.encoding import Encoding
-from harness.core.identity import evaluation_identity
+from harness.core.identity import build_evaluation_identity
 from harness.core.types import SEED, Size, Task
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.results.cost.duration import LIKELY, TimeRange
@@ -26,14 +26,14 @@ from harness.results.cost.encoding import (
     PastScore,
     PastWork,
     Speed,
-    computing_parameters,
+    estimate_non_embedding,
     note_record,
     note_speed,
     read_speeds,
 )
-from harness.results.cost.memory import DiskNeed, PlannedWork, memory_of_job
+from harness.results.cost.memory import DiskNeed, PlannedWork, estimate_job_memory
 from harness.results.cost.remaining import Work, time_left
-from harness.results.cost.training import FinetuneSpeed, StepTime, expect_training, range_of_runs
+from harness.results.cost.training import FinetuneSpeed, StepTime, estimate_run_time, expect_training
 from harness.storage.record import Record
 
 HERE = ("cpu", "Some CPU")
@@ -45,9 +45,9 @@ OLD, NEW = "a" * 64, "b" * 64
 
 def test_ranges_add_up_bound_by_bound() -> None:
     """10 s by a factor of 2 and 100 s by a factor of 4: together between 5 + 25 and 20 + 400."""
-    both = TimeRange.of(10, 2) + TimeRange.of(100, 4)
+    both = TimeRange.from_seconds(10, 2) + TimeRange.from_seconds(100, 4)
     assert (both.low, both.seconds, both.high) == (30, 110, 420)
-    assert both.divided(2) == TimeRange(low=15, seconds=55, high=210)
+    assert both.split_time(2) == TimeRange(low=15, seconds=55, high=210)
     assert both.text == "30 s to 7 min"
 
 
@@ -67,7 +67,7 @@ def planned(of: Task, model: str = NEW, *, parameters: int = 10**6, **how: Any) 
         state="to do",
         model=model,
         type=of.type,
-        identity=evaluation_identity(artifact(Path(), model), of, own, seed=SEED),
+        identity=build_evaluation_identity(artifact(Path(), model), of, own, seed=SEED),
         encoding=own,
         size=of.size,
         parameters=parameters,
@@ -92,7 +92,7 @@ def made(
 
 
 def past(*arguments: Any, **more: Any) -> PastScore:
-    return PastScore.of(made(*arguments, **more))
+    return PastScore.from_record(made(*arguments, **more))
 
 
 def known(*scores: PastScore, cached: tuple[str, ...] = (NEW, OLD), **more: Any) -> PastWork:
@@ -100,16 +100,16 @@ def known(*scores: PastScore, cached: tuple[str, ...] = (NEW, OLD), **more: Any)
 
 
 def rate_of(work: PastWork, parameters: int, model: str = NEW) -> Any:
-    found = work.rate(model, parameters, "float32")
+    found = work.estimate_token_rate(model, parameters, "float32")
     assert found is not None
     return found
 
 
 def test_embeddings_compute_nothing() -> None:
     """Of BERT-base's 109.5 million parameters 85.6 million compute."""
-    assert computing_parameters(109_482_240, 768) == pytest.approx(85.6e6, rel=0.02)
-    assert computing_parameters(1_000_000, None) == 1_000_000
-    assert computing_parameters(1_000_000, 768) == 250_000  # a small vocabulary
+    assert estimate_non_embedding(109_482_240, 768) == pytest.approx(85.6e6, rel=0.02)
+    assert estimate_non_embedding(1_000_000, None) == 1_000_000
+    assert estimate_non_embedding(1_000_000, 768) == 250_000  # a small vocabulary
 
 
 def test_without_records_four_characters_are_a_token() -> None:
@@ -170,7 +170,7 @@ def test_time_is_by_the_device_the_model_and_its_parameters() -> None:
         assert (found.tokens, found.factor, found.source) == (rate, 1.5, "1 record on this machine")
     scaled = rate_of(known(other), 3 * 10**6)
     assert (scaled.tokens, scaled.source) == (3_000, "the rate of other models on this machine")
-    cost = both.cost_of(planned(sized()))
+    cost = both.estimate_score_cost(planned(sized()))
     assert (cost.tokens, cost.flops) == (9_000, 2.0 * 10**6 * 9_000)
     assert cost.seconds == 9_000 / 2_000 + 0.5
     assert cost.low == pytest.approx(4.5 / 1.5 + 0.5 / LIKELY)
@@ -203,11 +203,11 @@ def test_speeds_that_differ_widen_the_range_up_to_three() -> None:
 
 def test_without_any_speed_a_default_says_what_it_is() -> None:
     """A core does 5e10 operations a second; 12,000 tokens of 10 million parameters are 2.4e11."""
-    cost = known(cores=2).cost_of(planned(sized(), parameters=10**7))
+    cost = known(cores=2).estimate_score_cost(planned(sized(), parameters=10**7))
     assert cost.source == "a default for a CPU: may be off by a factor of 3"
     assert cost.seconds == pytest.approx(2.4e11 / 1e11 + 2.0)
     assert (cost.low, cost.high) == (pytest.approx(4.4 / 3), pytest.approx(4.4 * 3))
-    assert known().cost_of(planned(sized(), parameters=0)).seconds is None
+    assert known().estimate_score_cost(planned(sized(), parameters=0)).seconds is None
     gpu = rate_of(PastWork(device=("cuda", "")), 10**6)
     assert (gpu.tokens, gpu.source.split(":")[0]) == (3e13 / 2e6, "a default for a GPU")
 
@@ -218,7 +218,7 @@ def test_a_check_of_a_model_measures_a_speed_and_the_last_score_renews_it(tmp_pa
     )
     note_speed(tmp_path, check)
     measured = PastWork(speeds=read_speeds(tmp_path), device=HERE)
-    cost = measured.cost_of(planned(sized()))
+    cost = measured.estimate_score_cost(planned(sized()))
     assert cost.source == "this machine's measured rate"
     assert cost.seconds == 12_000 / 3_000 + 2.0
     assert measured.check_time(NEW).seconds == measured.check_time(OLD).seconds == 4.0
@@ -240,15 +240,15 @@ def test_loading_and_scoring_take_as_long_as_the_last_time_or_as_tasks_of_the_ty
     of, own = past(sized("Own"), 1000, 9_000), past(sized("Own"), 1000, 9_000)
     slow = replace(own, others=8.0, data="other", type="Clustering")
     work = planned(sized("New"))
-    without = known(of, slow).cost_of(work)
+    without = known(of, slow).estimate_score_cost(work)
     assert without.seconds == pytest.approx(12_000 / 9_000 + 0.5)  # of its type, not of clustering
-    assert known(slow).cost_of(work).seconds == pytest.approx(12_000 / 9_000 + 8.0)
+    assert known(slow).estimate_score_cost(work).seconds == pytest.approx(12_000 / 9_000 + 8.0)
 
 
 def test_a_done_score_takes_no_time_and_an_impossible_one_has_none() -> None:
     work = planned(sized())
-    assert known().cost_of(replace(work, state="done")).seconds == 0
-    lost = known().cost_of(replace(work, state="cannot run", error="no data"))
+    assert known().estimate_score_cost(replace(work, state="done")).seconds == 0
+    lost = known().estimate_score_cost(replace(work, state="cannot run", error="no data"))
     assert (lost.seconds, lost.texts, lost.error) == (None, None, "no data")
 
 
@@ -259,7 +259,7 @@ def trained(tmp_path: Path, folder: str, **facts: Any) -> Any:
     from harness.encoder import backbones
     from tiny import folder as tiny_folder
 
-    place = tiny_folder(backbones.entries()["bert"].family, tmp_path / folder)  # type: ignore[arg-type]
+    place = tiny_folder(backbones.list_backbones()["bert"].family, tmp_path / folder)  # type: ignore[arg-type]
     return document(place, training={"device": {"kind": "cpu", "name": "Some CPU"}, **facts})
 
 
@@ -289,13 +289,13 @@ def test_a_training_is_by_past_ones_else_by_operations(tmp_path: Path) -> None:
 
 def test_two_steps_say_what_a_step_and_a_token_take() -> None:
     """100 tokens in 2 s and 300 in 4 s: 1 s for the step, 0.01 s for a token."""
-    speed = FinetuneSpeed.of(
+    speed = FinetuneSpeed.fit_speed(
         StepTime(tokens=100, seconds=2, scoring=0.2), StepTime(tokens=300, seconds=4, scoring=0.6)
     )
     assert (speed.step, speed.token, speed.scored) == pytest.approx((1, 0.01, 0.002))
-    assert speed.seconds(10, trained=2_000, scored=500) == pytest.approx(10 + 20 + 1)
-    assert range_of_runs(100, 1).high == pytest.approx(LIKELY**2 * range_of_runs(100, 1).low)
-    assert range_of_runs(100, 4).seconds == 80
+    assert speed.estimate_seconds(10, trained=2_000, scored=500) == pytest.approx(10 + 20 + 1)
+    assert estimate_run_time(100, 1).high == pytest.approx(LIKELY**2 * estimate_run_time(100, 1).low)
+    assert estimate_run_time(100, 4).seconds == 80
 
 
 # Disk and memory
@@ -304,17 +304,17 @@ def test_two_steps_say_what_a_step_and_a_token_take() -> None:
 def test_the_disk_of_models_adds_up_unless_vectors_are_dropped(tmp_path: Path) -> None:
     """A vector of 32 numbers in float32 and 16 bytes of a hash: 144 for each of 1,000 texts."""
     works = [replace(planned(sized(), model), width=32, key=model) for model in (OLD, NEW)]
-    both = DiskNeed.of(works, tmp_path, keep=64, drop=False)
-    each = DiskNeed.of(works, tmp_path, keep=64, drop=True)
+    both = DiskNeed.estimate_disk_need(works, tmp_path, keep=64, drop=False)
+    each = DiskNeed.estimate_disk_need(works, tmp_path, keep=64, drop=True)
     assert both is not None
     assert each is not None
     assert (both.bytes, each.bytes, both.texts) == (288_000, 144_000, 2_000)
-    assert DiskNeed.of([replace(works[0], width=None)], tmp_path, keep=64, drop=False) is None
+    assert DiskNeed.estimate_disk_need([replace(works[0], width=None)], tmp_path, keep=64, drop=False) is None
 
 
 def test_a_training_takes_six_times_its_weights_and_an_encoder_twice() -> None:
-    assert memory_of_job(10**9, trains=True) == 2_500_000_000 + 6 * 10**9
-    assert memory_of_job(10**9, trains=False) == 2_500_000_000 + 2 * 10**9
+    assert estimate_job_memory(10**9, trains=True) == 2_500_000_000 + 6 * 10**9
+    assert estimate_job_memory(10**9, trains=False) == 2_500_000_000 + 2 * 10**9
 
 
 # The time left

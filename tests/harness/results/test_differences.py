@@ -13,9 +13,15 @@ from fakes import artifact, encoding, task
 from harness.checks.record_units import ScoredRecord
 from harness.core.encoding import Encoding
 from harness.core.errors import UsageError
-from harness.core.identity import evaluation_identity
+from harness.core.identity import build_evaluation_identity
 from harness.core.types import Data, Task
-from harness.results.differences import SHOWN, Comparable, Identity, provenance_differences, require_alike
+from harness.results.differences import (
+    SHOWN,
+    Comparable,
+    Identity,
+    find_provenance_differences,
+    require_alike,
+)
 
 
 def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provenance: Any) -> ScoredRecord:
@@ -24,7 +30,7 @@ def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provena
         key="k",
         task={"name": of.name, "type": of.type, "metric": of.metric},
         model={},
-        identity=evaluation_identity(model, of, how, seed=seed),
+        identity=build_evaluation_identity(model, of, how, seed=seed),
         provenance=provenance,
         score=0.5,
     )
@@ -53,7 +59,9 @@ def refused(other: ScoredRecord, *allowed: str) -> str:
 
 def test_another_model_is_no_difference() -> None:
     other = scored(task(), finding(), key="b")
-    assert Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity)) == []
+    assert (
+        Comparable(identity=other.identity).find_field_differences(Comparable(identity=BASE.identity)) == []
+    )
     assert alike({"Fake": (other.identity, BASE.identity)}, (), "last") == []
 
 
@@ -85,7 +93,9 @@ def test_a_difference_is_refused_with_the_field_and_both_values(
 
 def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
     other = scored(task(), finding(max_length=64))
-    ((field, *_),) = Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity))
+    ((field, *_),) = Comparable(identity=other.identity).find_field_differences(
+        Comparable(identity=BASE.identity)
+    )
     for allowed in (field, f"{field.partition('.')[0]}.*", "*max_length"):
         (told,) = alike({"Fake": (other.identity, BASE.identity)}, (allowed,), "last")
         assert "which is allowed" in told
@@ -134,8 +144,8 @@ def test_libraries_and_devices_only_warn() -> None:
     identities = {name: (a.identity, b.identity) for name, (a, b) in pairs.items()}
     assert alike(identities, (), "last") == []
     ran = {name: (a.provenance, b.provenance) for name, (a, b) in pairs.items()}
-    assert provenance_differences(ran) == [
+    assert find_provenance_differences(ran) == [
         "torch was 2.10 for the baseline and is 2.11 for the candidate (2 tasks).",
         "device.name was B for the baseline and is A for the candidate (2 tasks).",
     ]
-    assert provenance_differences({"T3": ran["T3"]}) == []
+    assert find_provenance_differences({"T3": ran["T3"]}) == []

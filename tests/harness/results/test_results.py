@@ -9,8 +9,8 @@ import pytest
 from fakes import encoding, lineage, record, task
 from harness.core.encoding import Encoding
 from harness.core.types import SIDES, Column, Data, Suite, Task
-from harness.results.results import by_weights, suite_views
-from harness.results.scores import Aggregates, metric_scores
+from harness.results.results import build_suite_views, group_records
+from harness.results.scores import Aggregates, compute_metric_scores
 from harness.storage.record import RECORDS, Record
 
 STS = replace(task("A"), roles=("",))
@@ -28,7 +28,7 @@ def on_disk(*records: Record) -> list[Record]:
 
 
 def scores(*records: Record) -> list[tuple[str, dict[str, float]]]:
-    return [(view.treatment.text, dict(view.scores)) for view in suite_views(on_disk(*records), SUITE)]
+    return [(view.treatment.text, dict(view.scores)) for view in build_suite_views(on_disk(*records), SUITE)]
 
 
 def test_one_treatment_is_one_row_of_scores() -> None:
@@ -66,7 +66,7 @@ def test_documents_put_together_in_two_ways_are_never_in_one_mean() -> None:
     assert [row for _, row in found] == [{"A": 0.5, "B": 0.25}, {"A": 0.5, "B": 0.75}]
     assert [text.endswith("documents without titles") for text, _ in found] == [False, True]
     of_its_own = replace(SUITE, columns=(Column(name="B", type="Retrieval", tasks=(alone,)),))
-    (view,) = suite_views(on_disk(record(SEARCH, 0.25), record(alone, 0.75)), of_its_own)
+    (view,) = build_suite_views(on_disk(record(SEARCH, 0.25), record(alone, 0.75)), of_its_own)
     assert view.scores == {"B": 0.75}
 
 
@@ -90,13 +90,16 @@ def test_a_part_is_filled_from_any_record_that_has_it() -> None:
     )
 
     def shown(of: Suite, *records: Record) -> list[dict[str, float]]:
-        return [Aggregates.of(of, view.scores).columns for view in suite_views(on_disk(*records), of)]  # type: ignore[misc]
+        return [
+            Aggregates.aggregate_scores(of, view.scores).columns
+            for view in build_suite_views(on_disk(*records), of)
+        ]  # type: ignore[misc]
 
     assert shown(suite, second) == [{"B (dev)": None, "B (test)": 0.75}]
     assert shown(suite, first, second) == [{"B (dev)": 0.75, "B (test)": 0.75}]
     assert shown(suite, whole, second) == [{"B (dev)": 0.5, "B (test)": 0.25}]
-    (view,) = suite_views(on_disk(second), suite)
-    assert metric_scores(suite, view.records, "main_score") == {"B (test)": 0.75}
+    (view,) = build_suite_views(on_disk(second), suite)
+    assert compute_metric_scores(suite, view.records, "main_score") == {"B (test)": 0.75}
     narrowed = replace(suite, columns=(replace(suite.columns[0], tasks=()), suite.columns[1]))
     assert shown(narrowed, whole) == [{"B (dev)": None, "B (test)": 0.25}]
     other = record(replace(test, documents="text"), 0.75)
@@ -114,9 +117,9 @@ def test_of_two_contents_of_a_hub_data_set_the_last_made_counts_and_is_named() -
     suite = replace(SUITE, columns=(Column(name="A", type="STS", tasks=(pinned,)),))
     old = record(pinned, 0.5, written="2026-01-01T00:00:00+00:00")
     new = record(folder, 0.75, written="2026-02-01T00:00:00+00:00")
-    (view,) = suite_views(on_disk(new, old), suite)
+    (view,) = build_suite_views(on_disk(new, old), suite)
     assert (view.scores, view.unproven) == ({"A": 0.75}, ("A",))
-    (view,) = suite_views(on_disk(old), suite)
+    (view,) = build_suite_views(on_disk(old), suite)
     assert (view.scores, view.unproven) == ({"A": 0.5}, ())
 
 
@@ -130,13 +133,13 @@ def test_weights_of_one_key_are_never_mixed_in_one_mean() -> None:
 
     first = [of(record(STS, 0.5), "1" * 64, 1), of(record(SEARCH, 0.25), "1" * 64, 2)]
     second = of(record(SEARCH, 0.75), "2" * 64, 3)
-    views = suite_views(on_disk(*first, second), SUITE)
+    views = build_suite_views(on_disk(*first, second), SUITE)
     assert [(dict(view.scores), view.former) for view in views] == [
         ({"B": 0.75}, ""),
         ({"A": 0.5, "B": 0.25}, "1" * 64),
     ]
     assert [view.text.endswith(", former weights 11111111") for view in views] == [False, True]
     failed = second.model_copy(update={"model": second.model.model_copy(update={"weights": ""})})
-    assert by_weights([*first, second, failed])["2" * 64] == (second, failed)
+    assert group_records([*first, second, failed])["2" * 64] == (second, failed)
     plain = [one.model_copy(update={"lineage": None}) for one in (*first, second)]
-    assert len({view.former for view in suite_views(on_disk(*plain), SUITE)}) == 1
+    assert len({view.former for view in build_suite_views(on_disk(*plain), SUITE)}) == 1

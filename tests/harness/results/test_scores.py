@@ -16,15 +16,15 @@ from rich.console import Console
 from fakes import artifact
 from fakes import record as fake_record
 from fakes import task as fake_task
-from harness.core.identity import digest, task_identity
+from harness.core.identity import build_task_identity, digest
 from harness.core.lineage import Lineage, ParentPart, SweepPart
 from harness.core.types import Column, Convention, Data, LabelledData, Size, Suite, SuiteOptions, Task
-from harness.driver.report.suite import aggregates_json, mean_text, means_lines
-from harness.driver.report.trained import print_trained_result, trained_result_json
-from harness.jobs.jobs import model_part, record_output, task_part
+from harness.driver.report.suite import format_mean_lines, mean_text, serialize_aggregates
+from harness.driver.report.trained import print_trained_result, serialize_trained_result
+from harness.jobs.jobs import build_model_part, build_record_output, build_task_part
 from harness.plan import catalog
 from harness.results.bootstrap import Interval
-from harness.results.results import suite_views
+from harness.results.results import build_suite_views
 from harness.results.scores import (
     LARGE,
     LARGE_CORRELATION,
@@ -56,7 +56,7 @@ FOUR_COLUMNS = Suite(
 
 def test_both_means_by_hand() -> None:
     """Tasks: A .1, B .2, C (.6 + .8) / 2 = .7 counted once, D .5; types: STS .15, Retrieval .6."""
-    found = Aggregates.of(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "C2": 0.8, "D": 0.5})
+    found = Aggregates.aggregate_scores(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "C2": 0.8, "D": 0.5})
     assert found.columns["C"] == pytest.approx(0.7)
     assert found.over_tasks.value == pytest.approx((0.1 + 0.2 + 0.7 + 0.5) / 4)
     assert found.over_types.value == pytest.approx((0.15 + 0.6) / 2)
@@ -64,7 +64,7 @@ def test_both_means_by_hand() -> None:
 
 
 def test_a_column_lacking_a_member_is_not_there_and_the_means_say_so() -> None:
-    found = Aggregates.of(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "D": 0.5})
+    found = Aggregates.aggregate_scores(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "D": 0.5})
     assert found.columns["C"] is None
     assert mean_text(found.over_tasks) == "mean over tasks 26.67 (3 of 4)"
     assert mean_text(found.over_types) == "mean over types 15.00 (1 of 2)"
@@ -72,7 +72,7 @@ def test_a_column_lacking_a_member_is_not_there_and_the_means_say_so() -> None:
 
 
 def test_nothing_there() -> None:
-    found = Aggregates.of(FOUR_COLUMNS, {})
+    found = Aggregates.aggregate_scores(FOUR_COLUMNS, {})
     assert mean_text(found.over_tasks) == "mean over tasks – (0 of 4)"
     assert found.over_types.value is None
 
@@ -99,7 +99,7 @@ def test_the_means_of_a_published_row() -> None:
     printed = (60.6, 37.0, 71.5, 48.9, 28.3, 69.9, 31.1)
     columns = [column(f"{kind}{n}", kind) for kind, size in sizes.items() for n in range(size)]
     means = dict(zip(sizes, printed, strict=True))
-    found = Aggregates.of(
+    found = Aggregates.aggregate_scores(
         Suite(name="v1", title="v1", columns=tuple(columns)), {c.name: means[c.type] for c in columns}
     )
     assert found.over_tasks.value == pytest.approx(48.19, abs=0.005)
@@ -109,7 +109,7 @@ def test_the_means_of_a_published_row() -> None:
 def swept_by(suite: str, name: str) -> Lineage:
     """What a sweep chose by a column of a suite."""
     (found,) = [one for one in catalog.open_suite(suite, SuiteOptions()).columns if one.name == name]
-    identity = task_identity(artifact(Path("m"), key="m" * 64), found.tasks[0])
+    identity = build_task_identity(artifact(Path("m"), key="m" * 64), found.tasks[0])
     tasks = {name: {key: value for key, value in identity.items() if key != "artifact"}}
     sweep = SweepPart(setting="scale", values=(1.0, 2.0), tasks=tasks)
     return Lineage(recipe="dpr", settings={}, parents=(), data=(), seed=1, sweep=sweep)
@@ -138,7 +138,7 @@ def test_a_part_of_a_task_that_chose_is_touched_where_it_is_shown(
     for typed in ("codesearchnet", "codesearchnet:text", "mldr", "nanobeir", *chose):
         opened = catalog.open_suite(typed, SuiteOptions())
         for one in (made, child, again):
-            found = Untouched.of(opened, [one])
+            found = Untouched.from_suite(opened, [one])
             selected = found.selected if found else ()
             assert len(selected) == (typed in chose), (typed, selected)
             assert all(column.startswith(chose[typed]) for column in selected), (typed, selected)
@@ -164,7 +164,7 @@ def test_small_tasks_of_own_data_are_shown_and_not_averaged() -> None:
     )
     own = Suite(name="local:x", title="x", columns=columns, averages="large")
     scores = {"Small": 0.9, "Large": 0.5, "Other": 0.7, "Few pairs": 0.1, "Pairs": 0.3}
-    found = Aggregates.of(own, scores)
+    found = Aggregates.aggregate_scores(own, scores)
     assert found.columns == scores
     assert found.shown_only == {
         "Small": "29 of 385 examples",
@@ -173,30 +173,33 @@ def test_small_tasks_of_own_data_are_shown_and_not_averaged() -> None:
     assert mean_text(found.over_tasks) == "mean over tasks 50.00 (3 of 3)"
     assert set(found.by_type) == {"Retrieval", "Classification", "STS"}
     assert found.by_type["Retrieval"].value == 0.5
-    first, second, *_ = means_lines(own, found)
+    first, second, *_ = format_mean_lines(own, found)
     assert "50.00" in first
     assert "Small (29 of 385 examples)" in second
-    assert aggregates_json(own, found)["shown_only"] == dict(found.shown_only)
-    benchmark = Aggregates.of(replace(own, averages="all"), scores)
+    assert serialize_aggregates(own, found)["shown_only"] == dict(found.shown_only)
+    benchmark = Aggregates.aggregate_scores(replace(own, averages="all"), scores)
     assert (benchmark.over_tasks.wanted, benchmark.shown_only) == (5, {})
     none = replace(own, columns=columns[:1])
-    assert means_lines(none, Aggregates.of(none, scores))[0] == "no mean: every task is shown by itself"
+    assert (
+        format_mean_lines(none, Aggregates.aggregate_scores(none, scores))[0]
+        == "no mean: every task is shown by itself"
+    )
 
 
 def test_tasks_of_both_kinds_have_a_mean_each() -> None:
     trained = replace(ONE, size=Size(examples=5000))
     columns = (Column(name="One", type="x", tasks=(trained,)), sized("Search", 5000))
     mixed = Suite(name="local:x", title="x", columns=columns, averages="large")
-    found = Aggregates.of(mixed, {"One": 0.9, "Search": 0.5})
+    found = Aggregates.aggregate_scores(mixed, {"One": 0.9, "Search": 0.5})
     assert (found.over_tasks.value, found.shown_only) == (0.5, {"One": "a recipe trains for it"})
-    part = TrainedResult.part_of(mixed)
+    part = TrainedResult.select_label_columns(mixed)
     assert part is not None
-    result = TrainedResult.of(
+    result = TrainedResult.build_trained_result(
         part, {"One": record(ONE, {"dev": {"accuracy": 0.5, "f1": 0.7}})}, None, lambda _record: None
     )
     assert (result.average.there, result.average.wanted, result.shown_only) == (1, 1, {})
     small = replace(part, columns=(replace(columns[0], tasks=(replace(trained, size=Size(examples=24)),)),))
-    alone = TrainedResult.of(
+    alone = TrainedResult.build_trained_result(
         small, {"One": record(ONE, {"dev": {"accuracy": 0.5, "f1": 0.7}})}, None, lambda _record: None
     )
     assert (alone.average.wanted, alone.shown_only) == (0, {"One": "24 of 1,537 examples"})
@@ -277,7 +280,7 @@ def record(
 ) -> Record:
     model = artifact(Path("tiny"))
     identity = {
-        **task_identity(model, task),
+        **build_task_identity(model, task),
         "recipe": recipe,
         "protocol": protocol,
         "kind": "fresh" if recipe != "m" else "maximum",
@@ -293,8 +296,8 @@ def record(
     return Record(
         key=digest(identity),
         status="done",
-        model=model_part(model, {}),
-        task=task_part(task),
+        model=build_model_part(model, {}),
+        task=build_task_part(task),
         identity=identity,
         main_score=0.5,
         scores={split: {"default": dict(metrics)} for split, metrics in scores.items()},
@@ -312,7 +315,7 @@ def files(tmp_path: Path) -> Mapping[str, Path]:
     made = {}
     for name, splits, right in (("One", ("dev",), 0.8), ("Two", ("m", "mm"), 0.7)):
         made[name] = tmp_path / f"{name}.parquet"
-        output = record_output(fake_record(fake_task(name), right), drawn(splits, right))
+        output = build_record_output(fake_record(fake_task(name), right), drawn(splits, right))
         made[name].write_bytes(output["examples"])
     return made
 
@@ -328,7 +331,9 @@ def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> No
         "Two": {split: {"accuracy": accuracy(files["Two"], split)} for split in ("m", "mm")},
     }
     records = {task.name: record(task, scores[task.name]) for task in (ONE, TWO)}
-    found = TrainedResult.of(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    found = TrainedResult.build_trained_result(
+        SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]
+    )
     assert [row.number for row in found.rows] == [
         scores["One"]["dev"]["accuracy"],
         scores["Two"]["m"]["accuracy"],
@@ -348,34 +353,47 @@ def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> No
     wide = found.mean_of_bounds
     assert wide is not None
     assert (found.interval.high - found.interval.low) < 0.9 * (wide.high - wide.low)
-    assert TrainedResult.of(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]) == found
+    assert (
+        TrainedResult.build_trained_result(
+            SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]
+        )
+        == found
+    )
 
 
 def test_what_a_convention_needs_and_is_not_there(files: Mapping[str, Path]) -> None:
     records = {"Two": record(TWO, {"m": {"accuracy": 0.7}})}
-    found = TrainedResult.of(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    found = TrainedResult.build_trained_result(
+        SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name]
+    )
     assert [row.number for row in found.rows] == [None, None]
     assert (found.average.value, found.average.there, found.average.wanted) == (None, 0, 2)
     assert "Two: not all is there that the view both is made of" in printed(found)
-    other = TrainedResult.of(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    other = TrainedResult.build_trained_result(
+        SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]
+    )
     assert (other.average.there, other.average.complete) == (1, False)
     assert "incomplete: not to be ranked" in printed(other)
 
 
 def test_without_predictions_there_is_no_interval() -> None:
     records = {"One": record(ONE, {"dev": {"accuracy": 0.7, "f1": 0.5}})}
-    found = TrainedResult.of(SUITE, records, SUITE.conventions["both"], lambda _record: None)
+    found = TrainedResult.build_trained_result(
+        SUITE, records, SUITE.conventions["both"], lambda _record: None
+    )
     assert found.rows[0].number == pytest.approx(0.6)
     assert found.rows[0].interval is None
     assert found.interval is None
-    assert trained_result_json(found)["tasks"][0]["interval"] is None
+    assert serialize_trained_result(found)["tasks"][0]["interval"] is None
 
 
 def test_runs_that_diverged_are_told(files: Mapping[str, Path]) -> None:
     records = {"One": record(ONE, {"dev": {"accuracy": 0.8, "f1": 0.9}})}
-    found = TrainedResult.of(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    found = TrainedResult.build_trained_result(
+        SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name]
+    )
     assert "One: 1 of 3 runs diverged" in printed(found)
-    (row, _) = trained_result_json(found)["tasks"]
+    (row, _) = serialize_trained_result(found)["tasks"]
     assert (row["diverged"], row["runs"], row["seeds"]) == (1, 3, "fresh")
     assert len(row["scores"]) == 3
 
@@ -392,7 +410,7 @@ def test_tasks_of_one_recipe_stand_together() -> None:
     other = record(TWO, {"m": {}}, start={"from": "backbone"})
     edited = record(TWO, {"m": {}}, start={"from": "selected", "run": "k"}, protocol="edited")
     best = record(ONE, {"dev": {}}, recipe="m")
-    views = suite_views([one, two, other, record(ONE, {"dev": {}}, recipe="q"), edited, best], SUITE)
+    views = build_suite_views([one, two, other, record(ONE, {"dev": {}}, recipe="q"), edited, best], SUITE)
     assert [(view.treatment.text, sorted(view.records)) for view in views] == [
         ("r, fresh seeds 7–9", ["One", "Two"]),
         ("r, fresh seeds 7–9, no transfer", ["One", "Two"]),

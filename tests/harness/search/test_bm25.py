@@ -20,11 +20,11 @@ from blocked import BLOCK
 from fakes import quiet, score
 from harness.core.encoding import Ranking
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import encoding_identity
+from harness.core.identity import build_encoding_identity
 from harness.core.types import SIDES, Data, Outcome, Task
 from harness.jobs.ranking import CHARACTERS, LANGUAGES, BM25Ranker
 from harness.plan.request import Request
-from harness.search.bm25 import STOP_WORDS, bm25, ranking_text
+from harness.search.bm25 import STOP_WORDS, describe_ranking, resolve_bm25
 from retrieval_data import lay_own
 from suites._content import Content, Document, Query, Retrieval
 from suites._mteb.source import BuiltSource
@@ -49,27 +49,27 @@ from suites._mteb.source import BuiltSource
     ],
 )
 def test_settings_are_read_and_have_one_spelling(typed: str, name: str, ranking: Ranking) -> None:
-    artifact, found = bm25(typed)
+    artifact, found = resolve_bm25(typed)
     assert (artifact.name, artifact.source, found) == (name, typed, ranking)
-    assert bm25(name)[0].key == artifact.key
+    assert resolve_bm25(name)[0].key == artifact.key
 
 
 def test_every_setting_is_in_the_key() -> None:
     texts = ("k1=1", "b=1", "method=atire", "stop_words=en", "stemmer=english", "method=bm25+")
     texts += ("method=bm25+,delta=1",)
-    assert len({bm25(f"bm25:{text}")[0].key for text in ("", *texts)}) == 1 + len(texts)
-    assert bm25("bm25")[0].key == "c55f4bce50a3737983709e9ba989c58d8021e2e13f587430155ae88f89257d4f"
+    assert len({resolve_bm25(f"bm25:{text}")[0].key for text in ("", *texts)}) == 1 + len(texts)
+    assert resolve_bm25("bm25")[0].key == "c55f4bce50a3737983709e9ba989c58d8021e2e13f587430155ae88f89257d4f"
 
 
 def test_new_rules_of_words_and_scores_are_a_new_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, ranking = bm25("bm25")
-    assert "rules" not in encoding_identity(ranking)
+    plain, ranking = resolve_bm25("bm25")
+    assert "rules" not in build_encoding_identity(ranking)
     monkeypatch.setattr("harness.search.bm25.RULES", 2)
-    other, ranking = bm25("bm25")
-    assert (encoding_identity(ranking)["rules"], other.name) == (2, "bm25")
+    other, ranking = resolve_bm25("bm25")
+    assert (build_encoding_identity(ranking)["rules"], other.name) == (2, "bm25")
     assert other.key != plain.key
-    assert ranking_text(encoding_identity(ranking)).endswith("of the language")
-    assert "rules 2" in ranking_text(encoding_identity(ranking))
+    assert describe_ranking(build_encoding_identity(ranking)).endswith("of the language")
+    assert "rules 2" in describe_ranking(build_encoding_identity(ranking))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_new_rules_of_words_and_scores_are_a_new_model(monkeypatch: pytest.Monke
 )
 def test_what_cannot_be_used_is_named(typed: str, told: str) -> None:
     with pytest.raises(UsageError) as error:
-        bm25(typed)
+        resolve_bm25(typed)
     assert told in str(error.value)
 
 
@@ -174,9 +174,9 @@ def searched(
     with quiet():
         untitled = tuple(replace(d, title="") for d in content.documents)
         theirs_of = content if titles else replace(content, documents=untitled)
-        own = BuiltSource(loader=Holder(content)).mteb_task(task, seed=42)
+        own = BuiltSource(loader=Holder(content)).build_mteb_task(task, seed=42)
         other = replace(task, data=Data(content=f"{language}, titles {titles}"))
-        stock = BuiltSource(loader=Holder(theirs_of)).mteb_task(other, seed=42)
+        stock = BuiltSource(loader=Holder(theirs_of)).build_mteb_task(other, seed=42)
         for one in (own, stock):
             one.metadata = one.metadata.model_copy(update={"eval_langs": [f"{language}-Latn"]})
             if candidates:
@@ -186,7 +186,7 @@ def searched(
         search: Any = BM25Search(**others)
         search.mteb_model_meta = ModelMeta.create_empty(overwrites={"name": "a/b", "revision": "0"})
         theirs = stock.evaluate(search, "test", subsets_to_run=["default"], encode_kwargs={})
-        ours = score(own, BM25Ranker(bm25(f"bm25:{settings}")[1]))
+        ours = score(own, BM25Ranker(resolve_bm25(f"bm25:{settings}")[1]))
     return dict(theirs["default"]), ours
 
 
@@ -402,7 +402,7 @@ def test_settings_beside_another_model_are_for_that_one(suite: Path, tmp_path: P
 
     model = tiny.folder(tiny.families()["bert"], tmp_path / "tiny")
     given = {"max_length": 16, "prompts": ["query=find "], "results": tmp_path / "r", "offline": True}
-    request = Request.of_options(
+    request = Request.parse_options(
         ("bm25", str(model)), (f"local:{suite}",), {**given, "cache": tmp_path / "c"}
     )
     plan = evaluation.prepare(request).plan

@@ -20,7 +20,12 @@ from harness.cli import invoke
 from harness.core import files
 from harness.core.encoding import Encoding, LateInteraction, Plaid
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import canonical, digest, encoding_identity, evaluation_identity
+from harness.core.identity import (
+    build_encoding_identity,
+    build_evaluation_identity,
+    digest,
+    serialize_canonical,
+)
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
 from harness.results.audit import audit
@@ -28,15 +33,15 @@ from harness.search import plaid, plaid_index
 from harness.search.plaid import (
     Corpus,
     Recall,
-    index_artifact,
-    index_of,
-    index_option,
-    index_text,
-    sampled_queries,
-    shares_found,
+    compute_recall_shares,
+    describe_index,
+    format_index_option,
+    parse_plaid,
+    read_index_artifact,
+    sample_queries,
 )
 from harness.search.plaid_index import ExactSearch, PlaidIndex
-from harness.search.search import top_k_by_maxsim
+from harness.search.search import find_maxsim_top_k
 from harness.storage.vectors import Space, TokenVectors
 from retrieval_data import lay_own
 
@@ -86,15 +91,15 @@ def names(count: int) -> list[str]:
 
 def space_of(cache: Path, vectors: TokenVectors) -> Space:
     """A space of documents that are called by `names`."""
-    identity = Space.identity_of(artifact(Path()), ENCODING, prompt="", role="document")
-    content = Space.shard_bytes(Space.text_keys(names(len(vectors))), vectors)
+    identity = Space.build_space_identity(artifact(Path()), ENCODING, prompt="", role="document")
+    content = Space.serialize_shard(Space.hash_texts(names(len(vectors))), vectors)
     Space.write_shard(cache, identity, content)
     return Space(cache, identity)
 
 
 def exact(queries: TokenVectors, documents: TokenVectors, k: int) -> list[tuple[Any, Any]]:
     return list(
-        top_k_by_maxsim(queries, lambda a, b: documents.take(np.arange(a, b)), documents.lengths, k=k)
+        find_maxsim_top_k(queries, lambda a, b: documents.take(np.arange(a, b)), documents.lengths, k=k)
     )
 
 
@@ -103,9 +108,9 @@ QUERIES = tokens([8] * 3, 10)
 
 def opened(space: Space, count: int, cache: Path, settings: Plaid = GENEROUS) -> PlaidIndex:
     """The index of the first documents of a space, with the exact results of three queries."""
-    index = PlaidIndex.of(space, names(count), settings, cache=cache, device="cpu")
+    index = PlaidIndex.locate_index(space, names(count), settings, cache=cache, device="cpu")
     exact = ExactSearch(QUERIES, space, names(3), device="cpu")
-    assert index.complete(Corpus(space, names(count)), exact)
+    assert index.ensure_complete(Corpus(space, names(count)), exact)
     return index
 
 
@@ -113,13 +118,13 @@ def opened(space: Space, count: int, cache: Path, settings: Plaid = GENEROUS) ->
 
 
 def test_settings_are_typed_as_fast_plaid_names_them() -> None:
-    assert index_of(None) is index_of("auto") is index_of("exact") is None
-    assert index_of("pylate-script") == index_of("plaid:top_k=20") == Plaid(top_k=20)
-    assert index_of("plaid") == Plaid()
-    assert index_of("plaid: nbits=2 , n_ivf_probe=16,seed=0") == Plaid(nbits=2, n_ivf_probe=16, seed=0)
+    assert parse_plaid(None) is parse_plaid("auto") is parse_plaid("exact") is None
+    assert parse_plaid("pylate-script") == parse_plaid("plaid:top_k=20") == Plaid(top_k=20)
+    assert parse_plaid("plaid") == Plaid()
+    assert parse_plaid("plaid: nbits=2 , n_ivf_probe=16,seed=0") == Plaid(nbits=2, n_ivf_probe=16, seed=0)
     for settings in (Plaid(), Plaid(nbits=8, n_full_scores=100, seed=7, top_k=20)):
-        assert index_of(index_option(asdict(settings))) == settings
-        assert index_text(asdict(settings)).startswith(f"PLAID of {settings.nbits} bits")
+        assert parse_plaid(format_index_option(asdict(settings))) == settings
+        assert describe_index(asdict(settings)).startswith(f"PLAID of {settings.nbits} bits")
 
 
 @pytest.mark.parametrize(
@@ -140,24 +145,24 @@ def test_settings_are_typed_as_fast_plaid_names_them() -> None:
 )
 def test_other_settings_are_refused(text: str, told: str) -> None:
     with pytest.raises(UsageError) as caught:
-        index_of(text)
+        parse_plaid(text)
     assert told in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_every_setting_is_in_the_key_and_none_in_that_of_the_vectors() -> None:
     def identity(how: Encoding) -> str:
-        return digest(evaluation_identity(artifact(Path()), task(), how, seed=42))
+        return digest(build_evaluation_identity(artifact(Path()), task(), how, seed=42))
 
     def vectors(how: Encoding) -> dict[str, object]:
-        return Space.identity_of(artifact(Path()), how, prompt="", role="document")
+        return Space.build_space_identity(artifact(Path()), how, prompt="", role="document")
 
     changed = [Plaid(), *(Plaid(**{f.name: 1 + (getattr(Plaid(), f.name) or 20)}) for f in fields(Plaid))]
     encodings = [ENCODING, *(replace(ENCODING, index=one) for one in changed)]
     assert len({identity(how) for how in encodings}) == len(fields(Plaid)) + 2
     assert all(vectors(how) == vectors(ENCODING) for how in encodings)
-    assert "index" not in encoding_identity(ENCODING)
-    written = encoding_identity(replace(ENCODING, index=Plaid()))["index"]
-    assert canonical(written) == (
+    assert "index" not in build_encoding_identity(ENCODING)
+    written = build_encoding_identity(replace(ENCODING, index=Plaid()))["index"]
+    assert serialize_canonical(written) == (
         '{"kmeans_niters":4,"max_points_per_centroid":256,"n_full_scores":8192,"n_ivf_probe":8,"nbits":4,"seed":42}'
     )
 
@@ -177,7 +182,7 @@ def test_a_generous_search_finds_what_exact_search_finds(tmp_path: Path) -> None
         assert min(known[place] for place in places) >= all_scores[9] - 0.2
         assert scores.tolist() == sorted(scores.tolist(), reverse=True)
     near = [places.tolist() for places, _ in found]
-    assert np.mean(shares_found([every[:10].tolist() for every, _ in truth], near)) >= 0.95
+    assert np.mean(compute_recall_shares([every[:10].tolist() for every, _ in truth], near)) >= 0.95
 
 
 def test_documents_without_a_vector_are_left_out(tmp_path: Path) -> None:
@@ -282,7 +287,7 @@ def test_documents_that_are_added_in_blocks_are_found(
     made_of_blocks(monkeypatch, sample=40)
     index = opened(space_of(tmp_path, documents), 60, tmp_path)
     near, best = index.search(queries, k=10, threads=1), exact(queries, documents, 10)
-    shares = shares_found([row.tolist() for row, _ in best], [row.tolist() for row, _ in near])
+    shares = compute_recall_shares([row.tolist() for row, _ in best], [row.tolist() for row, _ in near])
     assert np.mean(shares) >= 0.9
 
 
@@ -291,10 +296,12 @@ def test_exact_results_are_those_of_all_documents(tmp_path: Path, monkeypatch: p
     documents = tokens([0, 6, 3] * 20, 13)
     index = opened(space_of(tmp_path, documents), 60, tmp_path)
     key = ExactSearch(QUERIES, space_of(tmp_path, documents), names(3), device="cpu").key
-    assert index.exact(key) == [places.tolist() for places, _ in exact(QUERIES, documents, 10)]
-    assert index.exact("0" * 64) is None
-    index.exact_file(key).write_bytes(index.exact_file(key).read_bytes().replace(b"[[", b"[[1, "))
-    assert index.exact(key) is None
+    assert index.read_exact_matches(key) == [places.tolist() for places, _ in exact(QUERIES, documents, 10)]
+    assert index.read_exact_matches("0" * 64) is None
+    index.locate_exact_file(key).write_bytes(
+        index.locate_exact_file(key).read_bytes().replace(b"[[", b"[[1, ")
+    )
+    assert index.read_exact_matches(key) is None
 
 
 class Killed(Corpus):
@@ -304,8 +311,8 @@ class Killed(Corpus):
         super().__init__(space, names(count))
         self.after, self.blocks = after, list[int]()
 
-    def parts(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
-        for part in super().parts(parts, use):
+    def iter_part_vectors(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
+        for part in super().iter_part_vectors(parts, use):
             if len(self.blocks) == self.after:
                 raise KeyboardInterrupt
             self.blocks.append(len(part))
@@ -320,7 +327,7 @@ def test_an_index_that_was_killed_in_the_making_is_made_again(
     documents, queries = tokens([5, 3, 0] * 20, 11), tokens([8] * 3, 12)
     whole = contents(opened(space_of(tmp_path / "whole", documents), 60, tmp_path / "whole"))
     space = space_of(tmp_path, documents)
-    index = PlaidIndex.of(space, names(60), GENEROUS, cache=tmp_path, device="cpu")
+    index = PlaidIndex.locate_index(space, names(60), GENEROUS, cache=tmp_path, device="cpu")
     search = ExactSearch(QUERIES, space, names(3), device="cpu")
     if moment == "other queries":
         opened(space, 60, tmp_path)
@@ -332,16 +339,18 @@ def test_an_index_that_was_killed_in_the_making_is_made_again(
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a killed process removes nothing
         if moment == "end":
-            patch.setattr(files, "sha256_file", killed)
+            patch.setattr(files, "hash_file", killed)
         with pytest.raises(KeyboardInterrupt):
-            index.complete(Killed(space, 60, after=1000 if moment == "end" else 2), search)
+            index.ensure_complete(Killed(space, 60, after=1000 if moment == "end" else 2), search)
     assert index.is_there == (moment == "other queries")
-    assert index_artifact(index.part) == artifact(Path()).key  # `harness cache prune` knows it
+    assert read_index_artifact(index.part) == artifact(Path()).key  # `harness cache prune` knows it
     assert audit(tmp_path / "results", tmp_path).clean
-    assert index.complete(Killed(space, 60, after=1000), search)
+    assert index.ensure_complete(Killed(space, 60, after=1000), search)
     assert contents(index) == whole
     asked = queries if moment == "other queries" else QUERIES
-    assert index.exact(search.key) == [places.tolist() for places, _ in exact(asked, documents, 10)]
+    assert index.read_exact_matches(search.key) == [
+        places.tolist() for places, _ in exact(asked, documents, 10)
+    ]
     assert [*(tmp_path / "plaid").iterdir()] == [index.folder]
 
 
@@ -349,7 +358,10 @@ def test_an_index_that_was_killed_in_the_making_is_made_again(
     ("told", "reason"), [("", "RuntimeError"), ("\n    no index on cuda:0\n", "no index on cuda:0")]
 )
 def test_an_error_of_fast_plaid_keeps_its_first_words(told: str, reason: str) -> None:
-    with pytest.raises(DataError, match=f"search these vectors: {reason}"), plaid_index._guarded("search"):
+    with (
+        pytest.raises(DataError, match=f"search these vectors: {reason}"),
+        plaid_index._convert_plaid_errors("search"),
+    ):
         raise RuntimeError(told)
 
 
@@ -375,25 +387,25 @@ def test_the_interval_holds_the_recall_of_all_queries(queries: int, spread: tupl
     every = rng.binomial(10, rng.beta(*spread, queries)) / 10
     held = 0
     for _ in range(400):
-        found = Recall.of(rng.permutation(every)[:100].tolist(), queries)
+        found = Recall.estimate_recall(rng.permutation(every)[:100].tolist(), queries)
         assert 0 <= found.low <= found.value <= found.high <= 1
         held += found.low <= every.mean() <= found.high
     assert held >= 0.93 * 400
 
 
 def test_a_perfect_sample_does_not_promise_a_perfect_recall() -> None:
-    found = Recall.of([1.0] * 100, 10_000)
+    found = Recall.estimate_recall([1.0] * 100, 10_000)
     assert (found.value, found.high) == (1.0, 1.0)
     assert found.low < 0.98
-    whole = Recall.of([1.0, 0.9], 2)
+    whole = Recall.estimate_recall([1.0, 0.9], 2)
     assert whole.low == whole.value == whole.high == pytest.approx(0.95)
     assert "of all 2 queries" in whole.text
 
 
 def test_a_sample_is_the_same_each_time() -> None:
-    assert sampled_queries(5).tolist() == [0, 1, 2, 3, 4]
-    assert len({*sampled_queries(1000).tolist()}) == plaid.SAMPLE
-    assert sampled_queries(1000).tolist() == sampled_queries(1000).tolist()
+    assert sample_queries(5).tolist() == [0, 1, 2, 3, 4]
+    assert len({*sample_queries(1000).tolist()}) == plaid.SAMPLE
+    assert sample_queries(1000).tolist() == sample_queries(1000).tolist()
 
 
 # Runs
@@ -512,7 +524,7 @@ def test_the_tasks_that_are_indexed_by_default() -> None:
     tasks = catalog.open_suite("beir", SuiteOptions()).tasks
     late = replace(LATE, query_length=32, document_length=180, dimension=128)
     how = replace(ENCODING, late_interaction=late, max_length=180)
-    assert {task.name for task in tasks if how.on(task).index} == {
+    assert {task.name for task in tasks if how.adapt_encoding(task).index} == {
         "ClimateFEVER",
         "DBPedia",
         "FEVER",
@@ -525,7 +537,7 @@ def test_the_tasks_that_are_indexed_by_default() -> None:
         replace(how, similarity="maxsim-pylate"),
         replace(how, late_interaction=replace(late, dimension=12)),
     )
-    assert not any(one.on(task).index for one in odd for task in tasks)
+    assert not any(one.adapt_encoding(task).index for one in odd for task in tasks)
 
 
 def scores(record: dict[str, Any]) -> Any:
@@ -649,12 +661,12 @@ def test_few_documents_are_searched_exactly(
 def test_given_candidates_are_put_in_order_exactly(colbert: Path, tmp_path: Path) -> None:
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
-    from harness.encoder.folder.content import content_key
+    from harness.encoder.folder.content import compute_content_key
     from harness.encoder.folder.description import describe, resolve_encoding
     from harness.jobs.context import JobContext, WorkerLimits
     from harness.jobs.maxsim import MaxSimRanker
 
-    key, weights = content_key(colbert)
+    key, weights = compute_content_key(colbert)
     model = Artifact(name="late", source="late", folder=colbert, key=key, weights=weights)
     context = JobContext(device="cpu", cache=tmp_path / "cache", emit=lambda _: None, limits=WorkerLimits())
     texts, found = [f"{word} on the {WORDS[n - 1]}" for n, word in enumerate(WORDS)], []

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from harness.core.types import Similarity
 from harness.search import search
-from harness.search.search import maxsim, top_k_by_maxsim
+from harness.search.search import compute_maxsim, find_maxsim_top_k
 from harness.storage.vectors import TokenVectors
 
 # One vector for each text
@@ -42,7 +42,7 @@ def test_blocks_find_what_the_whole_matrix_has(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "QUERY_BLOCK", 4)
         patch.setattr(search, "DOCUMENT_BLOCK", 7)
-        scores, at = search.top_k(q, lambda a, b: d[a:b], documents, k=k, similarity=similarity)
+        scores, at = search.find_top_k(q, lambda a, b: d[a:b], documents, k=k, similarity=similarity)
     truth = brute_force(q, d, similarity)
     best = -np.sort(-truth, axis=1)[:, :k]
     assert scores.shape == at.shape == best.shape
@@ -61,7 +61,7 @@ def test_of_equal_documents_the_first_are_found_whatever_the_blocks(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "QUERY_BLOCK", part)
         patch.setattr(search, "DOCUMENT_BLOCK", block)
-        scores, at = search.top_k(q, lambda a, b: d[a:b], documents, k=k, similarity="dot")
+        scores, at = search.find_top_k(q, lambda a, b: d[a:b], documents, k=k, similarity="dot")
     truth = q @ d.T
     order = np.argsort(-truth, axis=1, kind="stable")[:, :k]
     assert np.array_equal(at, order)
@@ -83,7 +83,7 @@ class Largest(TorchFunctionMode):
 def test_the_whole_score_matrix_is_never_held() -> None:
     documents = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
     with Largest() as largest:
-        search.top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
+        search.find_top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
     assert largest.bytes == 4 * search.QUERY_BLOCK * search.DOCUMENT_BLOCK < 4 * 1500 * 100_000
 
 
@@ -115,7 +115,10 @@ def summed(queries: TokenVectors, documents: TokenVectors, longest: int | None =
     out = np.full((len(queries), len(documents)), -np.inf)
     for i in range(len(queries)):
         for j in range(len(documents)):
-            query, document = (one.astype(np.float64) for one in (queries.of(i), documents.of(j)))
+            query, document = (
+                one.astype(np.float64)
+                for one in (queries.select_text_vectors(i), documents.select_text_vectors(j))
+            )
             if not len(document):
                 continue
             best = [max(float(q @ d) for d in document) for q in query]
@@ -131,7 +134,7 @@ def test_maxsim_is_that_of_a_loop_over_tokens() -> None:
     documents = tokens(rng.integers(1, 14, 40).tolist(), 2, dimension=16)
     truth = summed(queries, documents)
     for memory in (2**28, 4096, 1):
-        found = maxsim(queries, documents, memory=memory)
+        found = compute_maxsim(queries, documents, memory=memory)
         assert found.dtype == np.float32
         assert np.abs(found - truth).max() <= 1e-6
 
@@ -151,7 +154,7 @@ def test_blocks_change_nothing(
     q, d = tokens(queries, seed), tokens(documents, seed + 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "QUERY_TOKENS", 3)
-        found = maxsim(q, d, longest=longest, memory=memory)
+        found = compute_maxsim(q, d, longest=longest, memory=memory)
     truth = summed(q, d, longest)
     assert np.array_equal(np.isfinite(found), np.isfinite(truth))
     assert np.allclose(found, truth, atol=1e-6)
@@ -162,10 +165,10 @@ def test_the_variant_of_pylate_is_its_ranking() -> None:
     from pylate.scores import colbert_scores
 
     queries, documents = tokens([4, 4, 4], 3), tokens([2, 7, 3, 7, 1], 4)
-    found = maxsim(queries, documents, longest=7)
-    parts = [torch.from_numpy(documents.of(at)) for at in range(len(documents))]
+    found = compute_maxsim(queries, documents, longest=7)
+    parts = [torch.from_numpy(documents.select_text_vectors(at)) for at in range(len(documents))]
     padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
-    whole = torch.stack([torch.from_numpy(queries.of(at)) for at in range(len(queries))])
+    whole = torch.stack([torch.from_numpy(queries.select_text_vectors(at)) for at in range(len(queries))])
     assert np.abs(found - colbert_scores(whole, padded).numpy()).max() <= 1e-6
     for at in range(len(queries)):
         (theirs,) = rank.rerank([[*range(5)]], [whole[at]], [parts])
@@ -181,17 +184,17 @@ def test_the_two_rules_part_where_the_best_product_of_a_token_is_negative() -> N
     documents = TokenVectors(
         vectors=np.concatenate([short, long]).astype(np.float32), offsets=np.array([0, 1, 3])
     )
-    assert maxsim(query, documents)[0] == pytest.approx([0.0 - 1.0, 0.6 + 0.8])
-    assert maxsim(query, documents, longest=2)[0] == pytest.approx([0.0, 0.6 + 0.8])
+    assert compute_maxsim(query, documents)[0] == pytest.approx([0.0 - 1.0, 0.6 + 0.8])
+    assert compute_maxsim(query, documents, longest=2)[0] == pytest.approx([0.0, 0.6 + 0.8])
     alike = tokens([3, 3], 1, positive=True), tokens([2, 5, 4], 2, positive=True)
-    assert np.array_equal(maxsim(*alike), maxsim(*alike, longest=5))
+    assert np.array_equal(compute_maxsim(*alike), compute_maxsim(*alike, longest=5))
 
 
 def test_the_best_documents_come_first_and_those_without_a_vector_never() -> None:
     queries, documents = tokens([3, 2], 7), tokens([4, 0, 2, 5, 0, 3], 8)
     done: list[int] = []
     found = list(
-        top_k_by_maxsim(
+        find_maxsim_top_k(
             queries,
             lambda a, b: documents.take(np.arange(a, b)),
             documents.lengths,
@@ -210,7 +213,7 @@ def test_the_best_documents_come_first_and_those_without_a_vector_never() -> Non
 def test_products_are_held_in_blocks() -> None:
     queries, documents = tokens([32] * 60, 1), tokens([40] * 300, 2)
     with Largest() as largest:
-        maxsim(queries, documents, memory=2**20)
+        compute_maxsim(queries, documents, memory=2**20)
     assert 2**19 < largest.bytes <= 2**20 < 4 * 60 * 32 * 300 * 40
 
 
@@ -223,7 +226,7 @@ def test_scores_of_many_queries_and_short_documents_are_held_in_blocks() -> None
         return documents.take(range(start, end))
 
     memory = 64 * 4 * 4 * 8
-    found = list(top_k_by_maxsim(queries, part, documents.lengths, k=5, memory=memory))
+    found = list(find_maxsim_top_k(queries, part, documents.lengths, k=5, memory=memory))
     assert max(end - start for start, end in spans) <= memory // (4 * 4 * len(queries)) < len(documents)
     for (places, _), truth in zip(found, summed(queries, documents), strict=True):
         assert places.tolist() == np.argsort(-truth, kind="stable")[:5].tolist()

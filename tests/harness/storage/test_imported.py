@@ -22,28 +22,28 @@ def tables(*scores: float) -> dict[str, Any]:
 
 
 def publish(root: Path, *scores: float) -> imported.Imported:
-    folder = imported.Imported.home(root, "there")
+    folder = imported.Imported.resolve_import_folder(root, "there")
     with imported.Imported.lock(folder):
-        return imported.Imported.publish(
+        return imported.Imported.write_import(
             folder, tables(*scores), {"counts": {"rows": len(scores)}}, {"parser": 1}
         )
 
 
 def scores(found: imported.Imported) -> list[float]:
-    listed: list[float] = found.scores()["main_score"].to_pylist()
+    listed: list[float] = found.load_scores()["main_score"].to_pylist()
     return listed
 
 
 def test_a_store_lists_what_was_imported_and_reads_its_tables(tmp_path: Path) -> None:
-    assert Store(tmp_path).imported() == []
+    assert Store(tmp_path).read_imports() == []
     publish(tmp_path, 0.5, 0.25)
-    [found] = Store(tmp_path).imported()
-    assert found.whole()
+    [found] = Store(tmp_path).read_imports()
+    assert found.has_all_tables()
     assert (found.source, found.counts["rows"], scores(found)) == ("there", 2, [0.5, 0.25])
-    assert found.entries(["model"]).to_pylist() == [{"model": "org/model"}]
-    assert found.files()["rows"].to_pylist() == [2]
-    assert found.stamps() == ["(0.5, 0.25)"]
-    assert list(Store(tmp_path).records()) == []
+    assert found.load_entries(["model"]).to_pylist() == [{"model": "org/model"}]
+    assert found.load_files()["rows"].to_pylist() == [2]
+    assert found.load_entry_digests() == ["(0.5, 0.25)"]
+    assert list(Store(tmp_path).iter_records()) == []
 
 
 def test_an_import_replaces_the_former_one_which_stays_readable_until_the_next(tmp_path: Path) -> None:
@@ -51,10 +51,10 @@ def test_an_import_replaces_the_former_one_which_stays_readable_until_the_next(t
     assert first.id != second.id
     assert (scores(first), scores(second)) == ([0.1], [0.2])
     third = publish(tmp_path, 0.3)
-    assert scores(Store(tmp_path).imported()[0]) == scores(third) == [0.3]
+    assert scores(Store(tmp_path).read_imports()[0]) == scores(third) == [0.3]
     assert len(list(third.folder.glob("*.parquet"))) == 6
     with pytest.raises(RecordError, match="cannot be read"):
-        first.scores()
+        first.load_scores()
 
 
 @pytest.mark.parametrize("fails", [f"{name}-" for name in imported.TABLES] + [imported.STAMP])
@@ -73,8 +73,8 @@ def test_a_crash_anywhere_leaves_the_former_import_whole(
         patched.setattr(files, "replace", full)
         with pytest.raises(StoreError):
             publish(tmp_path, 0.2, 0.3)
-    [found] = Store(tmp_path).imported()
-    assert (scores(found), found.counts["rows"], found.files()["rows"].to_pylist()) == ([0.1], 1, [1])
+    [found] = Store(tmp_path).read_imports()
+    assert (scores(found), found.counts["rows"], found.load_files()["rows"].to_pylist()) == ([0.1], 1, [1])
     publish(tmp_path, 0.4)
     publish(tmp_path, 0.5)
     assert len(list(found.folder.glob("*.parquet"))) == 6, "what the crash left is gone"
@@ -83,7 +83,7 @@ def test_a_crash_anywhere_leaves_the_former_import_whole(
 def test_a_newer_schema_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stamp = publish(tmp_path, 0.5).folder / imported.STAMP
     stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "schema": imported.SCHEMA + 1}))
-    assert Store(tmp_path).imported() == []
+    assert Store(tmp_path).read_imports() == []
     assert "written by a newer version" in caplog.text
 
 
@@ -103,20 +103,23 @@ def test_what_is_no_stamp_is_said(
     folder = tmp_path / "imported" / "there"
     folder.mkdir(parents=True)
     (folder / imported.STAMP).write_text(text)
-    with imported.Imported.lock(imported.Imported.home(tmp_path, "other")):
-        imported.Imported.publish(
-            imported.Imported.home(tmp_path, "other"), tables(0.5), {"counts": {"rows": 1}}, {"parser": 1}
+    with imported.Imported.lock(imported.Imported.resolve_import_folder(tmp_path, "other")):
+        imported.Imported.write_import(
+            imported.Imported.resolve_import_folder(tmp_path, "other"),
+            tables(0.5),
+            {"counts": {"rows": 1}},
+            {"parser": 1},
         )
-    assert [one.source for one in Store(tmp_path).imported()] == ["other"]
+    assert [one.source for one in Store(tmp_path).read_imports()] == ["other"]
     assert said in caplog.text
 
 
 def test_a_damaged_table_is_told_with_what_to_do(tmp_path: Path) -> None:
     found = publish(tmp_path, 0.5)
     (found.folder / f"scores-{found.id}.parquet").write_bytes(b"PAR1 no more")
-    assert not found.whole()
+    assert not found.has_all_tables()
     with pytest.raises(RecordError, match="cannot be read") as caught:
-        found.scores()
+        found.load_scores()
     assert "harness import there PATH" in str(caught.value)
 
 
@@ -130,6 +133,6 @@ def test_only_one_import_writes_at_a_time(tmp_path: Path) -> None:
 
 def test_facts_can_change_without_the_tables(tmp_path: Path) -> None:
     found = publish(tmp_path, 0.5)
-    found.restamp({"commit": "c" * 40})
-    [again] = Store(tmp_path).imported()
+    found.update_stamp({"commit": "c" * 40})
+    [again] = Store(tmp_path).read_imports()
     assert (again.id, again.stamp["commit"], again.counts) == (found.id, "c" * 40, {"rows": 1})

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import StoreError
-from harness.storage.leases import LEASE, Leases, has_dead_holder, holder_file, sweep_leases
+from harness.storage.leases import LEASE, Leases, has_dead_holder, locate_holder_file, sweep_leases
 from harness.storage.remote import Remote
 from lease_worker import Settings, Worker, dead_lease
 
@@ -27,7 +27,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Remote:
 
 
 def names(place: Path | Remote) -> list[str]:
-    return [path.name for path in place.glob("*")] if isinstance(place, Path) else [*place.objects("leases")]
+    return (
+        [path.name for path in place.glob("*")]
+        if isinstance(place, Path)
+        else [*place.list_objects("leases")]
+    )
 
 
 @contextmanager
@@ -61,8 +65,8 @@ def test_a_lease_is_held_by_one(place: Path | Remote) -> None:
     one.release("k")
     assert two.claim("k")
     assert not one.claim("k")
-    one.close()
-    two.close()
+    one.release_leases()
+    two.release_leases()
     assert names(place) == []
 
 
@@ -73,8 +77,8 @@ def test_who_gets_no_lease_writes_nothing(place: Path | Remote) -> None:
     assert not two.claim("k")
     time.sleep(TERM)
     assert sorted(names(place)) == before
-    two.close()
-    one.close()
+    two.release_leases()
+    one.release_leases()
 
 
 def test_a_lease_that_is_renewed_is_kept_and_lapses_only_after_that(place: Path | Remote) -> None:
@@ -84,9 +88,9 @@ def test_a_lease_that_is_renewed_is_kept_and_lapses_only_after_that(place: Path 
     while time.monotonic() < end:
         assert not two.claim("k")
         time.sleep(TERM / 10)
-    one.close()
+    one.release_leases()
     assert two.claim("k")
-    two.close()
+    two.release_leases()
 
 
 def test_what_is_looked_at_seldom_is_not_taken_over(place: Path | Remote) -> None:
@@ -96,7 +100,7 @@ def test_what_is_looked_at_seldom_is_not_taken_over(place: Path | Remote) -> Non
         assert not two.claim("k")
         time.sleep(1.5 * TERM)
     assert not two.claim("k")
-    one.close()
+    one.release_leases()
 
 
 def test_the_lease_of_a_dead_process_of_this_host_is_free_at_once(tmp_path: Path) -> None:
@@ -105,20 +109,20 @@ def test_the_lease_of_a_dead_process_of_this_host_is_free_at_once(tmp_path: Path
     leases = Leases(tmp_path)
     assert leases.claim("k")
     assert not has_dead_holder(path)
-    leases.close()
+    leases.release_leases()
 
 
 def test_a_sweep_removes_only_what_the_dead_of_this_host_have_left(tmp_path: Path) -> None:
     dead_lease(tmp_path, "dead")
     living = Leases(tmp_path)
     living.claim("mine")
-    elsewhere = holder_file(dead_lease(tmp_path, "elsewhere"))
+    elsewhere = locate_holder_file(dead_lease(tmp_path, "elsewhere"))
     elsewhere.write_text(elsewhere.read_text().replace('"host": "', '"host": "another '))
     sweep_leases(tmp_path)
     held = {f"mine{LEASE}", f"elsewhere{LEASE}", elsewhere.name}
     assert held < {*names(tmp_path)}
     assert len(names(tmp_path)) == 4  # and the holder's file of this process
-    living.close()
+    living.release_leases()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -168,7 +172,7 @@ def test_a_stopped_holder_leaves_its_lease_to_the_one_that_took_it_over(tmp_path
         slept.ask("release", "k")
         third = Leases(place, term=1.0)
         assert not third.claim("k"), "the other's lease is there"
-        third.close()
+        third.release_leases()
         slept.ask("close")
         other.ask("close")
     assert names(place) == []

@@ -19,7 +19,7 @@ from fakes import artifact, encoding, task
 from harness.core import files
 from harness.core.encoding import Encoding
 from harness.core.errors import RecordError
-from harness.core.identity import canonical, digest, evaluation_identity
+from harness.core.identity import build_evaluation_identity, digest, serialize_canonical
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Data
 from harness.storage import record as schema
@@ -33,11 +33,11 @@ from lease_worker import dead_lease
 
 def identity(**changes: object) -> dict[str, object]:
     how = encoding(**changes.pop("encoding", {}))  # type: ignore[arg-type]
-    return evaluation_identity(artifact(Path()), replace(task(), **changes), how, seed=42)  # type: ignore[arg-type]
+    return build_evaluation_identity(artifact(Path()), replace(task(), **changes), how, seed=42)  # type: ignore[arg-type]
 
 
 def test_canonical_json_is_sorted_compact_and_plain() -> None:
-    assert canonical({"b": (1, None), "a": {"ü": True}}) == '{"a":{"ü":true},"b":[1,null]}'
+    assert serialize_canonical({"b": (1, None), "a": {"ü": True}}) == '{"a":{"ü":true},"b":[1,null]}'
 
 
 def test_digest_is_the_sha256_of_the_canonical_json() -> None:
@@ -46,7 +46,7 @@ def test_digest_is_the_sha256_of_the_canonical_json() -> None:
 
 def test_evaluation_key_is_golden() -> None:
     """A change here makes every record on every disk unknown: migrate, do not edit."""
-    assert canonical(identity()) == (
+    assert serialize_canonical(identity()) == (
         '{"artifact":"' + "a" * 64 + '","data":{"content":"cccccccc"},"encoding":{"dtype":"float32",'
         '"max_length":128,"normalize":true,"output":"vector","pooling":"mean","similarity":"cosine"},'
         '"prompts":{"":"","document":"","query":""},"scoring":"fake 1","seed":42,"splits":["test"],'
@@ -121,7 +121,7 @@ def test_key_order_never_matters(value: dict[str, object]) -> None:
 )
 def test_prompts_are_found_in_the_order_of_mteb(prompts: dict[str, str], role: str, expected: str) -> None:
     how = encoding(prompts=tuple(sorted(prompts.items())))
-    assert how.prompt(task(), role) == expected  # type: ignore[arg-type]
+    assert how.resolve_prompt(task(), role) == expected  # type: ignore[arg-type]
 
 
 def test_prompts_agree_with_mteb() -> None:
@@ -136,12 +136,12 @@ def test_prompts_agree_with_mteb() -> None:
         prompts = {name: f"<{name}>" for name in names[skip:]}
         how: Encoding = encoding(prompts=tuple(sorted(prompts.items())))
         for role in PromptType.query, PromptType.document:
-            assert how.prompt(ours, role.value) == (get_prompt(prompts, metadata, role) or "")
+            assert how.resolve_prompt(ours, role.value) == (get_prompt(prompts, metadata, role) or "")
 
 
 def test_default_prompt_stands_in_where_no_name_matches() -> None:
     how = encoding(prompts=(("base", "b: "), ("query", "q: ")), default_prompt="base")
-    assert (how.prompt(task(), "query"), how.prompt(task(), "document")) == ("q: ", "b: ")
+    assert (how.resolve_prompt(task(), "query"), how.resolve_prompt(task(), "document")) == ("q: ", "b: ")
 
 
 # Records and the store
@@ -275,7 +275,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     store.put("tiny-aaaa", made())
     assert store.get("tiny-aaaa", "STS12", KEY) == made()
     assert store.get("tiny-aaaa", "STS12", "other") is None
-    assert list(store.records()) == [made()]
+    assert list(store.iter_records()) == [made()]
 
 
 def test_the_first_record_stays_unless_asked(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_examples_and_run_lie_beside_the_record(tmp_path: Path) -> None:
     store = Store(tmp_path)
     record = store.put(SLUG, made(**BESIDE), b"columns", run=b"hits")
     for beside, part, content in (
-        (store.examples(record, SLUG), record.examples, b"columns"),
+        (store.find_examples_file(record, SLUG), record.examples, b"columns"),
         (store.run(record, SLUG), record.run, b"hits"),
     ):
         assert beside is not None
@@ -316,16 +316,16 @@ def test_examples_and_run_lie_beside_the_record(tmp_path: Path) -> None:
 def test_predictions_without_a_record_are_what_a_killed_process_left(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(SLUG, made(**BESIDE), b"of the killed", run=b"of the killed")
-    store.path(SLUG, "STS12", KEY).unlink()
+    store.locate_record(SLUG, "STS12", KEY).unlink()
     record = store.put(SLUG, made(**BESIDE), b"its own", run=b"its run")
     run = store.run(record, SLUG)
     assert run is not None
     assert run.read_bytes() == b"its run"
-    beside = store.examples(record, SLUG)
+    beside = store.find_examples_file(record, SLUG)
     assert beside is not None
     assert beside.read_bytes() == b"its own"
     beside.unlink()
-    assert store.examples(record, SLUG) is None
+    assert store.find_examples_file(record, SLUG) is None
 
 
 def test_a_failure_is_kept_apart_and_ends_with_success(tmp_path: Path) -> None:
@@ -333,17 +333,17 @@ def test_a_failure_is_kept_apart_and_ends_with_success(tmp_path: Path) -> None:
     error = ErrorPart(kind="ValueError", message="no", traceback="Traceback …")
     store.put(SLUG, made(status="failed", main_score=None, error=error))
     assert store.get(SLUG, "STS12", KEY) is None
-    assert [r.error for r in store.records(failed=True)] == [error]
+    assert [r.error for r in store.iter_records(failed=True)] == [error]
     store.put(SLUG, made())
-    assert list(store.records(failed=True)) == []
-    assert len(list(store.records())) == 1
+    assert list(store.iter_records(failed=True)) == []
+    assert len(list(store.iter_records())) == 1
 
 
 def test_trials_never_come_with_final_records(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(SLUG, made(purpose="trial"))
-    assert list(store.records()) == []
-    assert len(list(store.records(purpose="trial"))) == 1
+    assert list(store.iter_records()) == []
+    assert len(list(store.iter_records(purpose="trial"))) == 1
 
 
 @pytest.mark.parametrize("content", [b'{"schema": 1, "ke', b"", b"\xff\xfe\x00"])
@@ -351,7 +351,7 @@ def test_a_truncated_record_is_set_aside(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store(tmp_path)
-    path = store.path(SLUG, "STS12", KEY)
+    path = store.locate_record(SLUG, "STS12", KEY)
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
@@ -392,23 +392,23 @@ def test_a_record_is_believed_for_its_content_not_its_place(
 ) -> None:
     store = Store(tmp_path)
     store.put(SLUG, made())
-    path = store.path(SLUG, "STS12", KEY)
+    path = store.locate_record(SLUG, "STS12", KEY)
     text = change(json.loads(path.read_text()))
     path.write_text(text)
     with caplog.at_level(logging.WARNING):
         assert [store.get(SLUG, "STS12", KEY) for _ in range(2)] == [None, None]
-        assert list(store.records()) == []
+        assert list(store.iter_records()) == []
     (warning,) = caplog.messages
     assert str(path) in warning
     assert said in warning
     assert store.put(SLUG, made()) == made()
     assert path.with_suffix(".broken").read_text() == text
-    assert list(store.records()) == [made()]
+    assert list(store.iter_records()) == [made()]
 
 
 def test_records_without_a_digest_are_held_against_their_key(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    path = store.path(SLUG, "STS12", KEY)
+    path = store.locate_record(SLUG, "STS12", KEY)
     path.parent.mkdir(parents=True)
     old = {n: v for n, v in json.loads(made().to_json()).items() if n != "digest"}
     path.write_text(json.dumps({**old, "schema": 2}))
@@ -439,8 +439,8 @@ def test_the_committed_reference_records_hold() -> None:
 def test_damaged_examples_count_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(tmp_path)
     record = store.put(SLUG, made(**BESIDE), b"columns", run=b"hits")
-    for end, read in ((".examples.parquet", store.examples), (".run.parquet", store.run)):
-        path = store.path(SLUG, "STS12", KEY).with_suffix(end)
+    for end, read in ((".examples.parquet", store.find_examples_file), (".run.parquet", store.run)):
+        path = store.locate_record(SLUG, "STS12", KEY).with_suffix(end)
         path.write_bytes(b"colunms")
         assert [read(record, SLUG) for _ in range(2)] == [None, None]
         assert f"{path} is damaged" in caplog.messages[-1]
@@ -464,9 +464,9 @@ def test_of_two_at_once_a_record_has_the_examples_beside_it(
 
     monkeypatch.setattr(files, "write_once", late)
     store.put(SLUG, made(**BESIDE, main_score=0.2), b"second", run=b"second run")
-    (record,) = store.records()
+    (record,) = store.iter_records()
     assert record.main_score == 0.2
-    assert store.examples(record, SLUG) is not None
+    assert store.find_examples_file(record, SLUG) is not None
     assert store.run(record, SLUG) is not None
 
 
@@ -487,7 +487,7 @@ def test_preparing_removes_what_dead_processes_and_past_failures_left(tmp_path: 
     assert living.claim("living")
     store.prepare()
     assert [path.stem for path in store.leases.glob("*.json")] == ["living"]
-    living.close()
+    living.release_leases()
     assert (superseded.exists(), open_.exists()) == (False, True)
 
 
@@ -537,11 +537,11 @@ def test_files_that_are_no_records_are_left_out_with_a_warning(
     for name, content in (("a", "[]"), ("b", newer), ("c", "{")):
         (tmp_path / "records" / SLUG / "STS12" / f"{name}.json").write_text(content)
     with caplog.at_level(logging.WARNING):
-        assert list(store.records()) == [made()]
+        assert list(store.iter_records()) == [made()]
     assert len(caplog.records) == 3
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "…", ".hidden"])
 def test_no_task_name_leaves_the_folder(tmp_path: Path, name: str) -> None:
-    path = Store(tmp_path).path("t", name, "k")
+    path = Store(tmp_path).locate_record("t", name, "k")
     assert path.parent.parent == tmp_path / "records" / "t"

@@ -38,7 +38,7 @@ from harness.encoder import sanity
 from harness.executors.executor import Executor, Listener
 from harness.executors.local import LocalExecutor
 from harness.jobs.context import Event, JobContext, WorkerLimits
-from harness.jobs.jobs import with_weights
+from harness.jobs.jobs import resolve_weights
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import Request
 from harness.storage import remote as storage
@@ -91,28 +91,28 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Remote:
 
 def test_objects_of_every_storage_behave_alike(remote: Remote, tmp_path: Path) -> None:
     remote.require_usable()
-    assert remote.objects("") == {}
-    assert remote.read("a/b") is None
+    assert remote.list_objects("") == {}
+    assert remote.read_object("a/b") is None
     assert remote.create("a/b", b"first")
     assert remote.create("a/b", b"first")  # it is what is there
     assert not remote.create("a/b", b"second")
-    assert remote.read("a/b") == b"first"
+    assert remote.read_object("a/b") == b"first"
     remote.replace("a/b", b"third")
-    assert not remote.exchange("a/b", b"fourth", seen=b"first")
-    assert remote.exchange("a/b", b"fourth", seen=b"third")
-    assert not remote.exchange("a/c", b"new", seen=b"old")
+    assert not remote.compare_and_swap("a/b", b"fourth", seen=b"first")
+    assert remote.compare_and_swap("a/b", b"fourth", seen=b"third")
+    assert not remote.compare_and_swap("a/c", b"new", seen=b"old")
     remote.create("ab", b"beside")
-    assert {name: info.size for name, info in remote.objects("a").items()} == {"a/b": 6}
-    assert [*remote.objects("")] == ["a/b", "ab"]
-    assert not remote.objects("a")["a/b"].proves(b"first!")
+    assert {name: info.size for name, info in remote.list_objects("a").items()} == {"a/b": 6}
+    assert [*remote.list_objects("")] == ["a/b", "ab"]
+    assert not remote.list_objects("a")["a/b"].has_content(b"first!")
     file = tmp_path / "file"
     assert remote.download("a/b", file)
     assert file.read_bytes() == b"fourth"
     assert not remote.download("a/c", tmp_path / "none")
-    assert not remote.exchange("a/b", None, seen=b"third")
-    assert remote.exchange("a/b", None, seen=b"fourth")
+    assert not remote.compare_and_swap("a/b", None, seen=b"third")
+    assert remote.compare_and_swap("a/b", None, seen=b"fourth")
     remote.remove("a/b")
-    assert remote.read("a/b") is None
+    assert remote.read_object("a/b") is None
 
 
 def test_large_objects_are_whole(remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +124,8 @@ def test_large_objects_are_whole(remote: Remote, tmp_path: Path, monkeypatch: py
     remote.replace("in parts", content[::-1])
     assert remote.create("at once", content)
     assert not remote.create("at once", content[::-1])
-    assert remote.read("up") == remote.read("at once") == content
-    assert remote.read("in parts") == content[::-1]
+    assert remote.read_object("up") == remote.read_object("at once") == content
+    assert remote.read_object("in parts") == content[::-1]
     assert remote.download("up", file)
     assert file.read_bytes() == content
 
@@ -135,16 +135,16 @@ def test_of_writers_that_race_one_wins(remote: Remote) -> None:
         with ThreadPoolExecutor(8) as pool:
             won = list(pool.map(lambda n: remote.create(name, b"by %d" % n), range(8)))  # noqa: B023
         assert won.count(True) == 1
-        assert remote.read(name) == b"by %d" % won.index(True)
+        assert remote.read_object(name) == b"by %d" % won.index(True)
 
 
 def test_of_several_that_take_over_one_wins(s3: S3Server, url: str) -> None:
     remote = Remote(url)
     remote.create("k", b"lapsed")
     with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(lambda n: remote.exchange("k", b"by %d" % n, seen=b"lapsed"), range(8)))
+        won = list(pool.map(lambda n: remote.compare_and_swap("k", b"by %d" % n, seen=b"lapsed"), range(8)))
     assert won.count(True) == 1
-    assert remote.read("k") == b"by %d" % won.index(True)
+    assert remote.read_object("k") == b"by %d" % won.index(True)
 
 
 # What goes wrong
@@ -226,15 +226,15 @@ def test_what_fails_in_passing_is_tried_again(s3: S3Server, url: str) -> None:
     s3.lost = 1
     assert remote.create("b", b"mine")  # its answer was lost, and another attempt found it there
     s3.lost = 1
-    assert remote.exchange("b", b"renewed", seen=b"mine")
+    assert remote.compare_and_swap("b", b"renewed", seen=b"mine")
     s3.refusals = ["broken"] * storage.ATTEMPTS
     with pytest.raises(StoreError) as error:
-        remote.read("a")
+        remote.read_object("a")
     assert error.value.message == f"Cannot read {url}/a: InternalError as asked for."
     assert "the same command" in str(error.value.hint)
     s3.refusals = ["denied"]
     with s3.counting() as methods, pytest.raises(StoreError, match="Check the credentials"):
-        remote.read("a")
+        remote.read_object("a")
     assert methods == ["GET"]
 
 
@@ -253,8 +253,8 @@ def test_a_write_whose_connection_broke_is_tried_again(url: str, monkeypatch: py
 
     monkeypatch.setattr(remote, "_objects", SimpleNamespace(put=cut, get=remote._objects.get))
     assert remote.create("a", b"mine")
-    assert remote.exchange("b", b"renewed", seen=b"mine")
-    assert (broken, remote.read("a"), remote.read("b")) == ([], b"mine", b"renewed")
+    assert remote.compare_and_swap("b", b"renewed", seen=b"mine")
+    assert (broken, remote.read_object("a"), remote.read_object("b")) == ([], b"mine", b"renewed")
 
 
 # Records
@@ -280,9 +280,9 @@ def content(store: Store, key: str = KEY, name: str = "Fake") -> tuple[bytes, by
     """The record of a store and its per-example file."""
     found = store.get(SLUG, name, key)
     assert found is not None
-    beside = store.examples(found, SLUG)
+    beside = store.find_examples_file(found, SLUG)
     assert beside is not None
-    return store.path(SLUG, name, key).read_bytes(), beside.read_bytes()
+    return store.locate_record(SLUG, name, key).read_bytes(), beside.read_bytes()
 
 
 def test_a_record_of_one_machine_is_on_the_other(machine: Callable[[str], Store]) -> None:
@@ -306,7 +306,7 @@ def test_of_two_records_of_a_key_the_first_counts_for_all(machine: Callable[[str
     assert again.provenance["by"] == "two"
     three = machine("three")
     assert content(three)[1] == b"of two"
-    assert len(three.remote.objects("")) == 2  # type: ignore[union-attr]
+    assert len(three.remote.list_objects("")) == 2  # type: ignore[union-attr]
     assert content(machine("one"))[1] == b"of two"
 
 
@@ -346,7 +346,7 @@ def test_a_damaged_record_counts_as_absent_and_is_replaced(
     damage: str, remote: Remote, machine: Callable[[str], Store], caplog: pytest.LogCaptureFixture
 ) -> None:
     machine("one").put(SLUG, made(by="one"), b"examples")
-    whole = remote.read(OBJECT) or b""
+    whole = remote.read_object(OBJECT) or b""
     other = made("Fake", seed=7).to_json().encode()
     broken = {"half": whole[:100], "other digest": whole.replace(b"0.5", b"0.6"), "no record": b"{}"}
     remote.replace(OBJECT, broken.get(damage, other))
@@ -362,11 +362,11 @@ def test_a_damaged_file_beside_a_record_is_missing_until_it_is_sent_again(
 ) -> None:
     one = machine("one")
     stored = one.put(SLUG, made(), b"examples")
-    (beside,) = (name for name in remote.objects("") if name.endswith(".parquet"))
+    (beside,) = (name for name in remote.list_objects("") if name.endswith(".parquet"))
     remote.replace(beside, b"exampl")
     two = machine("two")
     assert two.get(SLUG, "Fake", KEY) == stored
-    assert two.examples(stored, SLUG) is None
+    assert two.find_examples_file(stored, SLUG) is None
     assert f"{beside} is damaged" in caplog.text
     one.put(SLUG, stored, b"examples", again=True)
     assert content(machine("three")) == content(one)
@@ -378,7 +378,7 @@ def test_a_record_of_a_newer_version_is_left_alone(remote: Remote, machine: Call
     assert machine("one").get(SLUG, "Fake", KEY) is None
     with pytest.raises(NewerSchemaError):
         machine("one").put(SLUG, made(), b"examples")
-    assert remote.read(OBJECT) == newer
+    assert remote.read_object(OBJECT) == newer
 
 
 def test_requests_are_as_few_as_the_documents_say(s3: S3Server, url: str, tmp_path: Path) -> None:
@@ -405,20 +405,20 @@ def test_requests_are_as_few_as_the_documents_say(s3: S3Server, url: str, tmp_pa
         Space.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a"]), remote)
     assert methods == ["PUT"]
     with s3.counting() as methods:
-        space(tmp_path / "two").exchange(remote)
+        space(tmp_path / "two").sync_shards(remote)
     assert methods == ["GET", "PUT", "GET"]
     model = trained(tmp_path / "one", 1.0, remote)
     with s3.counting() as methods:
         model.send(LINEAGE.key)
     assert methods == ["GET", "GET", *["PUT"] * 3, "PUT"]
     with s3.counting() as methods:
-        ModelStore(tmp_path / "two", remote).obtain(LINEAGE.key, TRAINED)
+        ModelStore(tmp_path / "two", remote).fetch_model(LINEAGE.key, TRAINED)
     assert methods == ["GET", "GET", *["GET"] * 3]
     with s3.counting() as methods:
         leases = Leases(remote)
         leases.claim("k")
         leases.release("k")
-        leases.close()
+        leases.release_leases()
     assert methods == ["PUT", "PUT", "GET", "POST", "POST"]
 
 
@@ -435,7 +435,7 @@ def test_records_are_pulled_and_pushed(
 
     told = {"schema": 1, "remote": remote.url, "records": 2}
     assert command("push", "--dry-run", results=folder) == {**told, "dry_run": True}
-    assert remote.objects("records") == {}
+    assert remote.list_objects("records") == {}
     assert command("push", results=folder) == {**told, "dry_run": False}
     other = tmp_path / "other"
     assert command("pull", "--dry-run", results=other)["records"] == 2
@@ -456,18 +456,18 @@ def space(cache: Path) -> Space:
 
 
 def shard(texts: list[str]) -> bytes:
-    return Space.shard_bytes(Space.text_keys(texts), np.full((len(texts), 3), len(texts), np.float32))
+    return Space.serialize_shard(Space.hash_texts(texts), np.full((len(texts), 3), len(texts), np.float32))
 
 
 def test_vectors_of_one_machine_are_on_the_other(remote: Remote, tmp_path: Path) -> None:
     Space.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a", "b"]), remote)
     Space.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["c"]))  # a kill before it was sent
     one, two = space(tmp_path / "one"), space(tmp_path / "two")
-    two.exchange(remote)
-    assert two.missing(["a", "b", "c"]) == ["c"]
-    one.exchange(remote)
-    two.exchange(remote)
-    assert two.missing(["a", "b", "c"]) == []
+    two.sync_shards(remote)
+    assert two.find_missing_texts(["a", "b", "c"]) == ["c"]
+    one.sync_shards(remote)
+    two.sync_shards(remote)
+    assert two.find_missing_texts(["a", "b", "c"]) == []
     assert (two.get(["a", "c"]) == [[2, 2, 2], [1, 1, 1]]).all()
 
 
@@ -475,23 +475,23 @@ def test_a_damaged_shard_is_removed_and_sent_again(
     remote: Remote, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Space.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a"]), remote)
-    (name,) = remote.objects("vectors")
-    whole = remote.read(name) or b""
+    (name,) = remote.list_objects("vectors")
+    whole = remote.read_object(name) or b""
     remote.replace(name, whole[:-1] + b"x")
     two = space(tmp_path / "two")
-    two.exchange(remote)
-    assert two.missing(["a"]) == ["a"]
+    two.sync_shards(remote)
+    assert two.find_missing_texts(["a"]) == ["a"]
     assert f"{remote.url}/{name} was damaged, and is removed" in caplog.text
-    space(tmp_path / "one").exchange(remote)
-    two.exchange(remote)
-    assert two.missing(["a"]) == []
+    space(tmp_path / "one").sync_shards(remote)
+    two.sync_shards(remote)
+    assert two.find_missing_texts(["a"]) == []
 
 
 def test_a_worker_encodes_only_what_no_machine_has(
     s3: S3Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = FakeEncoder()
-    monkeypatch.setattr(JobContext, "load", lambda *_: encoder)
+    monkeypatch.setattr(JobContext, "load_encoder", lambda *_: encoder)
 
     def worker(name: str) -> JobContext:
         def write(event: Event) -> None:
@@ -516,7 +516,7 @@ def test_a_worker_encodes_only_what_no_machine_has(
 def test_a_second_machine_finds_the_scores_of_the_first(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(JobContext, "load", lambda *_: FakeEncoder())
+    monkeypatch.setattr(JobContext, "load_encoder", lambda *_: FakeEncoder())
     monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     suite = Suite(name="s", title="s", columns=(Column(name="Fake", type="STS", tasks=(task(),)),))
@@ -551,11 +551,11 @@ TRAINED = f"tiny-contrast-{LINEAGE.key[:12]}"
 def trained(results: Path, weight: float, remote: Remote | None = None) -> ModelStore:
     """The models of a machine that has just trained one."""
     store = ModelStore(results, remote)
-    model = store.begin(LINEAGE.key, name="tiny-contrast", lineage=LINEAGE, steps=4) / "model"
+    model = store.start_training(LINEAGE.key, name="tiny-contrast", lineage=LINEAGE, steps=4) / "model"
     model.mkdir()
     (model / "config.json").write_text('{"model_type": "bert"}')
     save_file({"w": np.full((2, 2), weight, np.float32)}, model / "model.safetensors")
-    (store.work(LINEAGE.key) / "log.jsonl").write_text("{}\n")
+    (store.locate_training_folder(LINEAGE.key) / "log.jsonl").write_text("{}\n")
     store.put(model, fakes.document(model), TRAINED)
     return store
 
@@ -565,23 +565,23 @@ def test_a_model_is_trained_once_for_all_machines(remote: Remote, tmp_path: Path
     one.send(LINEAGE.key)
     two = ModelStore(tmp_path / "two", remote)
     assert two.find(LINEAGE.key) is None
-    found = two.obtain(LINEAGE.key, TRAINED)
+    found = two.fetch_model(LINEAGE.key, TRAINED)
     assert found is not None
-    assert found[0] == two.folder(TRAINED)
+    assert found[0] == two.locate_model(TRAINED)
     assert found[1] == one.find(LINEAGE.key)[1]  # type: ignore[index]
     assert (found[0] / "training" / "log.jsonl").is_file()
     three = trained(tmp_path / "three", 3.0, remote)  # other weights under the same key
     three.send(LINEAGE.key)
     assert three.find(LINEAGE.key)[1] == found[1]  # type: ignore[index]
-    assert ModelStore(tmp_path / "four", remote).obtain(LINEAGE.key, TRAINED)[1] == found[1]  # type: ignore[index]
+    assert ModelStore(tmp_path / "four", remote).fetch_model(LINEAGE.key, TRAINED)[1] == found[1]  # type: ignore[index]
 
 
 def test_a_worker_fetches_the_model_of_its_job(remote: Remote, tmp_path: Path) -> None:
     trained(tmp_path / "one", 1.0, remote).send(LINEAGE.key)
     place = tmp_path / "two" / "models" / TRAINED
     asked = replace(artifact(place, key=LINEAGE.key, name="tiny-contrast"), trained=True, weights="")
-    assert with_weights(asked).weights == ""
-    found = with_weights(asked, remote)
+    assert resolve_weights(asked).weights == ""
+    found = resolve_weights(asked, remote)
     assert found.folder == place
     assert len(found.weights) == 64
 
@@ -593,14 +593,14 @@ def test_a_damaged_model_is_not_taken_and_sent_again(
     one = trained(tmp_path / "one", 1.0, remote)
     one.send(LINEAGE.key)
     endings = {"document": "model.json", "weights": "model.safetensors", "absent file": "config.json"}
-    (name,) = (name for name in remote.objects("models") if name.endswith(endings[damage]))
+    (name,) = (name for name in remote.list_objects("models") if name.endswith(endings[damage]))
     remote.remove(name) if damage == "absent file" else remote.replace(name, b"{}")
     two = ModelStore(tmp_path / "two", remote)
-    assert two.obtain(LINEAGE.key, TRAINED) is None
+    assert two.fetch_model(LINEAGE.key, TRAINED) is None
     assert "model.json is damaged" in caplog.text
     assert [*(tmp_path / "two").rglob("*.safetensors")] == []
     one.send(LINEAGE.key)
-    assert two.obtain(LINEAGE.key, TRAINED) is not None
+    assert two.fetch_model(LINEAGE.key, TRAINED) is not None
 
 
 # Kills
@@ -617,12 +617,12 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         while not self.over.is_set():
-            for name in self.remote.objects(""):
+            for name in self.remote.list_objects(""):
                 if name not in self._whole:
                     self.check(name)
 
     def check(self, name: str) -> None:
-        content = self.remote.read(name)
+        content = self.remote.read_object(name)
         self.read += 1
         if content is None:
             self.faults.append(f"{name} is gone")
@@ -638,7 +638,7 @@ class Reader(threading.Thread):
             for part in (record.examples, record.run):
                 assert part is not None
                 beside = f"{name.removesuffix('.json')}.{part.sha256[:16]}.{part.file.partition('.')[2]}"
-                self.require(f"{beside} of {name}", self.remote.read(beside) is not None)
+                self.require(f"{beside} of {name}", self.remote.read_object(beside) is not None)
 
     def require(self, name: str, whole: bool) -> None:
         if not whole:
@@ -697,7 +697,7 @@ def test_no_half_object_is_ever_read_however_writers_are_killed(
     assert killed >= 10
     assert s3.cut >= 1
     assert reader.read > 50
-    names = [*remote.objects("")]
+    names = [*remote.list_objects("")]
     records = [name for name in names if name.endswith(".json") and name.startswith("records/")]
     assert sorted(name.split("/")[2] for name in records) == sorted(remote_writer.TASKS)
     shards = {f"{hashlib.sha256(remote_writer.shard(n)).hexdigest()[:32]}" for n in remote_writer.SHARDS}
@@ -706,11 +706,14 @@ def test_no_half_object_is_ever_read_however_writers_are_killed(
         store, vectors = Store(folder / "results", remote), space(folder / "cache")
         assert store.get(SLUG, "Other", "0" * 64) is None
         for name in records:
-            path = store.path(SLUG, name.split("/")[2], Path(name).stem)
-            assert path.read_bytes() == remote.read(name)
-            found = Store.read(path)
+            path = store.locate_record(SLUG, name.split("/")[2], Path(name).stem)
+            assert path.read_bytes() == remote.read_object(name)
+            found = Store.read_record(path)
             assert found is not None
-            assert store.examples(found, SLUG) is not None
+            assert store.find_examples_file(found, SLUG) is not None
             assert store.run(found, SLUG) is not None
-        vectors.exchange(remote)
-        assert vectors.missing([f"{n} {row}" for n in remote_writer.SHARDS for row in (0, 3599)]) == []
+        vectors.sync_shards(remote)
+        assert (
+            vectors.find_missing_texts([f"{n} {row}" for n in remote_writer.SHARDS for row in (0, 3599)])
+            == []
+        )

@@ -18,7 +18,7 @@ from harness.core import files
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import DataError
 from harness.core.types import SIDES
-from harness.storage.vectors import Space, TokenVectors, cached_models, drop_vectors, shard_problem
+from harness.storage.vectors import Space, TokenVectors, drop_vectors, find_shard_problem, list_cached_models
 
 
 def vectors(texts: list[str]) -> np.ndarray:
@@ -26,12 +26,14 @@ def vectors(texts: list[str]) -> np.ndarray:
 
 
 def space(root: Path, prompt: str = "", how: Encoding | None = None, key: str = "a" * 64) -> Space:
-    return Space(root, Space.identity_of(artifact(Path(), key=key), how or encoding(), prompt=prompt))
+    return Space(
+        root, Space.build_space_identity(artifact(Path(), key=key), how or encoding(), prompt=prompt)
+    )
 
 
 def add(to: Space, texts: list[str]) -> None:
     Space.write_shard(
-        to.folder.parents[2], to.identity, Space.shard_bytes(Space.text_keys(texts), vectors(texts))
+        to.folder.parents[2], to.identity, Space.serialize_shard(Space.hash_texts(texts), vectors(texts))
     )
     to.refresh()
 
@@ -55,7 +57,7 @@ def test_weights_of_another_training_have_vectors_of_their_own() -> None:
     """The key of a trained model says how its weights were made, which may give other weights again."""
     model = artifact(Path())
     trained = [replace(model, trained=True, weights=weights) for weights in ("v" * 64, "w" * 64)]
-    found = [Space.identity_of(one, encoding(), prompt="") for one in (model, *trained)]
+    found = [Space.build_space_identity(one, encoding(), prompt="") for one in (model, *trained)]
     assert "weights" not in found[0]
     assert found[1] != found[2]
     assert [{**one, "weights": ""} == {**found[0], "weights": ""} for one in found] == [True] * 3
@@ -64,7 +66,7 @@ def test_weights_of_another_training_have_vectors_of_their_own() -> None:
 def test_missing_names_each_unknown_text_once_in_order(tmp_path: Path) -> None:
     there = space(tmp_path)
     add(there, ["a", "b"])
-    assert there.missing(["c", "a", "d", "c"]) == ["c", "d"]
+    assert there.find_missing_texts(["c", "a", "d", "c"]) == ["c", "d"]
     with pytest.raises(KeyError, match="c"):
         there.get(["a", "c"])
 
@@ -83,15 +85,15 @@ def test_missing_names_each_unknown_text_once_in_order(tmp_path: Path) -> None:
 )
 def test_vectors_of_another_identity_are_never_given(tmp_path: Path, other: dict[str, object]) -> None:
     add(space(tmp_path), ["a"])
-    assert space(tmp_path, **other).missing(["a"]) == ["a"]  # type: ignore[arg-type]
+    assert space(tmp_path, **other).find_missing_texts(["a"]) == ["a"]  # type: ignore[arg-type]
 
 
 def test_vectors_of_float16_are_the_same_before_and_after_they_are_written(tmp_path: Path) -> None:
     there = space(tmp_path, how=encoding(vectors="float16"))
     exact = np.random.default_rng(0).normal(size=(200, 64)).astype(np.float32)
     names = [str(number) for number in range(200)]
-    keys, rounded = Space.text_keys(names), there.rounded(exact)
-    content = Space.shard_bytes(keys, rounded)
+    keys, rounded = Space.hash_texts(names), there.round_vectors(exact)
+    content = Space.serialize_shard(keys, rounded)
     there.hold(keys, rounded, content)
     Space.write_shard(tmp_path, there.identity, content)
     again = space(tmp_path, how=encoding(vectors="float16"))
@@ -101,9 +103,9 @@ def test_vectors_of_float16_are_the_same_before_and_after_they_are_written(tmp_p
     (shard,) = shards(again)
     assert shard.stat().st_size < 200 * (64 * 2 + 16) + 400
     with pytest.raises(DataError, match="above 65,504"):
-        there.rounded(np.array([[1e5]], np.float32))
+        there.round_vectors(np.array([[1e5]], np.float32))
     whole = space(tmp_path)
-    assert whole.rounded(exact) is exact
+    assert whole.round_vectors(exact) is exact
 
 
 def test_the_vectors_of_one_model_are_dropped(tmp_path: Path) -> None:
@@ -112,19 +114,21 @@ def test_the_vectors_of_one_model_are_dropped(tmp_path: Path) -> None:
     add(space(tmp_path, key="b" * 64), ["a"])
     size = sum(path.stat().st_size for path in tmp_path.glob("vectors/*/*/*"))
     kept = space(tmp_path, key="b" * 64).folder
-    assert cached_models(tmp_path) == {"a" * 64, "b" * 64}
+    assert list_cached_models(tmp_path) == {"a" * 64, "b" * 64}
     freed = drop_vectors(tmp_path, "a" * 64)
-    assert cached_models(tmp_path) == {"b" * 64}
+    assert list_cached_models(tmp_path) == {"b" * 64}
     assert freed == size - sum(path.stat().st_size for path in kept.iterdir())
     assert [path.parent for path in tmp_path.glob("vectors/*/*/space.json")] == [kept]
     assert drop_vectors(tmp_path, "a" * 64) == 0
     add(space(tmp_path), ["a"])
-    assert space(tmp_path).missing(["a"]) == []
+    assert space(tmp_path).find_missing_texts(["a"]) == []
 
 
 def test_similarity_and_other_tasks_prompts_share_vectors(tmp_path: Path) -> None:
     add(space(tmp_path), ["a"])
-    assert space(tmp_path, how=encoding(similarity="dot", prompts=(("x", "y"),))).missing(["a"]) == []
+    assert (
+        space(tmp_path, how=encoding(similarity="dot", prompts=(("x", "y"),))).find_missing_texts(["a"]) == []
+    )
 
 
 def test_shards_of_another_process_are_seen_and_duplicates_do_no_harm(tmp_path: Path) -> None:
@@ -140,7 +144,7 @@ def test_a_damaged_shard_counts_as_missing(tmp_path: Path) -> None:
     add(there, ["a"])
     shard = next(there.folder.glob("*.safetensors"))
     shard.write_bytes(shard.read_bytes()[:20])
-    assert space(tmp_path).missing(["a"]) == ["a"]
+    assert space(tmp_path).find_missing_texts(["a"]) == ["a"]
 
 
 def test_a_shard_cut_in_its_vectors_counts_as_missing(tmp_path: Path) -> None:
@@ -148,7 +152,7 @@ def test_a_shard_cut_in_its_vectors_counts_as_missing(tmp_path: Path) -> None:
     add(there, ["a", "b", "c"])
     shard = next(there.folder.glob("*.safetensors"))
     shard.write_bytes(shard.read_bytes()[:-4])
-    assert space(tmp_path).missing(["a"]) == ["a"]
+    assert space(tmp_path).find_missing_texts(["a"]) == ["a"]
 
 
 def test_a_damaged_shard_is_mended_by_the_same_vectors(tmp_path: Path) -> None:
@@ -157,7 +161,7 @@ def test_a_damaged_shard_is_mended_by_the_same_vectors(tmp_path: Path) -> None:
     (shard,) = there.folder.glob("*.safetensors")
     shard.write_bytes(shard.read_bytes()[:-4])
     again = space(tmp_path)
-    assert again.missing(["a"]) == ["a"]
+    assert again.find_missing_texts(["a"]) == ["a"]
     add(again, ["a"])
     assert (again.get(["a"]) == vectors(["a"])).all()
 
@@ -180,7 +184,7 @@ def test_a_shard_with_another_content_is_removed_and_named_once(
     with caplog.at_level(logging.WARNING):
         again = space(tmp_path)
         again.refresh()
-    assert again.missing(["a", "b", "c", "d"]) == ["a", "b", "c", "d"]
+    assert again.find_missing_texts(["a", "b", "c", "d"]) == ["a", "b", "c", "d"]
     assert [str(path) in message for path in (first, second) for message in sorted(caplog.messages)] in (
         [True, False, False, True],
         [False, True, True, False],
@@ -198,7 +202,7 @@ def test_the_content_of_a_shard_is_hashed_once_for_its_stamp(
     space(tmp_path)
     read: list[str] = []
     monkeypatch.setattr(hashlib, "file_digest", lambda handle, _: read.append(handle.name))
-    assert space(tmp_path).missing(["a", "b"]) == []
+    assert space(tmp_path).find_missing_texts(["a", "b"]) == []
     assert read == []
 
 
@@ -210,14 +214,14 @@ def test_a_damaged_cache_of_hashes_costs_no_shard(tmp_path: Path, monkeypatch: p
     damaged = tmp_path / "damaged"
     damaged.write_text(re.sub(r'"[0-9a-f]{64}"', f'"{"0" * 64}"', known.read_text()))
     damaged.replace(known)  # another file is read anew
-    assert space(tmp_path).missing(["a"]) == []
+    assert space(tmp_path).find_missing_texts(["a"]) == []
 
 
 def test_a_vector_that_is_not_finite_is_refused_with_its_file(tmp_path: Path) -> None:
     there = space(tmp_path)
     bad = vectors(["a", "b"])
     bad[1, 0] = np.nan
-    Space.write_shard(tmp_path, there.identity, Space.shard_bytes(Space.text_keys(["a", "b"]), bad))
+    Space.write_shard(tmp_path, there.identity, Space.serialize_shard(Space.hash_texts(["a", "b"]), bad))
     there.refresh()
     assert there.get(["a"]).shape == (1, 3)
     with pytest.raises(DataError, match=re.escape(str(shards(there)[0]))):
@@ -226,8 +230,8 @@ def test_a_vector_that_is_not_finite_is_refused_with_its_file(tmp_path: Path) ->
 
 def hold(there: Space, texts: list[str], found: Any) -> bytes:
     """Hold vectors of texts, and give the content of their shard."""
-    keys = Space.text_keys(texts)
-    content = Space.shard_bytes(keys, found)
+    keys = Space.hash_texts(texts)
+    content = Space.serialize_shard(keys, found)
     there.hold(keys, found, content)
     return content
 
@@ -237,7 +241,7 @@ def test_vectors_held_here_are_known_before_they_are_written(tmp_path: Path) -> 
     hold(there, ["a"], vectors(["a"]))
     add(there, ["b"])
     assert (there.get(["b", "a"]) == vectors(["b", "a"])).all()
-    assert space(tmp_path).missing(["a", "b"]) == ["a"]
+    assert space(tmp_path).find_missing_texts(["a", "b"]) == ["a"]
 
 
 # A vector for each token
@@ -269,11 +273,13 @@ def token_vectors(texts: list[str]) -> TokenVectors:
 
 
 def late_space(root: Path) -> Space:
-    return Space(root, Space.identity_of(artifact(Path()), late_encoding(), prompt="", role="document"))
+    return Space(
+        root, Space.build_space_identity(artifact(Path()), late_encoding(), prompt="", role="document")
+    )
 
 
 def write_tokens(to: Space, texts: list[str]) -> Path:
-    content = Space.shard_bytes(Space.text_keys(texts), token_vectors(texts))
+    content = Space.serialize_shard(Space.hash_texts(texts), token_vectors(texts))
     Space.write_shard(to.folder.parents[2], to.identity, content)
     to.refresh()
     return to.folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
@@ -295,14 +301,16 @@ def test_vectors_of_tokens_come_back(
         assert found.vectors.dtype == np.float16
         assert np.array_equal(found.vectors, truth.vectors)
         assert np.array_equal(found.offsets, truth.offsets)
-        assert there.token_counts(asked).tolist() == [len(text) for text in asked]
-        assert [len(found.of(at)) for at in range(len(found))] == [len(text) for text in asked]
+        assert there.count_token_vectors(asked).tolist() == [len(text) for text in asked]
+        assert [len(found.select_text_vectors(at)) for at in range(len(found))] == [
+            len(text) for text in asked
+        ]
 
 
 def test_vectors_that_wait_for_the_driver_are_there_at_once(tmp_path: Path) -> None:
     there = late_space(tmp_path)
     content = hold(there, ["abc", ""], token_vectors(["abc", ""]))
-    assert there.missing(["", "d", "abc"]) == ["d"]
+    assert there.find_missing_texts(["", "d", "abc"]) == ["d"]
     assert there.get_tokens(["", "abc"]).lengths.tolist() == [0, 3]
     with pytest.raises(KeyError):
         there.get_tokens(["d"])
@@ -316,13 +324,13 @@ def test_vectors_that_wait_for_the_driver_are_there_at_once(tmp_path: Path) -> N
 def test_a_damaged_shard_of_tokens_is_named(tmp_path: Path) -> None:
     there = late_space(tmp_path)
     path = write_tokens(there, ["abc", "de"])
-    assert shard_problem(path, None) == ""
+    assert find_shard_problem(path, None) == ""
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert shard_problem(path, None)
+    assert find_shard_problem(path, None)
     path.write_bytes(content[:-2])
-    assert shard_problem(path, None) == "it is no shard of vectors, or not whole"
+    assert find_shard_problem(path, None) == "it is no shard of vectors, or not whole"
 
 
 def test_a_side_has_the_vectors_of_its_own_settings_only() -> None:
@@ -330,7 +338,7 @@ def test_a_side_has_the_vectors_of_its_own_settings_only() -> None:
 
     def identities(**fields: object) -> list[dict[str, object]]:
         how = late_encoding(**fields)
-        return [Space.identity_of(artifact(Path()), how, prompt="", role=side) for side in SIDES]
+        return [Space.build_space_identity(artifact(Path()), how, prompt="", role=side) for side in SIDES]
 
     plain = identities()
     assert plain[0] != plain[1]

@@ -23,9 +23,9 @@ from harness.cli import invoke
 from harness.core import files
 from harness.core.errors import StoreError
 from harness.core.lineage import ModelDocument
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.results.audit import audit
-from harness.training.model_store import ModelStore, model_problem
+from harness.training.model_store import ModelStore, find_model_problem
 
 LINEAGE = fakes.lineage()
 SLUG = f"tiny-contrast-{LINEAGE.key[:12]}"
@@ -33,7 +33,7 @@ SLUG = f"tiny-contrast-{LINEAGE.key[:12]}"
 
 def trained(store: ModelStore, weight: float = 1.0, *, steps: int = 3) -> Path:
     """The folder of a training that has just written its model."""
-    work = store.begin(LINEAGE.key, name="tiny-contrast", lineage=LINEAGE, steps=4)
+    work = store.start_training(LINEAGE.key, name="tiny-contrast", lineage=LINEAGE, steps=4)
     (work / "model").mkdir()
     (work / "model" / "config.json").write_text('{"model_type": "bert"}')
     save_file({"w": np.full((2, 2), weight, np.float32)}, work / "model" / "model.safetensors")
@@ -59,12 +59,12 @@ def store(tmp_path: Path) -> ModelStore:
 def test_a_model_comes_into_its_place_with_its_log(store: ModelStore) -> None:
     assert store.find(LINEAGE.key) is None
     model = trained(store)
-    (half,) = store.unfinished()
+    (half,) = store.list_unfinished_models()
     assert (half.name, half.key, half.seed, half.done, half.steps) == ("tiny-contrast", LINEAGE.key, 42, 3, 4)
-    assert store.finished() == []
+    assert store.list_stored_models() == []
     document = fakes.document(model)
     folder = store.put(model, document, SLUG)
-    assert folder == store.folder(SLUG)
+    assert folder == store.locate_model(SLUG)
     assert store.find(LINEAGE.key) == (folder, document)
     assert [path.name for path in store.root.iterdir()] == [SLUG]
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
@@ -72,9 +72,11 @@ def test_a_model_comes_into_its_place_with_its_log(store: ModelStore) -> None:
         *("config.json", "model.json", "model.safetensors"),
         *("training/log.jsonl", "training/output.log", "training/tensorboard/events.1"),
     }
-    assert content_key(folder)[0] == LINEAGE.key
-    assert [(one.folder, one.document, one.problem) for one in store.finished()] == [(folder, document, "")]
-    assert store.unfinished() == store.leftovers() == []
+    assert compute_content_key(folder)[0] == LINEAGE.key
+    assert [(one.folder, one.document, one.problem) for one in store.list_stored_models()] == [
+        (folder, document, "")
+    ]
+    assert store.list_unfinished_models() == store.list_leftovers() == []
 
 
 def weight(folder: Path) -> None:
@@ -107,13 +109,13 @@ def test_a_damaged_model_counts_as_absent(
         assert store.find(LINEAGE.key) is None
         assert store.find(LINEAGE.key) is None
     assert [reason in one.getMessage() for one in caplog.records] == [True]
-    assert reason in store.finished()[0].problem
+    assert reason in store.list_stored_models()[0].problem
     # The audit names it and moves it aside; a second training does so by itself.
     (fault,) = audit(store.root.parent, tmp_path / "cache").faults
     assert (fault.area, fault.file, fault.repair) == ("models", folder, "move aside")
     kept = shutil.copytree(folder, tmp_path / "kept")
     assert audit(store.root.parent, tmp_path / "cache", repair=True).clean
-    assert store.finished() == []
+    assert store.list_stored_models() == []
     shutil.copytree(kept, folder)
     assert put(store, 2.0) == folder
     assert store.find(LINEAGE.key) is not None
@@ -124,9 +126,9 @@ def test_a_damaged_model_counts_as_absent(
 def test_a_whole_model_stays(store: ModelStore) -> None:
     """Of two processes that train one model, the first has made it."""
     folder = put(store, 1.0)
-    weights = content_key(folder)[1]
+    weights = compute_content_key(folder)[1]
     assert put(store, 2.0) == folder
-    assert content_key(folder)[1] == weights
+    assert compute_content_key(folder)[1] == weights
     assert [path.name for path in store.root.iterdir()] == [SLUG]
 
 
@@ -179,15 +181,15 @@ def test_a_kill_at_any_moment_leaves_the_training_or_the_model(tmp_path: Path) -
         in_place = store.find(LINEAGE.key) is not None
         ends["model" if in_place else "training"] += 1
         if not in_place:
-            assert store.finished() == []
-            assert (store.work(LINEAGE.key) / "checkpoints").is_dir()
-            assert (store.work(LINEAGE.key) / "log.jsonl").is_file()
+            assert store.list_stored_models() == []
+            assert (store.locate_training_folder(LINEAGE.key) / "checkpoints").is_dir()
+            assert (store.locate_training_folder(LINEAGE.key) / "log.jsonl").is_file()
         store.sweep()
         if store.find(LINEAGE.key) is None:  # the same training, gone on with from its checkpoint
             put(store)
         assert [path.name for path in store.root.iterdir()] == [SLUG]
         assert store.find(LINEAGE.key) is not None
-        assert model_problem(store.folder(SLUG)) == ""
+        assert find_model_problem(store.locate_model(SLUG)) == ""
     assert min(ends.values()) >= 3
 
 
@@ -196,7 +198,7 @@ def test_removing_leaves_no_half(store: ModelStore) -> None:
     with pytest.raises(Killed), killed_at(2):
         store.remove(LINEAGE.key)
     assert not folder.exists()
-    assert store.finished() == []
+    assert store.list_stored_models() == []
     (fault,) = audit(store.root.parent, store.root).faults
     assert fault.area == "left"
     store.sweep()
@@ -214,7 +216,7 @@ def test_a_full_disk_is_one_error_and_loses_nothing(store: ModelStore, call: str
     with mock.patch(call, side_effect=full), pytest.raises(StoreError, match="the disk is full"):
         store.put(model, document, SLUG)
     assert store.find(LINEAGE.key) is None
-    assert store.put(model, document, SLUG) == store.folder(SLUG)
+    assert store.put(model, document, SLUG) == store.locate_model(SLUG)
 
 
 def test_two_keys_that_begin_alike_are_two_models(store: ModelStore) -> None:
@@ -224,14 +226,14 @@ def test_two_keys_that_begin_alike_are_two_models(store: ModelStore) -> None:
     assert store.find(LINEAGE.key) is not None
     folder.rename(folder.with_name("another-name-" + LINEAGE.key[:12]))
     assert store.find(LINEAGE.key) is not None
-    (there,) = store.folders()
+    (there,) = store.list_model_folders()
     there.rename(there.with_name("x-" + "0" * 12))
     assert store.find(LINEAGE.key) is None
-    assert "another key" in model_problem(store.folders()[0])
+    assert "another key" in find_model_problem(store.list_model_folders()[0])
 
 
 def test_a_cache_that_is_pruned_keeps_the_models(store: ModelStore) -> None:
     put(store)
     assert invoke(["cache", "prune", "--cache", str(store.root.parent)]) == 0
     assert store.find(LINEAGE.key) is not None
-    assert files.leftovers(store.root) == []
+    assert files.find_leftovers(store.root) == []

@@ -6,7 +6,7 @@ import watch_alarms
 from scipy import stats
 
 from harness.checks.difference import Difference, MeanDifference
-from harness.watch.changes import ALARMS, HINDSIGHT, changes, level_of, look_at
+from harness.watch.changes import ALARMS, HINDSIGHT, compute_look_level, detect_drops, look_at
 from harness.watch.state import Look, Watch, WatchEntry
 
 EVEN = [1000 * step for step in range(1, 31)]
@@ -30,7 +30,7 @@ def test_the_forecast_is_the_prediction_interval_of_a_straight_line() -> None:
     fit = stats.linregress(x[:8], y[:8])
     residual = np.sqrt(((y - fit.intercept - fit.slope * x)[:8] ** 2).sum() / 6)
     error = np.sqrt(residual**2 + fit.intercept_stderr**2)
-    (found,) = changes(steps, y)
+    (found,) = detect_drops(steps, y)
     assert (found.step, found.kind) == (steps[8], "drop")
     assert found.size == pytest.approx(fit.intercept - y[8])
     assert found.p == pytest.approx(stats.t.cdf(-found.size / error, 6))
@@ -43,7 +43,7 @@ def test_smooth_curves_are_flagged_as_often_as_said(steps: list[int], shape: str
     rng = np.random.default_rng(1)
     curves, drops, shifts = 150, 0, 0
     for seed in range(curves):
-        found = changes(steps, smooth(steps, shape) + rng.normal(0, 0.005, len(steps)), seed=seed)
+        found = detect_drops(steps, smooth(steps, shape) + rng.normal(0, 0.005, len(steps)), seed=seed)
         drops += sum(one.kind == "drop" for one in found)
         shifts += any(one.kind == "shift" for one in found)
     assert drops / (curves * (len(steps) - 5)) <= 0.015
@@ -57,7 +57,7 @@ def test_one_sound_checkpoint_in_a_hundred_is_flagged_on_arrival(
     monkeypatch.setattr("harness.watch.changes.DRAWS", 1)  # nothing is found with hindsight
     rng = np.random.default_rng(1)
     curves = 20_000 // count
-    drops = sum(len(changes(EVEN[:count], rng.normal(0.5, 0.005, count))) for _ in range(curves))
+    drops = sum(len(detect_drops(EVEN[:count], rng.normal(0.5, 0.005, count))) for _ in range(curves))
     assert 0.007 <= drops / (curves * (count - 5)) <= 0.012
 
 
@@ -67,7 +67,7 @@ def test_a_single_broken_checkpoint_is_found_at_its_step() -> None:
     for seed in range(50):
         values = smooth(EVEN, "learning") + rng.normal(0, 0.005, len(EVEN))
         values[18] -= 0.05
-        at = [one for one in changes(EVEN, values, seed=seed) if one.step == one.last == EVEN[18]]
+        at = [one for one in detect_drops(EVEN, values, seed=seed) if one.step == one.last == EVEN[18]]
         found += any(one.kind == "drop" and 0.025 < one.size < 0.075 for one in at)
     assert found >= 47
 
@@ -78,7 +78,7 @@ def test_a_level_that_drops_for_good_is_found_at_its_step() -> None:
     for seed in range(50):
         values = smooth(EVEN, "learning") + rng.normal(0, 0.005, len(EVEN))
         values[18:] -= 0.03
-        found += any(one.step == EVEN[18] for one in changes(EVEN, values, seed=seed))
+        found += any(one.step == EVEN[18] for one in detect_drops(EVEN, values, seed=seed))
     assert found >= 45
 
 
@@ -86,7 +86,7 @@ def test_after_three_low_ones_the_low_level_is_the_new_one() -> None:
     rng = np.random.default_rng(4)
     values = smooth(EVEN, "flat") + rng.normal(0, 0.002, len(EVEN))
     values[15:] -= 0.1
-    drops = [one for one in changes(EVEN, values) if one.kind == "drop"]
+    drops = [one for one in detect_drops(EVEN, values) if one.kind == "drop"]
     assert [(one.step, one.last) for one in drops] == [(EVEN[15], EVEN[17])]
 
 
@@ -94,17 +94,17 @@ def test_a_rise_is_no_change_point() -> None:
     rng = np.random.default_rng(5)
     values = smooth(EVEN, "flat") + rng.normal(0, 0.002, len(EVEN))
     values[15:] += 0.1
-    assert not any(one.step in EVEN[14:18] for one in changes(EVEN, values))
+    assert not any(one.step in EVEN[14:18] for one in detect_drops(EVEN, values))
 
 
 @pytest.mark.parametrize("count", range(8))
 def test_few_checkpoints_and_equal_scores_flag_nothing(count: int) -> None:
-    assert changes(EVEN[:count], [0.5] * count) == ()
+    assert detect_drops(EVEN[:count], [0.5] * count) == ()
 
 
 def test_less_than_a_twentieth_of_a_point_is_no_noise_and_no_drop() -> None:
-    assert changes(EVEN[:10], [0.5] * 9 + [0.4995]) == ()
-    assert [one.step for one in changes(EVEN[:10], [0.5] * 9 + [0.49])] == [EVEN[9]]
+    assert detect_drops(EVEN[:10], [0.5] * 9 + [0.4995]) == ()
+    assert [one.step for one in detect_drops(EVEN[:10], [0.5] * 9 + [0.49])] == [EVEN[9]]
 
 
 # Looks
@@ -114,7 +114,7 @@ def mean_of(scores: np.ndarray) -> MeanDifference:
     """The difference of two checkpoints on one task, of scores (2, examples)."""
     suite = watch_alarms.Examples(tasks=1, each=len(scores[0]), changed=1, right=0, wrong=0).suite()
     one, other = (watch_alarms._units("t0", side) for side in scores)
-    mean = MeanDifference.over_suite(suite, {"t0": Difference.between(one, other)})
+    mean = MeanDifference.aggregate_suite(suite, {"t0": Difference.compare_units(one, other)})
     assert mean is not None
     return mean
 
@@ -133,7 +133,7 @@ def test_a_look_is_students_paired_test_at_its_own_level() -> None:
         assert look.low < look.delta < look.high
         assert (look.high < 0) == (look.verdict == "lower")
     assert {look_at(mean, number=n, reference=7).verdict for n in (1, 30)} == {"lower", "not lower"}
-    assert sum(map(level_of, range(1, 10_000))) == pytest.approx(ALARMS, rel=1e-3)
+    assert sum(map(compute_look_level, range(1, 10_000))) == pytest.approx(ALARMS, rel=1e-3)
 
 
 def test_equal_outputs_are_no_look() -> None:
@@ -167,7 +167,7 @@ def test_what_is_lower_is_no_reference_until_three_in_a_row(
         for step, one in enumerate(verdicts)
     ]
     watch = Watch(name="w", source="/run", suite="s", request={}, checkpoints=tuple(entries))
-    found = [watch.reference(step) for step in range(len(verdicts) + 1)]
+    found = [watch.find_reference(step) for step in range(len(verdicts) + 1)]
     assert [None if one is None else one.step for one in found] == references
 
 

@@ -195,7 +195,7 @@ def test_names_of_what_is_being_written(refs: Refs, name: str) -> None:
 
 def condition(folder: Path, *, settle: float) -> Any:
     one = Checkpoint(step=1, name=folder.name, model=str(folder), folder=folder)
-    return open_source(str(folder.parent)).condition(one, settle=settle, own_code=False)
+    return open_source(str(folder.parent)).check_condition(one, settle=settle, own_code=False)
 
 
 def problem(folder: Path) -> str:

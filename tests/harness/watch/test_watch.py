@@ -23,7 +23,7 @@ from harness.jobs.context import JobContext
 from harness.plan import catalog
 from harness.plan.request import Request
 from harness.storage.store import Store
-from harness.watch.changes import change_points
+from harness.watch.changes import detect_change_points
 from harness.watch.state import WATCHES, Watch, WatchEntry
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
@@ -58,7 +58,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(model.name)
         return (SlowEncoder if "slow" in model.name else FakeEncoder)(salt=model.key)
 
-    monkeypatch.setattr(JobContext, "load", load)
+    monkeypatch.setattr(JobContext, "load_encoder", load)
     monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     return found
@@ -101,7 +101,7 @@ def test_every_checkpoint_is_evaluated_once(tmp_path: Path, write: Write, loads:
     watch, ended = watched(tmp_path)
     assert ended == [(200, 2, 0), (1000, 2, 0)]
     first = watch.checkpoints[0]
-    record = next(r for r in Store(tmp_path / "results").records() if r.model.artifact == first.artifact)
+    record = next(r for r in Store(tmp_path / "results").iter_records() if r.model.artifact == first.artifact)
     assert (record.model.name, first.model) == ("run-checkpoint-200", "run-checkpoint-200")
     assert first.scores[record.task.name] == record.main_score
     assert first.records[record.task.name] == record.key
@@ -148,7 +148,7 @@ def test_a_state_from_before_looks_is_read(tmp_path: Path) -> None:
     path = tmp_path / "watches" / "w.json"
     path.parent.mkdir()
     path.write_text(json.dumps(old))
-    watch = WATCHES.read(tmp_path, "w")
+    watch = WATCHES.find_document(tmp_path, "w")
     assert (watch.looks, watch.checkpoints[0].look, watch.lower) == (0, None, ())
 
 
@@ -269,19 +269,19 @@ def test_a_failed_checkpoint_has_its_reason_and_the_watch_goes_on(
 ) -> None:
     write("step1")
     write("step2")
-    plain = JobContext.load
+    plain = JobContext.load_encoder
 
     def load(context: JobContext, model: Any, how: Any) -> Any:
         if model.name == "run-step1":
             raise HarnessError("the gate refuses it")
         return plain(context, model, how)
 
-    monkeypatch.setattr(JobContext, "load", load)
+    monkeypatch.setattr(JobContext, "load_encoder", load)
     watch, _ = watched(tmp_path)
     assert [one.state for one in watch.checkpoints] == ["failed", "done"]
     assert watch.checkpoints[0].reason == "One, Two: the gate refuses it"
     assert watch.checkpoints[0].mean is None
-    monkeypatch.setattr(JobContext, "load", plain)
+    monkeypatch.setattr(JobContext, "load_encoder", plain)
     again, ended = watched(tmp_path)
     assert ended == [(1, 2, 0)]
     assert [one.state for one in again.checkpoints] == ["done", "done"]
@@ -398,7 +398,7 @@ def test_a_drop_is_flagged_at_its_step(tmp_path: Path) -> None:
         for n, score in enumerate(scores, 1)
     )
     watch = Watch(name="w", source="/run", suite="s", request={}, checkpoints=entries)
-    (one,) = change_points(watch)
+    (one,) = detect_change_points(watch)
     assert (one.step, one.last, one.kind) == (700, 700, "drop")
     assert one.size == pytest.approx(0.1, abs=0.003)
     assert one.p < 0.001

@@ -23,9 +23,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def export(results: Path, *arguments: str) -> Result:
     with (
-        mock.patch("leaderboard.data.snapshot.listed", return_value=suites()),
+        mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()),
         mock.patch(
-            "harness.core.paths.reference_folder", return_value=None
+            "harness.core.paths.find_reference_folder", return_value=None
         ),  # the server of the test has none
     ):
         return CliRunner().invoke(command, [*arguments, "--results", str(results)])

@@ -23,8 +23,8 @@ from harness.plan import catalog
 from harness.storage.remote import Remote
 from harness.storage.store import Store
 from leaderboard.commands.serve import command
-from leaderboard.data.settings import RemoteCopy, copy_folder, from_environment
-from leaderboard.data.suites import listed
+from leaderboard.data.settings import RemoteCopy, copy_folder, read_site_settings
+from leaderboard.data.suites import load_site_suites
 from leaderboard.web.app import create_app
 from leaderboard.web.site import open_site
 from queued_jobs import wait
@@ -45,7 +45,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HARNESS_RESULTS", raising=False)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         yield
 
 
@@ -66,10 +66,10 @@ def test_a_named_folder_must_be_there(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HARNESS_RESULTS", str(tmp_path / "gone"))
     assert f"There is no folder {tmp_path / 'gone'}." in said(serve())
     with pytest.raises(UsageError):
-        from_environment()
+        read_site_settings()
     (tmp_path / "gone").write_text("a file")
     with pytest.raises(UsageError, match="There is no folder"):
-        from_environment()
+        read_site_settings()
 
 
 def test_the_usual_folder_may_be_missing_and_that_is_said(tmp_path: Path) -> None:
@@ -153,12 +153,12 @@ def test_a_suite_of_ones_own_has_a_page(tmp_path: Path) -> None:
     model = measured_model("minilm-ish")
     tasks = opened.tasks
     put(tmp_path / "results", model, [scored(model, of, 0.25 + at / 8) for at, of in enumerate(tasks)])
-    found = listed(tmp_path / "cache", (typed, typed))
+    found = load_site_suites(tmp_path / "cache", (typed, typed))
     (own,) = [one for one in found.values() if one.typed == typed]
     assert own.main
     assert own.suite == opened
     assert own.slug in list(found)[: sum(one.main for one in found.values())]
-    with mock.patch("leaderboard.data.snapshot.listed", side_effect=listed):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", side_effect=load_site_suites):
         app = create_app(small_settings(tmp_path, suites=(typed,)))
     client = TestClient(app)
     page = client.get(f"/suites/{own.slug}.json").json()
@@ -173,7 +173,7 @@ def test_a_suite_of_ones_own_has_a_page(tmp_path: Path) -> None:
 
 def test_folders_of_one_name_get_addresses_of_their_own(tmp_path: Path) -> None:
     typed = (code_folder(tmp_path / "a b"), code_folder(tmp_path / "a-b", 100))
-    found = listed(tmp_path / "cache", typed)
+    found = load_site_suites(tmp_path / "cache", typed)
     slugs = [slug for slug, one in found.items() if one.typed in typed]
     assert len(slugs) == 2
     assert slugs[1] == f"{slugs[0]}-2"
@@ -181,8 +181,8 @@ def test_folders_of_one_name_get_addresses_of_their_own(tmp_path: Path) -> None:
 
 def test_a_suite_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a folder"):
-        listed(tmp_path / "cache", ("code:nowhere",))
-    with mock.patch("leaderboard.data.snapshot.listed", side_effect=listed):
+        load_site_suites(tmp_path / "cache", ("code:nowhere",))
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", side_effect=load_site_suites):
         (tmp_path / "results").mkdir()
         assert "is not a folder" in said(serve("--suite", "code:nowhere"))
 
@@ -195,15 +195,15 @@ def test_the_records_of_a_remote_are_shown_and_followed(tmp_path: Path) -> None:
     other = Store(tmp_path / "other", Remote(url))
     for record in (first, second):
         other.put(model.slug, record)
-    settings = replace(from_environment(remote=url), reference=None, snapshots=tmp_path / "own")
+    settings = replace(read_site_settings(remote=url), reference=None, snapshots=tmp_path / "own")
     site = open_site(settings)
 
     def tasks() -> int:
-        return len([row for row in site.queries.results() if row.key])
+        return len([row for row in site.queries.find_results() if row.key])
 
     assert settings.results == (copy_folder(url),)  # ./results was not named
     assert tasks() == 2
-    Remote(url).remove(next(iter(Remote(url).objects("records"))))
+    Remote(url).remove(next(iter(Remote(url).list_objects("records"))))
     site.refresh()
     assert tasks() == 1
     assert RemoteCopy(url).pull() == 0  # what is there is not fetched again

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import RecordError
-from harness.encoder.backbones import entries
-from harness.plan.catalog import suites
+from harness.encoder.backbones import list_backbones
+from harness.plan.catalog import load_suite_entries
 from leaderboard.data.backbones import (
     BENCHMARKS,
     GlueLine,
-    backbone_of,
-    backbones,
-    backbones_behind,
-    glue_lines,
-    printed_scores,
+    collect_glue_lines,
+    collect_printed_scores,
+    find_backbone,
+    load_backbones,
+    resolve_base_backbones,
 )
-from leaderboard.data.papers import papers
+from leaderboard.data.papers import read_papers
 from suites.glue import VIEWS
 
 FOLDER = Path(__file__).parents[3] / "results" / "reported"
@@ -30,7 +30,7 @@ NO_MODEL = {"all", "synthetic set", "Lhat(F_N,D)", "F_N vs C", "D vs C", "D/F_N 
 
 @pytest.fixture(scope="module")
 def lines() -> list[GlueLine]:
-    return glue_lines(papers(FOLDER))
+    return collect_glue_lines(read_papers(FOLDER))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def lines() -> list[GlueLine]:
     ],
 )
 def test_a_backbone_is_known_by_whole_names(name: str, slug: str | None) -> None:
-    found = backbone_of(name)
+    found = find_backbone(name)
     assert (found.slug if found else None) == slug
 
 
@@ -67,23 +67,23 @@ def test_each_of_the_30_most_printed_models_is_one_backbone_with_all_its_numbers
                 lines = [line for line in csv.DictReader(file) if line["value"]]
             counts.update((line["model"], line["size_class"]) for line in lines)
     counts = Counter({key: count for key, count in counts.items() if key[0] not in NO_MODEL})
-    printed = [row for paper in papers(FOLDER).values() for row in paper.rows if row.value]
+    printed = [row for paper in read_papers(FOLDER).values() for row in paper.rows if row.value]
     for key, count in counts.most_common(30):
-        [one] = [backbone for backbone in backbones().values() if key in backbone.printed]
+        [one] = [backbone for backbone in load_backbones().values() if key in backbone.printed]
         own = [row for row in printed if (row.model, row.size_class) == key]
         assert len(own) == count
         assert {row.backbone for row in own} == {one.name}
 
 
 def test_every_backbone_is_of_a_known_family_and_its_names_are_its_own() -> None:
-    known = backbones()
-    assert {one.family for one in known.values()} <= entries().keys()
+    known = load_backbones()
+    assert {one.family for one in known.values()} <= list_backbones().keys()
     hub_ids = [hub_id for one in known.values() for hub_id in one.hub_ids]
     assert len(hub_ids) == len(set(hub_ids))
     for one in known.values():
-        assert all(backbone_of(name) == one for name in (one.slug, one.name, *one.hub_ids))
-    for row in (row for paper in papers(FOLDER).values() for row in paper.rows if row.hub_id):
-        own = backbone_of(row.hub_id)
+        assert all(find_backbone(name) == one for name in (one.slug, one.name, *one.hub_ids))
+    for row in (row for paper in read_papers(FOLDER).values() for row in paper.rows if row.hub_id):
+        own = find_backbone(row.hub_id)
         assert own is not None
         assert own.name == row.backbone
 
@@ -100,7 +100,7 @@ def test_a_finished_model_goes_back_to_its_backbone() -> None:
         "e/modern": "Alibaba-NLP/gte-modernbert-base",
         "intfloat/e5-small": "sentence-transformers/all-MiniLM-L6-v2",
     }
-    found = backbones_behind(parents)
+    found = resolve_base_backbones(parents)
     assert {model: one.slug for model, one in found.items()} == {
         "a/finished": "bert-base",
         "a/halfway": "bert-base",
@@ -131,9 +131,9 @@ PRINTED = {
 
 
 def test_printed_scores_by_recipe_and_suite() -> None:
-    found = printed_scores(papers(FOLDER))
+    found = collect_printed_scores(read_papers(FOLDER))
     assert {key: [one.row.value for one in found[key]] for key in PRINTED} == PRINTED
-    assert {one.suite for one in BENCHMARKS} <= suites().keys()
+    assert {one.suite for one in BENCHMARKS} <= load_suite_entries().keys()
     assert ("neobert", "simcse-mteb") not in found  # nobody printed it
     [score] = found["modernbert-base", "dpr-beir"]
     assert (score.paper, score.row.table) == ("modernbert", "7")
@@ -142,7 +142,7 @@ def test_printed_scores_by_recipe_and_suite() -> None:
 
 
 def test_glue_lines_of_all_papers(lines: list[GlueLine]) -> None:
-    printed = [row for paper in papers(FOLDER).values() for row in paper.rows]
+    printed = [row for paper in read_papers(FOLDER).values() for row in paper.rows]
     scores = Counter(row.value for row in printed if row.suite == "GLUE dev" and row.is_score)
     held = [
         *(row for line in lines for row in line.tasks.values()),
@@ -194,7 +194,7 @@ def test_a_malformed_table_of_backbones_is_named(tmp_path: Path, line: str, says
     with (folder / "backbones.csv").open("a") as file:
         file.write(f"{line}\n")
     with pytest.raises(RecordError, match=rf"backbones\.csv, line \d+: .*{says}"):
-        backbones(folder)
+        load_backbones(folder)
 
 
 def test_a_printed_name_without_a_backbone_is_named(tmp_path: Path) -> None:
@@ -202,4 +202,4 @@ def test_a_printed_name_without_a_backbone_is_named(tmp_path: Path) -> None:
     path = folder / "models.csv"
     path.write_text(path.read_text().replace(",BERT large,", ",BERT huge,"))
     with pytest.raises(RecordError, match="no backbone is called 'BERT huge'"):
-        backbones(folder)
+        load_backbones(folder)

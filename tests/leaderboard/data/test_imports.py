@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import site_data
-from leaderboard.data.imports import similar_tasks, trained_on
+from leaderboard.data.imports import map_similar_tasks, resolve_training_tasks
 from site_data import Import
 from suites._mteb import snapshot
-from suites._mteb.make_snapshot import _groups
+from suites._mteb.make_snapshot import _group_similar_names
 
 SIMILAR = {
     "A": frozenset({"A.v2", "A-VN"}),
@@ -27,7 +27,7 @@ def card(
 
 
 def closed(*cards: dict[str, Any]) -> list[list[str] | None]:
-    return trained_on(cards, SIMILAR)
+    return resolve_training_tasks(cards, SIMILAR)
 
 
 def test_similar_tasks_count() -> None:
@@ -73,15 +73,15 @@ def test_every_card_of_a_model_behind_counts_but_of_the_entry_its_own() -> None:
 
 
 def test_groups_go_both_ways_and_through_others() -> None:
-    assert _groups({"A": ["A.v2"], "B": ["C"], "A.v2": ["A.v3"], "A.v4": ["A.v3", "A"]}) == [
+    assert _group_similar_names({"A": ["A.v2"], "B": ["C"], "A.v2": ["A.v3"], "A.v4": ["A.v3", "A"]}) == [
         ["A", "A.v2", "A.v3", "A.v4"],
         ["B", "C"],
     ]
-    assert _groups({}) == []
+    assert _group_similar_names({}) == []
 
 
 def test_the_suites_say_what_is_similar() -> None:
-    similar = similar_tasks()
+    similar = map_similar_tasks()
     assert {"HotpotQAHardNegatives", "HotpotQA-NL"} <= similar["HotpotQA"]
     assert "HotpotQA" in similar["HotpotQAHardNegatives"]
     assert "Quora-VN" in similar["Quora"]  # no task, but cards say it
@@ -106,7 +106,7 @@ def imported(folder: Path, parent: list[str]) -> dict[str, frozenset[str] | None
     )
     queries = site_data.small_site(folder, make=lambda _: None).queries
     (one,) = (e for e in queries.entries.values() if e.model == "o/child")
-    assert queries.facts(one)["training_datasets"] == ["SciFact"]  # as declared
+    assert queries.load_entry_facts(one)["training_datasets"] == ["SciFact"]  # as declared
     return {e.model: e.trained_on for e in queries.entries.values() if e.origin == "imported"}
 
 
@@ -129,10 +129,10 @@ def test_mteb_says_the_same() -> None:
     """Of what the English benchmark holds; the cards are those of the installed mteb."""
     import mteb
 
-    tasks = {use.name for use in snapshot.load().benchmark("MTEB(eng, v2)").tasks}
+    tasks = {use.name for use in snapshot.load_snapshot().find_benchmark("MTEB(eng, v2)").tasks}
     metas = {meta.name: meta for meta in mteb.get_model_metas() if meta.name}
     cards = [card(n, _names(m.training_datasets), adapted=m.adapted_from) for n, m in metas.items()]
-    found = dict(zip(metas, trained_on(cards), strict=True))
+    found = dict(zip(metas, resolve_training_tasks(cards), strict=True))
     adapted = [n for n, m in metas.items() if m.training_datasets is not None and m.adapted_from in metas]
     others = [n for n, m in metas.items() if m.training_datasets and m.adapted_from is None]
     compared = [*adapted[:: len(adapted) // 20], *others[:: len(others) // 20]]
@@ -153,7 +153,7 @@ def test_what_is_similar_is_what_mteb_calls_so() -> None:
     from mteb.get_tasks import _SIMILAR_TASKS
     from mteb.models.model_meta import _collect_similar_tasks
 
-    ours, known = similar_tasks(), set(snapshot.load().tasks)
+    ours, known = map_similar_tasks(), set(snapshot.load_snapshot().tasks)
     named = {*_SIMILAR_TASKS, *(name for names in _SIMILAR_TASKS.values() for name in names)}
     assert len(named & known) > 500
     for name in named | known:

@@ -20,18 +20,18 @@ from harness.storage import imported
 from harness.storage.store import Store
 from leaderboard.commands.import_ import command
 from leaderboard.data import mteb_files, mteb_import
-from leaderboard.data.mteb_files import FACTS, card_facts, parse_files, tasks_by_name
+from leaderboard.data.mteb_files import FACTS, build_task_index, parse_card_facts, parse_files
 from leaderboard.data.mteb_import import (
     PARSER,
     ImportResult,
-    commit_of,
     import_results,
-    mteb_tasks,
-    trust_of,
+    infer_revision_trust,
+    load_mteb_tasks,
+    read_git_commit,
 )
 
 COMMIT = "a" * 40
-KNOWN = tasks_by_name(
+KNOWN = build_task_index(
     {"STS12": "cosine_spearman", "SprintDuplicateQuestions": "max_ap", "NFCorpus": "ndcg_at_10"}
 )
 
@@ -83,12 +83,12 @@ def run(root: Path, to: Path, **more: Any) -> ImportResult:
 
 
 def rows(done: ImportResult) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = done.imported.scores().to_pylist()
+    found: list[dict[str, Any]] = done.imported.load_scores().to_pylist()
     return found
 
 
 def tables(done: ImportResult) -> list[Any]:
-    return [done.imported.entries(), done.imported.files(), done.imported.scores()]
+    return [done.imported.load_entries(), done.imported.load_files(), done.imported.load_scores()]
 
 
 def parsed(tmp_path: Path, content: Any) -> tuple[str, list[tuple[str, str, float | None, str]]]:
@@ -102,7 +102,7 @@ def parsed(tmp_path: Path, content: Any) -> tuple[str, list[tuple[str, str, floa
 
 def test_every_score_is_a_row_of_its_entry(tmp_path: Path) -> None:
     done = run(tree(tmp_path / "in"), tmp_path / "out")
-    entries = done.imported.entries().to_pylist()
+    entries = done.imported.load_entries().to_pylist()
     named = [(e["model"], e["revision"], e["experiment"], e["trust"], e["files"], e["rows"]) for e in entries]
     assert named == [
         ("org/one", COMMIT, "", "commit", 2, 3),
@@ -128,7 +128,7 @@ def test_every_score_is_a_row_of_its_entry(tmp_path: Path) -> None:
 
 
 def test_the_facts_of_a_card_belong_to_its_own_revision_only(tmp_path: Path) -> None:
-    entries = run(tree(tmp_path / "in"), tmp_path / "out").imported.entries().to_pylist()
+    entries = run(tree(tmp_path / "in"), tmp_path / "out").imported.load_entries().to_pylist()
     facts = [(e["card"], e["n_parameters"], e["embed_dim"]) for e in entries]
     assert facts == [(True, 7, 3), (False, None, None), (True, None, None), (False, None, None)]
 
@@ -175,7 +175,7 @@ def test_old_files_read_as_mteb_reads_them(tmp_path: Path, shared: Path) -> None
     archive = shared.parent / "mteb-results.tar.xz"
     if not archive.exists():
         pytest.skip("needs mteb-results.tar.xz")
-    known = mteb_tasks()
+    known = load_mteb_tasks()
     seen = 0
     for number, content in enumerate(old_files(archive, 400)):
         path = tmp_path / "m" / "r" / f"{number}.json"
@@ -402,9 +402,9 @@ def test_a_time_beyond_what_a_column_holds_is_no_obstacle(places: tuple[Path, Pa
 
 def test_only_the_entries_of_changed_files_get_another_digest(places: tuple[Path, Path]) -> None:
     root, out = places
-    before = run(root, out).imported.stamps()
+    before = run(root, out).imported.load_entry_digests()
     write(root, {f"org__one/{COMMIT}/experiments/long/STS12.json": result("STS12", 0.61)})
-    after = run(root, out).imported.stamps()
+    after = run(root, out).imported.load_entry_digests()
     assert [a == b for a, b in zip(before, after, strict=True)] == [True, False, True, True]
 
 
@@ -412,7 +412,7 @@ def test_a_card_that_becomes_unreadable_states_nothing(places: tuple[Path, Path]
     root, out = places
     run(root, out)
     write(root, {f"org__one/{COMMIT}/model_meta.json": "{"})
-    entry = run(root, out).imported.entries().to_pylist()[0]
+    entry = run(root, out).imported.load_entries().to_pylist()[0]
     assert (entry["model"], entry["card"], entry["embed_dim"]) == ("org/one", False, None)
 
 
@@ -497,7 +497,7 @@ def test_a_wrong_folder_writes_nothing_and_does_not_empty_an_import(
     run(tree(tmp_path / "in"), tmp_path / "out")
     with pytest.raises(UsageError, match=said):
         run(tmp_path / wrong, tmp_path / "out")
-    assert Store(tmp_path / "out").imported()[0].counts["rows"] == 6
+    assert Store(tmp_path / "out").read_imports()[0].counts["rows"] == 6
 
 
 def test_a_file_in_place_of_the_results_is_said_to_be_one(tmp_path: Path) -> None:
@@ -531,10 +531,10 @@ def test_a_crash_while_writing_keeps_the_former_import(
     run(root, out)
     write(root, {"org__new/main/STS12.json": result("STS12", 0.9)})
     with monkeypatch.context() as patched:
-        patched.setattr(imported, "_stamp", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(imported, "_write_import_stamp", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run(root, out)
-    assert Store(out).imported()[0].scores().num_rows == 6
+    assert Store(out).read_imports()[0].load_scores().num_rows == 6
     assert len(rows(run(root, out))) == 7
 
 
@@ -544,16 +544,16 @@ def test_the_commit_of_a_checkout_is_read_without_git(tmp_path: Path) -> None:
     (git / "refs" / "heads").mkdir(parents=True)
     head = git / "HEAD"
     head.write_text(f"{'1' * 40}\n")
-    assert commit_of(root / "results") == commit_of(root) == "1" * 40
+    assert read_git_commit(root / "results") == read_git_commit(root) == "1" * 40
     head.write_text("ref: refs/heads/main\n")
-    assert commit_of(root) is None
+    assert read_git_commit(root) is None
     (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{'2' * 40} refs/heads/main\n^{'3' * 40}\n")
     assert run(root, tmp_path / "out").imported.stamp["commit"] == "2" * 40
     (git / "refs" / "heads" / "main").write_text(f"{'4' * 40}\n")
     again = run(root, tmp_path / "out")
     assert (again.changed, again.imported.stamp["commit"]) == (False, "4" * 40)
     head.write_text("ref: refs/../../../secret\n")
-    assert commit_of(root) is None
+    assert read_git_commit(root) is None
 
 
 CARDS = [
@@ -586,16 +586,16 @@ CARDS = [
 
 @pytest.mark.parametrize(("card", "expected"), CARDS)
 def test_a_card_is_cleaned(tmp_path: Path, card: dict[str, Any], expected: dict[str, Any]) -> None:
-    found = card_facts(card)
+    found = parse_card_facts(card)
     assert {name: found[name] for name in expected} == expected
     root = write(tmp_path / "in", {"m/external/model_meta.json": card})
-    [entry] = run(root, tmp_path / "out").imported.entries().to_pylist()
+    [entry] = run(root, tmp_path / "out").imported.load_entries().to_pylist()
     assert {name: entry[name] for name in expected} == expected
 
 
 @given(st.dictionaries(st.sampled_from([field for field, _ in FACTS.values()]), anything()))
 def test_no_card_makes_an_import_fail(card: dict[str, Any]) -> None:
-    assert card_facts(card).keys() == card_facts({}).keys()
+    assert parse_card_facts(card).keys() == parse_card_facts({}).keys()
 
 
 @pytest.mark.parametrize(
@@ -609,7 +609,7 @@ def test_no_card_makes_an_import_fail(card: dict[str, Any]) -> None:
     ],
 )
 def test_a_revision_says_how_far_it_can_be_trusted(revision: str, trust: str) -> None:
-    assert trust_of(revision) == trust
+    assert infer_revision_trust(revision) == trust
 
 
 def test_the_command_tells_what_was_imported(tmp_path: Path) -> None:
@@ -644,9 +644,9 @@ def test_the_time_that_a_file_tells_is_kept(tmp_path: Path) -> None:
             f"{one}/E.json": {**old, "test": {"cos_sim": {"spearman": 0.8}}},
         },
     )
-    kept = run(root, tmp_path / "out").imported.files(["path", "seconds"]).to_pylist()
+    kept = run(root, tmp_path / "out").imported.load_files(["path", "seconds"]).to_pylist()
     told = {row["path"].rpartition("/")[2][0]: row["seconds"] for row in kept}
     assert told == {"A": 1.5, "B": None, "C": None, "D": 7.0, "E": None}
     write(root, {f"{one}/B.json": result("B", 0.5, evaluation_time=2)})
-    again = run(root, tmp_path / "out").imported.files(["path", "seconds"]).to_pylist()
+    again = run(root, tmp_path / "out").imported.load_files(["path", "seconds"]).to_pylist()
     assert {row["path"].rpartition("/")[2][0]: row["seconds"] for row in again} == {**told, "B": 2.0}

@@ -21,17 +21,17 @@ SUITES = {
     typed: SiteSuite(slug=typed, typed=typed, suite=catalog.open_suite(typed, SuiteOptions()), main=True)
     for typed in TYPED
 }
-FOLDER = paths.reported_folder()
+FOLDER = paths.find_reported_folder()
 
 
 @pytest.fixture(scope="module")
 def entries() -> list[NewEntry]:
-    (unit,) = printed.units(FOLDER, SUITES)
+    (unit,) = printed.iter_paper_units(FOLDER, SUITES)
     return list(unit.read())
 
 
 def test_without_a_folder_there_is_nothing() -> None:
-    assert list(printed.units(None, SUITES)) == []
+    assert list(printed.iter_paper_units(None, SUITES)) == []
 
 
 def test_every_entry_is_a_papers_and_has_a_name_of_its_own(entries: list[NewEntry]) -> None:
@@ -64,7 +64,7 @@ def test_a_mean_over_tasks_is_made_of_the_printed_types(entries: list[NewEntry])
             if not document["types"] or document["types"].keys() != types:
                 continue
             scores = {t.name: document["types"][c.type] for c in suite.columns for t in c.tasks}
-            wanted = Aggregates.of(suite, scores)
+            wanted = Aggregates.aggregate_scores(suite, scores)
             assert document["over_tasks"] == pytest.approx(wanted.over_tasks.value, abs=1e-9)
             assert document["over_types"] == pytest.approx(wanted.over_types.value, abs=1e-9)
             checked += 1
@@ -99,7 +99,7 @@ def test_glue_rows_hold_what_the_file_says(entries: list[NewEntry]) -> None:
 
 def test_a_line_that_a_paper_copies_is_by_the_convention_of_its_source() -> None:
     """NeoBERT's table 3 has ModernBERT's numbers from "Warner 2024 Table 5", and NeoBERT's are its own."""
-    (unit,) = printed.units(FOLDER, SUITES)
+    (unit,) = printed.iter_paper_units(FOLDER, SUITES)
     by_model = {
         entry.model: [view for slug, view, _ in entry.averages if slug == "glue"]
         for entry in unit.read()
@@ -113,10 +113,10 @@ def test_a_stamp_follows_the_files(tmp_path: Path) -> None:
     assert FOLDER is not None
     for path in FOLDER.glob("*.*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    (first,) = printed.units(tmp_path, SUITES)
+    (first,) = printed.iter_paper_units(tmp_path, SUITES)
     (tmp_path / "__pycache__").mkdir()
-    (again,) = printed.units(tmp_path, SUITES)
+    (again,) = printed.iter_paper_units(tmp_path, SUITES)
     assert first.stamp == again.stamp
     (tmp_path / "papers.toml").write_text((tmp_path / "papers.toml").read_text() + "\n")
-    (later,) = printed.units(tmp_path, SUITES)
+    (later,) = printed.iter_paper_units(tmp_path, SUITES)
     assert later.stamp != first.stamp

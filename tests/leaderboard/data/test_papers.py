@@ -21,14 +21,14 @@ from leaderboard.data.papers import (
     OVER_TYPES,
     TYPES,
     Paper,
-    conflicts,
-    counts_by_type,
-    means,
-    papers,
-    plain,
-    printed_names,
+    compute_printed_means,
+    count_type_tasks,
+    find_paper_conflicts,
+    normalize_metric,
+    read_papers,
+    read_printed_names,
 )
-from leaderboard.views.paper_tables import paper_table
+from leaderboard.views.paper_tables import build_paper_table
 from leaderboard.web.tables import Table
 
 FOLDER = Path(__file__).parents[3] / "results" / "reported"
@@ -37,7 +37,7 @@ ROWS = {"optibert": 309, "mosaicbert": 222, "neobert": 301, "modernbert": 786, "
 
 @pytest.fixture(scope="module")
 def all_papers() -> dict[str, Paper]:
-    return papers(FOLDER)
+    return read_papers(FOLDER)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def copied(tmp_path: Path) -> Path:
 
 
 def laid(paper: Paper, table: str) -> Table:
-    return paper_table(paper, paper.tables[table])
+    return build_paper_table(paper, paper.tables[table])
 
 
 def column(table: Table, label: str) -> list[str]:
@@ -110,7 +110,7 @@ def test_arxiv_numbers_stand_in_the_papers(shared: Path, all_papers: dict[str, P
 
 def test_every_backbone_named_is_printed_somewhere(all_papers: dict[str, Paper]) -> None:
     printed = {(row.model, row.size_class) for paper in all_papers.values() for row in paper.rows}
-    known = printed_names(FOLDER)
+    known = read_printed_names(FOLDER)
     assert known.keys() <= printed
     hubs = {one.backbone: one.hub_id for one in known.values() if one.hub_id}
     assert hubs["BERT base"] == "google-bert/bert-base-uncased"
@@ -225,7 +225,7 @@ BY_HAND = {
 def test_the_catalog_counts_as_the_papers_do() -> None:
     """NeoBERT's table 5 prints its counts."""
     for suite, counts in BY_HAND.items():
-        assert sorted(counts_by_type(suite).values()) == sorted(counts.values())
+        assert sorted(count_type_tasks(suite).values()) == sorted(counts.values())
 
 
 def test_both_means_of_every_line_by_another_way(all_papers: dict[str, Paper]) -> None:
@@ -247,10 +247,10 @@ def test_both_means_of_every_line_by_another_way(all_papers: dict[str, Paper]) -
 
 def test_a_line_with_a_part_missing_has_no_mean() -> None:
     whole: dict[str, float | None] = dict.fromkeys(BY_HAND["MTEB(eng, v1)"], 50.0)
-    assert means("MTEB(eng, v1)", whole) == {OVER_TYPES: 50, OVER_TASKS: pytest.approx(50)}
-    assert means("MTEB(eng, v1)", {**whole, "STS": None}) == {}
-    assert means("GLUE dev", {"MNLI": 80.0}) == {}
-    assert means("another", whole) == {}
+    assert compute_printed_means("MTEB(eng, v1)", whole) == {OVER_TYPES: 50, OVER_TASKS: pytest.approx(50)}
+    assert compute_printed_means("MTEB(eng, v1)", {**whole, "STS": None}) == {}
+    assert compute_printed_means("GLUE dev", {"MNLI": 80.0}) == {}
+    assert compute_printed_means("another", whole) == {}
 
 
 def test_the_verdict_is_the_nearest_way() -> None:
@@ -265,7 +265,7 @@ def test_the_verdict_is_the_nearest_way() -> None:
 
 
 def test_conflicts_are_between_papers_and_more_than_rounding(all_papers: dict[str, Paper]) -> None:
-    told = {(one.backbone, one.metric): one for one in conflicts(all_papers)}
+    told = {(one.backbone, one.metric): one for one in find_paper_conflicts(all_papers)}
     large = told["ModernBERT large", "Avg."]
     assert {(row.paper, row.value) for row in large.prints} == {
         ("OptiBERT", "90.5"),
@@ -279,9 +279,9 @@ def test_conflicts_are_between_papers_and_more_than_rounding(all_papers: dict[st
 
 
 def test_plain_names() -> None:
-    assert plain("GLUE dev", "STS") == "STS-B"
-    assert plain("MTEB(eng, v1)", "STS") == "STS"
-    assert plain("GLUE dev", "GLUE") == plain("GLUE dev", "Avg. (8 tasks)") == "Avg."
+    assert normalize_metric("GLUE dev", "STS") == "STS-B"
+    assert normalize_metric("MTEB(eng, v1)", "STS") == "STS"
+    assert normalize_metric("GLUE dev", "GLUE") == normalize_metric("GLUE dev", "Avg. (8 tasks)") == "Avg."
 
 
 # Files that are not as they should be
@@ -345,7 +345,7 @@ def without_table(text: str) -> str:
 def test_a_malformed_file_is_named(copied: Path, break_it: Callable[[Path], None], says: str) -> None:
     break_it(copied)
     with pytest.raises(RecordError, match=says):
-        papers(copied)
+        read_papers(copied)
 
 
 def test_reading_needs_neither_torch_nor_mteb() -> None:

@@ -11,7 +11,7 @@ import pytest
 from harness.results.scores import Aggregates
 from harness.storage.store import Store
 from leaderboard.data.queries import SIZES, Entry, Queries
-from leaderboard.data.suites import views
+from leaderboard.data.suites import list_conventions
 from site_data import (
     HOSTILE,
     names,
@@ -50,7 +50,7 @@ def test_facts_of_an_entry() -> None:
     assert {names("nanobeir")[0], "Elsewhere", "ArguAna"} <= large.trained_on  # and what is like it
     assert (base.trained_on, base.backbone) == (frozenset(), "acme/tiny-base")  # known to be of nothing
     assert (hostile.trained_on, hostile.size, hostile.trust) == (None, "", "external")  # not known
-    assert queries().facts(base)["license"] == "mit"
+    assert queries().load_entry_facts(base)["license"] == "mit"
 
 
 def test_size_classes_meet_without_a_gap() -> None:
@@ -64,16 +64,18 @@ def test_means_of_imports_are_those_of_the_harness() -> None:
     for one in standard_imports():
         for slug in ("nanobeir", "mteb-MTEB-kor-v1"):
             listed = suites()[slug]
-            grid = queries().suite_scores(listed, pinned=True)
+            grid = queries().load_suite_scores(listed, pinned=True)
             rows = [r for r, e in enumerate(grid.entries) if e.model == one.model and e.origin == "imported"]
             known = {t.name: one.scores[t.name] for t in listed.suite.tasks if t.name in one.scores}
             assert len(rows) == bool(known)
             for row in rows:
-                pinned = Aggregates.of(listed.suite, {n: v for n, v in known.items() if n not in one.others})
-                all_paths = Aggregates.of(listed.suite, known)
+                pinned = Aggregates.aggregate_scores(
+                    listed.suite, {n: v for n, v in known.items() if n not in one.others}
+                )
+                all_paths = Aggregates.aggregate_scores(listed.suite, known)
                 for wanted, found in (
                     (pinned, grid),
-                    (all_paths, queries().suite_scores(listed, pinned=False)),
+                    (all_paths, queries().load_suite_scores(listed, pinned=False)),
                 ):
                     assert found.over_tasks.count[row] == wanted.over_tasks.there
                     assert found.over_tasks.values[row] == pytest.approx(wanted.over_tasks.value)
@@ -82,12 +84,16 @@ def test_means_of_imports_are_those_of_the_harness() -> None:
 
 def test_a_grid_is_made_once() -> None:
     listed = suites()["nanobeir"]
-    assert queries().suite_scores(listed, pinned=True) is queries().suite_scores(listed, pinned=True)
-    assert queries().suite_scores(listed, pinned=True) is not queries().suite_scores(listed, pinned=False)
+    assert queries().load_suite_scores(listed, pinned=True) is queries().load_suite_scores(
+        listed, pinned=True
+    )
+    assert queries().load_suite_scores(listed, pinned=True) is not queries().load_suite_scores(
+        listed, pinned=False
+    )
 
 
 def test_every_cell_leads_to_the_result_it_is_of() -> None:
-    grid = queries().suite_scores(suites()["nanobeir"], pinned=True)
+    grid = queries().load_suite_scores(suites()["nanobeir"], pinned=True)
     seen = 0
     for row, entry in enumerate(grid.entries):
         for at, column in enumerate(grid.site_suite.suite.columns):
@@ -95,7 +101,7 @@ def test_every_cell_leads_to_the_result_it_is_of() -> None:
             if not number:
                 assert np.isnan(grid.values[row, at])
                 continue
-            (result,) = queries().results(id=number)
+            (result,) = queries().find_results(id=number)
             assert (result.entry, result.task) == (entry.id, column.tasks[0].name)
             assert result.value == pytest.approx(grid.values[row, at])
             seen += 1
@@ -107,8 +113,8 @@ def test_entries_of_suites_are_those_with_scores_there() -> None:
     for slug, one in suites().items():
         scored = {
             entry.id
-            for view in views(one.suite)
-            for entry in queries().suite_scores(one, view, pinned=True).entries
+            for view in list_conventions(one.suite)
+            for entry in queries().load_suite_scores(one, view, pinned=True).entries
             if entry.origin != "reported"
         }
         assert found.get(slug, 0) == len(scored)
@@ -117,17 +123,17 @@ def test_entries_of_suites_are_those_with_scores_there() -> None:
 def test_results_and_documents(tmp_path: Path) -> None:
     site = small_site(tmp_path)
     records = {
-        r.key: r for failed in (False, True) for r in Store(tmp_path / "results").records(failed=failed)
+        r.key: r for failed in (False, True) for r in Store(tmp_path / "results").iter_records(failed=failed)
     }
-    rows = [row for row in site.queries.results() if row.key]
+    rows = [row for row in site.queries.find_results() if row.key]
     assert {row.key for row in rows} == set(records)
     for row in rows:
         assert row.status == records[row.key].status
-        assert site.queries.result_document(row.id) == json.loads(records[row.key].to_json())
-    newest = site.queries.newest(3)
+        assert site.queries.load_result_document(row.id) == json.loads(records[row.key].to_json())
+    newest = site.queries.list_newest_results(3)
     assert len(newest) == 3
     assert all(entry.origin == "measured" for _, entry in newest)
-    assert [r.task for r in site.queries.results(task=["RTE", "CoLA"], status="done")] == ["CoLA", "RTE"]
+    assert [r.task for r in site.queries.find_results(task=["RTE", "CoLA"], status="done")] == ["CoLA", "RTE"]
 
 
 def test_tasks_are_counted() -> None:

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.core.documents import with_digest
-from harness.core.identity import digest, evaluation_identity
-from harness.jobs.jobs import record_output
-from harness.results.results import condition_of, suite_views
+from harness.core.documents import append_digest
+from harness.core.identity import build_evaluation_identity, digest
+from harness.jobs.jobs import build_record_output
+from harness.results.results import build_suite_views, extract_condition
 from harness.results.scores import TrainedResult
-from harness.search.bm25 import bm25
+from harness.search.bm25 import resolve_bm25
 from harness.storage.record import ErrorPart, ExamplesPart, Record
 from harness.storage.store import Store
 from leaderboard.data import records as measured
 from leaderboard.data.entries import EntryOutcome, NewEntry
-from leaderboard.data.suites import scope_of
+from leaderboard.data.suites import build_task_scope
 from site_data import made_of, measured_model, names, put, put_model, scored, suites, task, trained
 
 M = measured_model("m")
@@ -32,7 +32,7 @@ GLUE = suites()["glue"].suite
 
 
 def measured_entries(*roots: Path) -> list[NewEntry]:
-    return [e for unit in measured.units(roots, list(suites().values())) for e in unit.read()]
+    return [e for unit in measured.iter_record_units(roots, list(suites().values())) for e in unit.read()]
 
 
 def only(*roots: Path) -> NewEntry:
@@ -58,19 +58,19 @@ def test_an_entry_holds_what_the_records_say(tmp_path: Path) -> None:
     found = only(tmp_path)
     assert (found.model, found.origin, found.trust) == ("org/m", "measured", "measured")
     assert found.artifact == "a" * 64
-    assert found.treatment == condition_of(records[0]).text
+    assert found.treatment == extract_condition(records[0]).text
     assert (found.output, found.max_tokens, found.recipe) == ("vector", 128, None)
     for record in records:
         outcome = outcomes(found)[record.task.name]
         assert (outcome.key, outcome.status, outcome.value) == (record.key, "done", record.main_score)
         assert json.loads(outcome.document) == json.loads(record.to_json())
-        scope = scope_of(task(record.task.name))
+        scope = build_task_scope(task(record.task.name))
         assert scope.answer(outcome.raw, outcome.data) == (pytest.approx(record.main_score), "")
 
 
 def test_bm25_is_lexical_and_has_neither_parameters_nor_dimension(tmp_path: Path) -> None:
-    model, ranking = bm25("bm25:k1=0.9,stemmer=english")
-    identity = evaluation_identity(model, task(NANO[0]), ranking, seed=42)
+    model, ranking = resolve_bm25("bm25:k1=0.9,stemmer=english")
+    identity = build_evaluation_identity(model, task(NANO[0]), ranking, seed=42)
     record = changed(scored(model, NANO[0], 0.5), **json.loads(json.dumps(identity)))
     ran = {name: value for name, value in record.provenance.items() if name != "prompts_asked"}
     about = record.model.model_copy(update={"parameters": None, "dimension": None})
@@ -145,7 +145,7 @@ def test_a_damaged_record_is_told_and_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
 ) -> None:
     put(tmp_path, M, [scored(M, NANO[0], 0.5), scored(M, NANO[1], 0.6)])
-    path = Store(tmp_path).path(M.slug, NANO[1], scored(M, NANO[1], 0.6).key)
+    path = Store(tmp_path).locate_record(M.slug, NANO[1], scored(M, NANO[1], 0.6).key)
     path.write_text(content)
     with caplog.at_level(logging.WARNING):
         assert list(outcomes(only(tmp_path))) == [NANO[0]]
@@ -179,7 +179,7 @@ def test_data_of_another_form_proves_nothing(tmp_path: Path) -> None:
     put(tmp_path, M, [changed(scored(M, NANO[0], 0.5), data="elsewhere")])
     (outcome,) = only(tmp_path).outcomes
     assert outcome.data == ""
-    assert scope_of(task(NANO[0])).answer(outcome.raw, outcome.data) == (0.5, "other")
+    assert build_task_scope(task(NANO[0])).answer(outcome.raw, outcome.data) == (0.5, "other")
 
 
 def test_each_treatment_is_an_entry_of_its_own(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_each_treatment_is_an_entry_of_its_own(tmp_path: Path) -> None:
     seeded = changed(first, seed=7)
     put(tmp_path, M, [first, short, seeded])
     found = measured_entries(tmp_path)
-    assert {entry.treatment for entry in found} == {condition_of(r).text for r in (first, short, seeded)}
+    assert {entry.treatment for entry in found} == {extract_condition(r).text for r in (first, short, seeded)}
     assert len({entry.slug for entry in found}) == 3
     assert sorted(entry.max_tokens or 0 for entry in found) == [64, 128, 128]
 
@@ -206,7 +206,7 @@ def test_treatments_that_the_same_words_describe_have_names_of_their_own(tmp_pat
     plain = trained(M, "RTE", 0.7)
     put(tmp_path, M, [plain, changed(plain, protocol="q" * 64)])
     found = measured_entries(tmp_path)
-    assert len({condition_of(prompted(letter)).text for letter in "ab"}) == 1
+    assert len({extract_condition(prompted(letter)).text for letter in "ab"}) == 1
     assert (
         len(found) == len({entry.slug for entry in found}) == len({entry.treatment for entry in found}) == 4
     )
@@ -229,9 +229,9 @@ def test_what_is_other_is_what_the_harness_calls_unproven(tmp_path: Path) -> Non
     asked = {"prompts_asked": {"named": {}, "default": None}}
     records = [r.model_copy(update={"provenance": {**r.provenance, **asked}}) for r in (good, bad, none)]
     put(tmp_path, M, records)
-    (view,) = suite_views(records, suites()["nanobeir"].suite)
+    (view,) = build_suite_views(records, suites()["nanobeir"].suite)
     answers = {
-        name: scope_of(task(name)).answer(outcome.raw, outcome.data)[1]
+        name: build_task_scope(task(name)).answer(outcome.raw, outcome.data)[1]
         for name, outcome in outcomes(only(tmp_path)).items()
     }
     assert {name for name, reason in answers.items() if reason == "other"} == set(view.unproven)
@@ -250,7 +250,7 @@ def drawn(right: float, examples: int = 60) -> bytes:
         "prediction": said.astype(float).tolist(), "gold": gold.astype(float).tolist(),
         "metric": (said == gold).astype(float).tolist(),
     }  # fmt: skip
-    return record_output(trained(measured_model("m"), "RTE", right), columns)["examples"]
+    return build_record_output(trained(measured_model("m"), "RTE", right), columns)["examples"]
 
 
 def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
@@ -260,11 +260,13 @@ def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
     store.put(model.slug, trained(model, "CoLA", 0.5))
     found = only(tmp_path)
     assert (found.output, found.recipe) == ("label", "glue-optibert")
-    records = {record.task.name: record for record in store.records()}
+    records = {record.task.name: record for record in store.iter_records()}
     documents = {view: json.loads(text) for suite, view, text in found.averages if suite == "glue"}
     assert documents.keys() == GLUE.conventions.keys()
     for view, convention in GLUE.conventions.items():
-        wanted = TrainedResult.of(GLUE, records, convention, lambda r: store.examples(r, model.slug))
+        wanted = TrainedResult.build_trained_result(
+            GLUE, records, convention, lambda r: store.find_examples_file(r, model.slug)
+        )
         document = documents[view]
         counts = (document["there"], document["wanted"])
         assert (document["value"], counts) == (wanted.average.value, (2, len(GLUE.columns)))
@@ -279,7 +281,7 @@ def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
     assert rte.low is not None
     assert rte.high is not None
     assert 0.05 < rte.high - rte.low < 0.4
-    path = store.path(model.slug, "RTE", with_files.key)
+    path = store.locate_record(model.slug, "RTE", with_files.key)
     store.put(model.slug, trained(model, "CoLA", 0.5), again=True)
     shutil.rmtree(path.parent.parent / "CoLA")
     alone = {view: json.loads(text) for _, view, text in only(tmp_path).averages}["optibert"]
@@ -296,12 +298,12 @@ def test_tasks_that_start_from_nothing_belong_to_every_start(tmp_path: Path) -> 
     ]
     put(tmp_path, M, [shared, *own])
     found = measured_entries(tmp_path)
-    assert sorted(entry.treatment for entry in found) == sorted(condition_of(r).text for r in own)
+    assert sorted(entry.treatment for entry in found) == sorted(extract_condition(r).text for r in own)
     for entry in found:
         assert outcomes(entry)["CoLA"].key == shared.key
     assert {outcomes(entry)["RTE"].key for entry in found} == {record.key for record in own}
     put(tmp_path / "alone", M, [shared])
-    assert only(tmp_path / "alone").treatment == condition_of(shared).text
+    assert only(tmp_path / "alone").treatment == extract_condition(shared).text
 
 
 def test_a_number_of_a_recipe_is_of_the_record_that_the_suite_asks_for(tmp_path: Path) -> None:
@@ -312,7 +314,7 @@ def test_a_number_of_a_recipe_is_of_the_record_that_the_suite_asks_for(tmp_path:
         update={"scores": {"validation_matched": {"mnli": {"accuracy": 0.1}}}, "main_score": 0.1}
     )
     put(tmp_path, M, [plain, narrowed])
-    (view,) = suite_views([plain, narrowed], GLUE)
+    (view,) = build_suite_views([plain, narrowed], GLUE)
     assert view.records["MNLI"].key == plain.key
     document = {name: json.loads(text) for _, name, text in only(tmp_path).averages}["optibert"]
     assert document["value"] == pytest.approx(0.8)
@@ -332,7 +334,7 @@ def test_a_stamp_changes_with_the_files_alone(tmp_path: Path) -> None:
     put(tmp_path, M, [scored(M, NANO[0], 0.5)])
 
     def stamps() -> list[str]:
-        return [unit.stamp for unit in measured.units([tmp_path], list(suites().values()))]
+        return [unit.stamp for unit in measured.iter_record_units([tmp_path], list(suites().values()))]
 
     first = stamps()
     assert stamps() == first
@@ -351,11 +353,11 @@ def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
     bad = record.model_copy(
         update={"main_score": float("nan"), "scores": {"train": {"default": {"main_score": float("nan")}}}}
     )
-    path = Store(tmp_path).path(M.slug, NANO[0], record.key)
+    path = Store(tmp_path).locate_record(M.slug, NANO[0], record.key)
     path.parent.mkdir(parents=True)
-    path.write_text(with_digest(bad.model_dump(by_alias=True)))
+    path.write_text(append_digest(bad.model_dump(by_alias=True)))
     (outcome,) = only(tmp_path).outcomes
-    scope = scope_of(task(NANO[0]))
+    scope = build_task_scope(task(NANO[0]))
     raw = {split: {subset: next(iter(outcome.raw["train"].values())) for subset in scope.subsets}
            for split in scope.splits}  # fmt: skip
     assert scope.answer(raw, outcome.data) == (None, "bad")

@@ -23,11 +23,11 @@ from scipy import stats
 from fakes import task as fake_task
 from harness.core.types import Column, Suite
 from harness.results.scores import Aggregates, Mean
-from leaderboard.data.entries import precedence
+from leaderboard.data.entries import compute_precedence
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.ranking import FEWEST, Floats, half_width, rank, tied
-from leaderboard.data.scores import Cells, SuiteScores, suite_scores
+from leaderboard.data.ranking import FEWEST, Floats, compute_half_width, is_level_pair, rank_entries
+from leaderboard.data.scores import Cells, SuiteScores, build_suite_scores
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import open_index
 from leaderboard.data.suites import REASONS, SiteSuite
@@ -65,7 +65,7 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
     )  # fmt: skip
     options.setdefault("pinned", True)
     entries = options.pop("entries", [entry(n) for n in range(1, len(cells) + 1)])
-    return suite_scores(
+    return build_suite_scores(
         SiteSuite(slug="s", typed="s", suite=suite, main=True),
         "",
         entries,
@@ -115,7 +115,7 @@ def test_both_means_are_those_of_the_harness(case: Case, pinned: bool) -> None:
     for row, cells in enumerate(case.cells):
         names = [task.name for task in case.suite.tasks]
         scores = {name: v for name, (r, v) in zip(names, cells, strict=True) if r in good}
-        wanted = Aggregates.of(case.suite, scores)
+        wanted = Aggregates.aggregate_scores(case.suite, scores)
         same(found.over_tasks, row, wanted.over_tasks)
         same(found.over_types, row, wanted.over_types)
         assert list(found.by_type) == list(wanted.by_type)
@@ -162,12 +162,13 @@ def test_approximate_scores_are_marked_and_come_after_exact_ones() -> None:
         "late_interaction": {**late, "attends_to_expansion": False, "skiplist": ["!"]},
     }  # fmt: skip
     texts = [
-        EncodingCondition.text_of(encoding | more) for more in ({}, {"index": asdict(Plaid(nbits=8, seed=1))})
+        EncodingCondition.describe_encoding(encoding | more)
+        for more in ({}, {"index": asdict(Plaid(nbits=8, seed=1))})
     ]
     exact, near = (entry(at, treatment=text, newest=str(at)) for at, text in enumerate(texts))
     assert [one.approximate for one in (exact, near)] == [False, True]
-    assert max(near, exact, key=precedence) is exact
-    assert [suite_table.kinds_of(one) for one in (exact, near)] == ["", "approximate"]
+    assert max(near, exact, key=compute_precedence) is exact
+    assert [suite_table.format_entry_kinds(one) for one in (exact, near)] == ["", "approximate"]
 
 
 def test_scores_on_other_data_count_only_when_asked() -> None:
@@ -176,8 +177,8 @@ def test_scores_on_other_data_count_only_when_asked() -> None:
     assert (pinned.over_tasks.values[0], pinned.over_tasks.complete[0]) == (0.5, False)
     assert (all_paths.over_tasks.values[0], all_paths.over_tasks.complete[0]) == (pytest.approx(0.7), True)
     assert pinned.values[0, 1] == all_paths.values[0, 1] == 0.9  # it is shown in both
-    assert pinned.ranks("tasks", "entry").place.tolist() == [0]
-    assert all_paths.ranks("tasks", "entry").place.tolist() == [1]
+    assert pinned.compute_ranks("tasks", "entry").place.tolist() == [0]
+    assert all_paths.compute_ranks("tasks", "entry").place.tolist() == [1]
 
 
 def test_the_impossible_is_in_no_mean_whatever_is_asked() -> None:
@@ -197,10 +198,10 @@ SCORES = st.lists(
 def test_ties_are_those_of_the_paired_t_test(pairs: list[tuple[float, float]]) -> None:
     first, second = np.array(pairs).T
     interval = stats.ttest_rel(first, second).confidence_interval(0.95)
-    assert half_width(first - second) == pytest.approx((interval.high - interval.low) / 2)
+    assert compute_half_width(first - second) == pytest.approx((interval.high - interval.low) / 2)
     edge = min(abs(interval.low), abs(interval.high)) < 1e-9
     level = interval.low <= 0 <= interval.high if len(first) >= FEWEST else (first - second).mean() == 0
-    assert edge or tied(first, second, np.ones(len(first))) == level
+    assert edge or is_level_pair(first, second, np.ones(len(first))) == level
 
 
 @settings(max_examples=100, deadline=None)
@@ -212,7 +213,8 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
     one, two = (np.array(data.draw(number)) / 1000 for _ in range(2))
     found = laid(suite, [[("", v) for v in row] for row in (one, two)])
     means = [
-        Aggregates.of(suite, dict(zip([t.name for t in suite.tasks], row, strict=True))) for row in (one, two)
+        Aggregates.aggregate_scores(suite, dict(zip([t.name for t in suite.tasks], row, strict=True)))
+        for row in (one, two)
     ]
     first, second = (mean.over_types.value for mean in means)
     assert first is not None
@@ -223,7 +225,7 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
         (a - b) * len(kinds) / (len(sizes) * sizes[k]) for a, b, k in zip(one, two, kinds, strict=True)
     ]
     assert np.mean(weighted) == pytest.approx(gap, abs=1e-12)  # else the test would be of another mean
-    places = sorted(found.ranks("types", "entry").place.tolist())
+    places = sorted(found.compute_ranks("types", "entry").place.tolist())
     if np.std(weighted) < 1e-9:
         assert places == ([1, 1] if abs(gap) < 1e-12 else [1, 2])
         return
@@ -236,16 +238,16 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
 @pytest.mark.parametrize("scores", [([0.9], [0.1]), ([0.62, 0.71, 0.93], [0.05, 0.02, 0.30])])
 def test_few_tasks_make_no_ties(scores: tuple[list[float], list[float]]) -> None:
     """By Student's interval over three tasks a random model would be level with a good one."""
-    assert table(*scores).ranks("tasks", "entry").place.tolist() == [1, 2]
-    assert table(scores[0], scores[0]).ranks("tasks", "entry").place.tolist() == [1, 1]
-    assert table([0.5, 0.25], [0.25, 0.5]).ranks("tasks", "entry").place.tolist() == [1, 1]
+    assert table(*scores).compute_ranks("tasks", "entry").place.tolist() == [1, 2]
+    assert table(scores[0], scores[0]).compute_ranks("tasks", "entry").place.tolist() == [1, 1]
+    assert table([0.5, 0.25], [0.25, 0.5]).compute_ranks("tasks", "entry").place.tolist() == [1, 1]
 
 
 def test_a_group_is_tied_with_its_best_not_with_its_neighbour() -> None:
     wobble = np.array([0.02, -0.02, 0.02, -0.02, 0.02, -0.02])
     best = np.full(6, 0.70)
     rows = [best, best - 0.015 + wobble, best - 0.03 - wobble / 2, best - 0.045 + wobble]
-    found = table(*rows).ranks("tasks", "entry").place.tolist()
+    found = table(*rows).compute_ranks("tasks", "entry").place.tolist()
 
     def apart(a: Floats, b: Floats) -> bool:
         interval = stats.ttest_rel(a, b).confidence_interval(0.95)
@@ -260,7 +262,7 @@ def test_a_group_is_tied_with_its_best_not_with_its_neighbour() -> None:
 
 def test_identical_models_share_a_rank_and_the_next_is_counted_on() -> None:
     rows = [[0.5, 0.6, 0.7], [0.5, 0.6, 0.7], [0.1, 0.2, 0.3]]
-    assert table(*rows).ranks("tasks", "entry").place.tolist() == [1, 1, 3]
+    assert table(*rows).compute_ranks("tasks", "entry").place.tolist() == [1, 1, 3]
 
 
 SIZES = {"min_size": 3, "max_size": 3}
@@ -269,7 +271,7 @@ SIZES = {"min_size": 3, "max_size": 3}
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 4).map(lambda n: n / 4), **SIZES), min_size=1, max_size=6))  # type: ignore[arg-type]
 def test_borda_and_mean_rank_by_brute_force(rows: list[list[float]]) -> None:
-    found = table(*rows).ranks("tasks", "entry")
+    found = table(*rows).compute_ranks("tasks", "entry")
     borda = [
         sum(1.0 if mine[c] > other[c] else 0.5 if mine[c] == other[c] else 0.0
             for at, other in enumerate(rows) for c in range(3) if at != row)
@@ -287,7 +289,7 @@ def test_the_incomplete_and_the_printed_are_never_ranked() -> None:
     cells = [[("", 0.4), ("", 0.5)], [("", 0.99), ("none", 0.0)], full, [("other", 0.9), ("", 0.9)]]
     found = laid(suite, cells, entries=entries)
     for over, each in product(("tasks", "types"), ("model", "entry")):
-        ranks = found.ranks(over, each)
+        ranks = found.compute_ranks(over, each)
         assert ranks.place.tolist() == [1, 0, 0, 0]
         assert ranks.borda.tolist() == [0, 0, 0, 0]
         assert np.isnan(ranks.mean_rank[1:]).all()
@@ -307,14 +309,14 @@ def test_one_row_stands_for_a_model() -> None:
     cells[2] = [("", 0.4), ("none", 0.5)]
     found = laid(suite, cells, entries=entries)
     assert found.first.tolist() == [True, False, False, True, True]
-    assert (found.ranks("tasks", "model").place > 0).tolist() == [True, False, False, False, True]
-    assert (found.ranks("tasks", "entry").place > 0).tolist() == [True, True, False, False, True]
+    assert (found.compute_ranks("tasks", "model").place > 0).tolist() == [True, False, False, False, True]
+    assert (found.compute_ranks("tasks", "entry").place > 0).tolist() == [True, True, False, False, True]
 
 
 def test_an_interval_over_seeds_and_examples_goes_before_that_over_tasks() -> None:
     """Two means 0.02 apart: independent normal errors of half widths a and b make hypot(a, b)."""
     rows = [[0.72, 0.62, 0.82], [0.70, 0.60, 0.80]]  # over tasks: apart, for all differences are alike
-    assert table(*rows).ranks("tasks", "entry").place.tolist() == [1, 2]
+    assert table(*rows).compute_ranks("tasks", "entry").place.tolist() == [1, 2]
     for first, second, places in (
         (0.02, 0.001, [1, 1]),
         (0.015, 0.015, [1, 1]),  # hypot is 0.0212; either alone would tell them apart
@@ -326,10 +328,13 @@ def test_an_interval_over_seeds_and_examples_goes_before_that_over_tasks() -> No
             1: {"interval": [0.70 - second, 0.70 + second]},
         }
         found = table(*rows, averages=averages)
-        assert found.ranks("tasks", "entry").place.tolist() == places
-        assert found.ranks("types", "entry").place.tolist() == [1, 2]  # no interval is known of that mean
+        assert found.compute_ranks("tasks", "entry").place.tolist() == places
+        assert found.compute_ranks("types", "entry").place.tolist() == [
+            1,
+            2,
+        ]  # no interval is known of that mean
     one: Mapping[int, Any] = {0: {"interval": [0.0, 1.0]}}  # the other has none: over tasks
-    assert table(*rows, averages=one).ranks("tasks", "entry").place.tolist() == [1, 2]
+    assert table(*rows, averages=one).compute_ranks("tasks", "entry").place.tolist() == [1, 2]
 
 
 def test_what_a_paper_prints_takes_its_place() -> None:
@@ -344,12 +349,12 @@ def test_what_a_paper_prints_takes_its_place() -> None:
     assert found.over_tasks.complete.tolist() == [False, True]
     assert found.over_types.values.tolist() == [pytest.approx(0.6), pytest.approx(0.75)]
     assert found.over_types.complete.tolist() == [False, True]
-    assert not found.ranks("tasks", "entry").place.any()
+    assert not found.compute_ranks("tasks", "entry").place.any()
 
 
 def test_ranks_of_nothing() -> None:
     empty = np.zeros((0, 2))
-    found = rank(empty, np.zeros(0), np.zeros(0, bool), {})
+    found = rank_entries(empty, np.zeros(0), np.zeros(0, bool), {})
     assert found.place.tolist() == found.borda.tolist() == []
     assert json.dumps(found.mean_rank.tolist()) == "[]"
 
@@ -417,12 +422,14 @@ def test_the_ranked_are_those_of_mteb_and_their_means_are_the_same(results: Path
     index = open_index(SiteSettings(results=(tmp_path / "results",), snapshots=tmp_path / "site"))
     queries = Queries(index, index.refresh().version)
     for name, slug in SUITES.items():
-        found = queries.suite_scores(queries.suites[slug])
-        ranks = found.ranks("tasks", "model").place
+        found = queries.load_suite_scores(queries.suites[slug])
+        ranks = found.compute_ranks("tasks", "model").place
         means = {found.entries[row].model: found.over_tasks.values[row] for row in np.flatnonzero(ranks)}
         assert means.keys() == expected[name].keys()
         assert means == {model: pytest.approx(mean, abs=1e-9) for model, mean in expected[name].items()}
         assert len(means) >= AT_LEAST[slug] / (1 if os.environ.get("HARNESS_MTEB_RESULTS") else 2 * ONE_IN)
-    ranked = queries.suite_scores(queries.suites["mteb"])
-    names = {ranked.entries[row].model for row in np.flatnonzero(ranked.ranks("tasks", "model").place)}
+    ranked = queries.load_suite_scores(queries.suites["mteb"])
+    names = {
+        ranked.entries[row].model for row in np.flatnonzero(ranked.compute_ranks("tasks", "model").place)
+    }
     assert set(NAMED) <= names

@@ -15,7 +15,7 @@ from unittest import mock
 
 import pytest
 
-from harness.core.documents import with_digest
+from harness.core.documents import append_digest
 from harness.core.errors import StoreError
 from harness.core.identity import digest
 from harness.storage import imported
@@ -27,7 +27,7 @@ from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import Changes, SiteIndex, open_index
-from leaderboard.data.suites import REASONS, all_scopes
+from leaderboard.data.suites import REASONS, collect_scopes
 from leaderboard.data.tables import Tables
 from site_data import (
     Import,
@@ -54,18 +54,18 @@ FAILED = ErrorPart(kind="E", message="m")
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the units that were read, as they are."""
     seen: list[str] = []
-    read_unit = module._contents
+    read_unit = module._read_unit
 
     def watched(unit: Unit) -> Any:
         seen.append(unit.name)
         return read_unit(unit)
 
-    monkeypatch.setattr(module, "_contents", watched)
+    monkeypatch.setattr(module, "_read_unit", watched)
     return seen
 
 
 def opened(settings: SiteSettings) -> SiteIndex:
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         return open_index(settings)
 
 
@@ -80,15 +80,15 @@ def contents(index: SiteIndex) -> dict[str, Any]:
     queries = Queries(index, index.version)
     found: dict[str, Any] = {}
     for entry in queries.entries.values():
-        rows = queries.results(entry=entry.id)
+        rows = queries.find_results(entry=entry.id)
         found[entry.slug] = (
             replace(entry, id=0),
-            queries.facts(entry),
-            [(r.task, r.status, r.value, r.key, queries.result_document(r.id)) for r in rows],
+            queries.load_entry_facts(entry),
+            [(r.task, r.status, r.value, r.key, queries.load_result_document(r.id)) for r in rows],
         )
     for slug, one in suites().items():
         for view in tuple(one.suite.conventions) or ("",):
-            grid = queries.suite_scores(one, view, pinned=True)
+            grid = queries.load_suite_scores(one, view, pinned=True)
             order = sorted(range(len(grid.entries)), key=lambda row: grid.entries[row].slug)
             found[f"{slug}/{view}"] = [
                 [grid.entries[row].slug for row in order],
@@ -101,7 +101,7 @@ def contents(index: SiteIndex) -> dict[str, Any]:
 
 def nano_of(index: SiteIndex, **options: Any) -> SuiteScores:
     """NanoBEIR as the newest version has it."""
-    return Queries(index, index.version).suite_scores(suites()["nanobeir"], **options)
+    return Queries(index, index.version).load_suite_scores(suites()["nanobeir"], **options)
 
 
 def put_one(folder: Path, name: str = "m", letter: str = "a") -> None:
@@ -111,7 +111,7 @@ def put_one(folder: Path, name: str = "m", letter: str = "a") -> None:
 
 
 def count(index: SiteIndex, table: str) -> int:
-    return int(Queries(index, index.version)._rows(f"SELECT count(*) FROM {table}")[0][0])
+    return int(Queries(index, index.version)._fetch_rows(f"SELECT count(*) FROM {table}")[0][0])
 
 
 def test_taking_in_and_looking_again(index: SiteIndex, tmp_path: Path, read: list[str]) -> None:
@@ -135,9 +135,9 @@ def test_one_changed_record_reads_its_folder_alone(index: SiteIndex, tmp_path: P
     assert (changes.taken, changes.dropped, changes.version) == (1, 0, version + 1)
     assert read == [model.slug.rpartition("-")[2]]
     queries = Queries(index, changes.version)
-    (result,) = [r for r in queries.results(task=NANO[0]) if r.key == scored(model, NANO[0], 0.99).key]
+    (result,) = [r for r in queries.find_results(task=NANO[0]) if r.key == scored(model, NANO[0], 0.99).key]
     assert result.value == 0.99
-    assert queries.result_document(result.id)["main_score"] == 0.99
+    assert queries.load_result_document(result.id)["main_score"] == 0.99
 
 
 def test_a_folder_that_is_gone_leaves_nothing(index: SiteIndex, tmp_path: Path, read: list[str]) -> None:
@@ -169,7 +169,7 @@ def test_another_import_takes_the_place_of_the_former_one(
     assert read == []  # nothing but the import
     found = {e.model: e for e in Queries(index, 2).entries.values() if e.origin == "imported"}
     assert set(found) == {changed.model, *(one.model for one in others[:-1])}
-    rows = {row.task: row.value for row in Queries(index, 2).results(entry=found[changed.model].id)}
+    rows = {row.task: row.value for row in Queries(index, 2).find_results(entry=found[changed.model].id)}
     assert rows == {name: pytest.approx(value) for name, value in spread_scores(NANO, 0.11).items()}
 
 
@@ -205,10 +205,10 @@ def test_an_index_of_another_form_is_made_anew(
         assert contents(again) == contents(first) == before  # whoever reads the old one goes on
         return
     fewer = {name: one for name, one in suites().items() if name != "glue"}
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=fewer):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=fewer):
         again = open_index(small_settings(tmp_path))
     assert again.refresh().taken > 0
-    assert len(again.scope_ids) == sum(len(some) for some in all_scopes(list(fewer.values())).values())
+    assert len(again.scope_ids) == sum(len(some) for some in collect_scopes(list(fewer.values())).values())
     assert first.version == version
 
 
@@ -244,9 +244,9 @@ def test_of_several_results_of_a_task_the_one_that_the_suite_asks_for_counts(
     index.refresh()
     queries, grid = Queries(index, 2), nano_of(index, pinned=True)
     assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("", 0.5)
-    (row,) = [r for r in queries.results(task=NANO[0]) if r.id == grid.results[0, 0]]
+    (row,) = [r for r in queries.find_results(task=NANO[0]) if r.id == grid.results[0, 0]]
     assert row.key == good.key
-    assert len(queries.results(task=NANO[0])) == 3  # the others are still told of
+    assert len(queries.find_results(task=NANO[0])) == 3  # the others are still told of
 
 
 def test_a_copied_folder_is_left_out_and_told(
@@ -276,11 +276,11 @@ def test_a_score_that_is_no_number_is_stored_as_none(
     index: SiteIndex, tmp_path: Path, score: float | None
 ) -> None:
     record = scored(M, NANO[0], score)
-    path = Store(tmp_path / "results").path(M.slug, NANO[0], record.key)
+    path = Store(tmp_path / "results").locate_record(M.slug, NANO[0], record.key)
     path.parent.mkdir(parents=True)
-    path.write_text(with_digest(record.model_dump(by_alias=True)))
+    path.write_text(append_digest(record.model_dump(by_alias=True)))
     index.refresh()
-    assert [row.value for row in Queries(index, 1).results(task=NANO[0])] == [None]
+    assert [row.value for row in Queries(index, 1).find_results(task=NANO[0])] == [None]
     assert REASONS[nano_of(index, pinned=True).reasons[0, 0]] == "bad"
 
 
@@ -358,13 +358,13 @@ def test_a_reader_sees_the_old_index_until_the_new_one_is_whole(index: SiteIndex
     index.refresh()
     before, seen, reader = contents(index), [], opened(small_settings(tmp_path))
     put_one(tmp_path, "other", "f")
-    save = Tables.save
+    save = Tables.save_tables
 
     def watched(self: Any, folder: Path) -> None:
         save(self, folder)
         seen.append(contents(reader))
 
-    with mock.patch.object(Tables, "save", watched):
+    with mock.patch.object(Tables, "save_tables", watched):
         index.refresh()
     assert seen == [before]
     assert contents(index) != before
@@ -375,7 +375,7 @@ def test_what_cannot_be_read_changes_nothing_and_is_tried_again(index: SiteIndex
     index.refresh()
     before, version = contents(index), index.version
     put_one(tmp_path, "other", "f")
-    with mock.patch("leaderboard.data.records._read", side_effect=OSError("disk")):
+    with mock.patch("leaderboard.data.records._read_record_entries", side_effect=OSError("disk")):
         assert index.refresh().taken == 0
     assert (contents(index), index.version) == (before, version)
     assert index.refresh().taken == 1
@@ -397,9 +397,9 @@ def test_an_import_whose_entries_are_damaged_leaves_what_was_known(index: SiteIn
     fill(tmp_path)
     index.refresh()
     before = contents(index)
-    found = imported.Imported.read(tmp_path / "results" / "imported" / "mteb-results")
+    found = imported.Imported.read_import(tmp_path / "results" / "imported" / "mteb-results")
     assert found is not None
-    found.restamp({"id": "0123456789ab"})  # names tables that are not there
+    found.update_stamp({"id": "0123456789ab"})  # names tables that are not there
     assert index.refresh().taken == 0
     assert contents(index) == before
 
@@ -408,18 +408,18 @@ def test_a_reader_keeps_its_version_until_its_files_are_gone(tmp_path: Path) -> 
     fill(tmp_path)
     one, other = opened(small_settings(tmp_path)), opened(small_settings(tmp_path))
     queries = Queries(one, one.refresh().version)
-    before = queries.results(task=NANO[0])
+    before = queries.find_results(task=NANO[0])
     model = measured_model("new", "e")
     put(tmp_path / "results", model, [scored(model, NANO[0], 0.25)])
     other.refresh()
     assert (one.version, queries.version) == (2, 1)  # seen without a refresh
-    assert queries.results(task=NANO[0]) == before
+    assert queries.find_results(task=NANO[0]) == before
     fresh = Queries(one, one.version)
-    known = {row.entry: row.value for row in fresh.results(task=NANO[0])}
+    known = {row.entry: row.value for row in fresh.find_results(task=NANO[0])}
     assert known[next(e.id for e in fresh.entries.values() if e.model == "new")] == 0.25
     shutil.rmtree(one.folder / "1")
     with pytest.raises(IndexChanged):
-        queries.results(task=NANO[1])
+        queries.find_results(task=NANO[1])
 
 
 @pytest.mark.parametrize("how", ["cut", "gone", "scribbled", "current"])
@@ -439,7 +439,7 @@ def test_a_damaged_snapshot_is_named_and_made_anew(
     else:
         file.write_bytes(b"x" * len(whole))
         with pytest.raises(StoreError, match=r"results\.parquet"):
-            Queries(index, version).results()
+            Queries(index, version).find_results()
     assert index.refresh().version == version + 1
     assert contents(index) == before
     assert any("made anew" in message for message in caplog.messages)
@@ -448,7 +448,7 @@ def test_a_damaged_snapshot_is_named_and_made_anew(
 def test_a_snapshot_that_was_not_finished_is_ignored(index: SiteIndex, tmp_path: Path) -> None:
     fill(tmp_path)
     with (
-        mock.patch.object(SiteIndex, "_publish", side_effect=KeyboardInterrupt),
+        mock.patch.object(SiteIndex, "_replace_current", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         index.refresh()
@@ -473,8 +473,8 @@ def test_revisions_of_a_model_are_joined_task_by_task(index: SiteIndex, tmp_path
     queries, nano = Queries(index, 1), suites()["nanobeir"]
     (joined,) = [e for e in queries.models["o--m"] if not e.member]
     assert (joined.revisions, joined.tasks) == (REVISIONS, 3)
-    assert [one.revision for one in queries.members(joined)] == list(REVISIONS)
-    found, single = queries.suite_scores(nano), queries.suite_scores(nano, revisions=True)
+    assert [one.revision for one in queries.list_members(joined)] == list(REVISIONS)
+    found, single = queries.load_suite_scores(nano), queries.load_suite_scores(nano, revisions=True)
     assert [e.slug for e in found.entries if e.origin == "imported"] == [joined.slug]
     assert sorted(str(e.revision) for e in single.entries if e.origin == "imported") == sorted(REVISIONS)
     row = [e.slug for e in found.entries].index(joined.slug)
@@ -482,12 +482,12 @@ def test_revisions_of_a_model_are_joined_task_by_task(index: SiteIndex, tmp_path
     cells = [queries.entries[int(n)].revision for n in found.sources[row, :3]]
     assert cells == [REVISIONS[1], REVISIONS[0], REVISIONS[2]]
     assert found.data == {(row, 0): "0" * 40}
-    assert not queries.suite_scores(nano, pinned=True).counted[row, 0]
-    assert {(r.task, r.value, r.source) for r in queries.results(entry=joined.id)} == {
+    assert not queries.load_suite_scores(nano, pinned=True).counted[row, 0]
+    assert {(r.task, r.value, r.source) for r in queries.find_results(entry=joined.id)} == {
         (task, value, int(source))
         for task, value, source in zip(NANO, found.values[row, :3], found.sources[row, :3], strict=False)
     }
-    assert queries.result_document(int(found.results[row, 1]))  # of the file that was chosen
+    assert queries.load_result_document(int(found.results[row, 1]))  # of the file that was chosen
 
 
 def test_a_revision_of_the_data_called_none_is_none(index: SiteIndex, tmp_path: Path) -> None:
@@ -506,20 +506,20 @@ def test_the_main_revision_goes_before_a_newer_one(index: SiteIndex, tmp_path: P
         Import(model="o/m", revision="d" * 40, scores={NANO[0]: 0.2}, version="2.0.0"),
     ]
     put_imports(tmp_path / "results", made)
-    with mock.patch("leaderboard.data.imports.main_revisions", return_value={"o/m": main}):
+    with mock.patch("leaderboard.data.imports.read_main_revisions", return_value={"o/m": main}):
         index.refresh()
     queries = Queries(index, 1)
     (joined,) = [e for e in queries.models["o--m"] if not e.member]
     assert joined.revision == main
-    assert [row.value for row in queries.results(entry=joined.id)] == [0.1]
+    assert [row.value for row in queries.find_results(entry=joined.id)] == [0.1]
 
 
 def test_data_known_to_hold_the_same_texts_is_the_pinned_one(index: SiteIndex, tmp_path: Path) -> None:
     put_imports(tmp_path / "results", [Import(model="o/m", scores={NANO[0]: 0.1}, others=[NANO[0]])])
     same = {(NANO[0], "0" * 40): task(NANO[0]).data.revision}
     with (
-        mock.patch("leaderboard.data.suites.revisions", return_value=same),
-        mock.patch("leaderboard.data.imports.revisions", return_value=same),
+        mock.patch("leaderboard.data.suites.read_revisions", return_value=same),
+        mock.patch("leaderboard.data.imports.read_revisions", return_value=same),
     ):
         index.refresh()
     found = nano_of(index, pinned=True)

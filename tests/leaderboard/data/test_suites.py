@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from fakes import task as fake_task
 from harness.core.types import Column, Data, Suite
 from harness.plan import catalog
-from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, all_scopes, listed, scope_of, slug, views
+from leaderboard.data.suites import (
+    REASONS,
+    WHY,
+    Scope,
+    SiteSuite,
+    build_task_scope,
+    collect_scopes,
+    format_slug,
+    list_conventions,
+    load_site_suites,
+)
 
 PINNED = Scope(task="T", splits=("test",), subsets=("en", "fr"), data="r" * 40)
 
@@ -53,16 +63,16 @@ def test_every_reason_is_explained() -> None:
 
 def test_the_revision_pins_the_data_and_a_content_hash_where_it_is_built() -> None:
     built, pinned = fake_task("B"), replace(fake_task("P"), data=Data(path="org/set", revision="r1"))
-    assert scope_of(built).data == built.data.content != ""
-    assert scope_of(pinned).data == "r1"
+    assert build_task_scope(built).data == built.data.content != ""
+    assert build_task_scope(pinned).data == "r1"
     raw = {"test": {"default": 0.5}}
-    assert scope_of(built).answer(raw, built.data.content) == (0.5, "")
-    assert scope_of(built).answer(raw, "d" * 8) == (0.5, "other")
+    assert build_task_scope(built).answer(raw, built.data.content) == (0.5, "")
+    assert build_task_scope(built).answer(raw, "d" * 8) == (0.5, "other")
 
 
 def test_a_convention_counts_only_where_a_recipe_trains() -> None:
-    assert scope_of(fake_task(), "optibert").view == ""
-    assert scope_of(replace(fake_task(), output="label"), "optibert").view == "optibert"
+    assert build_task_scope(fake_task(), "optibert").view == ""
+    assert build_task_scope(replace(fake_task(), output="label"), "optibert").view == "optibert"
 
 
 def test_forms_tell_all_scopes_apart() -> None:
@@ -81,11 +91,11 @@ def test_forms_tell_all_scopes_apart() -> None:
 
 @given(st.text())
 def test_a_slug_is_safe_in_paths_and_urls(text: str) -> None:
-    found = slug(text)
+    found = format_slug(text)
     assert re.fullmatch(r"[A-Za-z0-9._-]*", found)
     assert not found.startswith((".", "-"))
     assert not found.endswith((".", "-"))
-    assert slug(found) == found
+    assert format_slug(found) == found
 
 
 @cache
@@ -93,22 +103,24 @@ def everything() -> dict[str, SiteSuite]:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        return listed(Path(folder))
+        return load_site_suites(Path(folder))
 
 
 def test_every_suite_is_listed_once() -> None:
     found = everything()
     assert list(found) == [one.slug for one in found.values()]
     assert all(re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*", name) for name in found)
-    columns = [tuple(scope_of(t).form for c in one.suite.columns for t in c.tasks) for one in found.values()]
+    columns = [
+        tuple(build_task_scope(t).form for c in one.suite.columns for t in c.tasks) for one in found.values()
+    ]
     assert len(set(columns)) == len(columns)
     assert all(columns)
 
 
 def test_a_named_suite_goes_before_the_benchmark_with_its_columns() -> None:
     found = everything()
-    named = {entry.name for entry in catalog.suites().values() if entry.alone}
-    assert {one.slug for one in found.values() if one.main} == {slug(name) for name in named}
+    named = {entry.name for entry in catalog.load_suite_entries().values() if entry.alone}
+    assert {one.slug for one in found.values() if one.main} == {format_slug(name) for name in named}
     first = [one.main for one in found.values()]
     assert first == sorted(first, reverse=True)
     titles = {one.typed for one in found.values()}
@@ -118,18 +130,18 @@ def test_a_named_suite_goes_before_the_benchmark_with_its_columns() -> None:
 
 def test_no_two_suites_are_typed_into_one_slug() -> None:
     """Else one would hide the other."""
-    entries = catalog.suites().values()
+    entries = catalog.load_suite_entries().values()
     typed = [e.name for e in entries if e.alone]
     typed += [f"{e.name}:{o.name}" for e in entries for o in e.offers() if o.kind == "benchmark"]
-    assert len({slug(one) for one in typed}) == len(set(typed))
+    assert len({format_slug(one) for one in typed}) == len(set(typed))
 
 
 def test_all_scopes_by_task() -> None:
     task = replace(fake_task("L"), output="label")
     glue = everything()["glue"]
-    assert set(views(glue.suite)) == set(glue.suite.conventions)
+    assert set(list_conventions(glue.suite)) == set(glue.suite.conventions)
     plain = Suite(name="s", title="S", columns=(Column(name="LM", type="x", tasks=(task, fake_task("M"))),))
-    found = all_scopes([SiteSuite(slug="s", typed="s", suite=plain, main=True), glue])
+    found = collect_scopes([SiteSuite(slug="s", typed="s", suite=plain, main=True), glue])
     assert {scope.view for scope in found["RTE"]} == set(glue.suite.conventions)
     assert {scope.view for scope in found["L"]} == {""}
-    assert [scope.form for scope in found["M"]] == [scope_of(fake_task("M")).form]
+    assert [scope.form for scope in found["M"]] == [build_task_scope(fake_task("M")).form]

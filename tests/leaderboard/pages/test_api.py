@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 
 from html_pages import BROWSER
 from leaderboard.pages import api
-from leaderboard.pages.result import keyed
+from leaderboard.pages.result import build_key_table
 from leaderboard.web.parameters import State
 from site_data import Parsed, standard_app
 
@@ -162,7 +162,7 @@ def test_an_answer_that_is_there_has_the_described_form(path: str) -> None:
 @pytest.fixture(scope="module")
 def parameters() -> dict[tuple[str, str], tuple[str, ...]]:
     """What a parameter takes, its default and what it does, by page and name."""
-    (table,) = api.view.view(standard_app().state.site, State.model_validate({})).tables
+    (table,) = api.show_api.view(standard_app().state.site, State.model_validate({})).tables
     keys = [column.key for column in table.columns]
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     page = ""
@@ -215,7 +215,7 @@ def test_no_signs_of_markdown_are_shown() -> None:
 
 def test_keys_have_no_empty_ends_and_nothing_is_no_code() -> None:
     values: dict[str, Any] = {"applied": {"": ""}, "asked": {"named": {}, "default": None}}
-    table = keyed("prompts", "Prompts", values)
+    table = build_key_table("prompts", "Prompts", values)
     assert [[cell.text for cell in row.cells] for row in table.rows] == [
         ["applied.all", "(empty)"],
         ["asked.default", "–"],

@@ -23,13 +23,13 @@ from harness.checks.outcome import VERDICTS, Party
 from harness.watch import state
 from html_pages import BROWSER, Html, ask, figures, find_rows, printed
 from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
-from leaderboard.data.documents import line_of, name_of
-from leaderboard.pages.watches import values_of
-from leaderboard.views.check_tables import suite_slug
+from leaderboard.data.documents import format_document_name, format_line_name
+from leaderboard.pages.watches import list_watch_values
+from leaderboard.views.check_tables import find_suite_slug
 from site_data import HOSTILE, Parsed, every_path
 
 # The pages of checks: model lines, their histories, and every number of a check
-LINE = line_of(nightly(0))
+LINE = format_line_name(nightly(0))
 LONE = "20260102T030405-0123456789ab"
 
 
@@ -170,8 +170,8 @@ def test_a_check_leads_to_what_the_site_has(client: TestClient) -> None:
 def test_a_suite_is_found_by_its_name_or_as_it_was_typed(client: TestClient) -> None:
     queries = client.app.state.site.queries  # type: ignore[attr-defined]
     for found, one in queries.suites.items():
-        assert {suite_slug(queries, name) for name in (one.typed, one.suite.name)} == {found}
-    assert suite_slug(queries, "nothing") == ""
+        assert {find_suite_slug(queries, name) for name in (one.typed, one.suite.name)} == {found}
+    assert find_suite_slug(queries, "nothing") == ""
 
 
 def test_models_that_the_site_lacks_are_said(client: TestClient) -> None:
@@ -212,8 +212,10 @@ def test_what_is_none_is_said(client: TestClient, path: str) -> None:
 
 def test_a_line_is_a_baseline_its_suites_and_a_recipe() -> None:
     one = small_check()
-    assert line_of(one) == line_of(replace(one, candidate=Party(name="x", source="x", artifacts=())))
-    assert line_of(one) == line_of(
+    assert format_line_name(one) == format_line_name(
+        replace(one, candidate=Party(name="x", source="x", artifacts=()))
+    )
+    assert format_line_name(one) == format_line_name(
         replace(one, baseline=replace(one.baseline, name="later", artifacts=("1",)))
     )
     others = [
@@ -222,8 +224,11 @@ def test_a_line_is_a_baseline_its_suites_and_a_recipe() -> None:
         replace(one, baseline=replace(one.baseline, baseline="stable")),
         replace(one, baseline=replace(one.baseline, name="release", baseline="")),
     ]
-    assert len({line_of(check) for check in [one, *others]}) == 5
-    ends = [line_of(replace(one, suites=suites)).rpartition("-")[2] for suites in (("a", "b"), ("b", "a"))]
+    assert len({format_line_name(check) for check in [one, *others]}) == 5
+    ends = [
+        format_line_name(replace(one, suites=suites)).rpartition("-")[2]
+        for suites in (("a", "b"), ("b", "a"))
+    ]
     assert ends[0] == ends[1]
 
 
@@ -283,7 +288,7 @@ def test_damaged_files_are_left_out(tmp_path: Path) -> None:
     os.symlink("nowhere", folder / "gone.json")
     (folder / ".half.json").write_text("{")
     client = opened(tmp_path)
-    assert [row["key"] for row in rows(client, "/checks.json", "lines")] == [line_of(small_check())]
+    assert [row["key"] for row in rows(client, "/checks.json", "lines")] == [format_line_name(small_check())]
     assert client.get("/check/broken-0", headers=BROWSER).status_code == 404
     page(client, f"/check/{LONE}")
 
@@ -341,8 +346,8 @@ def test_names_that_a_path_cannot_hold(tmp_path: Path) -> None:
         (folder / f"{stem}.json").write_text(text)
     client = opened(tmp_path)
     names = list(client.app.state.site.queries.checks)  # type: ignore[attr-defined]
-    assert set(names) == {name_of(stem) for stem in ODD}
-    for path in ("/checks", f"/checks/{line_of(odd)}", *(f"/check/{name}" for name in names)):
+    assert set(names) == {format_document_name(stem) for stem in ODD}
+    for path in ("/checks", f"/checks/{format_line_name(odd)}", *(f"/check/{name}" for name in names)):
         found = page(client, path)
         assert HOSTILE.rpartition("/")[2] in found.text
         assert not found.has_foreign_script
@@ -356,7 +361,7 @@ def test_one_folder_goes_before_another(tmp_path: Path) -> None:
     for name, overall in (("results", "improved"), ("other", "regressed")):
         small_check(overall=overall).write(tmp_path / name)
     settings = replace(site_data.small_settings(tmp_path), results=(tmp_path / "results", tmp_path / "other"))
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=site_data.suites()):
         checks = open_site(settings).queries.checks
     assert [check.overall for check in checks.values()] == ["improved"]
 
@@ -473,22 +478,22 @@ def test_a_task_that_is_none_is_said(client: TestClient) -> None:
 def test_values_are_of_the_newest_treatment() -> None:
     points = [checkpoint(1000, 0.1, treatment="old"), checkpoint(2000, 0.2), checkpoint(3000, 0.3)]
     watch = small_watch().model_copy(update={"checkpoints": tuple(points)})
-    assert [bool(value.apart) for value in values_of(watch)] == [True, False, False]
+    assert [bool(value.apart) for value in list_watch_values(watch)] == [True, False, False]
     newest = [points[0].model_copy(update={"evaluated": "2027"}), *points[1:]]
     watch = watch.model_copy(update={"checkpoints": tuple(newest)})
-    assert [bool(value.apart) for value in values_of(watch)] == [False, True, True]
+    assert [bool(value.apart) for value in list_watch_values(watch)] == [False, True, True]
 
 
 def test_a_watch_goes_on(tmp_path: Path) -> None:
     results = tmp_path / "results"
     watch = small_watch("run.1").model_copy(update={"checkpoints": (), "change_points": ()})
-    state.WATCHES.write(results, watch.name, watch.to_json())
+    state.WATCHES.write_document(results, watch.name, watch.to_json())
     client = opened(tmp_path)
     assert "/watches" in page(client, "/").hrefs
     assert "No checkpoint was seen yet." in page(client, "/watch/run.1").text
     assert page(client, "/watches").texts("watches")[-1][0] == "run.1"
-    later = watch.with_entry(checkpoint(1000, 0.5))
-    state.WATCHES.write(results, later.name, later.to_json())
+    later = watch.add_entry(checkpoint(1000, 0.5))
+    state.WATCHES.write_document(results, later.name, later.to_json())
     client.app.state.site.refresh()  # type: ignore[attr-defined]
     assert "step1000" in page(client, "/watch/run.1").text
 
@@ -498,7 +503,7 @@ def test_a_long_run(tmp_path: Path) -> None:
     some = tuple(checkpoint(1000 * at, 0.3, evaluated="2026") for at in range(1, 701))
     drop = state.ChangePoint(step=300_000, last=300_000, kind="drop", size=0.01, p=0.001)
     watch = small_watch().model_copy(update={"checkpoints": some, "change_points": (drop,)})
-    state.WATCHES.write(tmp_path / "results", watch.name, watch.to_json())
+    state.WATCHES.write_document(tmp_path / "results", watch.name, watch.to_json())
     client = opened(tmp_path)
     assert len(drawn(client, PATH)["data"][0]["x"]) == 700
     assert len(page(client, PATH).texts("checkpoints")) == 51

@@ -23,7 +23,7 @@ from harness.core.lineage import Lineage
 from harness.storage.record import ExamplesPart
 from harness.storage.store import Store
 from html_pages import BROWSER, Html, ask, figures, find_rows, find_values, list_entries, page
-from leaderboard.views.comparison import Common, common, differing
+from leaderboard.views.comparison import Common, iter_field_differences, load_common
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site
 from site_data import HOSTILE, Import
@@ -285,7 +285,7 @@ def test_means_are_bars_by_type(client: TestClient, slugs: dict[str, str], tmp_p
 def grids(client: TestClient, slugs: dict[str, str]) -> Common:
     site: Site = client.app.state.site  # type: ignore[attr-defined]
     entries = [site.queries.by_slug[slugs[name]] for name in ("base", "large", "minilm")]
-    return common(site.queries, entries, suite="nanobeir")
+    return load_common(site.queries, entries, suite="nanobeir")
 
 
 def test_known_intervals_make_ties_on_a_task(grids: Common) -> None:
@@ -293,9 +293,9 @@ def test_known_intervals_make_ties_on_a_task(grids: Common) -> None:
     half = np.full_like(grids.scores.values, 0.06)
     known = replace(grids.scores, low=grids.scores.values - half, high=grids.scores.values + half)
     wide = replace(grids, scores=known)
-    assert grids.winners(0) == [1]
-    assert wide.winners(0) == [0, 1]
-    counts = {(p.first, p.second): (p.wins, p.losses, p.ties) for p in wide.pairs()}
+    assert grids.find_winners(0) == [1]
+    assert wide.find_winners(0) == [0, 1]
+    counts = {(p.first, p.second): (p.wins, p.losses, p.ties) for p in wide.list_pairs()}
     assert counts == {(0, 1): (0, 0, 13), (0, 2): (0, 0, 13), (1, 2): (13, 0, 0)}
 
 
@@ -308,20 +308,20 @@ def test_columns_that_are_only_shown_are_in_no_difference_of_means(grids: Common
     values = grids.scores.values.copy()
     values[0] = values[1] + gaps
     shown = replace(shown, scores=replace(shown.scores, values=values))
-    assert shown.pairs()[0].tasks.value == pytest.approx(gaps[1:].mean())
+    assert shown.list_pairs()[0].tasks.value == pytest.approx(gaps[1:].mean())
 
 
 def test_known_intervals_of_means_serve_where_all_have_the_whole_suite(grids: Common) -> None:
     values = grids.scores.values + np.random.default_rng(3).normal(0, 0.01, grids.scores.values.shape)
     bounds = {0: {"interval": [0.5, 0.56]}, 1: {"interval": [0.6, 0.68]}}
     known = replace(grids, scores=replace(grids.scores, values=values, averages=bounds))
-    by = {(p.first, p.second): p.tasks.half for p in known.pairs()}
+    by = {(p.first, p.second): p.tasks.half for p in known.list_pairs()}
     assert by[0, 1] == pytest.approx(0.05)
     counted = grids.scores.counted.copy()
     counted[2, 0] = False
     part = replace(known, scores=replace(known.scores, counted=counted))
     low, high = stats.ttest_rel(values[0, 1:], values[1, 1:]).confidence_interval(0.95)
-    (half,) = [p.tasks.half for p in part.pairs() if (p.first, p.second) == (0, 1)]
+    (half,) = [p.tasks.half for p in part.list_pairs() if (p.first, p.second) == (0, 1)]
     assert half == pytest.approx((high - low) / 2)
 
 
@@ -436,7 +436,9 @@ def printed(client: TestClient, model: str, treatment: str) -> str:
 def test_rows_of_papers_are_compared_by_the_means_that_both_print(tmp_path: Path) -> None:
     """NeoBERT's 51.3 is a mean over tasks and OptiBERT's 51.9 one over types: like for like NeoBERT leads."""
     (tmp_path / "results").mkdir()
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.open_suites("mteb-v1")):
+    with mock.patch(
+        "leaderboard.data.snapshot.load_site_suites", return_value=site_data.open_suites("mteb-v1")
+    ):
         client = TestClient(create_app(site_data.small_settings(tmp_path)))
     chosen = [
         printed(client, "NeoBERT_4096 (medium)", "table 4"),
@@ -501,7 +503,9 @@ def test_measured_entries_that_differ_in_nothing_are_said(tmp_path: Path) -> Non
 
 
 def test_a_field_that_is_there_only_sometimes_differs() -> None:
-    found = differing([[{"a": 1}, {}, {"a": 1}], [{"a": 2}, {"a": 2}, {"a": 2}], [{"a": 3}, {}, {"a": 3}]])
+    found = iter_field_differences(
+        [[{"a": 1}, {}, {"a": 1}], [{"a": 2}, {"a": 2}, {"a": 2}], [{"a": 3}, {}, {"a": 3}]]
+    )
     assert [tuple(one) for one in found] == [("a", [[1, 3], [None], [1, 3]], 2)]
 
 

@@ -16,8 +16,8 @@ import site_data
 from harness.storage.record import ErrorPart
 from html_pages import ask, find_rows, find_values, page, printed
 from leaderboard.data import papers
-from leaderboard.pages.model import find_model, parents_of
-from leaderboard.views.training import grid_lines, training_charts
+from leaderboard.pages.model import find_model, list_parents
+from leaderboard.views.training import build_grid_lines, iter_training_charts
 from leaderboard.web.site import Site
 
 MANY = 1200
@@ -127,9 +127,9 @@ def test_lineage_leads_up_and_down(client: TestClient) -> None:
 
 def test_a_lineage_that_leads_back_to_itself_ends(site: Site) -> None:
     model = find_model(site.queries, "acme--tiny-base")
-    assert parents_of(site.queries, model, "acme/tiny-large") == ["acme/tiny-large"]
+    assert list_parents(site.queries, model, "acme/tiny-large") == ["acme/tiny-large"]
     other = find_model(site.queries, MINILM.rpartition("/")[2])
-    assert parents_of(site.queries, other, "acme/tiny-large") == ["acme/tiny-large", "acme/tiny-base"]
+    assert list_parents(site.queries, other, "acme/tiny-large") == ["acme/tiny-large", "acme/tiny-base"]
 
 
 def test_a_task_that_the_model_was_trained_on_is_marked(client: TestClient) -> None:
@@ -196,7 +196,7 @@ def test_training_tells_the_choice_the_seeds_and_the_sensitivity(client: TestCli
     chosen = {row["key"] for row in marked if row["cells"].get("score", {}).get("kind") == "chosen"}
     assert chosen == {"RTE", "CoLA"}
     cells = site_data.training_of(0.7)["cells"]
-    lines = {line.label: [(p.x, p.y) for p in line.points] for line in grid_lines(cells)}
+    lines = {line.label: [(p.x, p.y) for p in line.points] for line in build_grid_lines(cells)}
     assert lines["batch 16"] == [(1e-5, 0.7), (3e-5, 0.68), (1e-4, 0.66)]
     assert [y for _, y in lines["batch 32"]] == [0.69, 0.67, None]
 
@@ -211,7 +211,7 @@ def grid_of(rates: list[float], sizes: list[int]) -> Json:
 
 
 def test_many_settings_become_the_best_the_median_and_the_worst() -> None:
-    found = grid_lines(grid_of([0.1, 0.2], [1, 2, 3, 4, 5, 9])["training"]["cells"])
+    found = build_grid_lines(grid_of([0.1, 0.2], [1, 2, 3, 4, 5, 9])["training"]["cells"])
     at = {line.label: [round(p.y, 6) for p in line.points if p.y is not None] for line in found}
     assert at == {"best": [0.9, 1.8], "median": [0.35, 0.7], "worst": [0.1, 0.2]}
 
@@ -220,15 +220,15 @@ def test_runs_that_differ_by_seed_alone_are_a_mean_with_its_range() -> None:
     record = grid_of([0.1, 0.2], [1])
     cells = record["training"]["cells"]
     record["training"]["cells"] = [*cells, {**cells[0], "score": 0.3}]
-    (line,) = grid_lines(record["training"]["cells"])
+    (line,) = build_grid_lines(record["training"]["cells"])
     assert (line.points[0].y, line.points[0].low, line.points[0].high) == (pytest.approx(0.2), 0.1, 0.3)
     assert line.points[1].low is None
 
 
 def test_one_learning_rate_gives_no_plot_and_evaluations_give_one() -> None:
-    assert list(training_charts(grid_of([0.1], [1, 2]))) == []
+    assert list(iter_training_charts(grid_of([0.1], [1, 2]))) == []
     steps = [{"step": s, "metrics": [["dev", "accuracy", s / 10]]} for s in (1, 2)]
-    (figure,) = training_charts({"task": {"name": "T"}, "training": {"evaluations": steps}})
+    (figure,) = iter_training_charts({"task": {"name": "T"}, "training": {"evaluations": steps}})
     assert "evaluations" in figure.title
 
 
@@ -284,7 +284,7 @@ def test_every_printed_number_of_a_model_is_on_one_page(client: TestClient, site
     """Of every model in models.csv, the thirty most printed among them; several may be one backbone."""
     numbers: dict[tuple[str, str], list[float]] = {}
     for line in (line for paper in site.papers for line in lines_of(f"{paper}.csv")):
-        if (number := papers.number_of(line["value"])) is not None:
+        if (number := papers.parse_finite_number(line["value"])) is not None:
             numbers.setdefault((line["model"], line["size_class"]), []).append(number)
     known = {(line["model"], line["size_class"]): line["backbone"] for line in lines_of("models.csv")}
     slugs = {line["name"]: line["slug"] for line in lines_of("backbones.csv")}
@@ -313,7 +313,10 @@ def test_a_model_that_only_papers_know_has_a_page(client: TestClient, site: Site
 
 def test_a_hostile_name_stands_escaped(client: TestClient, site: Site) -> None:
     entry = next(e for e in site.queries.entries.values() if e.model == site_data.HOSTILE)
-    for path in (f"/models/{entry.model_slug}", f"/results/{site.queries.results(entry=entry.id)[0].id}"):
+    for path in (
+        f"/models/{entry.model_slug}",
+        f"/results/{site.queries.find_results(entry=entry.id)[0].id}",
+    ):
         found = page(client, path)
         assert site_data.HOSTILE in found.text
         assert not [a for tag, a in found.tags if tag == "script" and "src" not in a]
@@ -354,7 +357,7 @@ def test_a_result_shows_every_raw_metric_identity_and_provenance(client: TestCli
     assert provenance["packages.torch"] == "2.11.0"
     prompts = {row["name"]: row["value"] for row in find_values(found, "prompts")}
     assert prompts["asked.named.query"] == "query: "
-    assert found["data"]["document"] == site.queries.result_document(number)
+    assert found["data"]["document"] == site.queries.load_result_document(number)
     assert f"/tasks/{task}" in page(client, f"/results/{number}").hrefs
 
 

@@ -307,7 +307,7 @@ def test_without_the_papers_the_page_says_so(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     settings = replace(site_data.small_settings(tmp_path), reported=None)
     with (
-        mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.suites()),
+        mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=site_data.suites()),
         TestClient(create_app(settings)) as own,
     ):
         assert "No paper's tables are at hand." in page(own, "/papers").text

@@ -374,7 +374,7 @@ def test_no_provenance_that_a_strict_audit_passes_takes_the_site_down(tmp_path: 
 
 def test_a_printed_share_is_not_divided_again() -> None:
     from leaderboard.data.papers import Paper, PaperTable, PaperValue
-    from leaderboard.views.costs import printed_dots
+    from leaderboard.views.costs import iter_printed_dots
 
     def paper(unit: str, value: str) -> Paper:
         row = PaperValue(
@@ -385,5 +385,5 @@ def test_a_printed_share_is_not_divided_again() -> None:
         return Paper(slug="p", name="P", title="", year=2026, authors="", arxiv="", tables={"t": table})
 
     for unit, value in (("fraction", "0.613"), ("score x100", "61.3")):
-        points = list(printed_dots([paper(unit, value)], "glue", "column:CoLA"))
+        points = list(iter_printed_dots([paper(unit, value)], "glue", "column:CoLA"))
         assert [(p.amount, p.score) for p in points] == [(1e20, pytest.approx(0.613))]

@@ -53,8 +53,8 @@ def fill(folder: Path) -> None:
 def test_the_list_has_every_recipe(client: TestClient) -> None:
     found = page(client, "/recipes")
     rows = {row[0]: row for row in found.texts("recipes")[1:]}
-    assert list(rows) == list(catalog.recipes())
-    for name, entry in catalog.recipes().items():
+    assert list(rows) == list(catalog.load_recipe_entries())
+    for name, entry in catalog.load_recipe_entries().items():
         assert rows[name][1] == entry.summary
         assert rows[name][3] == (", ".join(entry.variants) or "–")
     assert rows["glue-optibert"][2] == "OptiBERT, appendix D.1"
@@ -104,7 +104,7 @@ def test_every_setting_is_that_of_the_protocol(client: TestClient, path: str, pr
         assert [float(text) for text in named["Learning rates"].split(", ")] == list(grid.learning_rates)
         assert [int(text) for text in named["Epochs"].split(", ")] == list(grid.epochs)
         assert [int(text) for text in named["Seeds"].split(", ")] == list(grid.seeds)
-        assert int(named["Runs of the grid"]) == len(protocol.trials(row[0]))
+        assert int(named["Runs of the grid"]) == len(protocol.list_trials(row[0]))
     runs = sum(int(row[-1]) for row in rows) + len(protocol.final_seeds) * len(rows)
     assert runs == protocol.runs
     assert f"Runs on all tasks{protocol.runs}" in found.text.replace("\n", "")
@@ -160,7 +160,7 @@ def test_a_name_that_is_none(client: TestClient, path: str, near: str) -> None:
 
 def test_every_recipe_is_exported(client: TestClient) -> None:
     paths = every_path(client.app)  # type: ignore[arg-type]
-    assert {f"/recipes/{name}" for name in catalog.recipes()} < set(paths)
+    assert {f"/recipes/{name}" for name in catalog.load_recipe_entries()} < set(paths)
 
 
 def test_recipes_are_shown_without_torch() -> None:

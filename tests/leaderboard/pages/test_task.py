@@ -20,12 +20,12 @@ from leaderboard.data.queries import Entry
 from leaderboard.views.task_scores import (
     MOST,
     Scored,
-    common_question,
+    find_common_question,
     find_task,
-    first_of_models,
-    places,
-    task_key,
-    task_path,
+    format_task_key,
+    format_task_path,
+    rank_scores,
+    select_model_rows,
 )
 from leaderboard.web.app import create_app
 from site_data import HOSTILE, Import
@@ -48,7 +48,7 @@ def client_of(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]], *
         for at, (name, rows) in enumerate(models.items())
     ]  # fmt: skip
     site_data.put_imports(folder / "results", entries)
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.open_suites(*typed)):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=site_data.open_suites(*typed)):
         return TestClient(create_app(site_data.small_settings(folder)))
 
 
@@ -141,18 +141,18 @@ def scored(number: int, value: float | None, half: float | None = None, **more: 
 
 def test_intervals_make_ties_only_where_both_are_known() -> None:
     """0.03 and 0.04 put together reach over 0.05 and not over 0.051; a group begins with its best."""
-    assert places([scored(1, 0.80, 0.03), scored(2, 0.7501, 0.04)]) == {1: 1, 2: 1}
-    assert places([scored(1, 0.80, 0.03), scored(2, 0.749, 0.04)]) == {1: 1, 2: 2}
-    assert places([scored(1, 0.80, 0.03), scored(2, 0.799)]) == {1: 1, 2: 2}
+    assert rank_scores([scored(1, 0.80, 0.03), scored(2, 0.7501, 0.04)]) == {1: 1, 2: 1}
+    assert rank_scores([scored(1, 0.80, 0.03), scored(2, 0.749, 0.04)]) == {1: 1, 2: 2}
+    assert rank_scores([scored(1, 0.80, 0.03), scored(2, 0.799)]) == {1: 1, 2: 2}
     chain = [scored(1, 0.80, 0.03), scored(2, 0.77, 0.03), scored(3, 0.74, 0.03)]
-    assert places(chain) == {1: 1, 2: 1, 3: 3}
+    assert rank_scores(chain) == {1: 1, 2: 1, 3: 3}
 
 
 def test_a_model_is_stood_for_by_a_ranked_number_before_a_better_known_revision() -> None:
     pinned = scored(1, 0.9, entry=an_entry(1, "m"), reason="other")
     external = scored(2, 0.5, entry=an_entry(2, "m", trust="external"))
-    assert first_of_models([pinned, external], pinned=True) == [external]
-    assert first_of_models([pinned, external], pinned=False) == [pinned]
+    assert select_model_rows([pinned, external], pinned=True) == [external]
+    assert select_model_rows([pinned, external], pinned=False) == [pinned]
 
 
 @pytest.mark.parametrize(
@@ -207,11 +207,11 @@ NASTY = [
 
 def test_every_name_has_a_path_of_one_part_that_leads_back() -> None:
     for name in NASTY:
-        part = task_path(name).removeprefix("/tasks/")
+        part = format_task_path(name).removeprefix("/tasks/")
         assert "/" not in part
         assert not part.endswith((".json", ".csv", ".md", ".tex"))
-        assert find_task(task_key(name), NASTY) == name
-    assert len({task_key(name) for name in NASTY}) == len(NASTY)
+        assert find_task(format_task_key(name), NASTY) == name
+    assert len({format_task_key(name) for name in NASTY}) == len(NASTY)
 
 
 def test_tasks_with_hostile_names_can_be_reached(tmp_path: Path) -> None:
@@ -253,9 +253,9 @@ def test_a_task_in_no_suite_is_ranked_on_what_most_have(tmp_path: Path) -> None:
 
 def test_what_most_have_prefers_the_commonest_shape_and_its_data() -> None:
     one, two = {"test": {"en": 0.1}}, {"test": {"en": 0.1, "de": 0.2}}
-    found = common_question("t", [(one, "x"), (two, "y"), (two, "y"), (one, "z"), (two, "x")])
+    found = find_common_question("t", [(one, "x"), (two, "y"), (two, "y"), (one, "z"), (two, "x")])
     assert (found.scope.splits, found.scope.subsets, found.scope.data) == (("test",), ("de", "en"), "y")
-    assert common_question("t", []).scope.splits == ()
+    assert find_common_question("t", []).scope.splits == ()
 
 
 MASSIVE = "MassiveIntentClassification"

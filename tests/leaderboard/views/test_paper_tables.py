@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leaderboard.data.papers import Paper, papers
-from leaderboard.views.paper_tables import paper_table
+from leaderboard.data.papers import Paper, read_papers
+from leaderboard.views.paper_tables import build_paper_table
 from leaderboard.web.tables import Cell, Table, TableRow
 
 FOLDER = Path(__file__).parents[3] / "results" / "reported"
@@ -18,11 +18,11 @@ ROWS = {"optibert": 309, "mosaicbert": 222, "neobert": 301, "modernbert": 786, "
 
 @pytest.fixture(scope="module")
 def all_papers() -> dict[str, Paper]:
-    return papers(FOLDER)
+    return read_papers(FOLDER)
 
 
 def laid(paper: Paper, table: str) -> Table:
-    return paper_table(paper, paper.tables[table])
+    return build_paper_table(paper, paper.tables[table])
 
 
 def texts(row: TableRow) -> list[str]:
@@ -38,7 +38,7 @@ def test_every_printed_value_stands_in_its_table(all_papers: dict[str, Paper]) -
     seen = 0
     for paper in all_papers.values():
         for table in paper.tables.values():
-            shown = paper_table(paper, table)
+            shown = build_paper_table(paper, table)
             assert {len(row.cells) for row in shown.rows} == {len(shown.columns)}
             assert len({one.key for one in shown.columns}) == len(shown.columns)
             cells = [cell for row in shown.rows for cell in row.cells]
@@ -131,7 +131,7 @@ def test_measured_cells_stand_below_the_last_line_of_their_model(all_papers: dic
         ("OptiBERT_neo", "", "MTEB(eng, v2)", "STS"): cell,
         ("Nobody", "", "MTEB(eng, v1)", "STS"): cell,
     }
-    shown = paper_table(paper, paper.tables["2"], given)
+    shown = build_paper_table(paper, paper.tables["2"], given)
     assert len(shown.rows) == 7
     below = shown.rows[5]
     assert below.cells[0].kind == "measured"
@@ -145,5 +145,5 @@ def test_measured_cells_go_by_either_name_of_a_task(all_papers: dict[str, Paper]
     paper = all_papers["neobert"]
     for name in ("SST", "SST-2"):
         given = {("BERT", "base", "GLUE dev", name): Cell(text="92.0", value=92.0)}
-        shown = paper_table(paper, paper.tables["3"], given)
+        shown = build_paper_table(paper, paper.tables["3"], given)
         assert [row.cells[7].text for row in shown.rows[:3]] == ["93.5", "92.0", "94.8"]

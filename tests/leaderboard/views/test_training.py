@@ -21,9 +21,9 @@ from harness.core.lineage import ParentPart
 from html_pages import BROWSER, ask, figures, find_rows, find_values, page, printed
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import Scope
-from leaderboard.views.suite_table import kinds_of, training_text
-from leaderboard.views.training import sweep_charts, sweeps_of
-from leaderboard.web.marks import leaks
+from leaderboard.views.suite_table import describe_training, format_entry_kinds
+from leaderboard.views.training import collect_sweeps, sweep_charts
+from leaderboard.web.marks import find_leak_kinds
 from site_data import RATES, SEEDS, every_path, made_of, names, put_swept, spread_scores, sweep_of
 
 NAME, OWN = "tiny-base-simcse", "tiny-base-own"
@@ -170,10 +170,10 @@ def test_a_model_made_of_one_with_own_data_is_marked_as_that_is(tmp_path: Path) 
     site.index.refresh()
     entries = Queries(site.index, site.index.version).entries.values()
     (entry,) = [one for one in entries if one.model == NAME]
-    assert kinds_of(entry) == "own selected"
+    assert format_entry_kinds(entry) == "own selected"
     asked = [Scope(task=name, splits=("test",), subsets=(), data="") for name in (first, second, "other")]
-    assert [leaks(entry, [scope], None) for scope in asked] == [["selected"]] * 2 + [[]]
-    assert "on first (trained on pairs.csv); checkpoint chosen by" in training_text(entry)
+    assert [find_leak_kinds(entry, [scope], None) for scope in asked] == [["selected"]] * 2 + [[]]
+    assert "on first (trained on pairs.csv); checkpoint chosen by" in describe_training(entry)
 
 
 def test_another_seed_joins_its_group_and_a_lost_one_leaves_it(tmp_path: Path) -> None:
@@ -495,7 +495,7 @@ def test_curves_of_any_setting(tmp_path: Path, values: Any, best: int, shown: li
 def test_a_plot_of_rates_is_logarithmic() -> None:
     def scale(values: Any) -> str:
         made = made_of(1, sweep=sweep_of(CHOSE, values, best=0))
-        return str(next(sweep_charts(sweeps_of([made]))).figure["layout"]["xaxis"]["type"])
+        return str(next(sweep_charts(collect_sweeps([made]))).figure["layout"]["xaxis"]["type"])
 
     scales = [scale(values) for values in ((1e-5, 1e-4, 1e-3), (1.0, 2.0, 3.0), (1.0, 2.0, 3.1))]
     assert scales == ["log", "linear", "log"]

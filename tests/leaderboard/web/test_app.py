@@ -22,7 +22,7 @@ from leaderboard.data.settings import SiteSettings
 from leaderboard.web.app import PageJson, create_app
 from leaderboard.web.middleware import HEADERS
 from leaderboard.web.page import FORMATS
-from leaderboard.web.site import STATIC, asset
+from leaderboard.web.site import STATIC, format_asset_url
 from site_data import (
     Parsed,
     every_path,
@@ -52,7 +52,7 @@ def file_of(path: str, form: str) -> str:
 
 
 def opened(settings: SiteSettings) -> FastAPI:
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         return create_app(settings)
 
 
@@ -413,13 +413,13 @@ KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 def test_a_file_comes_whole_compressed_and_for_a_year(name: str) -> None:
     asking, content = TestClient(standard_app()), (STATIC / name).read_bytes()
     for encoding in ("gzip", "identity"):
-        answer = asking.get(asset(name), headers={"accept-encoding": encoding})
+        answer = asking.get(format_asset_url(name), headers={"accept-encoding": encoding})
         assert (answer.status_code, answer.content) == (200, content)
         assert answer.headers["content-type"].partition(";")[0] == KINDS[Path(name).suffix]
         assert answer.headers.get("content-encoding", "identity") == encoding
         assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
     tag = answer.headers["etag"]
-    assert asking.get(asset(name), headers={"if-none-match": tag}).status_code == 304
+    assert asking.get(format_asset_url(name), headers={"if-none-match": tag}).status_code == 304
 
 
 def test_a_file_by_another_address_is_asked_for_again() -> None:
@@ -432,15 +432,17 @@ def test_a_file_by_another_address_is_asked_for_again() -> None:
 def test_pages_name_files_by_their_content() -> None:
     page = Parsed(TestClient(standard_app()).get("/", headers={"accept": "text/html"}).text)
     found = [a["href"] for a in page.all("link") if a.get("rel") == "stylesheet"]
-    assert found == [asset("style.css"), asset("boards.css")]
+    assert found == [format_asset_url("style.css"), format_asset_url("boards.css")]
 
 
 def test_the_library_of_plots_is_that_of_the_package() -> None:
-    from leaderboard.web.charts import plotly_file
+    from leaderboard.web.charts import locate_plotly_file
 
     answer = TestClient(standard_app()).get("/static/plotly.min.js?v=6", headers={"accept-encoding": "gzip"})
     assert answer.headers["content-encoding"] == "gzip"
-    assert hashlib.sha256(answer.content).digest() == hashlib.sha256(plotly_file().read_bytes()).digest()
+    assert (
+        hashlib.sha256(answer.content).digest() == hashlib.sha256(locate_plotly_file().read_bytes()).digest()
+    )
 
 
 def numbers(app: FastAPI) -> dict[tuple[str, ...], float]:

@@ -117,7 +117,7 @@ def get(page: RenderedPage, **headers: str) -> Response:
     [("gzip, deflate, br", "gzip"), ("br", None), ("identity", None), ("", None), ("nonsense;;q", None)],
 )
 def test_every_encoding_holds_the_same_body(accept: str, encoding: str | None) -> None:
-    response = get(page().compressed(), accept_encoding=accept)
+    response = get(page().encode_gzip(), accept_encoding=accept)
     assert response.headers.get("content-encoding") == encoding
     body = bytes(response.body)
     assert (gzip.decompress(body) if encoding else body) == BODY
@@ -131,7 +131,7 @@ def test_caches_know_what_an_answer_depends_on() -> None:
         assert response.headers["vary"] == "Accept-Encoding"
         assert response.headers["etag"] == page().tag
         assert response.headers["cache-control"] == "no-cache"
-    assert page().compressed().tag == page().compressed().tag != page(BODY + b"!").compressed().tag
+    assert page().encode_gzip().tag == page().encode_gzip().tag != page(BODY + b"!").encode_gzip().tag
 
 
 def test_a_page_that_the_client_has_is_not_sent_again() -> None:
@@ -147,7 +147,7 @@ def test_a_page_that_the_client_has_is_not_sent_again() -> None:
 
 
 def test_a_small_body_is_sent_as_it_is() -> None:
-    response = get(page(b"ok").compressed(), accept_encoding="gzip")
+    response = get(page(b"ok").encode_gzip(), accept_encoding="gzip")
     assert (bytes(response.body), "content-encoding" in response.headers) == (b"ok", False)
 
 

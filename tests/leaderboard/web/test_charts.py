@@ -24,10 +24,10 @@ from leaderboard.web.charts import (
     Point,
     Scatter,
     Track,
-    chart,
-    frontier,
-    number,
-    plotly_file,
+    build_chart,
+    compute_frontier,
+    convert_axis_value,
+    locate_plotly_file,
 )
 
 X, Y = Axis(label="Parameters", kind="log"), Axis(label="Mean")
@@ -62,16 +62,16 @@ def every_chart(label: str, values: list[Any]) -> list[Chart]:
         Lines(x=axis, y=axis, lines=[line, line], marks=[(3, label)]),
         track,
     ]
-    return [chart("c", label, plot) for plot in plots]  # type: ignore[arg-type]
+    return [build_chart("c", label, plot) for plot in plots]  # type: ignore[arg-type]
 
 
 def test_the_frontier_is_a_line_of_steps_to_the_last_point() -> None:
     points = [Point(label=str(x), x=x, y=y) for x, y in ((1, 10), (2, 9), (3, 30), (9, 20))]
-    (_, line) = chart("c", "t", a_scatter(*points)).figure["data"]
+    (_, line) = build_chart("c", "t", a_scatter(*points)).figure["data"]
     assert (line["x"], line["y"], line["line"]["shape"]) == ([1, 3, 9], [10, 30, 30], "hv")
-    (_, line) = chart("c", "t", a_scatter(*points, better="higher")).figure["data"]
+    (_, line) = build_chart("c", "t", a_scatter(*points, better="higher")).figure["data"]
     assert (line["x"], line["y"], line["line"]["shape"]) == ([1, 3, 9], [30, 30, 20], "vh")
-    assert len(chart("c", "t", a_scatter(*points, better=None)).figure["data"]) == 1
+    assert len(build_chart("c", "t", a_scatter(*points, better=None)).figure["data"]) == 1
 
 
 def test_points_with_their_groups_intervals_and_links() -> None:
@@ -84,7 +84,7 @@ def test_points_with_their_groups_intervals_and_links() -> None:
         Point(label="d", x=0, y=60, series="measured"),
         Point(label="e", x=3e8, y=math.nan, series="measured"),
     ]
-    found = chart("c", "t", a_scatter(*points, series=("measured", "imported")))
+    found = build_chart("c", "t", a_scatter(*points, series=("measured", "imported")))
     measured, imported, line = found.figure["data"]
     assert [measured["name"], imported["name"], line["name"]] == ["measured", "imported", "frontier"]
     colours = [trace["meta"]["colour"] for trace in (measured, imported, line)]
@@ -109,19 +109,21 @@ def test_points_with_their_groups_intervals_and_links() -> None:
 
 def test_names_come_in_the_order_of_their_worth() -> None:
     points = [Point(label=f"org/m{i}", x=i + 1, y=i % 7, emphasised=i == 3) for i in range(100)]
-    named = chart("c", "t", a_scatter(*points)).figure["layout"]["meta"]["names"]
+    named = build_chart("c", "t", a_scatter(*points)).figure["layout"]["meta"]["names"]
     best = {f"m{i}" for i in range(0, 7)}
     assert len(named) == NAMES
     assert named[0] == {"x": 4, "y": 3, "text": "m3"}
     assert {name["text"] for name in named[:7]} == best
     assert [name["y"] for name in named[7:]] == sorted((name["y"] for name in named[7:]), reverse=True)
-    found = chart("c", "t", a_scatter(Point(label="o/" + "x" * 50, x=1, y=1)))
+    found = build_chart("c", "t", a_scatter(Point(label="o/" + "x" * 50, x=1, y=1)))
     assert [len(name["text"]) for name in found.figure["layout"]["meta"]["names"]] == [27]
 
 
 def test_the_size_of_a_model_is_the_size_of_its_marker() -> None:
     points = [Point(x=1, y=1, size=size, label=str(size)) for size in (None, 22e6, 150e6, 7e9, 1e15)]
-    first, small, base, large, most = chart("c", "t", a_scatter(*points)).figure["data"][0]["marker"]["size"]
+    first, small, base, large, most = build_chart("c", "t", a_scatter(*points)).figure["data"][0]["marker"][
+        "size"
+    ]
     assert 6 <= small < base < large <= most == 24
     assert first == 10
 
@@ -129,7 +131,9 @@ def test_the_size_of_a_model_is_the_size_of_its_marker() -> None:
 def test_lines_are_broken_where_a_value_is_missing_and_have_areas() -> None:
     places = [(3, 5, None, None), (1, 2, 1, 3), (2, None, None, None), (4, 6, 5, 7), (math.nan, 1, 0, 2)]
     points = [Point(x=x, y=y, low=low, high=high) for x, y, low, high in places]
-    found = chart("c", "t", Lines(x=X, y=Y, lines=[Curve(label="a", points=points)], marks=[(100, "here")]))
+    found = build_chart(
+        "c", "t", Lines(x=X, y=Y, lines=[Curve(label="a", points=points)], marks=[(100, "here")])
+    )
     area, line = found.figure["data"]
     assert (line["x"], line["y"], line["connectgaps"]) == ([1, 2, 3, 4], [2, None, 5, 6], False)
     assert (area["x"], area["y"]) == ([1, 1, None, 4, 4], [3, 1, None, 7, 5])
@@ -147,7 +151,7 @@ def test_a_track_has_a_trace_for_each_group_and_a_line_past_what_is_not_comparab
     axis = Axis(label="time", kind="date")
     plot = Track(x=axis, y=Y, points=points, tones={"bad": "bad", "good": "", "none": "warn"}, band=(-1, 1),
                  band_label="the margin", joined=True)  # fmt: skip
-    found = chart("c", "t", plot)
+    found = build_chart("c", "t", plot)
     line, bad, good = found.figure["data"]
     assert (line["x"], line["mode"]) == (["2026-01-02 10:00:00"], "lines")
     assert (bad["x"], bad["marker"]["symbol"]) == (["2026-01-01"], ["circle-open"])
@@ -161,7 +165,7 @@ def test_a_track_has_a_trace_for_each_group_and_a_line_past_what_is_not_comparab
 def test_bars_are_in_groups_from_the_top() -> None:
     rows = [BarSeries(label="a", values=[70.126, None], low=[69, None], high=[71, None], href="/a"),
             BarSeries(label="b", values=[1, 2])]  # fmt: skip
-    found = chart("c", "t", Bars(axis=Y, categories=["x", "y"], series=rows))
+    found = build_chart("c", "t", Bars(axis=Y, categories=["x", "y"], series=rows))
     first, second = found.figure["data"]
     assert (first["y"], first["x"], first["text"]) == (["x", "y"], [70.126, None], ["70.13", ""])
     assert first["hovertext"][0] == "<b>a</b><br>x: 70.13 [69, 71]"
@@ -173,7 +177,7 @@ def test_bars_are_in_groups_from_the_top() -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.none() | st.just(math.nan), min_size=1, max_size=60))
 def test_a_distribution_counts_every_value(values: list[float | None]) -> None:
-    found = chart(
+    found = build_chart(
         "c", "t", Distribution(axis=Y, values=values, marks=[Point(label="m", x=values[0], y=None)])
     )
     known = [v for v in values if v is not None and v == v]
@@ -197,13 +201,13 @@ def test_figures_are_plain_and_plotly_takes_them(values: list[Any]) -> None:
 
 
 def test_numbers_that_an_axis_can_hold() -> None:
-    assert [number(v, "log") for v in (0, -1, 5, math.inf)] == [None, None, 5, None]
-    assert [number(v, "date") for v in (date(2026, 1, 2), 5, None)] == ["2026-01-02", None, None]
-    assert number(date(2026, 1, 2)) is None
+    assert [convert_axis_value(v, "log") for v in (0, -1, 5, math.inf)] == [None, None, 5, None]
+    assert [convert_axis_value(v, "date") for v in (date(2026, 1, 2), 5, None)] == ["2026-01-02", None, None]
+    assert convert_axis_value(date(2026, 1, 2)) is None
 
 
 def test_the_library_is_a_file_of_the_package() -> None:
-    assert plotly_file().read_bytes()[:200].count(b"plotly.js") >= 1
+    assert locate_plotly_file().read_bytes()[:200].count(b"plotly.js") >= 1
 
 
 # The frontier against its definition
@@ -219,7 +223,7 @@ def beaten(one: tuple[float, float], points: list[tuple[float, float]], better: 
 
 @given(st.lists(st.tuples(scores, scores), max_size=25), st.sampled_from(["lower", "higher"]))
 def test_frontier_is_what_no_other_point_beats(points: list[tuple[float, float]], better: Better) -> None:
-    found = frontier(points, better)
+    found = compute_frontier(points, better)
     assert set(found) == {i for i, p in enumerate(points) if not beaten(p, points, better)}
     assert found == sorted(found, key=lambda i: (points[i][0], i))
-    assert frontier([(math.nan, 9), (1, math.nan), (2, 3)], "lower") == [2]
+    assert compute_frontier([(math.nan, 9), (1, math.nan), (2, 3)], "lower") == [2]

@@ -20,11 +20,11 @@ from leaderboard.web.app import TableJson
 from leaderboard.web.marks import KINDS, PLAIN
 from leaderboard.web.page import Page
 from leaderboard.web.parameters import State
-from leaderboard.web.site import environment, page_json
+from leaderboard.web.site import build_page_json, create_environment
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow
 from site_data import Parsed
 
-MACROS: Any = environment().get_template("_macros.html").module
+MACROS: Any = create_environment().get_template("_macros.html").module
 SIGNS = "<>&\"'`={}\\|[]*_#~^$%@+-\t\r\n\0\x1b\u202e"
 NASTY = st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(SIGNS)))
 VALUES = st.one_of(st.none(), st.integers(-(2**53), 2**53), st.floats(), NASTY)
@@ -119,7 +119,7 @@ def read_back(text: str) -> list[list[str]]:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(tables(), min_size=1, max_size=2))
 def test_csv_holds_the_values_in_full(some: list[Table]) -> None:
-    rows = iter(read_back(render.csv_text(some)))
+    rows = iter(read_back(render.render_csv(some)))
     for number, table in enumerate(some):
         if number:
             assert next(rows) == []
@@ -137,7 +137,7 @@ def test_csv_holds_the_values_in_full(some: list[Table]) -> None:
             for word in {NOT_COMPARABLE.get(k, "") for c in row.cells for k in c.kind.split()} - {"reported"}:
                 assert word in marks
             for cell, said in zip(row.cells, printed, strict=True):
-                known = render.printed_value(cell)
+                known = render.parse_cell_value(cell)
                 value = cell.text if known is None else known
                 value = "" if known is None and value in ("?", "–") else value
                 if isinstance(value, float | int):
@@ -162,9 +162,9 @@ def test_a_spreadsheet_takes_no_name_for_a_formula(name: str) -> None:
         columns=[TableColumn(key="model", label=name), TableColumn(key="x", label="x", numeric=True)],
         rows=[TableRow(cells=[Cell(text=name, value=name), Cell(text="−0.5", value=-0.5)])],
     )
-    for row in read_back(render.csv_text([table])):
+    for row in read_back(render.render_csv([table])):
         assert row[0] == f"'{name}"
-    assert read_back(render.csv_text([table]))[1][1] == "-0.5"  # a number stays one
+    assert read_back(render.render_csv([table]))[1][1] == "-0.5"  # a number stays one
 
 
 def controls(text: str) -> set[str]:
@@ -174,7 +174,7 @@ def controls(text: str) -> set[str]:
 @settings(max_examples=150, deadline=None)
 @given(tables())
 def test_latex_holds_no_sign_that_does_something(table: Table) -> None:
-    found = render.tex([table])
+    found = render.render_tex([table])
     assert controls(found) == set()
     lines = [line for line in found.splitlines() if not line.startswith("%")]
     (start,) = [at for at, line in enumerate(lines) if line == "\\midrule"]
@@ -206,7 +206,7 @@ def bare(line: str) -> str:
 @settings(max_examples=150, deadline=None)
 @given(tables())
 def test_markdown_keeps_its_rows_and_lets_no_html_in(table: Table) -> None:
-    found = render.markdown("t", [table])
+    found = render.render_markdown("t", [table])
     assert controls(found) == set()
     assert "<" not in found
     body = [line for line in found.splitlines() if line.startswith("|")]
@@ -229,12 +229,12 @@ def test_markdown_and_latex_of_a_table_by_hand() -> None:
         ],
         notes=["A note."],
     )
-    assert render.markdown("T*", [table]) == (
+    assert render.render_markdown("T*", [table]) == (
         "# T\\*\n\n## Scores × 100\n\n| Model | all: Mean |\n| --- | ---: |\n"
         "| a\\_b\\|c | **64.51 ± 0.2** |\n| 50% &amp; &lt;more&gt; | – |\n\nA note.\n"
         "\nMarks: **bold**: best of the rows shown.\n"
     )
-    assert render.tex([table]) == (
+    assert render.render_tex([table]) == (
         "% A note.\n\\begin{table}\n\\centering\n\\caption{Scores $\\times$ 100}\n\\begin{tabular}{lr}\n"
         "\\toprule\nModel & Mean \\\\\n\\midrule\na\\_b\\textbar{}c & \\textbf{64.51 $\\pm$ 0.2} \\\\\n"
         "50\\% \\& \\textless{}more\\textgreater{} & -- \\\\\n\\bottomrule\n\\end{tabular}\n"
@@ -248,7 +248,7 @@ def test_markdown_and_latex_of_a_table_by_hand() -> None:
 def test_json_is_what_the_description_of_the_api_says(table: Table) -> None:
     names = [replace(c, key=f"k{at}") for at, c in enumerate(table.columns)]
     table = replace(table, columns=names)
-    said = json.loads(json.dumps(render.table_json(table), allow_nan=False))
+    said = json.loads(json.dumps(render.build_table_json(table), allow_nan=False))
     TableJson.model_validate(said)
     for row, cells in zip(table.rows, said["rows"], strict=True):
         for column, cell in zip(names, row.cells, strict=True):
@@ -258,14 +258,14 @@ def test_json_is_what_the_description_of_the_api_says(table: Table) -> None:
                 continue
             assert finite(found["value"])
             if cell.value is not None and finite(cell.value):
-                assert found["value"] == render.printed_value(cell)
+                assert found["value"] == render.parse_cell_value(cell)
             assert found.get("kind", "") == cell.kind
             assert found.get("note", "") == cell.note
 
 
 def test_a_page_as_plain_values() -> None:
     page = Page(title="T", template="x.html", lead="l", notes=["n"], data={"a": 1})
-    assert page_json(page, State(theme="dark")) == {
+    assert build_page_json(page, State(theme="dark")) == {
         "title": "T", "lead": "l", "notes": ["n"], "state": {}, "tables": [], "data": {"a": 1},
     }  # fmt: skip
 
@@ -292,7 +292,7 @@ def scores(*cells: Cell) -> Table:
 )
 def test_marks_and_what_they_mean(kind: str, md: str, tex: str) -> None:
     table = scores(Cell(text="75.01", value=0.7501, kind=kind))
-    found = {"md": render.markdown("t", [table]), "tex": render.tex([table])}
+    found = {"md": render.render_markdown("t", [table]), "tex": render.render_tex([table])}
     assert f"| {md} |" in found["md"]
     assert f"\n{tex} \\\\\n" in found["tex"]
     told = {name for name in kind.split() if name in (*NOT_COMPARABLE, "best")}
@@ -303,9 +303,11 @@ def test_marks_and_what_they_mean(kind: str, md: str, tex: str) -> None:
 
 def test_what_failed_is_explained_by_its_own_sign() -> None:
     table = scores(Cell(text="×", kind="failed"), Cell(text="!", kind="bad"), Cell(kind="part"))
-    assert "| × | ! |  |" in render.markdown("t", [table])
-    assert "Marks: ×: the run failed; !: impossible value, never counted." in render.markdown("t", [table])
-    assert r"Marks: $\times$: the run failed; !: imp" in render.tex([table])
+    assert "| × | ! |  |" in render.render_markdown("t", [table])
+    assert "Marks: ×: the run failed; !: impossible value, never counted." in render.render_markdown(
+        "t", [table]
+    )
+    assert r"Marks: $\times$: the run failed; !: imp" in render.render_tex([table])
 
 
 def test_csv_says_in_its_last_column_what_cannot_be_compared() -> None:
@@ -313,20 +315,20 @@ def test_csv_says_in_its_last_column_what_cannot_be_compared() -> None:
         Cell(text="75.01", value=0.7501, kind="part"), Cell(text="1.0", value=0.01, kind="best leak other"),
         Cell(text="×", kind="failed"), Cell(text="–", kind="none"), Cell(text="?"), Cell(text="by type"),
     )  # fmt: skip
-    assert read_back(render.csv_text([table])) == [
+    assert read_back(render.render_csv([table])) == [
         ["T0", "T1", "T2", "T3", "T4", "T5", "marks"],
         ["75.01", "1.0", "×", "", "", "by type",
          "T0: part; T1: other revision, trained on; T2: failed"],
     ]  # fmt: skip
-    assert read_back(render.csv_text([scores(Cell(text="1", value=1, kind="best"))])) == [["T0"], ["1"]]
+    assert read_back(render.render_csv([scores(Cell(text="1", value=1, kind="best"))])) == [["T0"], ["1"]]
 
 
 def test_notes_and_the_view_stand_above_the_tables() -> None:
     table = scores(Cell(text="1", value=1))
     notes, view = ["Not <comparable>_\n\\end"], "q=a%20b&cols=x_y"
-    md = render.markdown("T", [table], notes=notes, view=view)
+    md = render.render_markdown("T", [table], notes=notes, view=view)
     assert md.startswith("# T\n\nNot &lt;comparable&gt;\\_ \\\\end\n\nView: `q=a%20b&cols=x_y`\n\n## c\n")
-    tex = render.tex([table], notes=notes, view=view)
+    tex = render.render_tex([table], notes=notes, view=view)
     assert tex.startswith("% Not <comparable>_ \\end\n% View: q=a%20b&cols=x_y\n\\begin{table}\n")
 
 
@@ -346,10 +348,10 @@ def test_a_name_with_its_organisation_set_back() -> None:
 )  # fmt: skip
 def test_values_are_as_printed(text: str, value: Any, printed: Any) -> None:
     cell = Cell(text=text, value=value, deviation=0.002 if "±" in text else None)
-    found = render.table_json(scores(cell))["rows"][0]["cells"]["0"]
+    found = render.build_table_json(scores(cell))["rows"][0]["cells"]["0"]
     assert found["value"] == printed
     assert found.get("deviation") == (0.2 if "±" in text else None)
-    written = read_back(render.csv_text([scores(cell)]))[1][0]
+    written = read_back(render.render_csv([scores(cell)]))[1][0]
     assert written == ("" if printed is None else str(printed))
 
 
@@ -361,8 +363,8 @@ def test_headings_over_rows_are_a_column() -> None:
     columns = [TableColumn(key="model", label="Model"), TableColumn(key="x", label="x", numeric=True)]
     table = Table(name="t", caption="c", columns=columns, rows=rows)
     lines = [["Group", "Model", "x"], ["", "a", "1"], ["papers", "b", "1"]]
-    assert read_back(render.csv_text([table])) == lines
-    assert [row["group"] for row in render.table_json(table)["rows"]] == ["", "papers"]
+    assert read_back(render.render_csv([table])) == lines
+    assert [row["group"] for row in render.build_table_json(table)["rows"]] == ["", "papers"]
     assert '<th colspan="2" scope="rowgroup"><span>papers</span></th>' in MACROS.table(table)
 
 

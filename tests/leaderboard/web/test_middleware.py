@@ -72,7 +72,7 @@ def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
     """Every sample by its name and the values of its labels, read by the client library's parser."""
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(metrics.text().decode())
+        for family in text_string_to_metric_families(metrics.render_metrics().decode())
         for sample in family.samples
     }
 
@@ -108,7 +108,7 @@ def test_the_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("leaderboard.web.middleware.time.monotonic", lambda: now[0])
     metrics, other = Metrics(), Metrics()
-    metrics.refreshed(7)
+    metrics.note_refresh(7)
     metrics.cache.labels("hit").inc()
     now[0] = 112.5
     numbers = samples(metrics)

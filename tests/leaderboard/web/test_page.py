@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from harness.core.errors import StoreError, UsageError
 from leaderboard import pages
 from leaderboard.web.limits import Refusal
-from leaderboard.web.page import NotFound, missing
-from leaderboard.web.site import page_routes
+from leaderboard.web.page import NotFound, build_missing_error
+from leaderboard.web.site import load_page_routes
 from site_data import Parsed, small_app, standard_app
 
 
@@ -78,11 +78,14 @@ def test_errors_are_not_kept_by_caches(tmp_path: Path) -> None:
 
 
 def test_the_nearest_names_are_told() -> None:
-    error = missing("suite", "glu", ["glue", "mteb"], then="Look there.")
+    error = build_missing_error("suite", "glu", ["glue", "mteb"], then="Look there.")
     assert isinstance(error, NotFound)
     assert "glue" in f"{error.message} {error.hint}"
     assert "Look there." in str(error.hint)
-    assert missing("suite", "other", map(str, range(100, 200)), then="Look there.").hint == "Look there."
+    assert (
+        build_missing_error("suite", "other", map(str, range(100, 200)), then="Look there.").hint
+        == "Look there."
+    )
 
 
 def test_a_page_that_does_not_load_is_one_line(tmp_path: Path) -> None:
@@ -90,7 +93,7 @@ def test_a_page_that_does_not_load_is_one_line(tmp_path: Path) -> None:
     pages.__path__.append(str(tmp_path))
     try:
         with pytest.raises(UsageError, match=r"licences\.py, line 2, does not load: SyntaxError") as wrong:
-            page_routes()
+            load_page_routes()
     finally:
         pages.__path__.remove(str(tmp_path))
     assert "\n" not in str(wrong.value)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from leaderboard.pages.suite import SuiteState
-from leaderboard.web.parameters import SIZES, State, address, describe_errors, paging
-from leaderboard.web.site import page_routes
+from leaderboard.web.parameters import SIZES, State, build_address, build_paging, describe_errors
+from leaderboard.web.site import load_page_routes
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 STATES = st.builds(
@@ -39,24 +39,24 @@ def read(state: type[State], query: str) -> State:
 @settings(max_examples=200)
 @given(STATES)
 def test_a_state_comes_back_from_its_query(state: SuiteState) -> None:
-    assert read(SuiteState, state.query()) == state
+    assert read(SuiteState, state.build_query()) == state
 
 
 @given(STATES)
 def test_a_change_changes_that_alone(state: SuiteState) -> None:
-    changed = read(SuiteState, state.query(page=7, q="x"))
+    changed = read(SuiteState, state.build_query(page=7, q="x"))
     assert changed == state.model_copy(update={"page": 7, "q": "x"})
-    assert read(SuiteState, state.query(cols=[])).cols == []  # type: ignore[attr-defined]
+    assert read(SuiteState, state.build_query(cols=[])).cols == []  # type: ignore[attr-defined]
 
 
 def test_what_is_usual_is_not_said() -> None:
-    assert SuiteState().query() == ""
-    assert SuiteState(open=True, cols=["a", "b"]).query() == "open=1&cols=a&cols=b"
-    assert SuiteState(page=3).query(page=1) == ""
+    assert SuiteState().build_query() == ""
+    assert SuiteState(open=True, cols=["a", "b"]).build_query() == "open=1&cols=a&cols=b"
+    assert SuiteState(page=3).build_query(page=1) == ""
 
 
 def test_every_parameter_of_every_page_is_described_and_optional() -> None:
-    for route in page_routes():
+    for route in load_page_routes():
         assert route.state.model_validate({}) == route.state.model_validate({"theme": "auto"})
         for name, field in route.state.model_fields.items():
             assert field.description, f"{route.path}: {name}"
@@ -84,21 +84,25 @@ def test_what_is_wrong_with_a_query_is_said(query: dict[str, Any], says: list[st
 
 
 def test_all_rows_unless_some_are_named() -> None:
-    assert SuiteState(q="x").whole() == SuiteState(q="x", rows="all", tasks=["all"])
-    assert SuiteState(q="x").whole().pairs() == [("q", "x"), ("tasks", "all"), ("rows", "all")]
+    assert SuiteState(q="x").show_all_rows() == SuiteState(q="x", rows="all", tasks=["all"])
+    assert SuiteState(q="x").show_all_rows().list_query_pairs() == [
+        ("q", "x"),
+        ("tasks", "all"),
+        ("rows", "all"),
+    ]
     for named in (SuiteState(rows="100"), SuiteState(page=1), SuiteState(rows="25", page=3)):
-        assert named.changed(tasks=["STS"]).whole() == named.changed(tasks=["STS"])
-        assert named.whole() == named.changed(tasks=["all"])
-    assert State(theme="dark").whole() == State(theme="dark")
+        assert named.apply_changes(tasks=["STS"]).show_all_rows() == named.apply_changes(tasks=["STS"])
+        assert named.show_all_rows() == named.apply_changes(tasks=["all"])
+    assert State(theme="dark").show_all_rows() == State(theme="dark")
 
 
 def test_what_a_state_shows_and_says() -> None:
     state = SuiteState(theme="dark", q="a b", rows="25", page=2, cols=["mean"])
-    assert state.pairs()  # what is changed later is not what was said before
-    assert state.filters() == "q=a+b&cols=mean"
-    assert state.not_default() == {"theme": "dark", "q": "a b", "rows": "25", "page": 2, "cols": ["mean"]}
-    assert state.changed(q="c").pairs() == [*state.pairs(q="c")]
-    assert (SuiteState().filters(), SuiteState().not_default()) == ("", {})
+    assert state.list_query_pairs()  # what is changed later is not what was said before
+    assert state.build_filter_query() == "q=a+b&cols=mean"
+    assert state.collect_changes() == {"theme": "dark", "q": "a b", "rows": "25", "page": 2, "cols": ["mean"]}
+    assert state.apply_changes(q="c").list_query_pairs() == [*state.list_query_pairs(q="c")]
+    assert (SuiteState().build_filter_query(), SuiteState().collect_changes()) == ("", {})
 
 
 def test_texts_and_lists_have_an_end() -> None:
@@ -110,7 +114,7 @@ def test_texts_and_lists_have_an_end() -> None:
 
 @given(TEXT, st.dictionaries(TEXT, TEXT, max_size=3))
 def test_an_address_is_one_path_and_one_query(path: str, query: dict[str, str]) -> None:
-    found = address(f"/{path}", query)
+    found = build_address(f"/{path}", query)
     assert all(c.isascii() and c not in " \"'<>\\" and c >= " " for c in found)
     parts = urlsplit(f"http://host{found}")
     assert parts.fragment == ""
@@ -120,7 +124,7 @@ def test_an_address_is_one_path_and_one_query(path: str, query: dict[str, str]) 
 @given(st.integers(0, 1200), st.sampled_from(SIZES), st.integers(1, 30))
 def test_pages_hold_every_row_once(total: int, rows: str, page: int) -> None:
     state = SuiteState(rows=rows, page=page)  # type: ignore[arg-type]
-    where = paging(total, state, "/x")
+    where = build_paging(total, state, "/x")
     size = total if rows == "all" else int(rows)
     count = max(1, -(-total // size)) if size else 1
     at = min(page, count)
@@ -132,7 +136,7 @@ def test_pages_hold_every_row_once(total: int, rows: str, page: int) -> None:
     seen = [
         n
         for number in range(1, count + 1)
-        for one in [paging(total, state.model_copy(update={"page": number}), "/x")]
+        for one in [build_paging(total, state.model_copy(update={"page": number}), "/x")]
         for n in range(one.first, one.last + 1)
         if total
     ]

@@ -20,7 +20,7 @@ from harness.storage.record import Record
 from harness.storage.store import Store
 from html_pages import BROWSER
 from leaderboard.web.app import create_app
-from leaderboard.web.site import environment
+from leaderboard.web.site import create_environment
 from leaderboard.web.static_site import write_site
 from site_data import (
     Import,
@@ -36,7 +36,7 @@ from site_data import (
     suites,
 )
 
-BADGE = environment().get_template("badge.svg")
+BADGE = create_environment().get_template("badge.svg")
 NANO = names("nanobeir")
 NASTY_NAMES = [
     "<script>alert(1)</script>",
@@ -119,7 +119,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(folder: Path) -> FastAPI:
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         return create_app(small_settings(folder, pages_a_minute=10**6))
 
 
@@ -182,7 +182,7 @@ def test_every_format_holds_the_names_as_they_are(app: FastAPI) -> None:
 
 def test_badges_are_pictures_with_texts_only(app: FastAPI) -> None:
     asking, queries = TestClient(app), app.state.site.queries
-    for entry in queries.suite_scores(suites()["nanobeir"], pinned=True).entries:
+    for entry in queries.load_suite_scores(suites()["nanobeir"], pinned=True).entries:
         if entry.origin != "reported":
             answer = asking.get(f"/badges/nanobeir/{entry.slug}.svg")
             assert answer.status_code == 200
@@ -209,7 +209,7 @@ def test_a_search_for_anything_finds_it_as_text(app: FastAPI, name: str) -> None
 
 @pytest.mark.slow
 def test_as_plain_files_nothing_leaves_the_folder(folder: Path, tmp_path: Path) -> None:
-    with mock.patch("leaderboard.data.snapshot.listed", return_value={"nanobeir": suites()["nanobeir"],
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value={"nanobeir": suites()["nanobeir"],
                                                               "mteb": suites()["mteb"]}):  # fmt: skip
         settings = replace(small_settings(folder, static=True), snapshots=tmp_path / "x")
         write_site(settings, tmp_path / "out" / "site")

@@ -29,7 +29,7 @@ URL = "https://example.org/encoders"
 def written(source: Path, folder: Path) -> Path:
     if not (source / "results").exists():
         fill(source)
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         assert write_site(small_settings(source, static=True, url=URL), folder) == 0
     return folder
 
@@ -156,7 +156,7 @@ def test_pages_hold_all_of_their_rows(tmp_path: Path) -> None:
         settings.results[0],
         [Import(model=f"org/m{n:03}", scores={"RTE": 0.5 + n / 1000}) for n in range(130)],
     )
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         write_site(settings, tmp_path / "out")
     for name in ("suites/glue", "tasks/RTE"):
         page = (tmp_path / "out" / name / "index.html").read_text()

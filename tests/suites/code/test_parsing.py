@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from suites._code.parsing import parsed_functions
+from suites._code.parsing import parse_functions
 from suites._code.selection import Function
-from suites._code.source import UnreadableError, source_files
+from suites._code.source import UnreadableError, find_source_files
 
 BODY = "  one(1);\n  two(2);\n  three(3);\n"
 
 
 def functions(language: str, text: str) -> dict[str, Function]:
-    found = [*parsed_functions(text.encode(), "src/file", language)]
+    found = [*parse_functions(text.encode(), "src/file", language)]
     assert len({f.id for f in found}) == len(found)
     return {f.name: f for f in found}
 
@@ -338,11 +338,11 @@ def test_files_of_each_language_without_tests_and_what_others_or_programs_wrote(
     for path in [*(path for paths in kept.values() for path in paths), *dropped]:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
-    assert source_files(tmp_path).files == kept
-    assert source_files(tmp_path, ["go"]).files == {"go": kept["go"]}
+    assert find_source_files(tmp_path).files == kept
+    assert find_source_files(tmp_path, ["go"]).files == {"go": kept["go"]}
     for path in ("src/a.cc", "src/a.cpp"):
         (tmp_path / path).unlink()
-    assert "cpp" not in source_files(tmp_path).files, "headers alone may be of C"
+    assert "cpp" not in find_source_files(tmp_path).files, "headers alone may be of C"
 
 
 @pytest.mark.parametrize(
@@ -356,4 +356,4 @@ def test_files_that_a_program_wrote(text: str, reason: str) -> None:
     with pytest.raises(UnreadableError, match=reason):
         functions("go", text)
     with pytest.raises(UnreadableError, match="cannot be parsed"):
-        list(parsed_functions(b"\xff", "a.go", "go"))
+        list(parse_functions(b"\xff", "a.go", "go"))

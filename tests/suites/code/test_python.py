@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import DataError
-from suites._code.parsing import python_functions
-from suites._code.selection import Function, summary, without_duplicates
-from suites._code.source import UnreadableError, read_source, source_files, tracked_files
+from suites._code.parsing import parse_python_functions
+from suites._code.selection import Function, drop_duplicates, extract_summary
+from suites._code.source import UnreadableError, filter_commit_paths, find_source_files, read_source
 
 BODY = "    a = 1\n    b = 2\n    return a + b\n"
 
@@ -29,9 +29,9 @@ def function(name: str, docstring: str, body: str = BODY) -> str:
 
 
 def extract(root: Path) -> tuple[Function, ...]:
-    paths = source_files(root).files.get("python", ())
-    every = (f for path in paths for f in python_functions(read_source(root, path), path))
-    return tuple(without_duplicates(f for f in every if f.docstring))
+    paths = find_source_files(root).files.get("python", ())
+    every = (f for path in paths for f in parse_python_functions(read_source(root, path), path))
+    return tuple(drop_duplicates(f for f in every if f.docstring))
 
 
 def one(root: Path, text: str) -> Function:
@@ -186,7 +186,7 @@ def test_three_words_and_three_lines_are_enough(tmp_path: Path) -> None:
     ],
 )
 def test_summary_is_the_first_paragraph(docstring: str, first: str | None) -> None:
-    assert summary(docstring) == first
+    assert extract_summary(docstring) == first
 
 
 def test_first_of_equal_docstrings_codes_and_names_is_kept(tmp_path: Path) -> None:
@@ -224,29 +224,29 @@ def test_folders_and_files_that_are_passed_over(tmp_path: Path) -> None:
         "notes.txt",
     ]
     write(tmp_path, dict.fromkeys([*kept, *tests, *dropped], text) | {"mine/pyvenv.cfg": ""})
-    assert list(source_files(tmp_path).files["python"]) == sorted(kept)
+    assert list(find_source_files(tmp_path).files["python"]) == sorted(kept)
     everything = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()]
-    assert tracked_files(everything, ["python"]) == {"python": tuple(sorted(kept))}
+    assert filter_commit_paths(everything, ["python"]) == {"python": tuple(sorted(kept))}
 
 
 @pytest.mark.parametrize("name", ["nonsense", "rot13", "undefined", "hex", "punycode", "idna"])
 def test_an_encoding_that_is_none_is_no_python(name: str) -> None:
     with pytest.raises(UnreadableError, match="cannot be parsed"):
-        list(python_functions(f"# -*- coding: {name} -*-\n{'x = ß' * 70}\n".encode(), "m.py"))
+        list(parse_python_functions(f"# -*- coding: {name} -*-\n{'x = ß' * 70}\n".encode(), "m.py"))
 
 
 @pytest.mark.parametrize("data", [b"def f(:\n", b"x = '\xff'\n", b"x = 1\0\n"])
 def test_bytes_that_are_no_python(data: bytes) -> None:
     with pytest.raises(UnreadableError, match="cannot be parsed"):
-        list(python_functions(data, "m.py"))
+        list(parse_python_functions(data, "m.py"))
 
 
 def test_files_that_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "huge.py").write_text(function("g", "Take away both.") + "#" * 1_000_000)
     (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere.py")
     (tmp_path / "warns.py").write_text('"\\d"\n')
-    assert source_files(tmp_path).files == {"python": ("huge.py", "warns.py")}
-    assert list(python_functions(read_source(tmp_path, "warns.py"), "warns.py")) == []
+    assert find_source_files(tmp_path).files == {"python": ("huge.py", "warns.py")}
+    assert list(parse_python_functions(read_source(tmp_path, "warns.py"), "warns.py")) == []
     for path, reason in (("huge.py", "larger than 1 MB"), ("gone.py", "cannot be read")):
         with pytest.raises(UnreadableError, match=reason):
             read_source(tmp_path, path)
@@ -266,7 +266,7 @@ def test_module_names_follow_the_path(tmp_path: Path) -> None:
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not a folder"):
-        source_files(tmp_path / "nowhere")
+        find_source_files(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -299,6 +299,6 @@ def test_a_name_is_hidden_where_it_is_an_identifier(name: str, code: str, hidden
 
 
 def test_functions_without_documentation_are_taken_as_well(tmp_path: Path) -> None:
-    (path,) = source_files(write(tmp_path, {"m.py": "def bare(x):\n" + BODY})).files["python"]
-    (found,) = python_functions(read_source(tmp_path, path), path)
+    (path,) = find_source_files(write(tmp_path, {"m.py": "def bare(x):\n" + BODY})).files["python"]
+    (found,) = parse_python_functions(read_source(tmp_path, path), path)
     assert (found.id, found.docstring, found.code) == ("m:bare", "", "def bare(x):\n" + BODY.rstrip())

@@ -16,10 +16,10 @@ import pytest
 
 from harness.core.types import SuiteOptions
 from suites._code import tasks
-from suites._code.parsing import python_version
-from suites._code.selection import Function, distinct
-from suites._code.tasks import CORPUS, Tasks, function_tasks
-from suites._content import Clusters, Content, Labelled, Retrieval, content_hash, size
+from suites._code.parsing import format_python_version
+from suites._code.selection import Function, select_distinct
+from suites._code.tasks import CORPUS, Tasks, build_function_tasks
+from suites._content import Clusters, Content, Labelled, Retrieval, hash_content, measure_content
 from suites.stdlib import SUITE
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu"]
@@ -38,12 +38,12 @@ def made(label: str, number: int, *, docstring: str | None = None) -> Function:
 
 
 def plain_search(functions: Sequence[Function]) -> Any:
-    return function_tasks("python", functions).contents["CodeSearch.named"]
+    return build_function_tasks("python", functions).contents["CodeSearch.named"]
 
 
 def hidden_search(functions: Sequence[Function]) -> tuple[Any, str]:
     """The task, and the words on its functions."""
-    found = function_tasks("python", functions)
+    found = build_function_tasks("python", functions)
     return found.contents["CodeSearch"], found.notes[0].removeprefix("Python: code search has ")
 
 
@@ -51,7 +51,7 @@ def topic_tasks(functions: Sequence[Function]) -> tuple[Any, Any]:
     """The classification and the clustering, however few texts there are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tasks, "MIN_TEXTS", 1)
-        found = function_tasks("python", functions).contents
+        found = build_function_tasks("python", functions).contents
     return found["DocstringClassification"], found["DocstringClustering"]
 
 
@@ -158,8 +158,8 @@ def test_near_duplicates_are_those_of_a_comparison_of_all_with_all() -> None:
         expected |= {function.id: twins[0]} if twins else {}
     assert 50 < len(expected) < 150
     stay = [f for f in functions if f.id in kept]
-    assert distinct(functions, 1000) == (stay, expected)
-    assert distinct(functions, 30)[0] == stay[:30]
+    assert select_distinct(functions, 1000) == (stay, expected)
+    assert select_distinct(functions, 30)[0] == stay[:30]
 
 
 def test_a_sync_and_an_async_twin_are_near_duplicates_and_two_getters_are_not() -> None:
@@ -173,7 +173,7 @@ def test_a_sync_and_an_async_twin_are_near_duplicates_and_two_getters_are_not() 
         Function(name=re.findall(r"def (\w+)", code)[0], module="m", docstring="", code=code)
         for code in (*pair, *others)
     ]
-    assert distinct(functions, 9)[1] == {"m:arun": "m:run"}
+    assert select_distinct(functions, 9)[1] == {"m:arun": "m:run"}
 
 
 def test_long_functions_are_left_out() -> None:
@@ -185,11 +185,11 @@ def test_long_functions_are_left_out() -> None:
 
 
 def test_code_search_needs_ten_pairs() -> None:
-    assert [*function_tasks("python", [made("m", n) for n in range(10)]).contents] == [
+    assert [*build_function_tasks("python", [made("m", n) for n in range(10)]).contents] == [
         "CodeSearch",
         "CodeSearch.named",
     ]
-    found = function_tasks("python", [made("m", n) for n in range(9)])
+    found = build_function_tasks("python", [made("m", n) for n in range(9)])
     assert found == Tasks(
         notes=(
             "Python: 9 documented functions were found, 9 of them short enough to search (up to 1500 "
@@ -201,14 +201,14 @@ def test_code_search_needs_ten_pairs() -> None:
 def test_labels_are_offered_from_400_docstrings_on() -> None:
     """Eight packages of 66: 16 to learn from, 50 to test."""
     functions = [made(f"p{label}", n) for label in range(8) for n in range(66)]
-    enough = function_tasks("python", functions)
+    enough = build_function_tasks("python", functions)
     assert [*enough.contents] == [
         "CodeSearch",
         "CodeSearch.named",
         "DocstringClassification",
         "DocstringClustering",
     ]
-    few = function_tasks("python", functions[1:])
+    few = build_function_tasks("python", functions[1:])
     assert [*few.contents] == ["CodeSearch", "CodeSearch.named"]
     assert few.notes[1] == (
         "Python: no classification and no clustering: of packages with at least 20 docstrings there are 8, "
@@ -265,7 +265,7 @@ def searches(stdlib: dict[str, Content]) -> Sequence[Retrieval]:
 def test_standard_library_is_the_running_one() -> None:
     source: Any = SUITE.open("", SuiteOptions()).tasks[0].source
     assert (source.loader.folder.root / "ast.py").samefile(ast.__file__)
-    assert python_version().startswith(f"python-{sys.version_info.major}.{sys.version_info.minor}.")
+    assert format_python_version().startswith(f"python-{sys.version_info.major}.{sys.version_info.minor}.")
 
 
 def test_standard_library_gives_every_task_at_a_size_for_a_quick_run(stdlib: dict[str, Content]) -> None:
@@ -273,17 +273,17 @@ def test_standard_library_gives_every_task_at_a_size_for_a_quick_run(stdlib: dic
     labelled, clusters = stdlib["DocstringClassification"], stdlib["DocstringClustering"]
     assert isinstance(labelled, Labelled)
     assert isinstance(clusters, Clusters)
-    sizes = {name: size(content) for name, content in stdlib.items()}
+    sizes = {name: measure_content(content) for name, content in stdlib.items()}
     assert sum(s.texts or 0 for s in sizes.values()) <= 10_000
     assert sum(s.characters or 0 for s in sizes.values()) <= 2_500_000
     assert (len(plain.queries), len(plain.documents), len(hidden.documents)) == (1000, 1250, 3000)
     assert len({row.label for row in labelled.train}) == 20
 
 
-@pytest.mark.skipif(python_version() != "python-3.11.7", reason="another Python has another library")
+@pytest.mark.skipif(format_python_version() != "python-3.11.7", reason="another Python has another library")
 def test_the_plain_form_and_the_labels_are_what_they_always_were(stdlib: dict[str, Content]) -> None:
     """The hashes of these data before there was another form."""
-    assert {name: content_hash(content)[:16] for name, content in stdlib.items() if name != "CodeSearch"} == {
+    assert {name: hash_content(content)[:16] for name, content in stdlib.items() if name != "CodeSearch"} == {
         "CodeSearch.named": "d1cb89e1d5c22359",
         "DocstringClassification": "ec8f4d8e13349bc5",
         "DocstringClustering": "dafc4b08aa046c8d",

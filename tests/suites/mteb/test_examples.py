@@ -25,19 +25,30 @@ from sklearn.metrics import mean_absolute_error, v_measure_score
 from fakes import TOPICS, Bags, artifact, encoding, quiet, record, score, table
 from harness.cli import invoke
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import task_identity
+from harness.core.identity import build_task_identity
 from harness.core.types import SIDES, CorpusSource, Data, Outcome, Role, SuiteOptions, Task, TaskSource
-from harness.jobs.jobs import record_output
+from harness.jobs.jobs import build_record_output
 from harness.plan.catalog import open_suites
 from harness.results.scores import Aggregates
 from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
-from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
+from suites._content import (
+    Clusters,
+    Content,
+    Document,
+    Labelled,
+    Pair,
+    Pairs,
+    Query,
+    Retrieval,
+    Row,
+    measure_content,
+)
 from suites._mteb import examples, snapshot, source
 from suites._mteb.examples import Examples
-from suites._mteb.model import Model, corpus_texts
+from suites._mteb.model import Model, collect_corpus_texts
 from suites._mteb.source import BuiltSource, MtebSource
-from suites._mteb.tasks import benchmark_or_task
+from suites._mteb.tasks import build_mteb_suite
 
 # Suites
 
@@ -45,7 +56,7 @@ from suites._mteb.tasks import benchmark_or_task
 def test_the_mean_of_efficient_embeddings_is_over_seven_tasks_of_seven_types() -> None:
     (suite,) = open_suites(["mteb-efficient8"])
     scores = {column.name: 0.1 * place for place, column in enumerate(suite.columns)}
-    found = Aggregates.of(suite, scores)
+    found = Aggregates.aggregate_scores(suite, scores)
     assert len({column.type for column in suite.columns}) == len(suite.columns) == 8
     assert (found.over_tasks.value, found.over_types.value) == pytest.approx((0.3, 0.3)), "0 to 0.6, by hand"
     assert [*found.shown_only] == ["Tatoeba"]
@@ -171,7 +182,7 @@ def test_scores_are_those_of_stock_mteb(kind: str) -> None:
             return Bags().encode([text for batch in inputs for text in batch["text"]], role="")
 
     with quiet():
-        made = BuiltSource(loader=Given(kind)).mteb_task(task(kind), seed=42)
+        made = BuiltSource(loader=Given(kind)).build_mteb_task(task(kind), seed=42)
         stock = mteb.evaluate(Stock(), made, cache=None, show_progress_bar=False)  # type: ignore[arg-type]
     found = outcome(kind)
     assert stock.task_results[0].get_score() == pytest.approx(found.main_score, abs=1e-6)
@@ -239,7 +250,7 @@ def keep(of: Task, found: Outcome, results: Path, key: str = "a" * 64, **setting
     """The record of an outcome with the files beside it, as a run leaves it."""
     model_of = artifact(Path(), key=key)
     one = record(of, found.main_score, model=model_of, how=encoding(**settings))
-    made = record_output(one, found.examples, found.run)
+    made = build_record_output(one, found.examples, found.run)
     parsed = RECORDS.parse(made["record"].decode(), where="made")
     return Store(results).put(model_of.slug, parsed, made["examples"], run=made.get("run"))
 
@@ -248,11 +259,11 @@ def test_a_reranking_run_has_all_candidates() -> None:
     names = [d.id for d in CONTENTS["Equal documents"].documents]  # type: ignore[union-attr]
     asked = task("Equal documents")
     with quiet():
-        made: Any = BuiltSource(loader=Given("Equal documents")).mteb_task(asked, seed=42)
+        made: Any = BuiltSource(loader=Given("Equal documents")).build_mteb_task(asked, seed=42)
         made.dataset["default"]["test"]["top_ranked"] = {f"q{i}": names[i : i + 150] for i in range(5)}
         found = score(made, Bags())
     assert Counter(found.run["query_id"]) == dict.fromkeys([f"q{i}" for i in range(5)], 150)
-    output = record_output(record(asked, found.main_score), found.examples, found.run)
+    output = build_record_output(record(asked, found.main_score), found.examples, found.run)
     part = RECORDS.parse(output["record"].decode(), where="made").run
     assert part is not None
     assert (part.rows, part.depth) == (750, 150)
@@ -348,9 +359,13 @@ def test_a_document_may_be_its_text_alone() -> None:
         fresh = replace(task("Retrieval"), name="Fresh")
         truth = fresh.source.evaluate(fresh, Bags(), seed=42, data=None)  # type: ignore[union-attr]
     assert found.run == truth.run != outcome("Retrieval").run
-    assert task_identity(artifact(Path()), alone)["documents"] == "text"
-    assert "documents" not in task_identity(artifact(Path()), task("Retrieval"))
-    assert size(CONTENTS["Retrieval"], "text") == size(untitled) != size(CONTENTS["Retrieval"])
+    assert build_task_identity(artifact(Path()), alone)["documents"] == "text"
+    assert "documents" not in build_task_identity(artifact(Path()), task("Retrieval"))
+    assert (
+        measure_content(CONTENTS["Retrieval"], "text")
+        == measure_content(untitled)
+        != measure_content(CONTENTS["Retrieval"])
+    )
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -364,7 +379,7 @@ def test_compare_tests_over_queries(tied: bool, tmp_path: Path, capsys: pytest.C
         one = record(of, score, model=model_of).model_copy(
             update={"scores": {"test": {"default": {"main_score": score, "ndcg_at_10": score}}}}
         )
-        made = record_output(one, lines, found.run)
+        made = build_record_output(one, lines, found.run)
         parsed = RECORDS.parse(made["record"].decode(), where="made")
         Store(tmp_path).put(model_of.slug, parsed, made["examples"], run=made["run"])
     with pytest.MonkeyPatch.context() as patch:
@@ -428,7 +443,7 @@ def test_another_mteb_than_results_name_may_not_score(
 ) -> None:
     version = mock.Mock(side_effect=[installed] if installed else PackageNotFoundError)
     monkeypatch.setattr("importlib.metadata.version", version)
-    monkeypatch.setattr(snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
+    monkeypatch.setattr(snapshot, "load_snapshot", lambda: SimpleNamespace(version="2.26.24"))
     with pytest.raises(UsageError) as caught:
         scorer.evaluate(task("STS"), Bags(), seed=42, data=None)
     assert (caught.value.message, caught.value.hint) == (said, 'Type: python -m pip install "mteb==2.26.24"')
@@ -436,7 +451,7 @@ def test_another_mteb_than_results_name_may_not_score(
 
 def some_pairs(name: str, **more: Any) -> AbsTask:
     """A task of mteb of this name that has its data, which is none of its own."""
-    found = BuiltSource(loader=Given("STS")).mteb_task(task("STS"), seed=42)
+    found = BuiltSource(loader=Given("STS")).build_mteb_task(task("STS"), seed=42)
     found.metadata = found.metadata.model_copy(update={"name": name})
     vars(found).update(more)
     return found
@@ -450,7 +465,7 @@ def test_a_task_that_reads_the_hub_by_itself_is_refused_elsewhere(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("mteb.get_task", lambda *_, **__: some_pairs("SKQuadRetrieval"))
-    wanted = benchmark_or_task("SKQuadRetrieval", called="it", options=SuiteOptions()).tasks[0]
+    wanted = build_mteb_suite("SKQuadRetrieval", called="it", options=SuiteOptions()).tasks[0]
     root, held = tmp_path / "root", tmp_path / "hub" / "snapshots" / "sha"
     for data in (root, held) if offline else (root,):
         with pytest.raises(DataError, match=rf"reads TUKE-KEMT/retrieval-skquad from .* not from {data}\."):
@@ -470,7 +485,7 @@ def test_data_that_is_pinned_to_a_branch_is_told(
     name: str, revision: str, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mteb.get_task", lambda *_, **__: some_pairs(name, notes=("first",)))
-    wanted = benchmark_or_task(name, called="it", options=SuiteOptions()).tasks[0]
+    wanted = build_mteb_suite(name, called="it", options=SuiteOptions()).tasks[0]
     wanted = replace(wanted, data=replace(wanted.data, revision=revision))
     found = wanted.source.evaluate(wanted, Bags(), seed=42, data=None)
     assert found.notes[0] == "first"
@@ -480,7 +495,7 @@ def test_data_that_is_pinned_to_a_branch_is_told(
 
 
 def test_our_own_rules_are_part_of_what_scores_once_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = f"mteb {snapshot.load().version}"
+    plain = f"mteb {snapshot.load_snapshot().version}"
     assert BuiltSource(loader=Given("STS")).scoring == MtebSource().scoring == plain
     monkeypatch.setattr(source, "RULES", 2)
     assert BuiltSource(loader=Given("STS")).scoring == f"{plain}, rules 2"
@@ -498,7 +513,7 @@ def test_documents_read_as_mteb_reads_them(titles: bool) -> None:
     with quiet():
         data = {"default": {"test": {"corpus": corpus}}}
         search = made(abstasks.AbsTaskRetrieval, data, metric="ndcg_at_10")
-        assert corpus_texts(search) == _retrieval_texts(corpus, PromptType.document)
+        assert collect_corpus_texts(search) == _retrieval_texts(corpus, PromptType.document)
 
 
 @pytest.mark.shared
@@ -517,7 +532,7 @@ def test_published_scores_of_minilm(name: str, published: float, shared: Path, t
 
 def test_columns_come_as_lists_of_ones_own() -> None:
     plain = Dataset.from_dict({"id": ["a", "b", "c"], "text": ["a", "b", "c"], "label": [0, 1, 0]})
-    made: Any = BuiltSource(loader=Given("Three")).mteb_task(task("Three"), seed=42).dataset
+    made: Any = BuiltSource(loader=Given("Three")).build_mteb_task(task("Three"), seed=42).dataset
     labels = made["test"]["label"]
     assert labels == [0, 1, 0]
     labels.append(5)
@@ -745,7 +760,7 @@ def test_lines_that_cannot_be_made_cost_no_score(monkeypatch: pytest.MonkeyPatch
         raise ValueError("the draws do not fit")
 
     data = DatasetDict({"test": Dataset.from_dict({"sentence1": texts(9), "sentence2": texts(9)})})
-    monkeypatch.setattr(examples, "_bitext", broken)
+    monkeypatch.setattr(examples, "_iter_bitext_lines", broken)
     found = score(made(abstasks.AbsTaskBitextMining, data, metric="f1"), Bags())
     assert (found.main_score, found.examples) == (1, {})
     assert found.notes == ("No per-example results: ValueError: the draws do not fit",)
@@ -808,13 +823,13 @@ def test_a_corpus_of_mtebs_other_kinds() -> None:
         {"sentences": texts(2, 5), "labels": ["a", "b"]},
     ]
     old = made(AbsTaskClusteringLegacy, DatasetDict({"test": Dataset.from_list(sets)}), metric="v_measure")
-    assert corpus_texts(old) == [*texts(3), *texts(2, 5)]
+    assert collect_corpus_texts(old) == [*texts(3), *texts(2, 5)]
     rows = {"sentence1": texts(4), "sentence2": texts(4, 9), "train": texts(4, 20)}
     data = {name: DatasetDict({"test": Dataset.from_dict(rows)}) for name in ("en-de", "en-fr")}
     subsets = made(abstasks.AbsTaskBitextMining, data, metric="f1", subsets=("en-de", "en-fr"))
-    assert corpus_texts(subsets) == [*texts(4), *texts(4, 9)] * 2
+    assert collect_corpus_texts(subsets) == [*texts(4), *texts(4, 9)] * 2
     nameless = DatasetDict({"test": Dataset.from_dict({"eng": texts(4), "deu": texts(4)})})
-    assert corpus_texts(made(abstasks.AbsTaskBitextMining, nameless, metric="f1")) is None
+    assert collect_corpus_texts(made(abstasks.AbsTaskBitextMining, nameless, metric="f1")) is None
 
 
 # A metric over subqueries is known of each of them, and its mean over base queries is mteb's
@@ -837,7 +852,7 @@ def test_the_mean_over_base_queries_is_that_of_mteb(tmp_path: Path) -> None:
     model = Model(Bags())
     model.found["default", "test"] = found
     kept = Examples(made(abstasks.AbsTaskRetrieval, data, metric=metric), model, tmp_path)
-    kept.after("test", ["default"])
+    kept.add_subset_rows("test", ["default"])
     scored = dict(zip(kept.columns["example_id"], kept.columns["metric"], strict=True))
     assert list(scored) == list(judged)
     by_base = {query.rpartition("_")[0]: value for query, value in scored.items()}

@@ -16,8 +16,8 @@ from harness.core.errors import UsageError
 from harness.core.types import SIDES, Size, SuiteOptions
 from suites._mteb import make_snapshot
 from suites._mteb import snapshot as module
-from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, load
-from suites._mteb.tasks import benchmark_or_task, offers
+from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, load_snapshot
+from suites._mteb.tasks import build_mteb_suite, list_offers
 
 ROOT = Path(__file__).parents[3]
 TEXT = ["text"]
@@ -47,7 +47,7 @@ def a_task(**fields: Any) -> TaskInfo:
 
 def of(names: list[str] | tuple[str, ...]) -> Counter[str]:
     """How many tasks there are of each type."""
-    return Counter(load().task(name).type for name in names)
+    return Counter(load_snapshot().find_task_info(name).type for name in names)
 
 
 # Reading it
@@ -74,33 +74,33 @@ def test_nothing_heavy_is_imported() -> None:
     ],
 )
 def test_a_benchmark_has_the_tasks_that_are_published(name: str, count: int) -> None:
-    assert len(load().benchmark(name).tasks) == count
+    assert len(load_snapshot().find_benchmark(name).tasks) == count
 
 
 def test_the_types_of_both_english_benchmarks_are_the_published_ones() -> None:
     order = ["Classification", "Clustering", "PairClassification", "Reranking", "Retrieval", "STS"]
-    v1 = of([use.name for use in load().benchmark("MTEB(eng, v1)").tasks])
-    v2 = of([use.name for use in load().benchmark("MTEB(eng, v2)").tasks])
+    v1 = of([use.name for use in load_snapshot().find_benchmark("MTEB(eng, v1)").tasks])
+    v2 = of([use.name for use in load_snapshot().find_benchmark("MTEB(eng, v2)").tasks])
     assert [v1[t] for t in [*order, "Summarization"]] == [12, 11, 3, 4, 15, 10, 1]
     assert [v2[t] for t in [*order, "Summarization"]] == [8, 8, 3, 2, 10, 9, 1]
 
 
 @pytest.mark.parametrize("benchmark", ["MTEB(eng, v1)", "BEIR"])
 def test_cqadupstack_is_one_column_of_twelve_tasks(benchmark: str) -> None:
-    names = [use.name for use in load().benchmark(benchmark).tasks]
+    names = [use.name for use in load_snapshot().find_benchmark(benchmark).tasks]
     assert [n for n in names if n.startswith("CQADupstack")] == ["CQADupstackRetrieval"]
-    aggregate = load().task("CQADupstackRetrieval")
+    aggregate = load_snapshot().find_task_info("CQADupstackRetrieval")
     assert len(aggregate.aggregate_of) == 12
     assert {use.splits for use in aggregate.aggregate_of} == {("test",)}
     assert aggregate.path == aggregate.revision == ""
-    assert len({load().task(use.name).path for use in aggregate.aggregate_of}) == 12
+    assert len({load_snapshot().find_task_info(use.name).path for use in aggregate.aggregate_of}) == 12
 
 
 def test_the_english_benchmarks_take_the_splits_and_subsets_that_are_published() -> None:
     for benchmark in ("MTEB(eng, v1)", "BEIR"):
-        used = {use.name: use for use in load().benchmark(benchmark).tasks}
+        used = {use.name: use for use in load_snapshot().find_benchmark(benchmark).tasks}
         assert used["MSMARCO"].splits == ("dev",)
-    used = {use.name: use for use in load().benchmark("MTEB(eng, v1)").tasks}
+    used = {use.name: use for use in load_snapshot().find_benchmark("MTEB(eng, v1)").tasks}
     assert used["STS17"].subsets == ("en-en",)
     assert used["STS22"].subsets == ("en",)
     assert used["AmazonCounterfactualClassification"] == TaskUse(
@@ -109,41 +109,43 @@ def test_the_english_benchmarks_take_the_splits_and_subsets_that_are_published()
 
 
 def test_a_benchmark_is_found_by_its_alias() -> None:
-    assert load().benchmark("MTEB") == load().benchmark("MTEB(eng, v1)")
-    assert [load().resolve(name) for name in ("MTEB", "BEIR", "MAEB", "Nothing")] == [
+    assert load_snapshot().find_benchmark("MTEB") == load_snapshot().find_benchmark("MTEB(eng, v1)")
+    assert [load_snapshot().resolve(name) for name in ("MTEB", "BEIR", "MAEB", "Nothing")] == [
         "MTEB(eng, v1)",
         "BEIR",
         "MAEB(v1)",
         None,
     ]
-    assert benchmark_or_task("MTEB(eng)", called="it", options=SuiteOptions()).title == "MTEB(eng, v2)"
+    assert build_mteb_suite("MTEB(eng)", called="it", options=SuiteOptions()).title == "MTEB(eng, v2)"
 
 
 def test_a_name_is_resolved_without_building_every_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
-    known = type(load())
-    benchmark = known.benchmark
-    monkeypatch.setattr(known, "benchmark", lambda self, name: built.append(name) or benchmark(self, name))
-    benchmark_or_task("NanoBEIR", called="it", options=SuiteOptions())
+    known = type(load_snapshot())
+    benchmark = known.find_benchmark
+    monkeypatch.setattr(
+        known, "find_benchmark", lambda self, name: built.append(name) or benchmark(self, name)
+    )
+    build_mteb_suite("NanoBEIR", called="it", options=SuiteOptions())
     with pytest.raises(UsageError, match="No benchmark or task of mteb is called 'Nanobier'"):
-        benchmark_or_task("Nanobier", called="it", options=SuiteOptions())
+        build_mteb_suite("Nanobier", called="it", options=SuiteOptions())
     assert built == ["NanoBEIR"]
 
 
 def test_a_task_that_is_superseded_says_so_in_the_list() -> None:
-    facts = {offer.name: offer.facts for offer in offers() if offer.kind == "task"}
+    facts = {offer.name: offer.facts for offer in list_offers() if offer.kind == "task"}
     assert facts["STSBenchmark"]["superseded_by"] == "STSBenchmark.v2"
     assert facts["STSBenchmark.v2"]["superseded_by"] is None
 
 
 def test_a_task_whose_revision_is_a_branch_is_told_from_those_with_a_commit() -> None:
-    branches = [name for name in load().tasks if load().task(name).on_a_branch]
+    branches = [name for name in load_snapshot().tasks if load_snapshot().find_task_info(name).on_a_branch]
     assert branches == ["PublicHealthQA"]
-    assert load().task("IFIRAila").revision == "1cb8772"
+    assert load_snapshot().find_task_info("IFIRAila").revision == "1cb8772"
 
 
 def test_every_pair_of_languages_is_a_subset_of_flores() -> None:
-    flores = load().task("FloresBitextMining")
+    flores = load_snapshot().find_task_info("FloresBitextMining")
     assert flores.parallel
     assert len(flores.subsets) == 204 * 203
     assert flores.subsets["eng_Latn-zho_Hant"] == ("eng-Latn", "zho-Hant")
@@ -165,46 +167,49 @@ def test_every_pair_of_languages_is_a_subset_of_flores() -> None:
     ],
 )
 def test_the_texts_of_a_task_are_those_of_its_paper(name: str, split: str, subset: str, texts: int) -> None:
-    assert load().task(name).size([split], [subset]).texts == texts
+    assert load_snapshot().find_task_info(name).estimate_size([split], [subset]).texts == texts
 
 
 def test_a_parallel_task_counts_each_language_once() -> None:
-    flores = load().task("FloresBitextMining")
-    both = flores.size(["devtest"], ["eng_Latn-fra_Latn", "fra_Latn-eng_Latn"])
-    assert both == flores.size(["devtest"], ["eng_Latn-fra_Latn"])
-    assert flores.size(flores.splits, flores.subsets).texts == 204 * 1_012
+    flores = load_snapshot().find_task_info("FloresBitextMining")
+    both = flores.estimate_size(["devtest"], ["eng_Latn-fra_Latn", "fra_Latn-eng_Latn"])
+    assert both == flores.estimate_size(["devtest"], ["eng_Latn-fra_Latn"])
+    assert flores.estimate_size(flores.splits, flores.subsets).texts == 204 * 1_012
 
 
 def test_sizes_add_up_and_are_unknown_when_any_part_is() -> None:
     task = a_task(sizes={("dev", "en"): (2, 10), ("test", "en"): (3, 20), ("test", "zh"): (5, 1)})
-    assert task.size(["dev", "test"], ["en"]) == Size(texts=5, characters=30)
-    assert task.size(["test"], ["en", "zh"]) == Size(texts=8, characters=21)
-    assert task.size(["dev"], ["en", "zh"]) == Size()
+    assert task.estimate_size(["dev", "test"], ["en"]) == Size(texts=5, characters=30)
+    assert task.estimate_size(["test"], ["en", "zh"]) == Size(texts=8, characters=21)
+    assert task.estimate_size(["dev"], ["en", "zh"]) == Size()
     task = replace(task, shared={"en": (1, 8)})  # a document of both splits
-    assert task.size(["dev", "test"], ["en"]) == Size(texts=4, characters=22)
-    assert task.size(["test"], ["en"]) == Size(texts=3, characters=20)
-    assert a_task().size(["dev"], []) == Size()
+    assert task.estimate_size(["dev", "test"], ["en"]) == Size(texts=4, characters=22)
+    assert task.estimate_size(["test"], ["en"]) == Size(texts=3, characters=20)
+    assert a_task().estimate_size(["dev"], []) == Size()
 
 
 # Narrowing
 
 
 def test_a_subset_stays_when_any_of_its_languages_is_asked_for() -> None:
-    assert a_task().splits_and_subsets() == (("dev", "test"), ("en", "de-en", "zh"))
-    assert a_task().splits_and_subsets(["eng"], ["test"]) == (("test",), ("en", "de-en"))
-    assert a_task().splits_and_subsets(["deu-Latn", "zho"], ["test", "train"]) == (("test",), ("de-en", "zh"))
+    assert a_task().select_splits_and_subsets() == (("dev", "test"), ("en", "de-en", "zh"))
+    assert a_task().select_splits_and_subsets(["eng"], ["test"]) == (("test",), ("en", "de-en"))
+    assert a_task().select_splits_and_subsets(["deu-Latn", "zho"], ["test", "train"]) == (
+        ("test",),
+        ("de-en", "zh"),
+    )
 
 
 def test_narrowing_stays_inside_what_a_benchmark_takes() -> None:
     use = TaskUse(name="Little", splits=("test",), subsets=("de-en",))
-    assert a_task().splits_and_subsets(["eng"], within=use) == (("test",), ("de-en",))
+    assert a_task().select_splits_and_subsets(["eng"], within=use) == (("test",), ("de-en",))
     with pytest.raises(UsageError, match=r"no split of it is dev\.\nIt has split test\."):
-        a_task().splits_and_subsets(splits=["dev"], within=use)
+        a_task().select_splits_and_subsets(splits=["dev"], within=use)
 
 
 def test_nothing_left_says_what_there_is() -> None:
     with pytest.raises(UsageError) as error:
-        a_task().splits_and_subsets(["en", "fra"])
+        a_task().select_splits_and_subsets(["en", "fra"])
     assert str(error.value) == (
         "Nothing of Little is left: no language of it is en or fra.\nIt has languages deu, eng, zho."
     )
@@ -215,22 +220,22 @@ def test_nothing_left_says_what_there_is() -> None:
 
 def test_a_near_miss_names_the_nearest() -> None:
     with pytest.raises(UsageError) as error:
-        load().task("Banking7Classification")
+        load_snapshot().find_task_info("Banking7Classification")
     assert str(error.value).startswith(
         "No task is called 'Banking7Classification'.\nDid you mean Banking77Class"
     )
     assert str(error.value).endswith("? `harness list tasks` shows all.")
     with pytest.raises(UsageError, match=r"Did you mean MTEB\(eng, v2\)"):
-        load().benchmark("MTEB(eng,v2)")
+        load_snapshot().find_benchmark("MTEB(eng,v2)")
 
 
 def test_a_benchmark_of_images_is_left_out_and_says_why() -> None:
-    assert "MIEB(eng)" in load().excluded
-    assert "MIEB(eng)" not in load().benchmarks
+    assert "MIEB(eng)" in load_snapshot().excluded
+    assert "MIEB(eng)" not in load_snapshot().benchmarks
     with pytest.raises(UsageError, match=r"MIEB\(eng\) is not a benchmark of texts: \d+ of its tasks"):
-        load().benchmark("MIEB(eng)")
+        load_snapshot().find_benchmark("MIEB(eng)")
     with pytest.raises(UsageError, match=r"MAEB is not a benchmark of texts: \d+ of its tasks"):
-        benchmark_or_task("MAEB", called="it", options=SuiteOptions())
+        build_mteb_suite("MAEB", called="it", options=SuiteOptions())
 
 
 # Against the installed mteb
@@ -246,7 +251,7 @@ def installed() -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_file_is_not_out_of_date(capsys: pytest.CaptureFixture[str]) -> None:
-    assert make_snapshot.main(["--check"]) == 0, capsys.readouterr().out
+    assert make_snapshot.write_snapshot_files(["--check"]) == 0, capsys.readouterr().out
 
 
 def test_a_file_out_of_date_is_named_and_left_alone(
@@ -254,29 +259,31 @@ def test_a_file_out_of_date_is_named_and_left_alone(
 ) -> None:
     old = tmp_path / "snapshot.json"
     old.write_text('{\n"made_by": "hand",\n"tasks": {}\n}\n')
-    monkeypatch.setattr(make_snapshot, "_files", lambda: {old: '{\n"made_by": "hand",\n"A": {}\n}\n'})
-    assert make_snapshot.main(["--check"]) == 1
+    monkeypatch.setattr(
+        make_snapshot, "_render_snapshot_files", lambda: {old: '{\n"made_by": "hand",\n"A": {}\n}\n'}
+    )
+    assert make_snapshot.write_snapshot_files(["--check"]) == 1
     assert capsys.readouterr().out == (
         'snapshot.json is out of date for 2: "A", "tasks". Next: python -m suites._mteb.make_snapshot\n'
     )
     assert "tasks" in old.read_text()
-    assert make_snapshot.main([]) == 0
-    assert make_snapshot.main(["--check"]) == 0
+    assert make_snapshot.write_snapshot_files([]) == 0
+    assert make_snapshot.write_snapshot_files(["--check"]) == 0
 
 
 def test_the_version_is_the_installed_one_and_the_tasks_are_all_there(installed: dict[str, Any]) -> None:
     import mteb
 
-    assert load().version == mteb.__version__
-    assert set(load().tasks) == set(installed)
-    members = {use.name for name in installed for use in load().task(name).aggregate_of}
-    assert members <= set(load().tasks)
+    assert load_snapshot().version == mteb.__version__
+    assert set(load_snapshot().tasks) == set(installed)
+    members = {use.name for name in installed for use in load_snapshot().find_task_info(name).aggregate_of}
+    assert members <= set(load_snapshot().tasks)
     assert PATH.stat().st_size < 1_500_000
 
 
 def test_every_task_says_what_mteb_says(installed: dict[str, Any]) -> None:
     for name, task in installed.items():
-        meta, info = task.metadata, load().task(name)
+        meta, info = task.metadata, load_snapshot().find_task_info(name)
         assert (info.name, info.type, info.metric) == (name, meta.type, meta.main_score)
         assert info.superseded_by == meta.superseded_by
         assert list(info.splits) == meta.eval_splits
@@ -292,28 +299,30 @@ def test_every_task_says_what_its_class_does(installed: dict[str, Any]) -> None:
     from mteb.abstasks import AbsTaskRetrieval
 
     for name, task in installed.items():
-        info = load().task(name)
+        info = load_snapshot().find_task_info(name)
         assert info.abstask in [base.__name__ for base in task.__mro__]
         assert info.parallel == getattr(task, "parallel_subsets", False)
         if issubclass(task, AbsTaskRetrieval):
             assert info.roles
-            made = benchmark_or_task(name, called=name, options=SuiteOptions())
+            made = build_mteb_suite(name, called=name, options=SuiteOptions())
             assert {one.roles for one in made.tasks} == {SIDES}
-    assert [name for name in installed if load().task(name).fixed_data] == ["SKQuadRetrieval"]
-    assert not load().task("STSBenchmark").roles
-    assert load().task("CQADupstackRetrieval").roles
+    assert [name for name in installed if load_snapshot().find_task_info(name).fixed_data] == [
+        "SKQuadRetrieval"
+    ]
+    assert not load_snapshot().find_task_info("STSBenchmark").roles
+    assert load_snapshot().find_task_info("CQADupstackRetrieval").roles
 
 
 def test_every_benchmark_takes_what_mteb_takes() -> None:
     import mteb
 
-    snapshot, all_text = load(), []
+    snapshot, all_text = load_snapshot(), []
     for benchmark in mteb.get_benchmarks():
         if any(task.metadata.modalities != TEXT for task in benchmark.tasks):
             assert benchmark.name in snapshot.excluded
             continue
         all_text.append(benchmark.name)
-        info = snapshot.benchmark(benchmark.name)
+        info = snapshot.find_benchmark(benchmark.name)
         taken = [(t.metadata.name, [*t.eval_splits], {*t.hf_subsets}) for t in benchmark.tasks]
         assert [(u.name, [*u.splits], {*u.subsets}) for u in info.tasks] == taken
         assert info.aliases == tuple(sorted(benchmark.aliases or ()))
@@ -341,9 +350,11 @@ def test_narrowing_keeps_what_mteb_keeps(name: str, languages: list[str]) -> Non
         kept = mteb.get_task(name, languages=languages).hf_subsets
     except ValueError:  # mteb's word for nothing left
         with pytest.raises(UsageError):
-            load().task(name).splits_and_subsets(languages)
+            load_snapshot().find_task_info(name).select_splits_and_subsets(languages)
     else:
-        assert sorted(load().task(name).splits_and_subsets(languages)[1]) == sorted(kept)
+        assert sorted(load_snapshot().find_task_info(name).select_splits_and_subsets(languages)[1]) == sorted(
+            kept
+        )
 
 
 class Counting:
@@ -387,9 +398,9 @@ def estimated(task: Any, stats: dict[str, Any], monkeypatch: pytest.MonkeyPatch)
     from mteb.abstasks.task_metadata import TaskMetadata
 
     monkeypatch.setattr(TaskMetadata, "descriptive_stats", stats)
-    row = make_snapshot._task_row(type(task))
-    info = type(load())(version="", rows={"it": row}, benchmark_rows={}).task("it")
-    parts = [info.size([split], info.subsets) for split in info.splits]
+    row = make_snapshot._build_task_row(type(task))
+    info = type(load_snapshot())(version="", rows={"it": row}, benchmark_rows={}).find_task_info("it")
+    parts = [info.estimate_size([split], info.subsets) for split in info.splits]
     texts, characters = ([getattr(part, name) for part in parts] for name in ("texts", "characters"))
     return Size(texts=sum(texts), characters=sum(characters))
 
@@ -399,7 +410,7 @@ def test_the_size_of_data_used_whole_is_what_mteb_encodes(monkeypatch: pytest.Mo
     """On one of mteb's own small tasks of each kind, which come with the statistics of their data."""
     from mteb.mocks import ALL_MOCK_TASK_TEST_GRID
 
-    types, seen = of(load().tasks), set()
+    types, seen = of(load_snapshot().tasks), set()
     for mock in ALL_MOCK_TASK_TEST_GRID:
         kind = (mock.metadata.type, type(mock).__mro__[1], getattr(mock, "parallel_subsets", False))
         if mock.metadata.modalities == TEXT and mock.metadata.type in types and kind not in seen:
@@ -470,10 +481,14 @@ def test_the_size_of_data_sampled_from_is_the_most_mteb_encodes(
 
 def test_rows_read_one_by_one_are_those_of_the_file() -> None:
     whole = json.loads(PATH.read_text(encoding="utf-8"))
-    rows = {"tasks": load().rows, "benchmarks": load().benchmark_rows, "similar": load().similar_rows}
+    rows = {
+        "tasks": load_snapshot().rows,
+        "benchmarks": load_snapshot().benchmark_rows,
+        "similar": load_snapshot().similar_rows,
+    }
     assert {name: [*part] for name, part in rows.items()} == {name: [*whole[name]] for name in rows}
     assert all(dict(part) == whole[name] for name, part in rows.items())
-    assert load().version == whole["mteb_version"]
+    assert load_snapshot().version == whole["mteb_version"]
     assert {*whole} - {*rows} == {"made_by", "mteb_version"}
 
 
@@ -485,11 +500,11 @@ def test_a_name_may_hold_a_colon_or_what_json_escapes(
     parts = ['"mteb_version": "1"', f'"tasks": {{\n{lines}\n}}', '"benchmarks": {\n}', '"similar": {\n}']
     (tmp_path / "rows.json").write_text("{\n" + ",\n".join(parts) + "\n}\n")
     monkeypatch.setattr(module, "PATH", tmp_path / "rows.json")
-    load.cache_clear()
+    load_snapshot.cache_clear()
     try:
-        assert dict(load().rows) == rows
+        assert dict(load_snapshot().rows) == rows
     finally:
-        load.cache_clear()
+        load_snapshot.cache_clear()
 
 
 # What of a data set a task reads, and narrowing to subsets
@@ -533,20 +548,20 @@ def test_the_tables_that_a_task_reads(
     splits: tuple[str, ...],
     columns: list[str],
 ) -> None:
-    info = load().task(name)
-    tables = info.tables(info.splits, subsets)
+    info = load_snapshot().find_task_info(name)
+    tables = info.list_data_tables(info.splits, subsets)
     assert [table.config for table in tables] == configs
     assert set(tables[0].splits if tables else ()) == set(splits)
     assert [names[0] for table in tables[:1] for names in (*table.texts, *table.values)] == columns
 
 
 def test_subsets_narrow_a_task_and_a_benchmark() -> None:
-    (task,) = benchmark_or_task("STS17", called="x", options=SuiteOptions(subsets=("en-en",))).tasks
+    (task,) = build_mteb_suite("STS17", called="x", options=SuiteOptions(subsets=("en-en",))).tasks
     assert (task.subsets, task.size.texts) == (("en-en",), 500)
-    suite = benchmark_or_task("MTEB(eng, v2)", called="x", options=SuiteOptions(subsets=("en-en",)))
+    suite = build_mteb_suite("MTEB(eng, v2)", called="x", options=SuiteOptions(subsets=("en-en",)))
     assert ([task.name for task in suite.tasks], len(suite.left_out)) == (["STS17"], 40)
     both = SuiteOptions(subsets=("en-en", "en-de"), languages=("deu",))
-    assert benchmark_or_task("STS17", called="x", options=both).tasks[0].subsets == ("en-de",)
+    assert build_mteb_suite("STS17", called="x", options=both).tasks[0].subsets == ("en-de",)
 
 
 @pytest.mark.parametrize(
@@ -555,5 +570,5 @@ def test_subsets_narrow_a_task_and_a_benchmark() -> None:
 )
 def test_a_subset_that_no_task_has_is_refused(name: str, subset: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"No subset of .* is called '{subset}'") as caught:
-        benchmark_or_task(name, called="x", options=SuiteOptions(subsets=(subset,)))
+        build_mteb_suite(name, called="x", options=SuiteOptions(subsets=(subset,)))
     assert hint in str(caught.value.hint)

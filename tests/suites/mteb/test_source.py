@@ -22,12 +22,12 @@ from harness.cli import invoke
 from harness.commands.data import command
 from harness.core.errors import DataError, UsageError
 from harness.core.types import Data, DataTable, SuiteOptions
-from harness.data.schema import Schema, readable_folder
+from harness.data.schema import Schema, resolve_readable_folder
 from harness.driver.execute import Driver
 from retrieval_data import lay_retrieval
-from suites._mteb.snapshot import load
+from suites._mteb.snapshot import load_snapshot
 from suites._mteb.source import MtebSource, _loaded, _require_ids
-from suites._mteb.tasks import benchmark_or_task
+from suites._mteb.tasks import build_mteb_suite
 
 GUIDE = Path(__file__).parents[3] / "docs" / "data-root.md"
 
@@ -78,7 +78,7 @@ def check(*arguments: object) -> Any:
 def test_the_examples_of_the_guide_are_whole(name: str, root: Path) -> None:
     code, out = check(root, "--suite", f"mteb:{name}", *SHOWN[name])
     assert (code, out.splitlines()[-1]) == (0, "1 of 1 tasks can be run.")
-    info = load().task(name)
+    info = load_snapshot().find_task_info(name)
     assert all(f" {column}" in out for column in (*info.texts, *info.values))
 
 
@@ -105,7 +105,7 @@ def loaded(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> list[str] 
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", root.parent / "library")
     options = SuiteOptions(subsets=SHOWN[name][1:])
-    (task,) = benchmark_or_task(name, called=name, options=options).tasks
+    (task,) = build_mteb_suite(name, called=name, options=options).tasks
     return MtebSource().corpus(task, seed=42, data=root / task.data.path)
 
 
@@ -124,7 +124,7 @@ def loaded(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> list[str] 
 def test_what_only_loading_meets_is_one_line(
     name: str, old: str, new: str, said: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swap(f"{load().task(name).path}/test.jsonl", old, new)(root)
+    swap(f"{load_snapshot().find_task_info(name).path}/test.jsonl", old, new)(root)
     with pytest.raises(DataError, match=said) as caught:
         loaded(root, name, monkeypatch)
     assert "\n" not in caught.value.message
@@ -136,7 +136,7 @@ def asked(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, 
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", root.parent / "library")
     subsets = ("go",) if name.startswith("COIR") else ()
-    (task,) = benchmark_or_task(name, called=name, options=SuiteOptions(subsets=subsets)).tasks
+    (task,) = build_mteb_suite(name, called=name, options=SuiteOptions(subsets=subsets)).tasks
     folder = lay_retrieval(root, name, subsets=subsets)
     _loaded.clear()
     return replace(task, data=Data(path=task.data.path, content=str(root))), folder
@@ -551,13 +551,17 @@ def test_of_several_tasks_the_faulty_one_is_named_and_the_others_are_planned(
 def test_data_at_its_pinned_revision_is_not_looked_into(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.core.files import sha256_file
+    from harness.core.files import hash_file
     from harness.data.folder import FileEntry, Manifest
 
     drop(f"{STS}/test.jsonl", "score")(root)
     file = root / STS / "test.jsonl"
-    entry = FileEntry(size=file.stat().st_size, sha256=sha256_file(file))
-    manifest = Manifest(repo=STS, revision=load().task("STSBenchmark").revision, files={"test.jsonl": entry})
+    entry = FileEntry(size=file.stat().st_size, sha256=hash_file(file))
+    manifest = Manifest(
+        repo=STS,
+        revision=load_snapshot().find_task_info("STSBenchmark").revision,
+        files={"test.jsonl": entry},
+    )
     (root / STS / ".harness.json").write_text(manifest.to_json())
     places = ["--data", str(root), "--results", str(root / "r")]
     assert invoke(["run", "--model", "minilm", "--suite", "mteb:STSBenchmark", "--dry-run", *places]) == 0
@@ -574,8 +578,8 @@ def test_splits_that_no_task_reads_may_be_missing(
     (folder / "en" / "validation.jsonl").unlink()
     with pytest.raises(FileNotFoundError):
         datasets.load_dataset(str(folder), "en")
-    there = readable_folder(folder)
-    assert readable_folder(folder) == there != folder
+    there = resolve_readable_folder(folder)
+    assert resolve_readable_folder(folder) == there != folder
     assert {name: len(rows) for name, rows in datasets.load_dataset(str(there), "en").items()} == {
         "train": 2,
         "test": 1,
@@ -584,7 +588,7 @@ def test_splits_that_no_task_reads_may_be_missing(
         root, "--suite", "mteb:AmazonCounterfactualClassification", "--subsets", "en", "--splits", "test"
     )
     assert code == 0
-    assert readable_folder(root / FACT) == root / FACT
+    assert resolve_readable_folder(root / FACT) == root / FACT
 
 
 @pytest.mark.parametrize(
@@ -609,4 +613,4 @@ def test_heads_of_other_formats(name: str, content: str | None, tmp_path: Path) 
     )
     (path.parent / "LICENSE").write_text("Do as you like.")
     said = f"{path.name}: there is no column 'sentence2'; is 'sentence1' the one?"
-    assert Schema.read(path.parent).faults([wanted]) == ([] if name == "a.json" else [said])
+    assert Schema.read_schema(path.parent).find_faults([wanted]) == ([] if name == "a.json" else [said])

@@ -26,10 +26,10 @@ from harness.data.training.loading import (
     count_trained,
     load_rows,
     load_training,
-    trained_texts,
+    read_text_hashes,
     write_text_hashes,
 )
-from harness.data.training.sets import LocatedTraining, TrainingData, locate_training, own_training
+from harness.data.training.sets import LocatedTraining, TrainingData, locate_training, locate_user_training
 
 PATH = "org/nli"
 README = """---
@@ -309,7 +309,7 @@ def test_files_of_one_s_own(
 ) -> None:
     texts = [tuple(f"{name} {number}, é" for name in names) for number in range(3)]
     path = tmp_path / f"own.{ending}"
-    located = own_training(
+    located = locate_user_training(
         str(write_rows(path, [dict(zip(names, row, strict=True)) for row in texts])), settings
     )
     assert (located.data.columns, located.data.form, located.rows) == (columns, form, 3)
@@ -324,32 +324,34 @@ def test_the_same_rows_in_any_file_are_the_same_data_and_are_made_once(
 ) -> None:
     rows = [{"query": "q1", "score": 0.5, "answer": "a1"}, {"query": "q2", "score": 1.0, "answer": "a2"}]
     files = [write_rows(tmp_path / f"own.{ending}", rows) for ending in ("jsonl", "csv", "tsv", "parquet")]
-    found = [own_training(str(file), settings) for file in files]
+    found = [locate_user_training(str(file), settings) for file in files]
     assert len({json.dumps(dict(one.data.identity)) for one in found}) == 1
     assert rows_of(found[0], settings) == [("q1", "a1", 0.5), ("q2", "a2", 1.0)]
     assert found[0].data.form == "scored pair"
     swapped = write_rows(tmp_path / "swapped.jsonl", rows[::-1])
-    assert own_training(str(swapped), settings).data.identity != found[0].data.identity
+    assert locate_user_training(str(swapped), settings).data.identity != found[0].data.identity
 
     assert found[0].file is not None
     made = found[0].file.read_bytes()
-    monkeypatch.setattr("harness.data.training.own_rows.stream_rows", lambda _path: pytest.fail("read again"))
-    assert own_training(str(files[0]), settings) == found[0]
+    monkeypatch.setattr(
+        "harness.data.training.own_rows.iter_file_rows", lambda _path: pytest.fail("read again")
+    )
+    assert locate_user_training(str(files[0]), settings) == found[0]
     monkeypatch.undo()
     found[0].file.write_bytes(made[:-9])
-    assert own_training(str(files[0]), settings) == found[0]
+    assert locate_user_training(str(files[0]), settings) == found[0]
     assert found[0].file.read_bytes() == made
 
 
 def test_columns_are_taken_by_their_names(root: Path, tmp_path: Path, settings: DataSettings) -> None:
     rows = [{"id": "7", "negative_10": "n10", "positive": "p", "negative_9": "n9", "question": "q"}]
-    own = own_training(str(write_rows(tmp_path / "own.jsonl", rows)), settings)
+    own = locate_user_training(str(write_rows(tmp_path / "own.jsonl", rows)), settings)
     assert rows_of(own, settings) == [("q", "p", "n9", "n10")]
     parquet(root / "org/mine/train.parquet", {name: [value] for name, value in rows[0].items()})
-    hub = own_training("org/mine", settings)
+    hub = locate_user_training("org/mine", settings)
     assert hub.data.columns == ("question", "positive", "negative_9", "negative_10")
     assert rows_of(hub, settings) == [("q", "p", "n9", "n10")]
-    numbered = own_training(
+    numbered = locate_user_training(
         str(write_rows(tmp_path / "own.csv", [{"id": "7", "x": "a", "y": "b"}])), settings
     )
     assert rows_of(numbered, settings) == [("a", "b")]
@@ -375,7 +377,7 @@ def test_ids_and_origins_are_no_texts_and_what_is_read_is_said(
     parquet(root / "org/mine/train.parquet", {name: [value] for name, value in row.items()})
     parquet(tmp_path / "own.parquet", {name: [value] for name, value in row.items()})
     for text in (str(write_rows(tmp_path / "own.jsonl", [row])), str(tmp_path / "own.parquet"), "org/mine"):
-        assert own_training(text, settings).read_as == read_as
+        assert locate_user_training(text, settings).read_as == read_as
 
 
 @pytest.mark.parametrize("negative", ["neg", "negs", "hard_neg", "hard_negatives", "negative"])
@@ -383,8 +385,8 @@ def test_every_usual_name_of_negatives_counts(tmp_path: Path, settings: DataSett
     """As a text and as a list, beside a positive that is a text or a list."""
     for number, (positive, value) in enumerate((("p", "n"), (["p"], "n"), ("p", ["n"]), (["p"], ["n"]))):
         row = {"query": "q", "pos": positive, negative: value}
-        own = own_training(str(write_rows(tmp_path / f"{number}.jsonl", [row])), settings)
-        (found,) = load_rows(own, cache=settings.cache).read([0])
+        own = locate_user_training(str(write_rows(tmp_path / f"{number}.jsonl", [row])), settings)
+        (found,) = load_rows(own, cache=settings.cache).read_text_rows([0])
         assert (found.query, found.positive, found.negatives) == ("q", "p", ("n",))
 
 
@@ -436,7 +438,7 @@ def test_a_bad_file_is_refused_by_file_and_row(
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=message) as caught:
-        own_training(str(path), settings)
+        locate_user_training(str(path), settings)
     assert str(path) in caught.value.message
     assert not [*settings.cache.rglob("*.parquet"), *settings.cache.rglob("*.tmp")]
 
@@ -455,12 +457,12 @@ def judged(tmp_path: Path, lay: Callable[..., Path]) -> Path:
 
 def test_a_folder_in_beirs_layout_gives_pairs(judged: Path, settings: DataSettings) -> None:
     """Documents of judgements above 0, with their titles; nothing else is read of the others."""
-    train, dev = own_training(str(judged), settings), own_training(f"{judged}:dev", settings)
+    train, dev = locate_user_training(str(judged), settings), locate_user_training(f"{judged}:dev", settings)
     assert rows_of(train, settings) == [("second", "T one"), ("first", "two")]
     assert rows_of(dev, settings) == [("first", "two")]
     assert (train.name, dev.name, train.data.form) == ("judged:train", "judged:dev", "pair")
     (judged / "corpus.jsonl").write_text(CORPUS.replace("two", "2"))
-    assert own_training(str(judged), settings).data.content != train.data.content
+    assert locate_user_training(str(judged), settings).data.content != train.data.content
 
 
 @pytest.mark.parametrize(
@@ -481,21 +483,21 @@ def test_a_bad_folder_is_refused_by_file_and_row(
 ) -> None:
     (judged / file).write_text(content)
     with pytest.raises(DataError, match=message):
-        own_training(str(judged), settings)
+        locate_user_training(str(judged), settings)
 
 
 def test_a_split_that_is_not_there(judged: Path, settings: DataSettings) -> None:
     with pytest.raises(UsageError, match=r"No split of .*judged is called 'test'") as caught:
-        own_training(f"{judged}:test", settings)
+        locate_user_training(f"{judged}:test", settings)
     assert "dev" in (caught.value.hint or "")
     for file in (judged / "qrels").iterdir():
         file.unlink()
     with pytest.raises(UsageError, match=r"has no qrels/train.tsv"):
-        own_training(str(judged), settings)
+        locate_user_training(str(judged), settings)
     (judged / "queries.jsonl").unlink()
     (judged / "qrels" / "train.tsv").write_text(QRELS)
     with pytest.raises(DataError, match=r"queries.jsonl: No such file"):
-        own_training(str(judged), settings)
+        locate_user_training(str(judged), settings)
 
 
 @pytest.mark.parametrize(
@@ -513,7 +515,7 @@ def test_a_bad_parquet_file_is_refused(
 ) -> None:
     path = parquet(tmp_path / "own.parquet", columns)
     with pytest.raises(DataError, match=message) as caught:
-        own_training(str(path), settings)
+        locate_user_training(str(path), settings)
     assert str(path) in caught.value.message
 
 
@@ -545,7 +547,7 @@ def test_a_name_of_no_data_is_refused(
     configs = "".join(f"- config_name: {name}\n  data_files: a.parquet\n" for name in ("trian", "queries"))
     (tmp_path / "named" / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
     with pytest.raises(HarnessError, match=message) as caught:
-        own_training(text, settings)
+        locate_user_training(text, settings)
     assert isinstance(caught.value, UsageError | DataMissing)
 
 
@@ -571,11 +573,13 @@ def test_a_data_set_of_the_hub_is_fetched_at_its_commit(
     online = replace(settings, root=None, offline=False)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    located = own_training("org/nli:triplet", online)
+    located = locate_user_training("org/nli:triplet", online)
     assert (located.folder, located.rows, located.data.revision) == (snapshot, 3, commit)
     assert [patterns for *_, patterns in fetched] == [["*.md"], ["triplet/train-*", "*.md"]]
-    assert own_training(f"org/nli@{commit}:triplet", replace(settings, root=None)).data == located.data
-    assert own_training("org/nli:triplet", online).data == located.data
+    assert (
+        locate_user_training(f"org/nli@{commit}:triplet", replace(settings, root=None)).data == located.data
+    )
+    assert locate_user_training("org/nli:triplet", online).data == located.data
     assert len(fetched) == 2
 
 
@@ -584,19 +588,19 @@ def test_a_data_set_of_the_hub_is_fetched_at_its_commit(
 
 def test_sizes_and_texts(nli: Path, settings: DataSettings, tmp_path: Path) -> None:
     located = locate_training(DATA, settings)
-    size = TrainingSize.of(located, settings.cache)
+    size = TrainingSize.measure_training(located, settings.cache)
     assert size.rows == 3
     assert size.characters == {"anchor": 16 / 3, "positive": 22 / 3, "negative": 17 / 3}
 
     model = tmp_path / "model"
-    assert trained_texts(model) is None
+    assert read_text_hashes(model) is None
     write_text_hashes(
         (located, locate_training(replace(DATA, columns=("negative",)), settings)),
         model,
         parent=tmp_path,
         cache=settings.cache,
     )
-    known = trained_texts(model)
+    known = read_text_hashes(model)
     assert known is not None
     texts = {text for row in ROWS for text in row}
     expected = sorted(
@@ -608,13 +612,13 @@ def test_sizes_and_texts(nli: Path, settings: DataSettings, tmp_path: Path) -> N
     assert count_trained([], known) == 0
     further, pairs = tmp_path / "further", tmp_path / "pairs.jsonl"
     pairs.write_text('{"anchor": "new", "positive": "a cat"}\n')
-    own = own_training(str(pairs), settings)
+    own = locate_user_training(str(pairs), settings)
     write_text_hashes((own,), further, parent=model, cache=settings.cache)
-    both = trained_texts(further)
+    both = read_text_hashes(further)
     assert both is not None
     assert (len(both), count_trained(["new", "a cat", "漢"], both)) == (len(known) + 1, 3)
     (model / "training" / "texts.npy").write_bytes(b"cut")
-    assert trained_texts(model) is None
+    assert read_text_hashes(model) is None
 
 
 @pytest.mark.shared
@@ -623,10 +627,10 @@ def test_real_data(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     nli = replace(DATA, path="sentence-transformers/all-nli")
     located = locate_training(nli, settings)
     assert located.rows == len(rows_of(located, settings)) == 5_875
-    sts = own_training("mteb/stsbenchmark-sts", settings)
+    sts = locate_user_training("mteb/stsbenchmark-sts", settings)
     assert (sts.data.form, sts.rows, sts.name) == ("scored pair", 5_749, "mteb/stsbenchmark-sts")
     assert rows_of(sts, settings)[0] == ("A plane is taking off.", "An air plane is taking off.", 5.0)
-    feedback = own_training(str(shared / "local" / "feedbackqa-train"), settings)
+    feedback = locate_user_training(str(shared / "local" / "feedbackqa-train"), settings)
     assert (feedback.data.form, feedback.rows) == ("pair", 4_399)
-    bash = own_training(str(shared / "pairs" / "nl2bash" / "train.jsonl"), settings)
+    bash = locate_user_training(str(shared / "pairs" / "nl2bash" / "train.jsonl"), settings)
     assert (bash.data.form, bash.rows) == ("pair", 11_607)

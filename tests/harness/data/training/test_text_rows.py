@@ -17,7 +17,7 @@ from data_files import lines, parquet
 from harness.core.errors import DataError
 from harness.data.locate import DataSettings
 from harness.data.training.loading import TrainingSize, load_rows, load_training
-from harness.data.training.sets import TrainingData, locate_training, own_training
+from harness.data.training.sets import TrainingData, locate_training, locate_user_training
 from harness.data.training.text_rows import ColumnPath, TextRow, TextRows, join_rows
 
 Load = Callable[..., TextRows]
@@ -40,7 +40,7 @@ def row(query: str, positive: str, *negatives: str) -> TextRow:
 
 
 def every(rows: TextRows) -> list[TextRow]:
-    return rows.read(range(len(rows)))
+    return rows.read_text_rows(range(len(rows)))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def load(settings: DataSettings) -> Load:
     ],
 )
 def test_a_path_is_what_it_spells(text: str, column: str, steps: tuple[Any, ...]) -> None:
-    path = ColumnPath.of(text)
+    path = ColumnPath.parse_column_path(text)
     assert (path.column, path.steps, path.text) == (column, steps, text)
     assert path.several == (None in steps)
 
@@ -94,14 +94,14 @@ def test_a_path_gives_a_row_and_a_table_the_same_texts() -> None:
         ("all[0].text", ["c", None, None, None, "e"]),
         ("all[1].text", [None, None, None, None, "f"]),
     ):
-        path = ColumnPath.of(text)
-        assert [path.value(one) for one in rows] == expected
+        path = ColumnPath.parse_column_path(text)
+        assert [path.extract_value(one) for one in rows] == expected
         for start in range(5):  # slices have offsets of their own
-            assert path.texts(table.slice(start)).to_pylist() == expected[start:]
+            assert path.extract_texts(table.slice(start)).to_pylist() == expected[start:]
     fixed = pa.table({"set": pa.array([["a", "b"], None, ["c", "d"]], pa.list_(pa.string(), 2))})
-    assert ColumnPath.of("set[1]").texts(fixed).to_pylist() == ["b", None, "d"]
-    several = ColumnPath.of("all[].text")
-    assert [several.value(one) for one in rows] == [["c"], [], [None], None, ["e", "f"]]
+    assert ColumnPath.parse_column_path("set[1]").extract_texts(fixed).to_pylist() == ["b", None, "d"]
+    several = ColumnPath.parse_column_path("all[].text")
+    assert [several.extract_value(one) for one in rows] == [["c"], [], [None], None, ["e", "f"]]
 
 
 # The forms of the recipe
@@ -122,9 +122,9 @@ def test_a_list_of_positives_counts_by_its_first(root: Path, load: Load) -> None
     lines(root / "embedding-data/Amazon-QA/Amazon-QA.jsonl.gz", rows)
     found = load("embedding-data/Amazon-QA", "query", "pos[0]")
     assert every(found) == [row("Does it fit?", "Yes, it does."), row("é?", "漢"), row("Last?", "Yes.")]
-    assert (len(found), found.left_out, found.read([0])[0].label) == (3, 5, None)
-    assert found.read([2, 0, 2]) == [every(found)[number] for number in (2, 0, 2)]
-    assert found.read(np.array([1])) == [row("é?", "漢")]  # type: ignore[arg-type]
+    assert (len(found), found.left_out, found.read_text_rows([0])[0].label) == (3, 5, None)
+    assert found.read_text_rows([2, 0, 2]) == [every(found)[number] for number in (2, 0, 2)]
+    assert found.read_text_rows(np.array([1])) == [row("é?", "漢")]  # type: ignore[arg-type]
 
 
 def test_structs_in_lists(root: Path, load: Load) -> None:
@@ -181,8 +181,8 @@ def test_judged_ids_have_the_texts_of_two_tables(root: Path, load: Load) -> None
     lines(root / "mteb/fever/queries.jsonl", [{"_id": "3", "text": "three"}, {"_id": "7", "text": "seven"}])
     found = load("mteb/fever", "query-id", "corpus-id", config="default", judged=True)
     assert every(found) == [row("seven", "two"), row("three", "one"), row("three", "four")]
-    assert (found.left_out, found.read([0])[0].label) == (2, None)
-    assert found.read([2, 0]) == [row("three", "four"), row("seven", "two")]
+    assert (found.left_out, found.read_text_rows([0])[0].label) == (2, None)
+    assert found.read_text_rows([2, 0]) == [row("three", "four"), row("seven", "two")]
 
 
 def test_ids_may_be_numbers_of_another_kind(root: Path, load: Load) -> None:
@@ -254,9 +254,12 @@ def test_two_configurations_are_joined(root: Path, lay: Callable[..., Path], loa
     assert (len(joined), joined.left_out) == (5, 1)
     pairs = [row("b1", "c1"), row("b2", "c2")]
     assert every(joined) == [*pairs, row("d1", "e1"), *pairs]
-    assert joined.read([4, 2, 0, 4, 3]) == [pairs[1], row("d1", "e1"), pairs[0], pairs[1], pairs[0]]
-    assert joined.read(np.array([2])) == [row("d1", "e1")]  # type: ignore[arg-type]
-    assert (joined.read([]), [row.label for row in joined.read([0, 2])]) == ([], [None, None])
+    assert joined.read_text_rows([4, 2, 0, 4, 3]) == [pairs[1], row("d1", "e1"), pairs[0], pairs[1], pairs[0]]
+    assert joined.read_text_rows(np.array([2])) == [row("d1", "e1")]  # type: ignore[arg-type]
+    assert (joined.read_text_rows([]), [row.label for row in joined.read_text_rows([0, 2])]) == (
+        [],
+        [None, None],
+    )
 
 
 def test_pairs_above_a_score(root: Path, load: Load) -> None:
@@ -315,11 +318,11 @@ def test_two_texts_of_a_class_are_a_pair(topics: str, load: Load) -> None:
     assert all(of_class[one.query] == of_class[one.positive] for one in pairs)
     assert all(one.query != one.positive and not one.negatives for one in pairs)
     assert found.left_out == 3
-    assert [row.label for row in found.read([0, 1, 5, 2])] == ["5", "1", "1", "5"]
+    assert [row.label for row in found.read_text_rows([0, 1, 5, 2])] == ["5", "1", "1", "5"]
     alone = load(topics, "question_title", classes="topic")
     assert {one.query for one in every(alone)} == {f"q{n}" for n in (0, 1, 2, 3, 4, 7)}
     both = join_rows((found, alone))
-    assert [row.label for row in both.read([6, 1])] == ["5", "1"]
+    assert [row.label for row in both.read_text_rows([6, 1])] == ["5", "1"]
 
 
 def test_the_order_of_a_class_follows_from_the_seed(
@@ -359,7 +362,9 @@ def test_the_second_time_the_numbers_come_from_the_cache(
 
     first = all_of_them()
     assert [left_out for _, left_out in first] == [1, 1, 1]
-    monkeypatch.setattr("harness.data.training.text_rows._with_texts", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(
+        "harness.data.training.text_rows._mask_text_rows", lambda *_: pytest.fail("read again")
+    )
     assert all_of_them() == first
     monkeypatch.undo()
     lines(root / "org/a/train.jsonl", [{"query": "q", "pos": ["p"]}, {"query": "r", "pos": ["s"]}])
@@ -374,7 +379,7 @@ def test_texts_stay_on_disk(root: Path, load: Load) -> None:
     pa.set_memory_pool(watched)
     try:
         found = load("org/long", "query", "pos[0]")
-        assert found.read([2_999, 7])[0].positive == texts[2_999]
+        assert found.read_text_rows([2_999, 7])[0].positive == texts[2_999]
     finally:
         pa.set_memory_pool(usual)
     assert watched.max_memory() < 3 * sum(map(len, texts)) / 20
@@ -521,7 +526,7 @@ def test_own_lists_are_the_same_data_in_every_file(tmp_path: Path, settings: Dat
     paths = [lines(tmp_path / "own.jsonl", BGE), parquet(tmp_path / "own.parquet", columns)]
     paths.append(tmp_path / "parts.parquet")
     pq.write_table(pa.table(columns), paths[-1], row_group_size=1)
-    found = [own_training(str(path), settings) for path in paths]
+    found = [locate_user_training(str(path), settings) for path in paths]
     assert len({one.data.content for one in found}) == 1
     for located in found:
         assert (located.data.columns, located.rows, located.data.plain) == (LISTS, 3, False)
@@ -534,7 +539,7 @@ def test_own_lists_are_the_same_data_in_every_file(tmp_path: Path, settings: Dat
         ]
     moved = [{**BGE[0], "neg": ["n1"]}, {**BGE[1], "neg": ["n2"]}, BGE[2]]
     others = [
-        own_training(str(lines(tmp_path / f"{n}.jsonl", r)), settings)
+        locate_user_training(str(lines(tmp_path / f"{n}.jsonl", r)), settings)
         for n, r in enumerate((moved, BGE[::-1]))
     ]
     assert len({found[0].data.content, *(one.data.content for one in others)}) == 3
@@ -543,9 +548,9 @@ def test_own_lists_are_the_same_data_in_every_file(tmp_path: Path, settings: Dat
 def test_the_content_of_lists_does_not_depend_on_batches(
     tmp_path: Path, settings: DataSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = own_training(str(lines(tmp_path / "own.jsonl", BGE)), settings)
+    whole = locate_user_training(str(lines(tmp_path / "own.jsonl", BGE)), settings)
     monkeypatch.setattr("harness.data.training.own_rows.BATCH", 2)
-    other = own_training(str(tmp_path / "own.jsonl"), replace(settings, cache=tmp_path / "other"))
+    other = locate_user_training(str(tmp_path / "own.jsonl"), replace(settings, cache=tmp_path / "other"))
     assert other.data == whole.data
 
 
@@ -565,28 +570,28 @@ def test_the_content_of_lists_does_not_depend_on_batches(
 def test_own_lists_are_taken_by_their_names(
     tmp_path: Path, settings: DataSettings, rows: list[dict[str, Any]], expected: TextRow
 ) -> None:
-    located = own_training(str(lines(tmp_path / "own.jsonl", rows)), settings)
+    located = locate_user_training(str(lines(tmp_path / "own.jsonl", rows)), settings)
     assert located.data.columns == LISTS
     assert every(load_rows(located, cache=settings.cache)) == [expected]
 
 
 def test_a_data_set_with_lists_is_one_s_own_too(root: Path, settings: DataSettings) -> None:
     parquet(root / "org/bge/train.parquet", {name: [one[name] for one in BGE] for name in BGE[0]})
-    located = own_training("org/bge", settings)
+    located = locate_user_training("org/bge", settings)
     assert located.data.columns == ("query", "pos[0]", "neg[]")
     assert every(load_rows(located, cache=settings.cache))[0] == row("q1", "p1", "n1", "n2")
-    size = TrainingSize.of(located, settings.cache)
+    size = TrainingSize.measure_training(located, settings.cache)
     assert (size.rows, size.negatives) == (3, (0, 2))
 
 
 def test_columns_with_a_dot_are_columns(tmp_path: Path, settings: DataSettings) -> None:
     path = tmp_path / "own.csv"
     path.write_text("query,answer,negative,negative.1\nq,p,n,m\n")
-    located = own_training(str(path), settings)
+    located = locate_user_training(str(path), settings)
     assert located.data.columns == ("anchor", "positive", "negative_1", "negative_2")
     assert every(load_rows(located, cache=settings.cache)) == [row("q", "p", "n", "m")]
     path.write_text("query,answer,negative.text\nq,p,n\n")
-    located = own_training(str(path), settings)
+    located = locate_user_training(str(path), settings)
     assert located.data.columns == ("anchor", "positive", "negative")
 
 
@@ -616,7 +621,7 @@ def test_own_lists_that_do_not_fit_are_refused_by_their_row(
 ) -> None:
     path = lines(tmp_path / "own.jsonl", [FIRST, {**FIRST, **change}])
     with pytest.raises(DataError, match=f"own.jsonl:2: {message}"):
-        own_training(str(path), settings)
+        locate_user_training(str(path), settings)
 
 
 @pytest.mark.parametrize(
@@ -635,39 +640,41 @@ def test_lists_of_a_parquet_file_that_do_not_fit_are_refused_by_their_row(
     rows = [FIRST, {**FIRST, **change}]
     path = parquet(tmp_path / "own.parquet", {name: [one[name] for one in rows] for name in FIRST})
     with pytest.raises(DataError, match=f"own.parquet: row 2: {message}"):
-        own_training(str(path), settings)
+        locate_user_training(str(path), settings)
 
 
 def test_lists_of_numbers_are_no_negatives(tmp_path: Path, settings: DataSettings) -> None:
     path = parquet(tmp_path / "own.parquet", {"query": ["q"], "pos": [["p"]], "negative": [[1, 2]]})
     with pytest.raises(DataError, match=r"own.parquet: the column 'negative' holds no text"):
-        own_training(str(path), settings)
+        locate_user_training(str(path), settings)
 
 
 def test_negatives_that_begin_late_are_refused(tmp_path: Path, settings: DataSettings) -> None:
     """They would be skipped without a word."""
     bare = {"query": "q", "pos": ["p"]}
     with pytest.raises(DataError, match=r"own.jsonl:2: there is a column 'neg', which the first row has not"):
-        own_training(str(lines(tmp_path / "own.jsonl", [bare, FIRST])), settings)
+        locate_user_training(str(lines(tmp_path / "own.jsonl", [bare, FIRST])), settings)
     with pytest.raises(DataError, match=r"own.jsonl:2: there is no 'neg', which the first row has"):
-        own_training(str(lines(tmp_path / "own.jsonl", [FIRST, bare])), settings)
+        locate_user_training(str(lines(tmp_path / "own.jsonl", [FIRST, bare])), settings)
     with pytest.raises(DataError, match=r"own.jsonl:1: the column 'neg' holds no list"):
-        own_training(str(lines(tmp_path / "own.jsonl", [{**bare, "neg": None}, FIRST])), settings)
-    tags = own_training(str(lines(tmp_path / "own.jsonl", [bare, {**bare, "tags": ["a"]}])), settings)
+        locate_user_training(str(lines(tmp_path / "own.jsonl", [{**bare, "neg": None}, FIRST])), settings)
+    tags = locate_user_training(str(lines(tmp_path / "own.jsonl", [bare, {**bare, "tags": ["a"]}])), settings)
     assert tags.rows == 2
 
 
 def test_what_reads_columns_of_text_refuses_lists(tmp_path: Path, settings: DataSettings) -> None:
-    located = own_training(str(lines(tmp_path / "own.jsonl", BGE)), settings)
+    located = locate_user_training(str(lines(tmp_path / "own.jsonl", BGE)), settings)
     with pytest.raises(DataError, match=r"own.jsonl has a row with any number of negatives in each row"):
         load_training(located, cache=settings.cache)
 
 
 def test_sizes_of_lists(tmp_path: Path, settings: DataSettings) -> None:
-    located = own_training(str(lines(tmp_path / "own.jsonl", BGE)), settings)
-    size = TrainingSize.of(located, settings.cache)
+    located = locate_user_training(str(lines(tmp_path / "own.jsonl", BGE)), settings)
+    size = TrainingSize.measure_training(located, settings.cache)
     assert (size.rows, size.negatives) == (3, (0, 2))
     assert size.characters == {"query": 5 / 3, "positive": 5 / 3, "negatives": 2.0}
-    none = own_training(str(lines(tmp_path / "none.jsonl", [{"query": "ab", "pos": ["c"]}])), settings)
-    size = TrainingSize.of(none, settings.cache)
+    none = locate_user_training(
+        str(lines(tmp_path / "none.jsonl", [{"query": "ab", "pos": ["c"]}])), settings
+    )
+    size = TrainingSize.measure_training(none, settings.cache)
     assert (size.characters, size.negatives) == ({"query": 2.0, "positive": 1.0}, (0, 0))

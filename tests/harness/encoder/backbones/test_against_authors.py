@@ -15,7 +15,7 @@ from harness.core.errors import ModelError
 from harness.encoder import backbones
 from harness.encoder.backbones import gte, mosaicbert, neobert, nomic_bert
 from harness.encoder.family import Architecture, Config, Family
-from harness.encoder.network.model import configured, load_network
+from harness.encoder.network.model import load_network, resolve_network_config
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
@@ -40,7 +40,7 @@ def checkpoint(folder: Path, golden: Golden, *, prefix: str = "") -> Path:
 
 
 def family(golden: Golden) -> Family:
-    found = backbones.family_of(golden["config"])
+    found = backbones.find_family(golden["config"])
     assert found is not None
     return found
 
@@ -56,7 +56,7 @@ def given(batch: Golden) -> dict[str, torch.Tensor]:
 
 def saved_shape(found: Any, folder: Path) -> Architecture:
     found.model.save_pretrained(folder)
-    return configured(folder, None)[1]
+    return resolve_network_config(folder, None)[1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -138,7 +138,7 @@ def test_a_checkpoint_without_a_pooler_is_saved_as_one(tmp_path: Path) -> None:
 )
 def test_the_most_tokens_are_those_the_authors_name(base: Config, changes: Config, positions: int) -> None:
     config = {**base, **changes}
-    shape = backbones.family_of(config).shape  # type: ignore[union-attr]
+    shape = backbones.find_family(config).shape  # type: ignore[union-attr]
     assert shape is not None
     assert shape(config).max_position_embeddings == positions
 
@@ -160,10 +160,10 @@ def test_the_most_tokens_are_those_the_authors_name(base: Config, changes: Confi
     ],
 )
 def test_a_config_of_what_a_family_does_not_have_is_none_of_it(config: Config) -> None:
-    assert backbones.family_of(config) is None
+    assert backbones.find_family(config) is None
 
 
 def test_mosaicbert_is_told_from_bert_by_its_alibi() -> None:
     plain = {name: value for name, value in mosaicbert.BASE.items() if name != "alibi_starting_size"}
-    assert backbones.family_of(mosaicbert.BASE) is mosaicbert.BACKBONE.family
-    assert backbones.family_of(plain) is backbones.entries()["bert"].family
+    assert backbones.find_family(mosaicbert.BASE) is mosaicbert.BACKBONE.family
+    assert backbones.find_family(plain) is backbones.list_backbones()["bert"].family

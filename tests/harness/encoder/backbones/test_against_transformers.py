@@ -45,7 +45,7 @@ OF_TASKS = ("classifier_", "qa_", "seq_classif_")
 
 def config(kind: str, **changes: Any) -> dict[str, Any]:
     name, own = MODELS[kind]
-    family = backbones.entries()[name].family
+    family = backbones.list_backbones()[name].family
     assert family is not None
     return tiny.config(family, **{"max_position_embeddings": 160, **own, **changes})
 
@@ -77,7 +77,7 @@ def pair(content: dict[str, Any], folder: Path, *, head: bool = False) -> Pair:
         for parameter in reference.parameters():
             parameter += torch.randn_like(parameter) * 0.2
     reference.eval().save_pretrained(folder)
-    found = load_network(folder, backbones.family_of(content), dtype=torch.float32, head=head)
+    found = load_network(folder, backbones.find_family(content), dtype=torch.float32, head=head)
     assert found.ignored == {}
     pad = content["pad_token_id"]
     return Pair(reference=reference, ours=found.model, batch=batch(texts(LENGTHS, pad), pad))
@@ -128,7 +128,7 @@ def test_a_config_that_says_nothing_of_tying_is_tied(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "config.json").read_text())
     del written["tie_word_embeddings"]
     (tmp_path / "config.json").write_text(json.dumps(written))
-    ours = load_network(tmp_path, backbones.family_of(written), dtype=torch.float32, head=True).model
+    ours = load_network(tmp_path, backbones.find_family(written), dtype=torch.float32, head=True).model
     ours.save_pretrained(tmp_path / "saved")
     plain = AutoModelForMaskedLM.from_pretrained(tmp_path / "saved").eval()
     expected, *others = (m(**models.batch).logits[models.real] for m in (models.reference, ours, plain))
@@ -148,7 +148,7 @@ def test_rotary_bases_are_read_in_the_old_and_the_new_form(
     kind: str, written: dict[str, Any], thetas: tuple[float, float | None]
 ) -> None:
     content = config(kind, **written)
-    family = backbones.family_of(content)
+    family = backbones.find_family(content)
     assert family is not None
     shape = tiny.read_config(content, family)[1]
     assert (shape.rotary_theta, shape.rotary_theta_local) == thetas
@@ -210,7 +210,7 @@ def test_the_rows_of_robertas_positions_start_behind_that_of_the_padding(kind: s
     ],
 )
 def test_what_the_network_does_not_do_is_left_to_transformers(kind: str, change: dict[str, Any]) -> None:
-    family = backbones.entries()[kind].family
+    family = backbones.list_backbones()[kind].family
     assert family is not None
     assert family.holds(config(kind))
     assert not family.holds({**config(kind), **change})
@@ -231,7 +231,7 @@ def test_a_size_has_as_many_parameters_as_published(size: str) -> None:
 
     family, content = next(
         (entry.family, entry.family.sizes[size])
-        for entry in backbones.entries().values()
+        for entry in backbones.list_backbones().values()
         if entry.family is not None and size in entry.family.sizes
     )
     config, _ = tiny.read_config(content, family)
@@ -246,12 +246,12 @@ def test_a_size_has_as_many_parameters_as_published(size: str) -> None:
 def test_minilms_vectors_are_the_same_for_a_thousand_texts() -> None:
     from transformers import AutoModel, AutoTokenizer
 
-    place = backbones.named_models()["minilm"].locate
+    place = backbones.list_catalog_models()["minilm"].locate
     assert place is not None
     folder = Path(place())
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     reference = AutoModel.from_pretrained(folder).eval()
-    ours = load_network(folder, backbones.entries()["bert"].family, dtype=torch.float32).model
+    ours = load_network(folder, backbones.list_backbones()["bert"].family, dtype=torch.float32).model
     written = _written(1000, list(tokenizer.get_vocab()))
     lowest = 1.0
     for start in range(0, len(written), 20):

@@ -24,7 +24,7 @@ from harness.encoder.network.model import load_network
 from harness.encoder.network.pretrained import EncoderConfig
 from tiny_networks import batch, texts
 
-ENTRIES = {name: entry for name, entry in backbones.entries().items() if entry.family is not None}
+ENTRIES = {name: entry for name, entry in backbones.list_backbones().items() if entry.family is not None}
 OURS = tiny.families()
 SIZES = [(name, size) for name, entry in ENTRIES.items() for size in entry.family.sizes]  # type: ignore[union-attr]
 
@@ -66,13 +66,13 @@ def test_it_says_what_it_is(name: str) -> None:
 def test_listing_the_families_takes_no_library() -> None:
     code = f"{BLOCKER}\nfrom harness.encoder import backbones\nprint(*backbones.entries())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == set(backbones.entries())
+    assert set(done.stdout.split()) == set(backbones.list_backbones())
 
 
 def test_its_own_sizes_belong_to_it_and_to_no_other(family: Family) -> None:
     assert family.sizes
     for content in family.sizes.values():
-        assert backbones.family_of(content) is family
+        assert backbones.find_family(content) is family
         assert not family.holds({**content, "model_type": "another"})
 
 

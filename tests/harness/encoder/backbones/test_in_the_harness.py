@@ -17,9 +17,9 @@ from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.loading import load
+from harness.encoder.loading import load_encoder
 
 # The families that run through transformers' own class: the right one, pooled and masked rightly
 
@@ -44,7 +44,7 @@ def folder(kind: str, tmp_path: Path) -> Path:
     from transformers import CONFIG_MAPPING, AutoModel
 
     name, _, changes = KINDS[kind]
-    family = backbones.entries()[name].family
+    family = backbones.list_backbones()[name].family
     assert family is not None
     content = {**tiny.config(family, initializer_range=0.3, **changes), "max_position_embeddings": 64}
     torch.manual_seed(0)
@@ -54,9 +54,9 @@ def folder(kind: str, tmp_path: Path) -> Path:
 
 
 def loaded(folder: Path, **settings: Any) -> Encoder:
-    key, weights = content_key(folder)
+    key, weights = compute_content_key(folder)
     artifact = Artifact(name="tiny", source=str(folder), folder=folder, key=key, weights=weights)
-    return load(artifact, resolve_encoding(describe(folder), Settings(**settings)), device="cpu")
+    return load_encoder(artifact, resolve_encoding(describe(folder), Settings(**settings)), device="cpu")
 
 
 def alone(folder: Path, text: str) -> NDArray[np.float64]:
@@ -137,7 +137,7 @@ def test_a_size_has_as_many_parameters_as_published(size: str, millions: float) 
     """Those of DeBERTa without the head, those of Pythia with it."""
     from transformers import CONFIG_MAPPING, AutoModel, AutoModelForCausalLM
 
-    sizes = {n: c for e in backbones.entries().values() if e.family for n, c in e.family.sizes.items()}
+    sizes = {n: c for e in backbones.list_backbones().values() if e.family for n, c in e.family.sizes.items()}
     config = CONFIG_MAPPING[sizes[size]["model_type"]].from_dict(dict(sizes[size]))
     with torch.device("meta"):
         model = (AutoModelForCausalLM if "pythia" in size else AutoModel).from_config(config)

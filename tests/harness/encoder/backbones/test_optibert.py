@@ -22,9 +22,9 @@ from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.backbones.optibert import convert
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.loading import load
+from harness.encoder.loading import load_encoder
 from harness.encoder.network.model import load_network
 from tiny_networks import batch, texts
 
@@ -123,7 +123,7 @@ def consolidated(folder: Path, state: dict[str, Any], **arguments: Any) -> Path:
 
 
 def network(folder: Path, **options: Any) -> Any:
-    family = backbones.entries()["optibert"].family
+    family = backbones.list_backbones()["optibert"].family
     return load_network(folder, family, dtype=torch.float32, **options)
 
 
@@ -145,9 +145,9 @@ def test_the_last_hidden_state_and_the_head_are_those_of_the_paper(lingua: Path,
 def test_the_converted_folder_runs_as_a_model(lingua: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     convert(lingua, folder)
-    key, weights = content_key(folder)
+    key, weights = compute_content_key(folder)
     artifact = Artifact(name="tiny", source=str(folder), folder=folder, key=key, weights=weights)
-    found = load(artifact, resolve_encoding(describe(folder), Settings()), device="cpu")
+    found = load_encoder(artifact, resolve_encoding(describe(folder), Settings()), device="cpu")
     assert found.encode(["the cat sat on the mat", "a"]).shape == (2, WIDTH)
     assert describe(folder).position_limit == LENGTH
 
@@ -168,12 +168,12 @@ def test_a_checkpoint_of_another_model_of_linguas_is_none_of_optiberts(tmp_path:
     convert(consolidated(tmp_path / "llama", state), tmp_path / "model")
     with pytest.raises(ModelError, match=r"are in no file: embedding_norm\.weight\."):
         network(tmp_path / "model")
-    assert backbones.family_of({"model_type": "optibert", **ARGUMENTS, "sliding_window": 512}) is None
+    assert backbones.find_family({"model_type": "optibert", **ARGUMENTS, "sliding_window": 512}) is None
 
 
 @pytest.mark.parametrize("width", [256, 512, 768, 1024, 1088])
 def test_the_feed_forward_width_is_that_of_equation_8(width: int) -> None:
-    family = backbones.entries()["optibert"].family
+    family = backbones.list_backbones()["optibert"].family
     assert family is not None
     config = {"dim": width, "n_heads": 8, "n_layers": 1, "vocab_size": 100}
     assert family.architecture(config).intermediate_size == 256 * math.ceil(2 / 3 * 4 * width / 256)
@@ -182,7 +182,7 @@ def test_the_feed_forward_width_is_that_of_equation_8(width: int) -> None:
 
 
 def test_optibert_neo_has_198_million_parameters_beside_the_embedding() -> None:
-    family = backbones.entries()["optibert"].family
+    family = backbones.list_backbones()["optibert"].family
     assert family is not None
     with torch.device("meta"):
         model = tiny.build(family.sizes["optibert-neo"], family)

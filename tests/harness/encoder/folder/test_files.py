@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import fakes
-from harness.core.documents import with_digest
+from harness.core.documents import append_digest
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError
-from harness.encoder.folder.content import content_files, content_key, identify
+from harness.encoder.folder.content import compute_content_key, compute_folder_identity, list_content_files
 from harness.encoder.folder.description import describe
-from harness.encoder.folder.modules import LIBRARY, library_class, weight_files
-from harness.plan.models import ModelOptions, subject
+from harness.encoder.folder.modules import LIBRARY, find_library_class, weight_files
+from harness.plan.models import ModelOptions, resolve_model
 
 # Which weight files must be there, and which of a hub model's files are fetched
 
@@ -32,8 +32,8 @@ def test_every_module_of_the_library_is_known() -> None:
 
     assert set(models.__all__) - {"Module", "InputModule"} == LIBRARY
     for name in LIBRARY:
-        assert library_class(f"sentence_transformers.models.{name}") == name
-        assert library_class(f"sentence_transformers.models.{name}.{name}") == name
+        assert find_library_class(f"sentence_transformers.models.{name}") == name
+        assert find_library_class(f"sentence_transformers.models.{name}.{name}") == name
 
 
 def test_a_layer_without_its_weights_is_named(build: Build) -> None:
@@ -81,7 +81,7 @@ def test_an_index_stays_in_its_folder(build: Build, rewrite: Callable[..., None]
 def test_a_router_within_a_router_is_read_to_its_end(build: Build, router: Build, tmp_path: Path) -> None:
     inner = router(build("a"), build("b"), "inner")
     folder = router(inner, build("c", dense=True), "outer")
-    names = {path.relative_to(folder).as_posix() for path in content_files(folder)}
+    names = {path.relative_to(folder).as_posix() for path in list_content_files(folder)}
     assert "query_0_Router/document_0_Transformer/model.safetensors" in names
     assert "query_0_Router/router_config.json" in names
     assert "document_2_Dense/model.safetensors" in names
@@ -118,7 +118,7 @@ def test_pickles_are_fetched_where_no_safetensors_lie_beside_them(
     info = SimpleNamespace(sha="a" * 40, siblings=[SimpleNamespace(rfilename=name) for name in there])
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: info)
-    subject("org/tiny", Settings(), ModelOptions())
+    resolve_model("org/tiny", Settings(), ModelOptions())
     assert asked == fetched
 
 
@@ -133,7 +133,7 @@ def rewrite(path: Path, **fields: Any) -> None:
 def test_the_files_that_decide_are_listed(build: Callable[..., Path]) -> None:
     folder = build(dense=True, library={"prompts": {}})
     (folder / "modeling.py").write_text("x = 1")
-    assert [path.relative_to(folder).as_posix() for path in content_files(folder)] == [
+    assert [path.relative_to(folder).as_posix() for path in list_content_files(folder)] == [
         "1_Pooling/config.json",
         "2_Dense/config.json",
         "2_Dense/model.safetensors",
@@ -151,13 +151,13 @@ def test_the_files_that_decide_are_listed(build: Callable[..., Path]) -> None:
 def test_the_weights_hash_is_the_files_own(build: Callable[..., Path]) -> None:
     folder = build()
     expected = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    assert content_key(folder)[1] == expected
+    assert compute_content_key(folder)[1] == expected
 
 
 def test_a_copy_elsewhere_is_the_same_model(build: Callable[..., Path], tmp_path: Path) -> None:
     folder = build()
     copy = Path(shutil.copytree(folder, tmp_path / "elsewhere" / "other-name"))
-    assert content_key(copy) == content_key(folder)
+    assert compute_content_key(copy) == compute_content_key(folder)
 
 
 def same(folder: Path) -> None:
@@ -201,45 +201,45 @@ def test_the_key_follows_what_the_model_computes(
     build: Callable[..., Path], name: str, change: dict[str, Any] | Callable[[bytes], bytes]
 ) -> None:
     folder = build(dense=True)
-    before = content_key(folder)
+    before = compute_content_key(folder)
     same(folder)
-    assert content_key(folder) == before
+    assert compute_content_key(folder) == before
     path = folder / name
     if isinstance(change, dict):
         rewrite(path, **change)
     else:
         path.write_bytes(change(path.read_bytes() if path.exists() else b""))
-    after = content_key(folder)
+    after = compute_content_key(folder)
     assert after[0] != before[0]
     assert (after[1] != before[1]) == (change is flip_last_bit)
 
 
 def test_a_trained_model_has_the_key_of_its_lineage(build: Callable[..., Path], tmp_path: Path) -> None:
     folder = build()
-    content, weights = content_key(folder)
+    content, weights = compute_content_key(folder)
     made = fakes.train(folder)
-    assert content_key(folder) == (fakes.lineage().key, weights)
-    assert identify(folder).document == made
+    assert compute_content_key(folder) == (fakes.lineage().key, weights)
+    assert compute_folder_identity(folder).document == made
     (folder / "training" / "tensorboard").mkdir(parents=True)
     for name in ("log.jsonl", "texts.npy", "tensorboard/events"):
         (folder / "training" / name).write_text("x")
-    assert content_key(Path(shutil.copytree(folder, tmp_path / "elsewhere")))[0] == made.key
+    assert compute_content_key(Path(shutil.copytree(folder, tmp_path / "elsewhere")))[0] == made.key
     length(folder)
-    assert content_key(folder)[0] not in (made.key, content)
-    assert identify(folder).document is None
+    assert compute_content_key(folder)[0] not in (made.key, content)
+    assert compute_folder_identity(folder).document is None
 
 
 def test_a_trained_model_is_called_what_its_document_says(build: Callable[..., Path]) -> None:
     folder = build()
-    plain = subject(str(folder), Settings(), ModelOptions()).artifact
+    plain = resolve_model(str(folder), Settings(), ModelOptions()).artifact
     fakes.train(folder)
-    trained = subject(str(folder), Settings(), ModelOptions()).artifact
+    trained = resolve_model(str(folder), Settings(), ModelOptions()).artifact
     assert (plain.name, plain.trained) == ("model", False)
     assert (trained.name, trained.trained) == ("tiny-contrast", True)
     assert (trained.key, trained.weights) == (fakes.lineage().key, plain.weights)
     assert trained.slug == f"tiny-contrast-{trained.key[:12]}"
     length(folder)
-    changed = subject(str(folder), Settings(), ModelOptions()).artifact
+    changed = resolve_model(str(folder), Settings(), ModelOptions()).artifact
     assert (changed.name, changed.trained) == ("model", False)
 
 
@@ -247,19 +247,19 @@ def another_key(path: Path) -> None:
     """Its digest made right again, so that the key alone does not follow."""
     made = json.loads(path.read_text())
     del made["digest"]
-    path.write_text(with_digest({**made, "key": "k" * 64}))
+    path.write_text(append_digest({**made, "key": "k" * 64}))
 
 
 def another_lineage(path: Path) -> None:
     made = json.loads(path.read_text())
     del made["digest"]
-    path.write_text(with_digest({**made, "lineage": {**made["lineage"], "seed": 43}}))
+    path.write_text(append_digest({**made, "lineage": {**made["lineage"], "seed": 43}}))
 
 
 def no_number(path: Path) -> None:
     text = path.read_text().replace("5e-05", "NaN")
     made = {name: value for name, value in json.loads(text).items() if name != "digest"}
-    path.write_text(with_digest(made))
+    path.write_text(append_digest(made))
 
 
 def same_digest(path: Path) -> None:
@@ -291,13 +291,17 @@ def test_a_document_that_does_not_follow_says_nothing(
     build: Callable[..., Path], damage: Callable[[Path], object]
 ) -> None:
     folder = build()
-    before = content_key(folder)
+    before = compute_content_key(folder)
     fakes.train(folder)
     damage(folder / "model.json")
-    assert content_key(folder) == before
-    assert identify(folder).document is None
+    assert compute_content_key(folder) == before
+    assert compute_folder_identity(folder).document is None
 
 
 def test_file_hashes_are_remembered(build: Callable[..., Path], tmp_path: Path) -> None:
     folder, cache = build(), tmp_path / "cache"
-    assert content_key(folder, cache) == content_key(folder, cache) == content_key(folder)
+    assert (
+        compute_content_key(folder, cache)
+        == compute_content_key(folder, cache)
+        == compute_content_key(folder)
+    )

@@ -15,10 +15,10 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import content_key
+from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.loading import load
-from harness.plan.models import ModelOptions, subject
+from harness.encoder.loading import load_encoder
+from harness.plan.models import ModelOptions, resolve_model
 
 Build = Callable[..., Path]
 Rewrite = Callable[..., None]
@@ -59,7 +59,7 @@ def native(bare: Path, tmp_path: Path, trace: Path, rewrite: Rewrite) -> Path:
 
 
 def run(make: Make, folder: Path, **fields: Any) -> Encoder:
-    return load(make(folder, **fields), resolve_encoding(describe(folder), Settings()), device="cpu")
+    return load_encoder(make(folder, **fields), resolve_encoding(describe(folder), Settings()), device="cpu")
 
 
 def test_a_class_of_its_own_is_not_passed_over(native: Path, trace: Path, artifact: Make) -> None:
@@ -84,7 +84,7 @@ def test_a_class_that_is_not_loaded_counts_for_nothing(
     folder = Path(shutil.copytree(bare, tmp_path / "copy"))
     rewrite(folder / "config.json", auto_map={"AutoModelForMaskedLM": "modeling.Model"})
     assert run(artifact, folder).dimension == 32
-    assert content_key(folder, trust_remote_code=True) == content_key(folder)
+    assert compute_content_key(folder, trust_remote_code=True) == compute_content_key(folder)
 
 
 @pytest.mark.parametrize("auto_map", [{"AutoTokenizer": [None, "own.Fast"]}, ["own.Slow", "own.Fast"]])
@@ -98,18 +98,18 @@ def test_a_tokenizer_of_its_own_is_not_passed_over(
 
 
 def test_the_key_says_whether_own_code_runs(native: Path, bare: Path) -> None:
-    trusted = subject(str(native), Settings(), ModelOptions(trust_remote_code=True)).artifact
-    key, weights = content_key(native)
+    trusted = resolve_model(str(native), Settings(), ModelOptions(trust_remote_code=True)).artifact
+    key, weights = compute_content_key(native)
     assert trusted.key != key
     assert trusted.weights == weights
-    assert content_key(bare, trust_remote_code=True) == content_key(bare)
+    assert compute_content_key(bare, trust_remote_code=True) == compute_content_key(bare)
 
 
 def test_a_trained_model_run_with_its_own_code_is_another(native: Path) -> None:
-    plain = content_key(native, trust_remote_code=True)[0]
+    plain = compute_content_key(native, trust_remote_code=True)[0]
     made = fakes.train(native)
-    assert content_key(native)[0] == made.key
-    assert content_key(native, trust_remote_code=True)[0] not in (made.key, plain)
+    assert compute_content_key(native)[0] == made.key
+    assert compute_content_key(native, trust_remote_code=True)[0] not in (made.key, plain)
 
 
 def inner_type(folder: Path, kind: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import tiny_networks
 from harness.core.errors import ModelError
-from harness.encoder.network.layers import Packing, Table, _rotate, rotations
+from harness.encoder.network.layers import Packing, Table, _apply_rotation, compute_rotations
 
 # Rotary positions
 
@@ -27,7 +27,7 @@ def table(places: torch.Tensor, *lengths: int, theta: float = 100.0, **scaling: 
     shape = tiny_networks.small(head_dim=WIDTH, rotary_theta=theta, rotary_scaling=scaling or None)
     counts = torch.tensor(lengths or [len(places)])
     mask = torch.arange(int(counts.max())) < counts[:, None]
-    return rotations(shape, Packing.of(mask, mask), places)[theta]
+    return compute_rotations(shape, Packing.from_masks(mask, mask), places)[theta]
 
 
 def one(length: int = 1, **scaling: Any) -> list[float]:
@@ -41,7 +41,7 @@ def one(length: int = 1, **scaling: Any) -> list[float]:
 def test_a_pair_of_dimensions_is_a_complex_number_that_turns(interleaved: bool) -> None:
     positions = torch.tensor([0, 1, 5, 700])
     x = torch.randn(4, 2, WIDTH, dtype=torch.float64)
-    found = _rotate(x, table(positions), interleaved=interleaved)
+    found = _apply_rotation(x, table(positions), interleaved=interleaved)
     for token, place in enumerate(positions.tolist()):
         for head in range(2):
             for pair in range(WIDTH // 2):
@@ -54,7 +54,7 @@ def test_a_pair_of_dimensions_is_a_complex_number_that_turns(interleaved: bool) 
 def test_scores_depend_on_the_distance_alone() -> None:
     query, key = torch.randn(1, 1, WIDTH).expand(50, 1, WIDTH), torch.randn(1, 1, WIDTH).expand(50, 1, WIDTH)
     turn = table(torch.arange(50))
-    query, key = (_rotate(x, turn, interleaved=False)[:, 0] for x in (query, key))
+    query, key = (_apply_rotation(x, turn, interleaved=False)[:, 0] for x in (query, key))
     scores = query @ key.T
     for distance in (-7, 0, 3):
         line = scores.diagonal(distance)
@@ -64,17 +64,17 @@ def test_scores_depend_on_the_distance_alone() -> None:
 def test_half_precision_is_turned_in_float32() -> None:
     x = torch.randn(300, 2, WIDTH).bfloat16()
     turn = table(torch.arange(300), theta=10_000.0)
-    found = _rotate(x, turn, interleaved=False)
+    found = _apply_rotation(x, turn, interleaved=False)
     assert found.dtype == torch.bfloat16
-    assert torch.equal(found, _rotate(x.float(), turn, interleaved=False).bfloat16())
+    assert torch.equal(found, _apply_rotation(x.float(), turn, interleaved=False).bfloat16())
 
 
 def test_the_gradient_turns_back() -> None:
     x = torch.randn(5, 2, WIDTH, requires_grad=True)
     weights = torch.randn(5, 2, WIDTH)
     cosine, sine = table(torch.arange(5))
-    (_rotate(x, (cosine, sine), interleaved=True) * weights).sum().backward()
-    torch.testing.assert_close(x.grad, _rotate(weights, (cosine, -sine), interleaved=True))
+    (_apply_rotation(x, (cosine, sine), interleaved=True) * weights).sum().backward()
+    torch.testing.assert_close(x.grad, _apply_rotation(weights, (cosine, -sine), interleaved=True))
 
 
 def test_frequencies_fall_from_one() -> None:
@@ -125,7 +125,7 @@ MASKS = SHAPES.flatmap(lambda shape: st.tuples(hnp.arrays(bool, shape), hnp.arra
 
 
 def packed(compute: object, attend: object) -> Packing:
-    return Packing.of(torch.as_tensor(compute).bool(), torch.as_tensor(attend).bool())
+    return Packing.from_masks(torch.as_tensor(compute).bool(), torch.as_tensor(attend).bool())
 
 
 @settings(max_examples=60)
@@ -137,14 +137,14 @@ def packed(compute: object, attend: object) -> Packing:
 @given(MASKS)
 def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> None:
     compute, attend = (torch.as_tensor(mask).bool() for mask in masks)
-    found = Packing.of(compute, attend)
+    found = Packing.from_masks(compute, attend)
     wanted = compute | attend
     texts = [[c for c in range(wanted.shape[1]) if wanted[t, c]] for t in range(len(wanted))]
     order = sorted((t for t in range(len(texts)) if texts[t]), key=lambda t: -len(texts[t]))
     assert found.lengths == tuple(len(texts[t]) for t in order)
     assert found.index.tolist() == [t * wanted.shape[1] + c for t in order for c in texts[t]]
     assert found.positions.tolist() == [n for t in order for n in range(len(texts[t]))]
-    assert found.text_lengths().tolist() == [len(texts[t]) for t in order for _ in texts[t]]
+    assert found.gather_text_lengths().tolist() == [len(texts[t]) for t in order for _ in texts[t]]
     keys = [bool(attend[t, c]) or not attend[t].any() for t in order for c in texts[t]]
     assert (found.attended is None) if all(keys) else (found.attended.tolist() == keys)  # type: ignore[union-attr]
 
@@ -153,11 +153,11 @@ def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> Non
 @given(MASKS)
 def test_what_is_packed_comes_back_to_its_place(masks: tuple[object, object]) -> None:
     compute, attend = (torch.as_tensor(mask) for mask in masks)
-    found = Packing.of(compute, attend)
+    found = Packing.from_masks(compute, attend)
     padded = torch.randn(*compute.shape, 3)
     expected = padded * (compute | attend)[..., None]
     assert torch.equal(found.unpack(found.pack(padded)), expected)
-    first = found.first(found.pack(padded))
+    first = found.select_first_tokens(found.pack(padded))
     for text, row in enumerate(compute | attend):
         begin = row.nonzero().flatten()[:1].tolist()
         assert torch.equal(first[text], padded[text, begin[0]] if begin else torch.zeros(3))
@@ -174,16 +174,16 @@ def test_a_full_batch_stays_in_its_order() -> None:
 def test_empty_texts_and_empty_batches_are_packed_to_nothing() -> None:
     for shape in ((2, 3), (2, 0), (0, 3)):
         mask = torch.zeros(shape, dtype=torch.bool)
-        found = Packing.of(mask, mask)
+        found = Packing.from_masks(mask, mask)
         assert (found.lengths, found.attended) == ((), None)
         vectors = torch.randn(0, 4, requires_grad=True)
         assert torch.equal(found.unpack(vectors), torch.zeros(*shape, 4))
-        assert torch.equal(found.first(vectors), torch.zeros(shape[0], 4))
+        assert torch.equal(found.select_first_tokens(vectors), torch.zeros(shape[0], 4))
 
 
 def test_gradients_go_back_through_packing() -> None:
     mask = torch.tensor([[True, True, False], [True, False, False]])
-    found = Packing.of(mask, mask)
+    found = Packing.from_masks(mask, mask)
     vectors = torch.randn(3, 2, requires_grad=True)
     weights = torch.randn(2, 3, 2)
     (found.unpack(vectors) * weights).sum().backward()
