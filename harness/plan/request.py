@@ -39,6 +39,7 @@ from harness.plan.prompts import check_prompts, read_prompts
 from harness.plan.recipe_request import (
     RecipeRequest,
     Recipes,
+    parse_changes,
     sweep_of,
 )
 from harness.search import plaid
