@@ -163,7 +163,7 @@ class Untouched:
         >>> found = Untouched.from_suite(suite, [model("b"), model("elsewhere"), None])
         >>> found.selected, found.text, Untouched.from_suite(suite, [model("elsewhere")])
         (('b',), 'over the 2 untouched', None)
-        >>> Aggregates.from_suite(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
+        >>> Aggregates.aggregate_scores(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
         0.375
         """
         apart, lineages = list_exclusions(suite), list(filter(None, models))
