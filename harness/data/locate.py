@@ -30,7 +30,7 @@ from harness.data.folder import (
 _SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
 RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
 _ODD = re.compile(r"\*\*|[\[\]{}:]|\.\.|^/")
-"""What a pattern of files has that is not read here and by the hub in the same way."""
+"""Parts of a pattern of files that Python and the hub read differently."""
 
 _NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
 
@@ -42,6 +42,7 @@ def find_snapshot(path: str, revision: str) -> Path | None:
     if not revision:
         return None
     repo = Path(constants.HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}"
+    # A branch or tag is a file in refs/ that holds its commit; a full commit has none.
     reference = repo / "refs" / revision
     commit = reference.read_text().strip() if reference.is_file() else revision
     folder = repo / "snapshots" / commit
@@ -52,11 +53,13 @@ def _list_snapshot_gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tup
     """The files that a snapshot lacks for `subsets` (all, if empty), by its file list, else by its README."""
     present = {name for name, path in list_visible_files(folder).items() if path.exists()}
     listed = _list_cached_files(data)
+    # The hub's own list of the commit proves that all is there; without it the README has to do.
     if listed is not None and listed <= present:
         return ()
     if not any(not name.endswith(_NOT_DATA) for name in present):
         return ("data file",)
     declared = _select_subset_configs(_read_config_patterns(folder), subsets)
+    # Without a list: the files that the README names, and the shards that the names of others imply.
     undeclared = (p for patterns in declared.values() for p in patterns if not _has_matches(folder, p))
     return (*undeclared, *find_missing_shards(present))
 
@@ -67,7 +70,7 @@ def _list_absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...
     declared = {s: [patterns for c, patterns in configs.items() if _is_alias(c, s)] for s in subsets}
     if not any(declared.values()):
         return ()
-    return tuple(s for s, found in declared.items() if not any(_has_files(folder, one) for one in found))
+    return tuple(s for s, configs in declared.items() if not any(_has_files(folder, c) for c in configs))
 
 
 def _has_files(folder: Path, patterns: Sequence[str]) -> bool:
@@ -184,8 +187,9 @@ def _explain(error: Exception, need: Need, root: Path | None) -> DataError:
     """The DataError for an error of huggingface_hub, or of writing under `root`."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    # huggingface_hub looks into its cache when the request fails, and raises what the cache says.
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
-        error = error.__cause__  # the cause of "not found here": the request to the hub failed
+        error = error.__cause__
     return (
         _explain_hub_answer(error, need)
         or _explain_network_error(error, need)
@@ -198,6 +202,7 @@ def _explain_hub_answer(error: Exception, need: Need) -> DataError | None:
     from huggingface_hub import errors as hub
 
     match error:
+        # The special kinds first: GatedRepoError is a RepositoryNotFoundError, and all are HfHubHTTPErrors.
         case hub.GatedRepoError():
             return DataError(
                 f"The data set {need.path} is gated: its owner must let you in.",
@@ -388,7 +393,7 @@ def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
         some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
         raise DataMissing(
             f"The data root has {data.path} without {some}.",
-            hint="Ask for what is there with --languages or --subsets, or pull the whole of it: "
+            hint="Choose what it has with --languages or --subsets, or pull all of it: "
             "harness data pull --suite SUITE --data DIR",
         )
 

@@ -153,6 +153,7 @@ def pull(need: Need, root: Path, *, progress: Progress = _hide_progress) -> Lite
     """
     with explain_hub_error(need, root), _hold_pull_lock(_choose_target(need, root)) as target:
         if target.exists():
+            # A file that somebody added beside the pulled ones is no reason to fetch them again.
             wrong = [problem for problem in verify(need, root) if problem.kind != "extra"]
             if not wrong:
                 return "kept"
@@ -175,12 +176,15 @@ def _download(need: Need, target: Path, progress: Progress) -> tuple[Path, tuple
     """The folder of the fetched files, and the patterns by which they were chosen."""
     from huggingface_hub import snapshot_download
 
+    # With the revision in its name, so that a pull never continues with files of another revision.
     partial = target.parent / f".{target.name}.{need.revision[:12]}.partial"
     patterns = _fetch_patterns(need, partial)
     if patterns:
         patterns = tuple(dict.fromkeys([*patterns, *_link_earlier(target, partial)]))
     _check_room(need, partial, patterns)
     progress(f"fetching {need.path} at {need.revision[:12]}")
+    # snapshot_download skips files of local_dir that are as on the hub, by its notes in local_dir/.cache or
+    # by their SHA-256: so an interrupted pull continues, and linked files are not fetched.
     snapshot_download(
         need.path,
         repo_type="dataset",
@@ -217,6 +221,7 @@ def _link_earlier(target: Path, partial: Path) -> tuple[str, ...]:
         file, place = target / name, partial / name
         if file.is_file() and not place.exists() and not [*_verify_pulled_file(name, entry, file)]:
             place.parent.mkdir(parents=True, exist_ok=True)
+            # A hard link needs no room and no time; some file systems have none.
             try:
                 os.link(file, place)
             except OSError:
@@ -233,6 +238,7 @@ def _check_room(need: Need, partial: Path, patterns: Sequence[str]) -> None:
     except DataError:
         return
     free = shutil.disk_usage(partial.parent).free
+    # What lies in `partial` already, linked or fetched, needs no further room.
     fetched = sum(f.stat().st_size for f in partial.rglob("*") if f.is_file())
     if size - fetched > free:
         raise DataError(
@@ -253,6 +259,8 @@ def _write_manifest(need: Need, folder: Path, patterns: tuple[str, ...]) -> None
 def _put_in_place(partial: Path, target: Path) -> None:
     """Rename a finished folder to its final name, replacing an older folder."""
     shutil.rmtree(partial / ".cache", ignore_errors=True)
+    # rename(2) cannot replace a folder with files, so the old one is moved aside first. After a kill
+    # between the two renames the next pull continues from `partial`.
     aside = target.parent / f".{target.name}.old"
     shutil.rmtree(aside, ignore_errors=True)
     if target.exists():
@@ -276,6 +284,7 @@ def _hold_pull_lock(target: Path) -> Iterator[Path]:
     from filelock import FileLock
 
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder, which is renamed while the lock is held.
     with FileLock(target.parent / f".{target.name}.lock"):
         yield target
 
@@ -338,9 +347,11 @@ def _build_absence_problem(need: Need, root: Path) -> Problem:
 
 
 def _check_manifest_revision(need: Need, manifest: Manifest) -> Iterator[Problem]:
+    # Without a pinned revision any revision of the right data set will do.
     pinned_origin = (need.path, need.revision or manifest.revision)
     if (manifest.repo, manifest.revision) != pinned_origin:
-        message = f"holds {manifest.repo} at {manifest.revision}, wanted is {pinned_origin[0]} at {pinned_origin[1]}."
+        repo, revision = pinned_origin
+        message = f"holds {manifest.repo} at {manifest.revision}, wanted is {repo} at {revision}."
         yield Problem(kind="revision", message=message)
 
 

@@ -192,6 +192,7 @@ class RayExecutor:
             time.sleep(seconds)
             return []
         ready_refs, _ = self._ray.wait(waited, timeout=seconds)
+        # The first wait returns with one answer; this one takes all others that are ready as well.
         if ready_refs:
             ready_refs, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
         ends = [
@@ -207,7 +208,8 @@ class RayExecutor:
         for ref in [ref for ref, job in self._tasks.items() if job.key == key]:
             del self._tasks[ref]
             self._ray.cancel(ref)
-        for actor in [one for one in self._actors if one.job is not None and one.job.key == key]:
+        for actor in [a for a in self._actors if a.job is not None and a.job.key == key]:
+            # ray.kill, in _drop, ends the process at once: a training has to write its checkpoint before.
             self._stop([actor])
             self._drop(actor)
 
@@ -216,6 +218,7 @@ class RayExecutor:
         self._stop([actor for actor in self._actors if actor.job is not None])
         for actor in [*self._actors]:
             self._drop(actor)
+        # A connection that the caller had made stays open.
         if self._started:
             self._ray.shutdown()
 
@@ -249,6 +252,7 @@ class RayExecutor:
                 self._receive_events(actor)
         nodes = self._require_alive()
         alive_nodes = {node["NodeID"]: node for node in nodes if node["Alive"]}
+        # Nodes that an autoscaler took away are not reported as lost.
         left = {node["NodeID"] for node in nodes if node.get("DeathReason") in _LEFT}
         self._names |= {key: format_node_name(node) for key, node in alive_nodes.items()}
         self._names = {key: name for key, name in self._names.items() if key not in left}
@@ -274,6 +278,7 @@ class RayExecutor:
 
     def _compute_shape(self, job: Job) -> Shape:
         devices = max(1, job.resources.devices)
+        # Rounded up to whole GiB: jobs of about the same need then have one shape, and share actors.
         memory = -(-(job.resources.memory or 0) // GIB) * GIB
         gpus = 0.0
         if self.kind == "cuda" and job.kind != "rank":
@@ -284,6 +289,7 @@ class RayExecutor:
 
     def _require_nodes(self, jobs: Sequence[Job]) -> None:
         """Refuse what no node can run, before anything begins; a cluster that grows is not known."""
+        # A cluster that grows may add a node of another kind.
         if self._settings.address and self._settings.workers is not None:
             return
         nodes = self._list_alive_nodes()
@@ -305,10 +311,11 @@ class RayExecutor:
 
     def _assign(self) -> None:
         """Give waiting jobs to idle actors, ask for more actors, and give back those without jobs."""
-        for actor in [one for one in self._actors if one.hello is not None and one.job is None]:
+        for actor in [a for a in self._actors if a.hello is not None and a.job is None]:
             job = self._choose_next_job(actor)
             if job is not None:
                 self._send(actor, job)
+            # An idle actor keeps its cores and GPUs from jobs of another shape, so it goes when any wait.
             elif (
                 time.monotonic() - actor.used > SPARE
                 or self._find_cramped_actor() is not None
@@ -338,6 +345,7 @@ class RayExecutor:
         mine = [job for job in waiting if self._compute_shape(job) == actor.shape]
         cramped = self._find_cramped_actor()
         first = next((job for job in waiting if cramped and self._compute_shape(job) == cramped.shape), None)
+        # Else the small jobs that come later would keep a large one waiting until the end of the run.
         if first is not None and mine and waiting.index(first) < waiting.index(mine[0]):
             return None
         return next((job for job in mine if job.model == actor.model), mine[0] if mine else None)
@@ -364,6 +372,7 @@ class RayExecutor:
             room = shape.count_in(self._ray.available_resources()) - pending
         for _ in range(min(count, room)):
             self._make(shape, fits=True)
+        # A request without room makes an autoscaler add a node; on other clusters it waits in Ray's queue.
         if room <= 0 and not mine and (self._settings.workers is None or not self._actors):
             self._make(shape, fits=False)
 
@@ -396,6 +405,7 @@ class RayExecutor:
         actor.used = time.monotonic()
         try:
             answer = self._ray.get(call)
+        # Raised by the call itself. It is a RayError, too, and those mean a lost actor: this comes first.
         except errors.RayTaskError as error:
             return [fail_job(job.key, error)] if job is not None else self._drop_lost_actor(actor, job, error)
         except errors.RayError as error:
@@ -431,6 +441,7 @@ class RayExecutor:
             with contextlib.suppress(self._ray.exceptions.RayError):  # its end will say so
                 self._pass_on(self._ray.get(actor.events))
             actor.events = None
+        # One question at a time: of three calls at once one runs the job, and one is left for `stop`.
         if actor.events is None:
             actor.events = actor.handle.take_events.remote()
 
@@ -485,6 +496,7 @@ def _share_of_gpu(measured: Mapping[str, float | None]) -> float:
     peak, device_bytes = measured.get("peak_bytes"), measured.get("device_bytes")
     if not peak or not device_bytes:
         return 1.0
+    # Ray counts resources in ten-thousandths; a share that is rounded up would let one run less fit.
     return math.floor(10_000 / compute_run_capacity(device_bytes * SHARE, peak)) / 10_000
 
 

@@ -1,4 +1,4 @@
-"""Rows of training data from a user's own files and source: made into a Parquet file in the cache once.
+"""Rows of training data from a user's own files or source, converted once to a Parquet file in the cache.
 
 The file is named by the hash of its texts, so a CSV file and a JSONL file of the same rows give the same one.
 Rows without a line in a text file are counted from 1.
@@ -29,20 +29,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
-"""The endings of files of one's own."""
+"""The endings of files that a user may give as training data."""
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 """The documents and the queries of a folder in BEIR's layout, each with `_id`."""
 
 _ANCHORS = (
-    *("anchor", "query", "question", "sentence1", "sentence_1", "sent1"),
-    *("text1", "premise", "docstring", "text"),
+    "anchor",
+    "query",
+    "question",
+    "sentence1",
+    "sentence_1",
+    "sent1",
+    "text1",
+    "premise",
+    "docstring",
+    "text",
 )
-"""The names that the column of anchors may have, the first that is there counts."""
+"""The names that the column of anchors may have; of several the first in this order counts."""
 
 _POSITIVES = (
-    *("positive", "pos", "answer", "document", "passage", "response"),
-    *("sentence2", "sentence_2", "sent2", "text2", "hypothesis", "code"),
+    "positive",
+    "pos",
+    "answer",
+    "document",
+    "passage",
+    "response",
+    "sentence2",
+    "sentence_2",
+    "sent2",
+    "text2",
+    "hypothesis",
+    "code",
 )
 """The names that the column of positives may have."""
 
@@ -90,7 +108,7 @@ def require_distinct(columns: Sequence[str], where: str) -> None:
     """Refuse a table that has two columns of one name."""
     twice = [name for name in dict.fromkeys(columns) if list(columns).count(name) > 1]
     if twice:
-        raise DataError(f"{where}: a column name is there twice: {shorten_names(twice)}.")
+        raise DataError(f"{where}: a column name occurs twice: {shorten_names(twice)}.")
 
 
 FORMS = (
@@ -127,6 +145,7 @@ def choose_columns(
     require_distinct(names, where)
     if not all(name.strip() for name in names):
         raise DataError(f"{where}: a column has no name.")
+    # Reversed, so that of two names that differ in case only the first is taken.
     lower = {name.lower(): name for name in reversed(names)}
     anchor = next((lower[name] for name in _ANCHORS if name in lower), "")
     positive = next((lower[name] for name in _POSITIVES if name in lower), "")
@@ -142,12 +161,13 @@ def choose_columns(
     if not set(named).isdisjoint(lists):
         ends = {positive: "[0]", **dict.fromkeys(negatives, "[]")}
         return tuple(name + (ends[name] if name in lists else "") for name in named), ""
+    # NLI data calls its classes (0, 1, 2) `label`, as data with scores does; as scores they make no sense.
     if score.lower() == "label" and {anchor.lower(), positive.lower()} == {"premise", "hypothesis"}:
         raise DataError(f"{where}: the column {score!r} holds classes of entailment, no scores.", hint=FORMS)
     columns = named or _drop_origin_columns([name for name in names if name in text and name != score])
     if len(columns) < 2:
         raise DataError(
-            f"{where}: two columns of text are needed; there is: {shorten_names(names) or 'nothing'}.",
+            f"{where}: two columns of text are needed; found: {shorten_names(names) or 'nothing'}.",
             hint=FORMS,
         )
     return tuple(columns), score if len(columns) == 2 else ""
@@ -157,6 +177,7 @@ def _drop_origin_columns(columns: list[str]) -> list[str]:
     """Columns without those whose names say that they tell where a row is from."""
     for words in _NO_TEXTS:
         for name in reversed(columns):
+            # Never below two: a pair whose columns are called `text` and `source` stays a pair.
             if len(columns) > 2 and name.lower().rpartition("_")[2] in words:
                 columns = [other for other in columns if other != name]
     return columns
@@ -179,7 +200,7 @@ def _build_natural_key(name: str) -> list[tuple[int, str]]:
     return [(int(part or -1), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-# Files of one's own, made into Parquet once
+# A user's own files, converted to Parquet once
 
 
 _VERSION = 2
@@ -331,6 +352,7 @@ def _write_rows_file(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
             while part := [*islice(rows.rows, BATCH)]:
                 columns = zip(zip(*part, strict=True), schema, strict=True)
                 batch = pa.record_batch([pa.array(values, field.type) for values, field in columns], schema)
+                # Hashed as it is written: the rows are read once, and never held all together.
                 writer.write_batch(batch)
                 content.add_batch(batch)
                 number += len(part)
@@ -367,6 +389,7 @@ class _ContentHash:
     def __init__(self, schema: pa.Schema) -> None:
         import pyarrow as pa
 
+        # Lengths and values have a hash each: values alone could not tell "ab", "c" from "a", "bc".
         self._parts = {
             field.name: [hashlib.sha256() for _ in range(3 if pa.types.is_list(field.type) else 2)]
             for field in schema
@@ -380,6 +403,7 @@ class _ContentHash:
         for name, (lengths, values, *list_lengths) in self._parts.items():
             column = batch[name]
             for part in list_lengths:
+                # A fixed order of bytes: the hash names the rows on every machine.
                 part.update(pc.list_value_length(column).to_numpy().astype("<i8").tobytes())
                 column = pc.list_flatten(column)
             if pa.types.is_floating(column.type):
@@ -409,11 +433,11 @@ def find_judgement_file(folder: Path, split: str) -> Path:
     """The file with the judgements of a split.
 
     Raises:
-        UsageError: There is none; the message names the splits that there are.
+        UsageError: The split does not exist; the message names those that do.
     """
     path = folder / "qrels" / f"{split}.tsv"
     if not path.is_file():
-        splits = sorted(one.stem for one in (folder / "qrels").glob("*.tsv"))
+        splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
         if not splits:
             raise UsageError(
                 f"{folder} has no qrels/{split}.tsv.", hint="It holds the judgements of a split."
@@ -447,7 +471,7 @@ def _collect_id_rows(path: Path, wanted: Collection[str]) -> dict[str, FileRow]:
             name = row.get_token_field("_id")
             if name in rows_by_id:
                 raise row.build_row_error(
-                    f"the id {name!r} is there twice, first in line {rows_by_id[name].line}."
+                    f"the id {name!r} occurs twice, first in line {rows_by_id[name].line}."
                 )
             if name in wanted:
                 rows_by_id[name] = row
@@ -469,11 +493,13 @@ def _read_file_rows(path: Path) -> _Rows:
     lists = {n for n, v in sample.items() if isinstance(v, list) or (v is None and _is_negative(n))}
     text = {n for n, v in sample.items() if isinstance(v, str)}
     no_text = sample.keys() - lists - text
-    if path.suffix in (".csv", ".tsv"):  # in which everything is a string
+    # There everything is a string; a column whose first value is a number is not taken for texts.
+    if path.suffix in (".csv", ".tsv"):
         text = {name for name in text if not _is_number(str(sample[name]))}
     chosen, score = choose_columns(tuple(sample), text, where, no_text=no_text, lists=lists)
     paths = [resolve_column_path(name, tuple(sample), str(path)) for name in chosen]
-    read = [*(one.column for one in paths), *([score] if score else [])]
+    read = [*(column.column for column in paths), *([score] if score else [])]
+    # Of a Parquet file only the columns that are used are read, so that its rows have no others.
     names = frozenset(read if path.suffix == ".parquet" else sample)
     return _Rows(
         columns=_normalize_column_names(paths, score),
@@ -517,9 +543,9 @@ def _extract_row_texts(row: FileRow, names: Collection[str], paths: Sequence[Col
         lost = [name for name in (*(path.column for path in paths), score) if name and name not in row.fields]
         more = [name for name in row.fields if name not in names and _is_read(name, row.fields[name])]
         if lost:
-            raise row.build_row_error(f"there is no {lost[0]!r}, which the first row has.")
+            raise row.build_row_error(f"the column {lost[0]!r} is missing, which the first row has.")
         if more:
-            raise row.build_row_error(f"there is a column {more[0]!r}, which the first row has not.")
+            raise row.build_row_error(f"the column {more[0]!r} is new; the first row does not have it.")
     texts: list[Any] = []
     for path in paths:
         if path.steps and not isinstance(row.fields[path.column], list):
