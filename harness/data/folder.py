@@ -192,6 +192,14 @@ def resolve_identity(data: Data, folder: Path, cache: Path) -> Data:
     """The identity of a folder's data: the revision that its manifest proves, else a content hash.
 
     The manifest proves a revision if it names this data set and lists exactly the folder's files, unchanged.
+
+    Args:
+        data: The data set as a task pins it.
+        folder: Its folder.
+        cache: The cache folder, which keeps the hashes of files that have not changed.
+
+    Raises:
+        OSError: A file cannot be read.
     """
     # Every file is hashed (once for its size, times and inode): a manifest may be older than the files.
     hashes = {name: hash_file(path, cache) for name, path in list_visible_files(folder).items()}
@@ -214,8 +222,8 @@ def _raise(error: OSError) -> None:
 class Need:
     """A data set at a pinned revision; `tasks` and `subsets` are its users' names in order of occurrence.
 
-    `configs` has for each table that is read the names that its configuration may have, and `files` has files
-    that are read by themselves; without both the whole data set is needed.
+    `configs` has, for each table that is read, the names that its configuration may have. `files` are read
+    without a configuration. If both are empty, the whole data set is needed.
     """
 
     path: str

@@ -282,7 +282,12 @@ def _extract_first_line(error: Exception) -> str:
 
 
 def fetch_remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: float = 10.0) -> int:
-    """The bytes of a data set on the hub, without hidden files; of those that match patterns, if there are.
+    """The bytes of a data set on the hub, without hidden files.
+
+    Args:
+        need: The data set and its revision.
+        patterns: Patterns of the files that count; none for all files.
+        timeout: Seconds that the hub has for its answer.
 
     Raises:
         DataError: The hub cannot be reached, or does not have it.
@@ -399,10 +404,15 @@ def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
 
 
 def find_root_folder(path: str, revision: str, root: Path | None) -> Path | None:
-    """The folder of a data set in a data root, None if there is none with files.
+    """The folder of a data set in a data root; None if it does not exist or has no files.
 
     It is `<org>/<name>`, or `<org>/<name>@<revision>` (12 digits) where the first holds another revision. A
     folder of unknown origin is accepted.
+
+    Args:
+        path: The data set, `org/name`.
+        revision: The revision that is needed; empty for any.
+        root: The data root; None without one.
 
     Raises:
         DataError: The data root is not a folder, or the data set's folder cannot be listed.

@@ -72,7 +72,7 @@ class Status:
 def needs(
     tasks: Sequence[Task], recipes: Mapping[str, Sequence[TrainingData]] | None = None
 ) -> tuple[Need, ...]:
-    """The hub data sets of `tasks` and of recipes by name, each revision once, in the order of occurrence."""
+    """The hub data sets of `tasks` and of recipes by name, each revision once, in the order of first use."""
     data_needs = [_build_task_need(task) for task in tasks]
     data_needs += [_build_recipe_need(name, data) for name, sets in (recipes or {}).items() for data in sets]
     grouped: dict[tuple[str, str], list[Need]] = {}
@@ -144,12 +144,20 @@ def pull(need: Need, root: Path, *, progress: Progress = _hide_progress) -> Lite
 
     Only the files of the configurations that are read are fetched, where its README names them; what an
     earlier pull has fetched stays. Files go to a hidden folder, which gets its final name when all files are
-    there and hashed; an interrupted pull continues there. A verified data set is left as it is; one that was
-    pulled and has changed is replaced.
+    there and hashed; an interrupted pull continues there. A verified data set is left as it is; a pulled one
+    that has changed is replaced.
+
+    Args:
+        need: The data set, its revision, and the configurations and files that are read.
+        root: The data root.
+        progress: Gets one line at each step.
+
+    Returns:
+        "kept" for a verified data set, else "pulled".
 
     Raises:
-        DataError: The hub refuses or is out of reach, there is no room or no permission, or a foreign folder
-            exists.
+        DataError: The hub refuses or cannot be reached, the disk is full or may not be written, or a folder
+            that no pull made is in the way.
     """
     with explain_hub_error(need, root), _hold_pull_lock(_choose_target(need, root)) as target:
         if target.exists():
@@ -210,7 +218,7 @@ def _fetch_patterns(need: Need, partial: Path) -> tuple[str, ...]:
 
 
 def _link_earlier(target: Path, partial: Path) -> tuple[str, ...]:
-    """Take over the sound files of an earlier pull of other parts; gives the patterns of that pull."""
+    """Take over the undamaged files of an earlier pull of other parts; gives the patterns of that pull."""
     try:
         manifest = Manifest.read_manifest(target)
     except DataError:
@@ -341,7 +349,7 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
 def _build_absence_problem(need: Need, root: Path) -> Problem:
     held = find_other_revision(list_candidate_folders(need.path, need.revision, root)[0], need.revision)
     if held:
-        message = f"{need.path} is there at {held}, wanted is {need.revision}."
+        message = f"{need.path} is at revision {held}; needed is {need.revision}."
         return Problem(kind="revision", message=message)
     return Problem(kind="missing", message=f"{need.path} is not in {root}.")
 
@@ -351,12 +359,12 @@ def _check_manifest_revision(need: Need, manifest: Manifest) -> Iterator[Problem
     pinned_origin = (need.path, need.revision or manifest.revision)
     if (manifest.repo, manifest.revision) != pinned_origin:
         repo, revision = pinned_origin
-        message = f"holds {manifest.repo} at {manifest.revision}, wanted is {repo} at {revision}."
+        message = f"holds {manifest.repo} at {manifest.revision}; needed is {repo} at {revision}."
         yield Problem(kind="revision", message=message)
 
 
 def _find_absent_parts(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:
-    """What a pull of other parts has left out."""
+    """The parts that an earlier pull, for other users, did not fetch."""
     patterns = select_file_patterns(need, folder)
     if need.tasks and manifest.patterns and not (patterns and {*patterns} <= {*manifest.patterns}):
         lacking = [pattern for pattern in patterns if pattern not in manifest.patterns] or ["the rest"]

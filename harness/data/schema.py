@@ -101,7 +101,7 @@ class Schema:
         """The schema of a folder.
 
         Raises:
-            DataError: There is no data file, or the README's metadata cannot be read.
+            DataError: The folder has no data file, or the README's metadata cannot be read.
         """
         configs = {
             name: replace(config, patterns=config.patterns or _infer_split_patterns(config.folder))
@@ -184,7 +184,7 @@ class SplitFiles:
             split: The name of the split.
 
         Raises:
-            DataError: There is no such configuration, split or file, or a file cannot be read.
+            DataError: The configuration, the split or a file does not exist, or a file cannot be read.
         """
         schema = Schema.read_schema(folder)
         name = _require_config(folder, config, schema.configs if schema.declared else {})
@@ -239,7 +239,7 @@ def _require_config(folder: Path, config: str, declared: Mapping[str, Configurat
     """The name of a configuration in a README that a user names, or of the default one.
 
     Raises:
-        DataError: There is none, or there are several and none is the default one.
+        DataError: The configuration does not exist, or none is named and several exist without a default.
     """
     if not declared and config in ("", "default"):
         return "default"
@@ -280,10 +280,10 @@ def resolve_readable_folder(folder: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a task's data is like, as far as that can be seen before a run.
+    """The state of a task's data, as far as it can be checked before a run.
 
-    `state` is "missing" where no data is at hand, and "faulty" where the task cannot read it. `tables` are
-    those that the task reads, none where its own code decides.
+    `state` is "missing" if the data is not on this machine, and "faulty" if the task cannot read it. `tables`
+    are those that the task reads, none where its own code decides.
     """
 
     task: Task
@@ -325,9 +325,14 @@ def _describe_missing_folder(task: Task, settings: DataSettings) -> str:
 
 
 def check_data(task: Task, located: Located, settings: DataSettings) -> Size:
-    """The size of a task's data, after a look at it as far as that is possible before a run.
+    """The size of a task's data, whose columns and files are checked as far as that is possible before a run.
 
-    Data at a pinned revision is known to be whole.
+    Data at a pinned revision is known to be complete, and is not checked.
+
+    Args:
+        task: The task.
+        located: The place of its data.
+        settings: The places for data sets.
 
     Raises:
         DataError: The task cannot read the data; the message names what is missing.
@@ -335,7 +340,6 @@ def check_data(task: Task, located: Located, settings: DataSettings) -> Size:
     source = task.source
     if isinstance(source, FileSource):
         return source.measure(task, cache=settings.cache)
-    # Data with a proven revision is what the suite was tested with; only a folder of unknown origin is read.
     if isinstance(source, TableSource) and located.folder is not None and located.data.content:
         faults = Schema.read_schema(located.folder).find_faults(source.list_data_tables(task))
         if faults:
@@ -449,7 +453,7 @@ class TableHead:
             raise DataError(f"{file}{error.message}.") from None
 
     def find_column_faults(self, table: DataTable) -> Iterator[str]:
-        """The columns that are not there, or hold no text where text is read."""
+        """The columns that are missing, or hold something else than the text or number that is read."""
         if self.columns is None:
             return
         for names in (*table.texts, *table.values):

@@ -87,7 +87,7 @@ class SlurmTimes:
 
 @dataclass(kw_only=True)
 class _GroupView:
-    """What the driver knows of a task of an array: its jobs that have not ended, and what it has said."""
+    """What the driver knows of a task of an array: its unfinished jobs, and what its log has said."""
 
     folder: Path
     group: str
@@ -398,7 +398,13 @@ class SlurmExecutor:
                 task.results()  # it runs here and now
 
     def _refuse(self, reason: str) -> None:
-        """Raise the refusal of Slurm; one of more tasks, which may pass, not before some time."""
+        """Raise the refusal of Slurm, at once if it has accepted no task yet, else only after some time.
+
+        A limit on tasks that wait or run (of a user, say) passes when some have ended.
+
+        Raises:
+            UsageError: Slurm refuses.
+        """
         now = time.monotonic()
         self._refused_since = self._refused_since or now
         live = any(view.is_live for view in self._views)
@@ -458,7 +464,7 @@ class SlurmExecutor:
         self._stored = []
 
     def _look_at_states(self) -> Iterator[Finished]:
-        """The jobs whose task is over without them; one call of sacct tells of all tasks."""
+        """The jobs that their task left unfinished when it ended; one call of sacct covers all tasks."""
         # sacct asks one database for the whole cluster, so it is called seldom.
         if self._cluster != NAME or not self._is_due("states", self._times.states):
             return
@@ -508,7 +514,7 @@ class SlurmExecutor:
             )
 
     def _is_due(self, what: str, seconds: float) -> bool:
-        """Whether something is to be done again, so many seconds after the last time."""
+        """Whether `seconds` have passed since this was last due; if so, it counts from now on."""
         now = time.monotonic()
         if now < self._next.get(what, 0.0):
             return False

@@ -1,9 +1,9 @@
 """Leases: several processes and hosts share work without doing it twice, and without a common clock.
 
-A lease is a small object, made only if it is absent, that names its holder; the holder has one object, in
-which it counts upward every quarter of a term, however many leases it has. A process that wants a lease takes
-it once it has seen the holder's object unchanged for a term of its own monotonic clock, or at once where the
-holder is known to be a dead process of this host. Clocks of hosts are never compared.
+A lease is a small object, created only if it is absent, that names its holder. However many leases a holder
+has, it has one object of its own, in which it counts upward every quarter of a term. A process that wants a
+lease takes it once it has seen the holder's object unchanged for a term of its own monotonic clock, or at
+once where the holder is known to be a dead process of this host. Clocks of hosts are never compared.
 
 Leases only save work. Records are put if absent, so two holders of one lease corrupt nothing.
 """
@@ -23,7 +23,7 @@ from harness.core.errors import StoreError
 from harness.storage.remote import Remote
 
 TERM = 90.0
-"""Seconds after which a lease lapses whose holder shows no life; the same for all who share a place."""
+"""Seconds without a sign of life after which a lease lapses; the same for all who share a place."""
 
 LEASE, HOLDER = ".json", ".holder"
 """The ends of the names of leases and of their holders' objects."""
@@ -32,9 +32,9 @@ LEASE, HOLDER = ".json", ".holder"
 class Leases:
     """The leases of this process in a folder or in object storage; closed, they are released.
 
-    A lease that another holds is asked for again and again with `claim`, as seldom as one likes: the first
-    call begins to observe its holder, and one that comes a term later, without a sign of life in between,
-    takes it over.
+    For a lease that another process holds, `claim` is called again from time to time: the first call begins
+    to observe the holder, and a call that comes a term later, without a sign of life in between, takes the
+    lease over.
 
     Args:
         place: A folder, or object storage.
@@ -78,7 +78,7 @@ class Leases:
         return True
 
     def release(self, key: str) -> None:
-        """Release the lease on `key`; one that another process has taken over is left to it.
+        """Release the lease on `key`, unless another process has taken it over.
 
         Raises:
             StoreError: The place cannot be written.

@@ -80,7 +80,7 @@ class Store:
     def get(
         self, artifact: str, task: str, key: str, *, purpose: Purpose = "final", now: bool = False
     ) -> Record | None:
-        """The finished record under `key`, None if there is none; a trial does not replace a `final` record.
+        """The finished record under `key`; None without one, or if it is a trial and `purpose` is "final".
 
         With a remote, the records of the artifact there are fetched first, once, and again where one is
         missing; those of the last seconds are only seen with `now`, which costs a request for each record
@@ -110,7 +110,7 @@ class Store:
         return None if record and purpose == "final" and record.purpose == "trial" else record
 
     def read_failure(self, artifact: str, task: str, key: str) -> Record | None:
-        """The last failure under `key`, None if there is none."""
+        """The last failure under `key`; None without one."""
         return self.read_record(_resolve_failure_path(self.locate_record(artifact, task, key)))
 
     def put(
@@ -334,6 +334,12 @@ class SharedRecords:
         """Fetch the records of an artifact that the folder lacks; whether anything was fetched.
 
         One request lists all of them, and a listing counts for some seconds: `now` asks for this one record.
+
+        Args:
+            artifact: The artifact's folder (`Artifact.slug`).
+            task: The name of the task.
+            key: The EvaluationKey.
+            now: Whether to ask for this record instead of believing the last listing.
         """
         if now:
             return self._fetch(
@@ -367,7 +373,7 @@ class SharedRecords:
         A record that is on both sides, and not the same, is to be fetched: the remote's counts.
 
         Args:
-            known: Objects that were dealt with; those that are still as they were are not compared again.
+            known: Objects that were compared before; those that have not changed are not compared again.
         """
         remote_objects = {n: i for n, i in self.remote.list_objects("records").items() if n.endswith(".json")}
         here = {self._resolve_record_object(path): path for path in self._list_record_files("*")}
@@ -400,9 +406,9 @@ class SharedRecords:
         return len(self.remote.map_concurrently(self.send, missing))
 
     def send(self, path: Path, *, again: bool = False) -> Record | None:
-        """Send a record with the files beside it; returns the one that counts, None if the file is damaged.
+        """Send a record and the files beside it; returns the record that counts, None if the file is damaged.
 
-        One that was there first replaces the record in the folder, unless it is a trial and this one final.
+        A record that the remote has already replaces the one in the folder, unless only that one is final.
         """
         record = self._store.read_record(path)
         if record is None:
@@ -539,7 +545,7 @@ def _list_part_objects(name: str, record: Record) -> dict[str, str]:
 class _ArtifactFolders:
     """The names of the folders in `records/`, listed again when that folder has changed.
 
-    A look-up without it would list all of them, of which there may be thousands.
+    Without it each look-up would list all of them, perhaps thousands.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -332,8 +332,15 @@ class Space:
     ) -> dict[str, object]:
         """The fields that a vector depends on besides the text; `role` is empty for models with one tower.
 
-        Of a trained model also the weights, since its key says only how they were made. Of one with a vector
-        for each token also the settings of the side; of a two-stage model the digest of its `context`.
+        For a trained model also the weights, since its key says only how it was trained. For a multi-vector
+        (ColBERT) model also the settings of the side; for a two-stage model the digest of its `context`.
+
+        Args:
+            artifact: The model.
+            encoding: How it is applied.
+            prompt: The text before each text.
+            role: "query" or "document" for models that tell the two apart.
+            context: The digest of the context of a two-stage model.
         """
         # Later fields appear only where they differ from the former default: older spaces keep their keys.
         return {

@@ -291,6 +291,12 @@ def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, parent:
     """Write the hashes of all training texts, with those of its parent, into a model's folder.
 
     `read_text_hashes` reads them again. Nothing is written where the training has written them itself.
+
+    Args:
+        data: The training data.
+        model: The folder of the trained model.
+        parent: The folder of the model that was trained further.
+        cache: The cache folder.
     """
     # A training that mixes data sets writes the texts that it has really read (finetune.mix).
     if not (model / _TEXTS).exists():
@@ -300,7 +306,13 @@ def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, parent:
 
 
 def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parent: Path) -> None:
-    """Write the hashes of texts, which come part by part, with those of its parent, into a model's folder."""
+    """Write the hashes of texts, with those of its parent, into a model's folder.
+
+    Args:
+        texts: The texts, part by part.
+        model: The folder of the trained model.
+        parent: The folder of the model that was trained further.
+    """
     import io
 
     import numpy as np
@@ -336,7 +348,7 @@ def read_text_hashes(model: Path) -> NDArray[np.uint64] | None:
 
 
 def count_trained(texts: Sequence[str], trained: NDArray[np.uint64]) -> int:
-    """The number of distinct texts that are among the training texts of `read_text_hashes`."""
+    """The number of distinct texts whose hashes are among those of `read_text_hashes`."""
     import numpy as np
 
     return len(np.intersect1d(np.unique(_hash_texts(texts)), trained, assume_unique=True))

@@ -86,7 +86,7 @@ NEGATIVES = "negatives"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSource:
-    """A kind of pairs that a user gives as `name:argument`, the `TRAINING` of a suite's file.
+    """A source of pairs that a user names as `name:argument`; a suite's file defines it as `TRAINING`.
 
     Attributes:
         name: The name before the colon, that of the file.
@@ -128,9 +128,9 @@ def choose_columns(
 ) -> tuple[tuple[str, ...], str]:
     """The columns of text in the order anchor, positive, negatives, and that of scores, by their names.
 
-    Where no column has the name of an anchor or none that of a positive, all columns of text in their order,
-    but for ids and origins of rows.
-    Of a list of positives the first counts, of a list of negatives each: such a column is a path.
+    If no column has a name for anchors, or none has one for positives, all columns of text count in their
+    order, without ids and origins of rows. Of a list of positives the first is read, of a list of negatives
+    each: the name of such a column is a path (harness.data.training.text_rows).
 
     Args:
         names: All columns.
@@ -265,8 +265,13 @@ class RowsFile:
     def convert_judgements(folder: Path, split: str, cache: Path) -> RowsFile:
         """The queries of a folder in BEIR's layout, each with every document that a split judges relevant.
 
+        Args:
+            folder: The folder, with corpus.jsonl, queries.jsonl and qrels.
+            split: The split, the name of a file in qrels.
+            cache: The cache folder.
+
         Raises:
-            UsageError: There is no such split.
+            UsageError: The split does not exist.
             DataError: An id is unknown or there twice, or a text is blank; the message names file and row.
         """
         judged = find_judgement_file(folder, split)
@@ -280,7 +285,12 @@ class RowsFile:
 
     @staticmethod
     def convert_source(kind: str, argument: str, cache: Path) -> RowsFile | None:
-        """The pairs of a training source with an argument; None if there is no such source.
+        """The pairs of a training source with an argument; None if no source has this name.
+
+        Args:
+            kind: The name of the source, before the colon, e.g. "code".
+            argument: The text behind the colon.
+            cache: The cache folder.
 
         Raises:
             UsageError: The argument is missing or wrong.
@@ -564,5 +574,5 @@ def _parse_score(row: FileRow, name: str) -> float:
 
 
 def _is_read(name: str, value: object) -> bool:
-    """Whether a column may not begin after the first row: one of text, or one of lists of negatives."""
+    """Whether a column must not be new after the first row: a column of text, or of lists of negatives."""
     return isinstance(value, str) or (_is_negative(name) and isinstance(value, list))

@@ -259,7 +259,16 @@ def _require_file(data: TrainingData, folder: Path | None) -> None:
 
 
 def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
-    """Refuse a file without one of the columns, or whose column holds no text."""
+    """Refuse a file without one of the columns, or whose column holds no text.
+
+    Args:
+        data: The training data, with the columns that it reads.
+        head: The columns of the file.
+        where: The file, for the message.
+
+    Raises:
+        DataError: A column is missing or of another kind, or two have one name.
+    """
     if head.columns is None:
         return
     require_distinct(head.columns, where)
@@ -335,7 +344,7 @@ def locate_user_training(text: str, settings: DataSettings) -> LocatedTraining:
         settings: The places to look.
 
     Raises:
-        UsageError: There is no such data.
+        UsageError: Nothing has this name, or the name is empty.
         DataError: A row has no text, or too few columns; the message names file and row.
     """
     if not text.strip():
@@ -457,7 +466,7 @@ def _locate_scored_training(data: Data, folder: Path, name: str) -> LocatedTrain
 
 
 def _find_user_folder(path: str, revision: str, config: str, settings: DataSettings) -> tuple[Path, Data]:
-    """The folder of a data set and its identity; it is fetched into the hub's cache where it is nowhere."""
+    """The folder of a data set and its identity; it is fetched into the hub's cache if no folder has it."""
     near = locate_local(Data(path=path, revision=revision), settings)
     if near is not None and near.folder is not None:
         return near.folder, near.data

@@ -1,7 +1,7 @@
 """Rows of a query, a positive and any number of negatives, whose texts are read when they are needed.
 
 Data sets of the hub hold such rows in many forms: columns of text, lists and structs, ids whose texts lie in
-other tables, or texts with a class, of which two of one class are a pair. A row without a query or without a
+other tables, or texts with a class, where two of one class are a pair. A row without a query or without a
 positive is left out and counted. Which rows count is kept in the cache.
 """
 
@@ -76,11 +76,11 @@ class ColumnPath:
         return None in self.steps
 
     def extract_value(self, row: Mapping[str, Any]) -> Any:
-        """What a row holds there: a text, a list of texts, or None where there is nothing."""
+        """What a row holds there: a text, a list of texts, or None."""
         return _extract_nested_value(row.get(self.column), self.steps)
 
     def infer_type(self, schema: pa.Schema) -> Any:
-        """The type of what a table has there, of a list that of its elements; None where it leads nowhere."""
+        """The type of the texts in a table, of a list that of its elements; None if there is no such path."""
         import pyarrow as pa
 
         try:
@@ -90,7 +90,7 @@ class ColumnPath:
             return None
 
     def extract_texts(self, table: pa.Table) -> Any:
-        """The texts of some rows as a column of Arrow, null where there is none; those of lists in one."""
+        """The texts of some rows as a column of Arrow, null for a missing one; lists one after the other."""
         array = table[self.column].combine_chunks()
         for step in self.steps:
             array = _follow_step(array, step)
@@ -169,7 +169,7 @@ class RowSource:
     cache: Path
 
     def keep(self, identity: Sequence[Any], make: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
-        """Arrays from the cache, made where they are not there."""
+        """Arrays from the cache; `make` computes them if the cache lacks them."""
         import numpy as np
 
         def write_arrays(file: Path) -> None:
@@ -245,7 +245,7 @@ def open_judged_rows(
 ) -> TextRows:
     """Pairs of ids that judgements find relevant, as mteb's data sets of searches have them.
 
-    A judgement above 0 of which a text is blank or absent is left out.
+    A judgement above 0 is left out if one of its two texts is blank or missing.
 
     Args:
         judged: The judgements: a score beside two columns of ids.
@@ -383,7 +383,7 @@ def resolve_column_path(text: str, columns: Sequence[str], where: str) -> Column
         where: The data, for the message.
 
     Raises:
-        DataError: There is no such column.
+        DataError: The table has no such column.
     """
     path = ColumnPath(text) if text in columns else ColumnPath.parse_column_path(text)
     if path.column not in columns:
