@@ -93,6 +93,7 @@ def select_file_patterns(need: Need, folder: Path) -> tuple[str, ...]:
         single = next(iter(configs)) if len(configs) == 1 else "default"
         config = next((name for name in names or (single,) if name in configs), None)
         patterns = configs[config] if config is not None else []
+        # A pattern that the hub would read in another way: then all files are fetched.
         if not patterns or any(_ODD.search(pattern) for pattern in patterns):
             return ()
         all_patterns += patterns
@@ -296,6 +297,7 @@ def fetch_remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: floa
 
     with explain_hub_error(need, None):
         info = HfApi().dataset_info(need.path, revision=need.revision, files_metadata=True, timeout=timeout)
+        # Files like .gitattributes are not pulled, so they do not count.
         visible = [s for s in info.siblings or [] if not s.rfilename.startswith(".")]
         return sum(s.size or 0 for s in visible if not patterns or _is_any_of(s.rfilename, patterns))
 
@@ -452,6 +454,7 @@ def find_other_revision(folder: Path, revision: str) -> str | None:
     try:
         manifest = Manifest.read_manifest(folder)
     except DataError:
+        # A damaged manifest tells no revision: the folder counts as one of unknown origin.
         return None
     return manifest.revision if manifest and revision and manifest.revision != revision else None
 

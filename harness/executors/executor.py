@@ -122,6 +122,7 @@ def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobCont
 
 def fail_job(key: str, error: Exception) -> Finished:
     """The end of a job by an error that is being handled."""
+    # Only the harness's own errors are sent as they are: others may not be unpickled in another process.
     harness_error = error if isinstance(error, HarnessError) else None
     name = type(error).__name__
     failure = Failure(
@@ -272,6 +273,7 @@ def _parse_setting_number(kind: str, name: str, text: str, of: type[int | float]
     Raises:
         UsageError: It is none, or too small.
     """
+    # Below 2**31, which also refuses "inf"; "nan" fails every comparison.
     least = _LEAST[name]
     with contextlib.suppress(ValueError, OverflowError):
         if least <= (number := of(text)) < 2**31:

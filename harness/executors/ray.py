@@ -302,7 +302,7 @@ class RayExecutor:
                 self.close_executor()
                 raise UsageError(
                     f"{job.label} needs {shape} on one node, and no node of the cluster has that. "
-                    f"There is: {node_summary}.",
+                    f"Its nodes: {node_summary}.",
                     hint="Add a node that has it, or take less: --threads, --devices cpu, a smaller model. "
                     "For a cluster that grows by itself say how far: --executor ray:ADDRESS,workers=N.",
                 )
@@ -315,7 +315,7 @@ class RayExecutor:
             job = self._choose_next_job(actor)
             if job is not None:
                 self._send(actor, job)
-            # An idle actor keeps its cores and GPUs from jobs of another shape, so it goes when any wait.
+            # An idle actor keeps cores and GPUs from jobs of other shapes, so it goes while any job waits.
             elif (
                 time.monotonic() - actor.used > SPARE
                 or self._find_cramped_actor() is not None

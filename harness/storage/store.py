@@ -158,7 +158,7 @@ class Store:
             _put_beside(path, contents)
         content = record.to_json().encode()
         if again:
-            # The record first: until it is replaced it names the old files beside it.
+            # The record before the removal: the old one still names the files that are removed.
             files.replace(path, content)
             _remove_beside(path, BESIDE.keys() - contents.keys())
         elif not files.write_once(path, content):
@@ -454,7 +454,7 @@ class SharedRecords:
             content = path.read_bytes()
         except FileNotFoundError:
             return True
-        # Another tag proves nothing where the storage encrypts, so only then is the content read.
+        # Another tag proves nothing where the storage encrypts, so the content is read then.
         return not info.has_content(content) and self.remote.read_object(name) != content
 
     def _fetch(self, name: str, path: Path | None) -> bool:
