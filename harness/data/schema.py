@@ -120,7 +120,8 @@ class Schema:
         """What the folder lacks of the tables, one sentence each; empty if they can be read."""
         named = [(table, _choose_config(self.configs, table.config)) for table in tables]
         absent = [table.config or ("default",) for table, name in named if name is None]
-        missing = [_describe_absent_configs(self.configs if self.declared else {}, absent)] if absent else []
+        declared = self.configs if self.declared else {}
+        missing = [_describe_absent_configs(declared, absent)] if absent else []
         table_faults = (
             fault
             for table, name in named

@@ -24,6 +24,7 @@ from harness.executors.node import (
     list_visible_devices,
     merge_events,
 )
+from harness.executors.run_log import format_count
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import Job
 
@@ -40,9 +41,9 @@ class Shape:
     memory: int
 
     def __str__(self) -> str:
-        gpus = [f"{self.gpus:g} GPU{'s' * (self.gpus > 1)}"] if self.gpus else []
+        gpus = [format_count(self.gpus, "GPU")] if self.gpus else []
         memory = [format_size(self.memory)] if self.memory else []
-        return ", ".join([*gpus, f"{self.cpus} core{'s' * (self.cpus > 1)}", *memory])
+        return ", ".join([*gpus, format_count(self.cpus, "core"), *memory])
 
     def count_in(self, free: Mapping[str, float]) -> int:
         """How many of it there is room for."""
@@ -267,7 +268,7 @@ def format_node_name(node: Mapping[str, Any]) -> str:
 def describe_devices(resources: Mapping[str, float]) -> str:
     """What a node has, in words, e.g. "8 GPUs, 64 cores, 500.0 GB"."""
     gpus = int(resources.get("GPU", 0))
-    first = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
-    count = int(resources.get("CPU", 0))
+    first = [format_count(gpus, "GPU")] if gpus else []
+    cores = format_count(int(resources.get("CPU", 0)), "core")
     memory = format_size(int(resources.get("memory", 0)))
-    return ", ".join([*first, f"{count} core{'s' * (count != 1)}", memory])
+    return ", ".join([*first, cores, memory])

@@ -156,6 +156,16 @@ HEADERS = DocumentKind(
 HEARTBEATS = DocumentKind(name="heartbeat of a run", type=Heartbeat, hint=_HINT)
 
 
+def format_count(count: float, word: str) -> str:
+    """A number with its noun.
+
+    >>> format_count(0, "core"), format_count(0.5, "GPU"), format_count(2, "worker")
+    ('0 cores', '0.5 GPU', '2 workers')
+    """
+    ending = "" if 0 < count <= 1 else "s"
+    return f"{count:g} {word}{ending}"
+
+
 def format_node_counts(nodes: Sequence[Node]) -> str:
     """The number of nodes and workers; empty without nodes.
 
@@ -166,7 +176,7 @@ def format_node_counts(nodes: Sequence[Node]) -> str:
         return ""
     alive = [node for node in nodes if node.state == "alive"]
     workers = sum(node.size for node in alive)
-    parts = [f"{len(alive)} node{'s' * (len(alive) != 1)}", f"{workers} worker{'s' * (workers != 1)}"]
+    parts = [format_count(len(alive), "node"), format_count(workers, "worker")]
     for state in ("asked for", "lost"):
         count = sum(node.state == state for node in nodes)
         parts += [f"{count} {state}"] if count else []

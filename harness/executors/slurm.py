@@ -37,7 +37,7 @@ from harness.executors.executor import SLURM as NAME
 from harness.executors.executor import Failure, Finished, Inputs, Listener, SlurmSettings
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import WorkerSettings, build_refusal_error
-from harness.executors.run_log import Node
+from harness.executors.run_log import Node, format_count
 from harness.executors.slurm_task import JobGroup, read_end
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
@@ -592,7 +592,7 @@ class SlurmExecutor:
 def _describe(settings: SlurmSettings, workers: int, kind: str) -> str:
     where = f"partition {settings.partition}" if settings.partition else "the default partition"
     count, unit = (settings.gpus, "GPU") if kind == "cuda" else (settings.cpus, "CPU")
-    return f"{where}, {_format_count(workers, 'worker')} of {_format_count(count, unit)}"
+    return f"{where}, {format_count(workers, 'worker')} of {format_count(count, unit)}"
 
 
 def _split_jobs(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:
@@ -614,10 +614,6 @@ def _read_array_limit() -> int:
     size_match = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout if done else "")
     # MaxArraySize is one more than the largest index of a task (slurm.conf(5)).
     return max(1, int(size_match[1]) - 1) if size_match else 1000
-
-
-def _format_count(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
 
 
 # Slurm and submitit
