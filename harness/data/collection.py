@@ -124,7 +124,7 @@ class _Builder:
         )
 
     def add_corpus(self, file: Path) -> Mapping[str, str]:
-        """Add the documents of a file; gives for each of its ids the id under which its text is there."""
+        """Add the documents of a file; gives for each of its ids the id under which its text is stored."""
         stored_ids: dict[str, str] = {}
         with explain_file_error(file):
             for row in iter_file_rows(file):

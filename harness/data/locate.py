@@ -53,7 +53,7 @@ def _list_snapshot_gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tup
     """The files that a snapshot lacks for `subsets` (all, if empty), by its file list, else by its README."""
     present = {name for name, path in list_visible_files(folder).items() if path.exists()}
     listed = _list_cached_files(data)
-    # The hub's own list of the commit proves that all is there; without it the README has to do.
+    # The hub's own list of the commit proves that nothing is missing; without it the README has to do.
     if listed is not None and listed <= present:
         return ()
     if not any(not name.endswith(_NOT_DATA) for name in present):
@@ -143,7 +143,7 @@ def _select_subset_configs(configs: Mapping[str, list[str]], subsets: Sequence[s
 
 
 def _match_configs(configs: Iterable[str], subsets: Sequence[str]) -> list[str]:
-    """The configurations that stand for some subset, also those that a task reads where they are there."""
+    """The configurations that stand for some subset, and the optional parts of a retrieval task."""
     parts = [*subsets, *(RETRIEVAL_PARTS if "default" in subsets else ())]
     return [config for config in configs if any(_is_alias(config, subset) for subset in parts)]
 

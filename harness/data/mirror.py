@@ -174,7 +174,7 @@ def pull(need: Need, root: Path, *, progress: Progress = _hide_progress) -> Lite
 
 
 def _choose_target(need: Need, root: Path) -> Path:
-    """The usual folder, or the folder beside it if another revision is there."""
+    """The usual folder, or the folder beside it if the usual one holds another revision."""
     root.expanduser().mkdir(parents=True, exist_ok=True)
     usual, beside = list_candidate_folders(need.path, need.revision, root)
     return usual if find_other_revision(usual, need.revision) is None else beside
@@ -302,7 +302,7 @@ ProblemKind = Literal["missing", "size", "sha256", "revision", "manifest", "unpr
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A difference from the pulled data set; `file` is empty for the whole folder.
+    """A difference from the pulled data set; `file` is empty if it concerns the folder.
 
     "unproven" (no manifest) and "extra" (a new file) are no errors: results then name the data by its
     content.

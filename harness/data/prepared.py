@@ -161,7 +161,7 @@ def remove_prepared(folder: Path) -> bool:
 
 @contextmanager
 def _hold_whole_folder(folder: Path, cache: Path) -> Iterator[None]:
-    """A folder in use whose files are whole."""
+    """Hold the shared lock on a folder, after a damaged one has been emptied."""
     with _lock(folder) as lock:
         # Exclusive first: only a process that is alone can tell a left-over file from one being written.
         alone = _acquire_lock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -61,7 +61,7 @@ class ScoredData:
         """The data set of an identity in a folder; None if nothing lies there.
 
         Raises:
-            UsageError: Something else lies there, or the data set is not whole.
+            UsageError: Something else lies there, or the data set has changed or was made of other data.
         """
         if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
             return None

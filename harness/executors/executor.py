@@ -271,7 +271,7 @@ def _parse_setting_number(kind: str, name: str, text: str, of: type[int | float]
     """The value of a setting that is a number.
 
     Raises:
-        UsageError: It is none, or too small.
+        UsageError: The text is not a number, or too small.
     """
     # Below 2**31, which also refuses "inf"; "nan" fails every comparison.
     least = _LEAST[name]

@@ -43,10 +43,10 @@ LOOK = 1.0
 """Seconds between two looks at the events of a running job, and at the cluster."""
 
 SURVIVALS = 8
-"""How often Ray begins an actor elsewhere, and repeats a task, whose node is gone."""
+"""How often Ray restarts an actor, and repeats a task, whose node was lost."""
 
 SPARE = 2.0
-"""Seconds without a job after which an actor gives back what it takes."""
+"""Seconds without a job after which an actor is stopped, so that others get its cores and GPUs."""
 
 _LEFT = (1, 4)
 """Ray's numbers for nodes that have left by themselves, or were not needed any more."""
@@ -61,9 +61,9 @@ class _Actor:
     Attributes:
         handle: Ray's handle.
         shape: What it takes.
-        fits: Whether the cluster had room for it when it was asked for.
-        hello: Where it is; None until it is there.
-        call: The answer that is waited for, its first one or the end of its job.
+        fits: Whether the cluster had room for it when it was requested.
+        hello: Its first answer, with its node; None until it has started.
+        call: The pending answer: its first one, or the end of its job.
         events: The answer with the events of its job.
         job: Its job; None while it has none.
         model: The key of the model that it has loaded.
@@ -98,7 +98,7 @@ class RayExecutor:
             kind: "cpu" or "cuda"; empty for GPUs where the cluster has any.
 
         Raises:
-            UsageError: No cluster is there, or it is of another version.
+            UsageError: No cluster answers, or it has another version of Ray or Python.
         """
         self._settings = settings
         self._started = join_cluster(settings)
@@ -361,7 +361,7 @@ class RayExecutor:
             self._listener(job.key, place)
 
     def _ask_for(self, shape: Shape, count: int) -> None:
-        """Make actors, as many as there is room for; one of each shape waits for room."""
+        """Create as many actors as there is room for; at most one of each shape waits for room."""
         mine = [actor for actor in self._actors if actor.shape == shape]
         if count <= 0 or any(actor.hello is None and not actor.fits for actor in mine):
             return
@@ -378,7 +378,7 @@ class RayExecutor:
 
     def _make(self, shape: Shape, *, fits: bool) -> None:
         options = {"num_cpus": shape.cpus, "num_gpus": shape.gpus, "memory": shape.memory or None}
-        # A call of a job and calls beside it. An actor whose node goes before it is there is begun elsewhere.
+        # One call for the job, two beside it. An actor whose node is lost while it starts is restarted.
         more = {"max_concurrency": 3, "max_restarts": SURVIVALS, "max_task_retries": SURVIVALS}
         devices = shape.cpus // self._threads
         handle = (
@@ -398,7 +398,7 @@ class RayExecutor:
     # Answers
 
     def _answer(self, actor: _Actor) -> list[Finished]:
-        """The end of an actor's job, or where the actor is, as its answer says."""
+        """Take an actor's answer: its first one, or the end of its job, which is returned."""
         errors, call = self._ray.exceptions, actor.call
         actor.call = None
         job, actor.job = actor.job, None

@@ -1,4 +1,4 @@
-"""Object storage that several drivers and workers share: a URL, and objects that are whole or absent.
+"""Object storage that several drivers and workers share: a URL, and objects that are complete or absent.
 
 An object appears in one step, whatever its size: a reader, or the kill of a writer, never leaves half of one.
 `create` is one conditional request, so of several writers of one name exactly one succeeds. obstore reaches
@@ -124,10 +124,10 @@ class Remote:
             )
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write an object unless there is one; False where there is one with other content.
+        """Write an object unless it exists; False if it exists with other content.
 
-        It is one request, and a second one where there is an object. An answer that was lost on the way does
-        not count: the object that is there afterwards does.
+        This is one request, and a second one to compare an existing object. If the answer to the first was
+        lost and it is repeated, the object of the first attempt counts as written.
         """
         with self._explain_storage_errors("write", name):
             if _retry_request(lambda: _create(self._objects, name, content)):
@@ -183,7 +183,7 @@ class Remote:
             self._objects.put(name, content, chunk_size=PART_BYTES)
 
     def read_object(self, name: str) -> bytes | None:
-        """The content of an object, None where there is none."""
+        """The content of an object; None if it does not exist."""
         with self._explain_storage_errors("read", name), suppress(FileNotFoundError):
             return bytes(self._objects.get(name).bytes())
         return None
@@ -216,7 +216,7 @@ class Remote:
         }
 
     def remove(self, name: str) -> None:
-        """Remove an object, if it is there."""
+        """Remove an object if it exists."""
         with self._explain_storage_errors("remove", name), suppress(FileNotFoundError):
             _retry_request(lambda: self._objects.delete(name))
 
@@ -335,10 +335,10 @@ _CREDENTIALS = (
 
 
 def _find_storage_hint(error: Exception) -> str | None:
-    """What to do about an error, None where nothing special can be said."""
+    """What the user can do about an error; None for an unknown one."""
     text = str(error)
     if "NoSuchBucket" in text:
-        return "Make the bucket, or mend its name."
+        return "Create the bucket, or correct its name."
     if "AccessDenied" in text or re.search("status code: 40[13]|[Cc]redential|AccessKeyId", text):
         return _CREDENTIALS
     if "error sending request" in text or "timed out" in text:

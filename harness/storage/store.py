@@ -213,7 +213,7 @@ class Store:
         return [published for published in imports if published is not None]
 
     def _resolve_first_record(self, path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
-        """The record that was there first; it gives way where a file beside it has just been replaced."""
+        """The record that was written first; the new one if it has just replaced a file beside the first."""
         stored = self.read_record(path) or record
         for part in contents:
             # Two processes that write one key both replace the files beside it. Where the loser was last, the

@@ -518,7 +518,7 @@ def find_shard_problem(path: Path, cache: Path | None) -> str:
 
 
 def is_finite_shard(path: Path) -> bool:
-    """Whether all vectors of a whole shard are finite."""
+    """Whether all vectors of an undamaged shard are finite."""
     return bool(np.isfinite(_read_shard(path).vectors).all())
 
 
@@ -527,7 +527,7 @@ def _read_shard(path: Path) -> _Shard:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no shard, or not whole.
+        ValueError: It is not a complete shard.
     """
     with path.open("rb") as file:
         # The form of safetensors: 8 bytes with the header's length, a JSON header, the arrays. A damaged

@@ -234,7 +234,7 @@ class RowsFile:
         columns: The columns of text in the order anchor, positive, negatives.
         score: The column with a score; empty without one.
         rows: The number of rows.
-        read_as: What each column of the user's file is read as; empty where there are none to choose from.
+        read_as: What each column of the user's file is read as; empty if its columns are fixed.
     """
 
     file: Path
@@ -316,7 +316,7 @@ def _find_training_source(kind: str) -> TrainingSource | None:
 
 
 def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: str, cache: Path) -> RowsFile:
-    """The rows as a Parquet file in the cache, unless it is there already."""
+    """The rows as a Parquet file in the cache, which is written unless it exists."""
     about = cache / "source" / f"{stamp}.training.json"
     facts = _read_rows_facts(about, cache)
     if facts is None:
@@ -335,7 +335,7 @@ def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: 
 
 
 def _read_rows_facts(about: Path, cache: Path) -> dict[str, Any] | None:
-    """The facts on rows that were made before, None if they are not whole."""
+    """The facts on rows that an earlier run wrote; None if their file is missing or damaged."""
     with contextlib.suppress(OSError, ValueError, LookupError):
         facts = verify_digest(about.read_bytes())
         if files.has_sha256(_build_parquet_path(about.parent, facts["content"]), facts["sha256"], cache):

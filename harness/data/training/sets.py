@@ -171,7 +171,7 @@ class LocatedTraining:
         name: The name in tables and messages.
         rows: The number of rows, if it is known without reading them all.
         own: Whether the user gave it in place of the recipe's.
-        read_as: What each column of the user's data is read as; empty where there are none to choose from.
+        read_as: What each column of the user's data is read as; empty if its columns are fixed.
     """
 
     data: TrainingData
@@ -219,7 +219,7 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
 
 
 def _locate_data_set(data: TrainingData, settings: DataSettings) -> Located:
-    """The place of a data set; of a snapshot in the hub's cache only this configuration must be whole.
+    """The place of a data set; a snapshot in the hub's cache must be complete for this configuration only.
 
     A data set of a branch has the commit that the branch has now, in a data root its content.
     """
@@ -407,7 +407,7 @@ def _explain_absent_file(text: str, file: Path, settings: DataSettings) -> Usage
         if configs := list_readme_subsets(file):
             return UsageError(
                 f"The README of {text} has the configurations {', '.join(configs)}.",
-                hint="Queries with scored documents are read where there are train, queries and documents "
+                hint="Queries with scored documents need the configurations train, queries and documents "
                 "(docs/training-data.md); another data set is named with --data DIR and ORG/NAME:CONFIG.",
             )
         return UsageError(
