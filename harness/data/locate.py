@@ -70,7 +70,7 @@ def _list_absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...
     declared = {s: [patterns for c, patterns in configs.items() if _is_alias(c, s)] for s in subsets}
     if not any(declared.values()):
         return ()
-    return tuple(s for s, configs in declared.items() if not any(_has_files(folder, c) for c in configs))
+    return tuple(s for s, lists in declared.items() if not any(_has_files(folder, one) for one in lists))
 
 
 def _has_files(folder: Path, patterns: Sequence[str]) -> bool:
