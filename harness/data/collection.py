@@ -55,7 +55,8 @@ class Collection:
         """The collection of training pairs.
 
         Args:
-            train_data: The pairs, as `locate_user_training` takes them. A folder in BEIR's layout has its own corpus.
+            train_data: The pairs, as `locate_user_training` takes them. A folder in BEIR's layout has its own
+                corpus.
             corpus: A folder in BEIR's layout or a file like its corpus.jsonl, whose documents can be chosen
                 beside the positives; empty for the positives and negatives of the pairs alone.
             settings: The places to look.
