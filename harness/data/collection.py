@@ -55,7 +55,8 @@ class Collection:
         """The collection of training pairs.
 
         Args:
-            train_data: The pairs, as `own_training` takes them. A folder in BEIR's layout has its own corpus.
+            train_data: The pairs, as `locate_user_training` takes them. A folder in BEIR's layout has its own
+                corpus.
             corpus: A folder in BEIR's layout or a file like its corpus.jsonl, whose documents can be chosen
                 beside the positives; empty for the positives and negatives of the pairs alone.
             settings: The places to look.
@@ -78,6 +79,7 @@ class Collection:
             builder.add_judged(*judged)
         else:
             if corpus:
+                # The corpus first: of equal texts the first id counts, and that should be the corpus's.
                 builder.add_corpus(_find_corpus_file(corpus))
             builder.add_rows(located, settings.cache)
         return builder.build_collection(located)
@@ -89,7 +91,7 @@ def _find_corpus_file(text: str) -> Path:
         file = path / CORPUS if path.is_dir() else path
         if not file.is_file():
             raise UsageError(
-                f"There is no corpus {text!r}.",
+                f"No corpus {text!r} was found.",
                 hint=f"Name a folder with a {CORPUS}, or such a file: _id, title and text in each row.",
             )
     return file
@@ -107,7 +109,7 @@ class _Builder:
         self._copies = self._blank = 0
 
     def build_collection(self, located: LocatedTraining) -> Collection:
-        positives = {query: tuple(found) for query, found in self._positives.items()}
+        positives = {query: tuple(documents) for query, documents in self._positives.items()}
         notes = (
             *([f"copies of other documents: {self._copies:,}, left out"] if self._copies else []),
             *([f"no text: {self._blank:,} documents, left out"] if self._blank else []),
@@ -123,19 +125,20 @@ class _Builder:
         )
 
     def add_corpus(self, file: Path) -> Mapping[str, str]:
-        """Add the documents of a file; gives for each of its ids the id under which its text is there."""
+        """Add the documents of a file; gives for each of its ids the id under which its text is stored."""
         stored_ids: dict[str, str] = {}
         with explain_file_error(file):
             for row in iter_file_rows(file):
                 name = row.get_token_field("_id")
                 if name in stored_ids:
-                    raise row.build_row_error(f"the id {name!r} is there twice.")
+                    raise row.build_row_error(f"the id {name!r} occurs twice.")
                 text = _extract_document_text(row)
                 stored_ids[name] = self._add_document(name, text) if text else ""
                 self._blank += not text
         if not self._documents:
             raise DataError(f"{file}: there are no documents.")
-        self._copies = sum(bool(there) and there != name for name, there in stored_ids.items())
+        # A copy is stored under the id of the first document with its text; a blank one under no id.
+        self._copies = sum(bool(stored) and stored != name for name, stored in stored_ids.items())
         return stored_ids
 
     def add_judged(self, folder: Path, split: str) -> None:
@@ -169,8 +172,9 @@ class _Builder:
                     self._add_document(self._create_document_id(), other)
 
     def _create_document_id(self) -> str:
-        """An id that no document has; those of a corpus may look like any."""
+        """An id that no document has."""
         number = len(self._documents)
+        # Ids of a corpus may look the same, e.g. d17.
         while (name := f"d{number}") in self._documents:
             number += 1
         return name
@@ -205,6 +209,7 @@ def _hash_collection(
     hasher = hashlib.sha256()
     for part in (queries, documents, positives):
         for name, value in part.items():
+            # In the order of reading, and with texts that plain UTF-8 refuses (half a surrogate pair).
             hasher.update(serialize_canonical([name, value]).encode("utf-8", "surrogatepass") + b"\n")
         hasher.update(b"\n")
     return f"sha256:{hasher.hexdigest()}"

@@ -106,9 +106,10 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         card: dict[str, Any] = yaml.safe_load(header[1])
     except yaml.MarkedYAMLError as error:
+        # YAML counts lines from 0, and the line --- before its text is the first of the file.
         line = error.problem_mark.line + 2 if error.problem_mark else 1
         raise DataError(
-            f"{path}:{line}: the metadata between its lines --- is no YAML: {error.problem}."
+            f"{path}:{line}: the metadata between its lines --- is not valid YAML: {error.problem}."
         ) from None
     except yaml.YAMLError as error:
         raise DataError(f"{path}: the metadata cannot be read: {format_error_line(error)}.") from None
@@ -149,6 +150,8 @@ def _split_patterns(declared: Any) -> dict[str, list[str]]:
     """The patterns of a configuration's files, in any of the forms that a README may have."""
     if declared is None:
         return {}
+    # The forms that the hub documents: one pattern, a list of patterns, a mapping of splits, or a list of
+    # split and path.
     if isinstance(declared, str):
         return {"train": [declared]}
     if isinstance(declared, Mapping):
@@ -161,7 +164,7 @@ def _split_patterns(declared: Any) -> dict[str, list[str]]:
         str(split): [path] if isinstance(path, str) else [*map(str, path)] for split, path in pairs
     }
     if len(patterns_by_split) < len(pairs):
-        raise ValueError(f"a split is there twice: {', '.join(str(split) for split, _ in pairs)}")
+        raise ValueError(f"a split occurs twice: {', '.join(str(split) for split, _ in pairs)}")
     return patterns_by_split
 
 
@@ -174,6 +177,7 @@ def _parse_manifest(raw: Any) -> Manifest:
 
 
 def _parse_file_entry(*, size: int, sha256: str, **_: Any) -> FileEntry:
+    # `**_` above lets later versions add fields to an entry.
     if type(size) is not int or not re.fullmatch("[0-9a-f]{64}", sha256):
         raise ValueError("no file of a manifest")
     return FileEntry(size=size, sha256=sha256)
@@ -188,7 +192,16 @@ def resolve_identity(data: Data, folder: Path, cache: Path) -> Data:
     """The identity of a folder's data: the revision that its manifest proves, else a content hash.
 
     The manifest proves a revision if it names this data set and lists exactly the folder's files, unchanged.
+
+    Args:
+        data: The data set as a task pins it.
+        folder: Its folder.
+        cache: The cache folder, which keeps the hashes of files that have not changed.
+
+    Raises:
+        OSError: A file cannot be read.
     """
+    # Every file is hashed (once for its size, times and inode): a manifest may be older than the files.
     hashes = {name: hash_file(path, cache) for name, path in list_visible_files(folder).items()}
     try:
         manifest = Manifest.read_manifest(folder)
@@ -209,8 +222,8 @@ def _raise(error: OSError) -> None:
 class Need:
     """A data set at a pinned revision; `tasks` and `subsets` are its users' names in order of occurrence.
 
-    `configs` has for each table that is read the names that its configuration may have, and `files` has files
-    that are read by themselves; without both the whole data set is needed.
+    `configs` has, for each table that is read, the names that its configuration may have. `files` are read
+    without a configuration. If both are empty, the whole data set is needed.
     """
 
     path: str
@@ -237,6 +250,7 @@ def _read_folder_need(folder: Path, root: Path) -> Need:
         manifest = Manifest.read_manifest(folder)
     except DataError:
         manifest = None
+    # NAME@REVISION is the folder beside that of another revision of the same data set.
     path = folder.relative_to(root).as_posix().partition("@")[0]
     return Need(path=path, revision=manifest.revision if manifest else "")
 

@@ -30,7 +30,7 @@ from harness.data.folder import (
 _SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
 RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
 _ODD = re.compile(r"\*\*|[\[\]{}:]|\.\.|^/")
-"""What a pattern of files has that is not read here and by the hub in the same way."""
+"""Parts of a pattern of files that Python and the hub read differently."""
 
 _NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
 
@@ -42,6 +42,7 @@ def find_snapshot(path: str, revision: str) -> Path | None:
     if not revision:
         return None
     repo = Path(constants.HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}"
+    # A branch or tag is a file in refs/ that holds its commit; a full commit has none.
     reference = repo / "refs" / revision
     commit = reference.read_text().strip() if reference.is_file() else revision
     folder = repo / "snapshots" / commit
@@ -52,11 +53,13 @@ def _list_snapshot_gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tup
     """The files that a snapshot lacks for `subsets` (all, if empty), by its file list, else by its README."""
     present = {name for name, path in list_visible_files(folder).items() if path.exists()}
     listed = _list_cached_files(data)
+    # The hub's own list of the commit proves that nothing is missing; without it the README has to do.
     if listed is not None and listed <= present:
         return ()
     if not any(not name.endswith(_NOT_DATA) for name in present):
         return ("data file",)
     declared = _select_subset_configs(_read_config_patterns(folder), subsets)
+    # Without a list: the files that the README names, and the shards that the names of others imply.
     undeclared = (p for patterns in declared.values() for p in patterns if not _has_matches(folder, p))
     return (*undeclared, *find_missing_shards(present))
 
@@ -67,7 +70,7 @@ def _list_absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...
     declared = {s: [patterns for c, patterns in configs.items() if _is_alias(c, s)] for s in subsets}
     if not any(declared.values()):
         return ()
-    return tuple(s for s, found in declared.items() if not any(_has_files(folder, one) for one in found))
+    return tuple(s for s, lists in declared.items() if not any(_has_files(folder, one) for one in lists))
 
 
 def _has_files(folder: Path, patterns: Sequence[str]) -> bool:
@@ -90,6 +93,7 @@ def select_file_patterns(need: Need, folder: Path) -> tuple[str, ...]:
         single = next(iter(configs)) if len(configs) == 1 else "default"
         config = next((name for name in names or (single,) if name in configs), None)
         patterns = configs[config] if config is not None else []
+        # A pattern that the hub would read in another way: then all files are fetched.
         if not patterns or any(_ODD.search(pattern) for pattern in patterns):
             return ()
         all_patterns += patterns
@@ -139,7 +143,7 @@ def _select_subset_configs(configs: Mapping[str, list[str]], subsets: Sequence[s
 
 
 def _match_configs(configs: Iterable[str], subsets: Sequence[str]) -> list[str]:
-    """The configurations that stand for some subset, also those that a task reads where they are there."""
+    """The configurations that stand for some subset, and the optional parts of a retrieval task."""
     parts = [*subsets, *(RETRIEVAL_PARTS if "default" in subsets else ())]
     return [config for config in configs if any(_is_alias(config, subset) for subset in parts)]
 
@@ -184,8 +188,9 @@ def _explain(error: Exception, need: Need, root: Path | None) -> DataError:
     """The DataError for an error of huggingface_hub, or of writing under `root`."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    # huggingface_hub looks into its cache when the request fails, and raises what the cache says.
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
-        error = error.__cause__  # the cause of "not found here": the request to the hub failed
+        error = error.__cause__
     return (
         _explain_hub_answer(error, need)
         or _explain_network_error(error, need)
@@ -198,6 +203,7 @@ def _explain_hub_answer(error: Exception, need: Need) -> DataError | None:
     from huggingface_hub import errors as hub
 
     match error:
+        # The special kinds first: GatedRepoError is a RepositoryNotFoundError, and all are HfHubHTTPErrors.
         case hub.GatedRepoError():
             return DataError(
                 f"The data set {need.path} is gated: its owner must let you in.",
@@ -277,7 +283,12 @@ def _extract_first_line(error: Exception) -> str:
 
 
 def fetch_remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: float = 10.0) -> int:
-    """The bytes of a data set on the hub, without hidden files; of those that match patterns, if there are.
+    """The bytes of a data set on the hub, without hidden files.
+
+    Args:
+        need: The data set and its revision.
+        patterns: Patterns of the files that count; none for all files.
+        timeout: Seconds that the hub has for its answer.
 
     Raises:
         DataError: The hub cannot be reached, or does not have it.
@@ -286,6 +297,7 @@ def fetch_remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: floa
 
     with explain_hub_error(need, None):
         info = HfApi().dataset_info(need.path, revision=need.revision, files_metadata=True, timeout=timeout)
+        # Files like .gitattributes are not pulled, so they do not count.
         visible = [s for s in info.siblings or [] if not s.rfilename.startswith(".")]
         return sum(s.size or 0 for s in visible if not patterns or _is_any_of(s.rfilename, patterns))
 
@@ -388,16 +400,21 @@ def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
         some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
         raise DataMissing(
             f"The data root has {data.path} without {some}.",
-            hint="Ask for what is there with --languages or --subsets, or pull the whole of it: "
+            hint="Choose what it has with --languages or --subsets, or pull all of it: "
             "harness data pull --suite SUITE --data DIR",
         )
 
 
 def find_root_folder(path: str, revision: str, root: Path | None) -> Path | None:
-    """The folder of a data set in a data root, None if there is none with files.
+    """The folder of a data set in a data root; None if it does not exist or has no files.
 
     It is `<org>/<name>`, or `<org>/<name>@<revision>` (12 digits) where the first holds another revision. A
     folder of unknown origin is accepted.
+
+    Args:
+        path: The data set, `org/name`.
+        revision: The revision that is needed; empty for any.
+        root: The data root; None without one.
 
     Raises:
         DataError: The data root is not a folder, or the data set's folder cannot be listed.
@@ -437,6 +454,7 @@ def find_other_revision(folder: Path, revision: str) -> str | None:
     try:
         manifest = Manifest.read_manifest(folder)
     except DataError:
+        # A damaged manifest tells no revision: the folder counts as one of unknown origin.
         return None
     return manifest.revision if manifest and revision and manifest.revision != revision else None
 

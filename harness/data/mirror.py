@@ -72,7 +72,7 @@ class Status:
 def needs(
     tasks: Sequence[Task], recipes: Mapping[str, Sequence[TrainingData]] | None = None
 ) -> tuple[Need, ...]:
-    """The hub data sets of `tasks` and of recipes by name, each revision once, in the order of occurrence."""
+    """The hub data sets of `tasks` and of recipes by name, each revision once, in the order of first use."""
     data_needs = [_build_task_need(task) for task in tasks]
     data_needs += [_build_recipe_need(name, data) for name, sets in (recipes or {}).items() for data in sets]
     grouped: dict[tuple[str, str], list[Need]] = {}
@@ -144,15 +144,24 @@ def pull(need: Need, root: Path, *, progress: Progress = _hide_progress) -> Lite
 
     Only the files of the configurations that are read are fetched, where its README names them; what an
     earlier pull has fetched stays. Files go to a hidden folder, which gets its final name when all files are
-    there and hashed; an interrupted pull continues there. A verified data set is left as it is; one that was
-    pulled and has changed is replaced.
+    there and hashed; an interrupted pull continues there. A verified data set is left as it is; a pulled one
+    that has changed is replaced.
+
+    Args:
+        need: The data set, its revision, and the configurations and files that are read.
+        root: The data root.
+        progress: Gets one line at each step.
+
+    Returns:
+        "kept" for a verified data set, else "pulled".
 
     Raises:
-        DataError: The hub refuses or is out of reach, there is no room or no permission, or a foreign folder
-            exists.
+        DataError: The hub refuses or cannot be reached, the disk is full or may not be written, or a folder
+            that no pull made is in the way.
     """
     with explain_hub_error(need, root), _hold_pull_lock(_choose_target(need, root)) as target:
         if target.exists():
+            # A file that somebody added beside the pulled ones is no reason to fetch them again.
             wrong = [problem for problem in verify(need, root) if problem.kind != "extra"]
             if not wrong:
                 return "kept"
@@ -165,7 +174,7 @@ def pull(need: Need, root: Path, *, progress: Progress = _hide_progress) -> Lite
 
 
 def _choose_target(need: Need, root: Path) -> Path:
-    """The usual folder, or the folder beside it if another revision is there."""
+    """The usual folder, or the folder beside it if the usual one holds another revision."""
     root.expanduser().mkdir(parents=True, exist_ok=True)
     usual, beside = list_candidate_folders(need.path, need.revision, root)
     return usual if find_other_revision(usual, need.revision) is None else beside
@@ -175,12 +184,15 @@ def _download(need: Need, target: Path, progress: Progress) -> tuple[Path, tuple
     """The folder of the fetched files, and the patterns by which they were chosen."""
     from huggingface_hub import snapshot_download
 
+    # With the revision in its name, so that a pull never continues with files of another revision.
     partial = target.parent / f".{target.name}.{need.revision[:12]}.partial"
     patterns = _fetch_patterns(need, partial)
     if patterns:
         patterns = tuple(dict.fromkeys([*patterns, *_link_earlier(target, partial)]))
     _check_room(need, partial, patterns)
     progress(f"fetching {need.path} at {need.revision[:12]}")
+    # snapshot_download skips files of local_dir that are as on the hub, by its notes in local_dir/.cache or
+    # by their SHA-256: so an interrupted pull continues, and linked files are not fetched.
     snapshot_download(
         need.path,
         repo_type="dataset",
@@ -206,7 +218,7 @@ def _fetch_patterns(need: Need, partial: Path) -> tuple[str, ...]:
 
 
 def _link_earlier(target: Path, partial: Path) -> tuple[str, ...]:
-    """Take over the sound files of an earlier pull of other parts; gives the patterns of that pull."""
+    """Take over the undamaged files of an earlier pull of other parts; gives the patterns of that pull."""
     try:
         manifest = Manifest.read_manifest(target)
     except DataError:
@@ -217,6 +229,7 @@ def _link_earlier(target: Path, partial: Path) -> tuple[str, ...]:
         file, place = target / name, partial / name
         if file.is_file() and not place.exists() and not [*_verify_pulled_file(name, entry, file)]:
             place.parent.mkdir(parents=True, exist_ok=True)
+            # A hard link needs no room and no time; some file systems have none.
             try:
                 os.link(file, place)
             except OSError:
@@ -233,6 +246,7 @@ def _check_room(need: Need, partial: Path, patterns: Sequence[str]) -> None:
     except DataError:
         return
     free = shutil.disk_usage(partial.parent).free
+    # What lies in `partial` already, linked or fetched, needs no further room.
     fetched = sum(f.stat().st_size for f in partial.rglob("*") if f.is_file())
     if size - fetched > free:
         raise DataError(
@@ -253,6 +267,8 @@ def _write_manifest(need: Need, folder: Path, patterns: tuple[str, ...]) -> None
 def _put_in_place(partial: Path, target: Path) -> None:
     """Rename a finished folder to its final name, replacing an older folder."""
     shutil.rmtree(partial / ".cache", ignore_errors=True)
+    # rename(2) cannot replace a folder with files, so the old one is moved aside first. After a kill
+    # between the two renames the next pull continues from `partial`.
     aside = target.parent / f".{target.name}.old"
     shutil.rmtree(aside, ignore_errors=True)
     if target.exists():
@@ -276,6 +292,7 @@ def _hold_pull_lock(target: Path) -> Iterator[Path]:
     from filelock import FileLock
 
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder, which is renamed while the lock is held.
     with FileLock(target.parent / f".{target.name}.lock"):
         yield target
 
@@ -285,7 +302,7 @@ ProblemKind = Literal["missing", "size", "sha256", "revision", "manifest", "unpr
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A difference from the pulled data set; `file` is empty for the whole folder.
+    """A difference from the pulled data set; `file` is empty if it concerns the folder.
 
     "unproven" (no manifest) and "extra" (a new file) are no errors: results then name the data by its
     content.
@@ -332,20 +349,22 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
 def _build_absence_problem(need: Need, root: Path) -> Problem:
     held = find_other_revision(list_candidate_folders(need.path, need.revision, root)[0], need.revision)
     if held:
-        message = f"{need.path} is there at {held}, wanted is {need.revision}."
+        message = f"{need.path} is at revision {held}; needed is {need.revision}."
         return Problem(kind="revision", message=message)
     return Problem(kind="missing", message=f"{need.path} is not in {root}.")
 
 
 def _check_manifest_revision(need: Need, manifest: Manifest) -> Iterator[Problem]:
+    # Without a pinned revision any revision of the right data set will do.
     pinned_origin = (need.path, need.revision or manifest.revision)
     if (manifest.repo, manifest.revision) != pinned_origin:
-        message = f"holds {manifest.repo} at {manifest.revision}, wanted is {pinned_origin[0]} at {pinned_origin[1]}."
+        repo, revision = pinned_origin
+        message = f"holds {manifest.repo} at {manifest.revision}; needed is {repo} at {revision}."
         yield Problem(kind="revision", message=message)
 
 
 def _find_absent_parts(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:
-    """What a pull of other parts has left out."""
+    """The parts that an earlier pull, for other users, did not fetch."""
     patterns = select_file_patterns(need, folder)
     if need.tasks and manifest.patterns and not (patterns and {*patterns} <= {*manifest.patterns}):
         lacking = [pattern for pattern in patterns if pattern not in manifest.patterns] or ["the rest"]

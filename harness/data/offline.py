@@ -38,6 +38,7 @@ def forbid_network(*, sockets: bool = True) -> ExitStack:
             _swap(undo, sys.modules[module], name, True)
     if not sockets:
         return undo
+    # Names and addresses: a library may resolve a name first, or connect to an address that it knows.
     for method in ("connect", "connect_ex", "sendto"):
         _swap(undo, socket.socket, method, _guard_socket(getattr(socket.socket, method)))
     for function in ("getaddrinfo", "gethostbyname"):
@@ -58,7 +59,9 @@ def _guard_socket(method: Callable[..., Any]) -> Callable[..., Any]:
     from socket import AF_INET, AF_INET6
 
     def call_socket_method(self: socket.socket, *args: Any) -> Any:
+        # The last argument: sendto has the bytes, and perhaps flags, before the address.
         address = args[-1]
+        # Sockets of other families, such as AF_UNIX, stay on this machine.
         if self.family in (AF_INET, AF_INET6) and isinstance(address, tuple):
             _refuse(address[0])
         return method(self, *args)
@@ -89,9 +92,11 @@ def _is_local(name: str) -> bool:
     if name == "localhost":
         return True
     try:
+        # Behind % comes the interface of a link-local IPv6 address.
         address = ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
         return False
+    # ::ffff:127.0.0.1 is the loopback as a socket for both versions writes it; only IPv6 has the property.
     mapped = getattr(address, "ipv4_mapped", None) or address
     return bool(mapped.is_loopback or mapped.is_unspecified)
 

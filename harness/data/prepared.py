@@ -1,9 +1,9 @@
-"""Prepared data sets in the cache: folders of the datasets library that are known to be whole, or made again.
+"""Prepared data sets in the cache: folders of the datasets library, complete or prepared again.
 
 A folder is named by the content of its data. When a preparation has ended, a manifest lists every file
 with its size and SHA-256. Before its use a folder is compared with the manifest; one that differs, or that
-has files of a preparation that never ended, is emptied, and the library prepares its data again. Users of a
-folder share a lock, so that none empties it under another.
+has files of a preparation that never ended, is emptied, and the library prepares its data again. All users of
+a folder hold a shared lock, so that none empties it while another reads it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PreparedProblem:
 
 @contextmanager
 def open_prepared_data(content: str, cache: Path) -> Iterator[Path]:
-    """The folder of a data set, where the datasets library caches meanwhile; global to the process.
+    """The folder of a data set, in which the datasets library of this process caches until the context ends.
 
     Args:
         content: The hash of the data.
@@ -54,6 +54,7 @@ def open_prepared_data(content: str, cache: Path) -> Iterator[Path]:
     folder = cache / "datasets" / re.sub(r"[^\w.-]", "_", content.rpartition(":")[2])[:16]
     with _hold_whole_folder(folder, cache), _configure_library_cache(folder), explain_disk_full(folder):
         yield folder
+        # Only after a success: what a failed preparation wrote stays unlisted, and the next user removes it.
         _extend_manifest(folder, cache)
 
 
@@ -61,10 +62,10 @@ def open_prepared_data(content: str, cache: Path) -> Iterator[Path]:
 def open_cache_file(
     identity: Sequence[Any], name: str, cache: Path, write: Callable[[Path], None]
 ) -> Iterator[Path]:
-    """A file in the cache, made where it is not there yet; it is there whole or not at all.
+    """A file in the cache, written first if it does not exist; it is complete or absent.
 
     Args:
-        identity: All that its content follows from.
+        identity: Everything that its content depends on.
         name: Its name.
         cache: The cache folder.
         write: Writes it to the path that it is given.
@@ -76,6 +77,7 @@ def open_cache_file(
         file = folder / name
         if not file.is_file():
             staged = files.generate_temporary_path(file)
+            # Renamed when it is complete: a killed process leaves a temporary file, never half of this one.
             try:
                 write(staged)
                 staged.replace(file)
@@ -130,7 +132,7 @@ def _locate_library_cache() -> Path:
 
 
 def find_prepared_problems(folder: Path, cache: Path | None) -> list[PreparedProblem]:
-    """What is wrong with a folder of prepared data; nothing is looked for that another process may be making.
+    """What is wrong with a folder of prepared data; files that another process may be writing are not judged.
 
     With `cache` the hash of a file is computed once for its size, times and inode.
     """
@@ -159,12 +161,16 @@ def remove_prepared(folder: Path) -> bool:
 
 @contextmanager
 def _hold_whole_folder(folder: Path, cache: Path) -> Iterator[None]:
-    """A folder in use whose files are whole."""
+    """Hold the shared lock on a folder, after a damaged one has been emptied."""
     with _lock(folder) as lock:
+        # Exclusive first: only a process that is alone can tell a left-over file from one being written.
         alone = _acquire_lock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not alone:
+            # Shared while it is in use: others read and add files, and none can empty it.
             _acquire_lock(lock, fcntl.LOCK_SH)
         if _find_folder_problems(folder, cache, alone=alone):
+            # flock gives up the shared lock before it takes the exclusive one (flock(2)): two that convert
+            # do not block each other, and the other may have repaired the folder, so it is checked again.
             _acquire_lock(lock, fcntl.LOCK_EX)
             if problems := _find_folder_problems(folder, cache, alone=True):
                 _warn(folder, problems)
@@ -177,11 +183,13 @@ def _hold_whole_folder(folder: Path, cache: Path) -> Iterator[None]:
 def _lock(folder: Path) -> Iterator[IO[str]]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # Opened for appending, which creates the file but never empties one that others hold.
         lock = (folder / LOCK).open("a")
     except OSError as error:
         raise files.write_error(folder, error) from error
     with lock:
         yield lock
+        # Not left to the closing: a forked process would keep the lock (flock(2)).
         _acquire_lock(lock, fcntl.LOCK_UN)
 
 
@@ -225,6 +233,7 @@ def _extend_manifest(folder: Path, cache: Path) -> None:
     """Add the files that were prepared to the manifest."""
     from filelock import FileLock
 
+    # The shared lock lets several processes come here at once: each would drop the others' entries.
     with FileLock(folder / f"{MANIFEST}.lock"):
         listed = _read_file_list(folder) or {}
         new = {name: path for name, path in _list_prepared_files(folder).items() if name not in listed}
@@ -247,9 +256,11 @@ def _read_file_list(folder: Path) -> _Listed | None:
 
 
 def _list_prepared_files(folder: Path) -> dict[str, Path]:
-    """The files of a folder but for locks, and what a preparation has not given its name yet."""
+    """The files of a folder, without locks and files that are still under a temporary name."""
     paths: dict[str, Path] = {}
     for here, folders, names in os.walk(folder):
+        # The names that the datasets library gives to what it has not finished: `NAME.incomplete` of a
+        # builder, `tmpXXXX` of a mapped table.
         folders[:] = sorted(name for name in folders if not name.endswith(".incomplete"))
         ended = (
             n for n in names if not n.startswith((MANIFEST, "tmp")) and not n.endswith((".lock", ".tmp"))
@@ -260,6 +271,7 @@ def _list_prepared_files(folder: Path) -> dict[str, Path]:
 
 def _clear_prepared_folder(folder: Path) -> None:
     """Remove everything but the lock, which others may hold."""
+    # Without its file a process that waits for the lock and one that comes later would lock two files.
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -267,9 +279,9 @@ def _clear_prepared_folder(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _warn(folder: Path, found: list[PreparedProblem]) -> None:
+def _warn(folder: Path, problems: list[PreparedProblem]) -> None:
     """Name the first damaged file; what a killed preparation left is removed without a word."""
-    damaged = [problem for problem in found if not problem.lost]
+    damaged = [problem for problem in problems if not problem.lost]
     if damaged:
         import logging
 
@@ -283,6 +295,8 @@ def _configure_library_cache(folder: Path) -> Iterator[None]:
     import datasets.config
 
     downloads = folder / datasets.config.DOWNLOADED_DATASETS_DIR
+    # The library reads these at each use, its environment variables only on import. The two others were
+    # derived from the first on import, so all three are set.
     places = {
         "HF_DATASETS_CACHE": folder,
         "DOWNLOADED_DATASETS_PATH": downloads,
@@ -300,6 +314,8 @@ _FULL = ("No space left on device", "Not enough disk space", "Disk quota exceede
 
 def _is_full(error: BaseException | None) -> bool:
     """Whether an error, or one that it came from, is of a full disk."""
+    # The library's "Not enough disk space" has no errno, and what pyarrow raised is only the cause of its
+    # errors: texts and causes are searched, too. A chain of causes may be a circle, hence `seen`.
     seen = list[BaseException]()
     while error is not None and error not in seen:
         number = getattr(error, "errno", None)

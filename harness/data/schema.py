@@ -1,4 +1,4 @@
-"""The tables in a data set's folder, found as the datasets library does, against those that a task reads.
+"""The tables in a data set's folder, found as the datasets library does, compared with those a task reads.
 
 Only a README, the names of files, and their first lines or footers are read, without that library.
 """
@@ -32,7 +32,7 @@ from harness.data.locate import DataSettings, Located, find_root_folder
 from harness.data.tables import describe_alternatives, format_error_line
 
 _NO_DATA = (README, "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
-"""Names of files that the datasets library reads by themselves only."""
+"""Names of files that the datasets library takes for data only if a README names them exactly."""
 
 _SHARD = re.compile(r"data/(?P<split>[^/]+)-\d{5}-of-\d{5}[^/]*\.")
 
@@ -52,6 +52,7 @@ def _find_split_files(config: Configuration, split: str) -> list[Path]:
         for name in sorted(glob(pattern, root_dir=config.folder, recursive=True))
         if _is_data(name) or name == pattern
     )
+    # A file that a README names exactly is data, whatever its name; a pattern finds licences and the like.
     files = [config.folder / name for name in names if (config.folder / name).is_file()]
     return [file for file in files if _detect_file_kind(file) in _READ] or files
 
@@ -68,10 +69,12 @@ def _infer_split_patterns(folder: Path) -> dict[str, list[str]]:
     that of a file; else all files are of `train`. That library itself takes a second to import.
     """
     present = list_visible_files(folder) if folder.is_dir() else {}
+    # The order of the rules is that of the datasets library (data_files.py): the first that matches counts.
     names = [PurePath(name) for name in present if _is_data(name)]
     shards: dict[str, list[str]] = {}
     for name in names:
         if match := _SHARD.match(name.as_posix()):
+            # Escaped, since these names are used as patterns, and may hold * or [.
             shards.setdefault(match["split"], []).append(escape(name.as_posix()))
     if shards:
         return shards
@@ -98,7 +101,7 @@ class Schema:
         """The schema of a folder.
 
         Raises:
-            DataError: There is no data file, or the README's metadata cannot be read.
+            DataError: The folder has no data file, or the README's metadata cannot be read.
         """
         configs = {
             name: replace(config, patterns=config.patterns or _infer_split_patterns(config.folder))
@@ -109,7 +112,7 @@ class Schema:
         patterns = _infer_split_patterns(folder)
         if not patterns:
             file_names = shorten_names([*list_visible_files(folder)]) or "nothing"
-            raise DataError(f"{folder} holds no data file; there is: {file_names}.")
+            raise DataError(f"{folder} holds no data file; found: {file_names}.")
         configs = {"default": Configuration(folder=folder, patterns=patterns)}
         return Schema(folder=folder, configs=configs, declared=False)
 
@@ -117,7 +120,8 @@ class Schema:
         """What the folder lacks of the tables, one sentence each; empty if they can be read."""
         named = [(table, _choose_config(self.configs, table.config)) for table in tables]
         absent = [table.config or ("default",) for table, name in named if name is None]
-        missing = [_describe_absent_configs(self.configs if self.declared else {}, absent)] if absent else []
+        declared = self.configs if self.declared else {}
+        missing = [_describe_absent_configs(declared, absent)] if absent else []
         table_faults = (
             fault
             for table, name in named
@@ -142,9 +146,9 @@ class Schema:
         of, patterns = "" if name == "default" else f" of {name!r}", self.configs[name].patterns
         if split in patterns:
             missing = shorten_names(list(patterns[split]))
-            return f"{README} names {missing} for the split {split!r}{of}, and there is no such file"
+            return f"{README} names {missing} for the split {split!r}{of}, and no such file exists"
         split_names = shorten_names([*patterns]) or "nothing"
-        return f"there is no split {split!r}{of}; there is: {split_names}"
+        return f"no split {split!r}{of}; found: {split_names}"
 
     def _split_faults(self, table: DataTable, config: Configuration, files: Sequence[Path]) -> Iterator[str]:
         rows: list[int | None] = []
@@ -181,7 +185,7 @@ class SplitFiles:
             split: The name of the split.
 
         Raises:
-            DataError: There is no such configuration, split or file, or a file cannot be read.
+            DataError: The configuration, the split or a file does not exist, or a file cannot be read.
         """
         schema = Schema.read_schema(folder)
         name = _require_config(folder, config, schema.configs if schema.declared else {})
@@ -236,7 +240,7 @@ def _require_config(folder: Path, config: str, declared: Mapping[str, Configurat
     """The name of a configuration in a README that a user names, or of the default one.
 
     Raises:
-        DataError: There is none, or there are several and none is the default one.
+        DataError: The configuration does not exist, or none is named and several exist without a default.
     """
     if not declared and config in ("", "default"):
         return "default"
@@ -265,7 +269,9 @@ def resolve_readable_folder(folder: Path) -> Path:
         }
         for name, config in schema.configs.items()
     }
-    if not schema.declared or all(present[name] == one.patterns for name, one in schema.configs.items()):
+    if not schema.declared or all(
+        present[name] == config.patterns for name, config in schema.configs.items()
+    ):
         return folder
     target = Path(datasets.config.HF_DATASETS_CACHE) / f"present-{digest([str(folder), present])[:12]}"
     if not target.exists():
@@ -275,10 +281,10 @@ def resolve_readable_folder(folder: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a task's data is like, as far as that can be seen before a run.
+    """The state of a task's data, as far as it can be checked before a run.
 
-    `state` is "missing" where no data is at hand, and "faulty" where the task cannot read it. `tables` are
-    those that the task reads, none where its own code decides.
+    `state` is "missing" if the data is not on this machine, and "faulty" if the task cannot read it. `tables`
+    are those that the task reads, none where its own code decides.
     """
 
     task: Task
@@ -313,16 +319,21 @@ def _describe_missing_folder(task: Task, settings: DataSettings) -> str:
     """The sentence on a data set that is not in the data root."""
     path, root = task.data.path, settings.root
     if root is None:
-        return f"no data root is named, so there is no {path}"
+        return f"no data root is named, so {path} cannot be looked for"
     data_paths = [need.path for need in list_data_sets(root)]
     close = find_similar_names(path, data_paths)
-    return f"there is no folder {root / path}" + (f"; is {close[0]} the one?" if close else "")
+    return f"{root / path} does not exist" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def check_data(task: Task, located: Located, settings: DataSettings) -> Size:
-    """The size of a task's data, after a look at it as far as that is possible before a run.
+    """The size of a task's data, whose columns and files are checked as far as that is possible before a run.
 
-    Data at a pinned revision is known to be whole.
+    Data at a pinned revision is known to be complete, and is not checked.
+
+    Args:
+        task: The task.
+        located: The place of its data.
+        settings: The places for data sets.
 
     Raises:
         DataError: The task cannot read the data; the message names what is missing.
@@ -350,6 +361,7 @@ def _link(folder: Path, target: Path, configs: Mapping[str, Mapping[str, Sequenc
     import yaml
 
     target.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder as the target, so that the rename stays within one file system.
     staging_folder = Path(tempfile.mkdtemp(dir=target.parent))
     for name, path in list_visible_files(folder).items():
         if name != README:
@@ -442,14 +454,14 @@ class TableHead:
             raise DataError(f"{file}{error.message}.") from None
 
     def find_column_faults(self, table: DataTable) -> Iterator[str]:
-        """The columns that are not there, or hold no text where text is read."""
+        """The columns that are missing, or hold something else than the text or number that is read."""
         if self.columns is None:
             return
         for names in (*table.texts, *table.values):
             name = next((name for name in names if name in self.columns), None)
             if name is None:
                 column_names = " or ".join(map(repr, names))
-                yield f"there is no column {column_names}; {describe_alternatives(names[0], self.columns)}"
+                yield f"no column {column_names}; {describe_alternatives(names[0], self.columns)}"
             elif names in table.texts and name in self.no_text:
                 yield f"the column {name!r} holds {self.no_text[name]}, not text"
             elif table.lists and name in self.text:
@@ -466,7 +478,7 @@ def _read_parquet_head(file: Path) -> TableHead:
         with pq.ParquetFile(file) as opened:
             schema, rows = opened.schema_arrow, opened.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f": this is no whole Parquet file: {format_error_line(error)}") from None
+        raise DataError(f": this is not a complete Parquet file: {format_error_line(error)}") from None
     no_text = {f.name: str(f.type) for f in schema if not _is_text(f.type)}
     text = frozenset(f.name for f in schema if _is_text(f.type) and not f.type.num_fields)
     lists = frozenset(schema.names) - text - no_text.keys()
@@ -491,11 +503,13 @@ def _read_json_head(file: Path, options: Mapping[str, Any]) -> TableHead:
     )
     if not text:
         return TableHead(rows=0)
+    # An array or object over many lines would have to be read whole to know its fields.
     if text.lstrip().startswith("["):
         return TableHead()
     try:
         row = json.loads(text)
     except ValueError as error:
+        # The first line of an object that is written over several lines.
         if text.strip() == "{":
             return TableHead()
         raise DataError(f":{line}: not valid JSON: {error}") from None
@@ -525,6 +539,7 @@ TAIL = 1_000_000
 
 def _require_end(file: Path) -> None:
     """Refuse a file whose last line is cut, as after an interrupted copy."""
+    # Its end cannot be read without all before it.
     if file.suffix == ".gz":
         return
     with file.open("rb") as opened:
@@ -532,6 +547,7 @@ def _require_end(file: Path) -> None:
         lines = opened.read().split(b"\n")
     last = next((line for line in reversed(lines) if line.strip()), b"")
     try:
+        # A single piece is either the one line of the file, which was read, or part of a line beyond TAIL.
         if len(lines) > 1:
             json.loads(last)
     except ValueError as error:
@@ -540,17 +556,16 @@ def _require_end(file: Path) -> None:
 
 def _read_csv_head(file: Path, kind: str, options: Mapping[str, Any]) -> TableHead:
     """The head of a CSV or TSV file: its header."""
+    # With these options of the reader the first line need not be the header.
     if options.keys() & {"names", "column_names", "skiprows", "header"}:
         return TableHead()
     separator = options.get("sep") or options.get("delimiter") or _SEPARATORS[kind]
     lines = _iter_text_lines(file)
     try:
         header = next(csv.reader(lines, delimiter=separator), None)
-        return (
-            TableHead(columns=tuple(header), rows=None if next(lines, "") else 0)
-            if header
-            else TableHead(rows=0)
-        )
+        if not header:
+            return TableHead(rows=0)
+        return TableHead(columns=tuple(header), rows=None if next(lines, "") else 0)
     except csv.Error as error:
         raise DataError(f":1: {error}") from None
 
@@ -572,5 +587,6 @@ def _iter_text_lines(file: Path) -> Iterator[str]:
 
 def _open_text_file(file: Path) -> TextIO:
     if file.suffix == ".gz":
+        # utf-8-sig: a byte order mark, as spreadsheets write it, would be part of the first column's name.
         return gzip.open(file, "rt", encoding="utf-8-sig")
     return open(os.fspath(file), encoding="utf-8-sig")

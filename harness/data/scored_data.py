@@ -61,14 +61,14 @@ class ScoredData:
         """The data set of an identity in a folder; None if nothing lies there.
 
         Raises:
-            UsageError: Something else lies there, or the data set is not whole.
+            UsageError: Something else lies there, or the data set has changed or was made of other data.
         """
         if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
             return None
         elsewhere = "Name another folder with --output, or move this one away."
         if not (folder / PROVENANCE).is_file():
             raise UsageError(
-                f"{folder} is there, and is no data set of this command: it has no {PROVENANCE}.",
+                f"{folder} exists, but is not a data set of this command: it has no {PROVENANCE}.",
                 hint=elsewhere,
             )
         try:
@@ -118,8 +118,10 @@ class ScoredData:
             hashes = {name: files.hash_file(staged / name) for name in names}
             (staged / PROVENANCE).write_text(append_digest({**provenance, "files": hashes}), encoding="utf-8")
             for name in (*names, PROVENANCE):
+                # On disk before the rename: after a power cut the folder is complete or absent.
                 files.sync(staged / name)
-            staged.rename(folder)  # in place of an empty folder, and of nothing else
+            # rename(2) replaces an empty folder, and refuses one with files.
+            staged.rename(folder)
             files.sync(folder.parent)
         except OSError as error:
             raise _write_error(folder, error) from error
@@ -143,12 +145,13 @@ _Columns = Mapping[str, tuple[Sequence[Any], str]]
 def _build_scored_columns(rows: Sequence[ScoredRow], collection: Collection) -> Mapping[str, _Columns]:
     """The columns of each configuration."""
     names = list(collection.documents)
-    used = [names[at] for at in sorted({at for row in rows for at in row.documents})]
+    # Only documents with a score are written; the collection may have many more.
+    used = [names[number] for number in sorted({number for row in rows for number in row.documents})]
     queries = [row.query for row in rows]
     return {
         "train": {
             "query_id": (queries, "text"),
-            "document_ids": ([[names[at] for at in row.documents] for row in rows], "texts"),
+            "document_ids": ([[names[number] for number in row.documents] for row in rows], "texts"),
             "scores": ([row.scores for row in rows], "numbers"),
         },
         "queries": {

@@ -84,6 +84,7 @@ class ScoredTables:
         """
         import datasets
 
+        # Written as a stream, which Dataset.from_file maps into memory.
         def write_numbers(file: Path) -> None:
             _write_batches(_iter_number_batches(train, queries, documents, name), file)
 
@@ -97,6 +98,7 @@ class ScoredTables:
         return self.numbers.with_transform(self._resolve_row_texts)
 
     def _resolve_row_texts(self, rows: Mapping[str, Any]) -> dict[str, list[Any]]:
+        # Only the column of texts is read, and each table is asked once for all rows.
         query_texts = self.queries.select_columns(["text"])[list(rows["query"])]["text"]
         document_numbers = [number for numbers in rows["documents"] for number in numbers]
         document_texts = iter(self.documents.select_columns(["text"])[document_numbers]["text"])
@@ -121,6 +123,7 @@ class ScoredTables:
 
         scores = np.asarray(pc.list_flatten(self.numbers.data.column("scores")).to_numpy())
         counts = self.count_row_documents()
+        # reduceat is right only for spans that are not empty: each row has two documents at least.
         starts = np.cumsum(counts) - counts
         return int((np.maximum.reduceat(scores, starts) == np.minimum.reduceat(scores, starts)).sum())
 
@@ -164,6 +167,7 @@ def _write_batches(batches: Iterator[pa.RecordBatch], file: Path) -> None:
     import pyarrow as pa
 
     with pa.OSFile(str(file), "wb") as sink:
+        # The schema is known only with the first batch; there is one, since an empty table is refused.
         first = next(batches)
         with pa.ipc.new_stream(sink, first.schema) as writer:
             for batch in chain([first], batches):
@@ -189,12 +193,14 @@ def _iter_number_batches(
         ids, scores = (_convert_lists(part[title], title, name, place) for title in (IDS[1], SCORES))
         _require_scores(ids, scores, name, place)
         ends = np.cumsum(pc.list_value_length(ids).to_numpy())
+        # The offsets of a slice count from the start of the whole array.
         offsets = pc.subtract(ids.offsets, ids.offsets[0]).cast(pa.int32())
         document_numbers = document_texts.find_text_numbers(
             _convert_ids(ids.flatten()), partial(_place_of, name, start, ends)
         )
         yield pa.RecordBatch.from_arrays(
             [
+                # Numbers of rows in 32 bits take half the room; Arrow refuses one that does not fit.
                 pa.array(query_texts.find_text_numbers(_convert_ids(part[IDS[0]]), place), pa.int32()),
                 pa.ListArray.from_arrays(offsets, pa.array(document_numbers, pa.int32())),
                 pa.ListArray.from_arrays(offsets, scores.flatten().cast(pa.float32())),
@@ -217,7 +223,7 @@ def _require_columns(table: datasets.Dataset, columns: Sequence[str], where: str
     lost = [column for column in columns if column not in table.column_names]
     if lost:
         raise DataError(
-            f"{where} has no column {lost[0]!r}; there is: {shorten_names(table.column_names)}.",
+            f"{where} has no column {lost[0]!r}; found: {shorten_names(table.column_names)}.",
             hint=f"Rows have {', '.join((*IDS, SCORES))}; queries have query_id and text, documents "
             "document_id and text.",
         )
@@ -237,7 +243,7 @@ class _Texts:
         if pc.count_distinct(self._ids).as_py() < len(self._ids):
             counts = pc.value_counts(self._ids)
             position = int(np.argmax(counts.field("counts").to_numpy()))
-            raise DataError(f"{where}: the id {counts.field('values')[position].as_py()!r} is there twice.")
+            raise DataError(f"{where}: the id {counts.field('values')[position].as_py()!r} occurs twice.")
         parts = [pc.equal(pc.utf8_trim_whitespace(part), "") for part in table.data.column("text").chunks]
         blank = pc.fill_null(pa.chunked_array(parts, pa.bool_()), True)
         self._blank = np.asarray(blank.to_numpy(), dtype=bool)
@@ -250,7 +256,8 @@ class _Texts:
         matches = pc.index_in(ids, value_set=self._ids)
         if matches.null_count:
             position = pc.index(pc.is_null(matches), True).as_py()
-            others = f", nor are {matches.null_count - 1:,} others of {len(ids):,}" * (matches.null_count > 1)
+            more = matches.null_count - 1
+            others = f", nor are {more:,} others of {len(ids):,}" if more else ""
             raise DataError(
                 f"{row(position)}: the id {ids[position].as_py()!r} is not in {self._where}{others}.",
                 hint="Fetch or make the data set again; a missing text would be trained on as an empty one.",
@@ -269,6 +276,7 @@ def _convert_ids(column: Any) -> pa.Array:
     """Ids, whether texts or numbers, as texts."""
     import pyarrow as pa
 
+    # large_string: the texts of a string array cannot have more than 2 GiB together (32-bit offsets).
     return _merge_chunks(column).cast(pa.large_string())
 
 

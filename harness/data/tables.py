@@ -59,6 +59,7 @@ class FileRow:
     def get_token_field(self, name: str) -> str:
         """The field `name`, which must be a string or a whole number: an id or a label."""
         value = self.get_field(name)
+        # Not isinstance: True and False are ints, too, and are no ids.
         return str(value) if type(value) is int else self.get_text_field(name)
 
     def get_number_field(self, name: str) -> float:
@@ -68,6 +69,7 @@ class FileRow:
             number = float(value) if isinstance(value, str | int | float) else math.nan
         except (ValueError, OverflowError):
             number = math.nan
+        # True would count as 1; "nan" and "inf" are numbers for float().
         if isinstance(value, bool) or not math.isfinite(number):
             raise self.build_row_error(f"the field {name!r} is {value!r}, not a finite number.")
         return number
@@ -82,9 +84,9 @@ class FileRow:
             return self.fields[name]
         field_names = ", ".join(self.fields) or "nothing"
         close = find_similar_names(name, self.fields)
-        hint = f"Is {close[0]!r} the one? " if close else ""
+        hint = f"Did you mean {close[0]!r}? " if close else ""
         raise self.build_row_error(
-            f"there is no field {name!r}; there is: {field_names}.",
+            f"no field {name!r}; found: {field_names}.",
             hint=f"{hint}Other names are given under 'columns' in harness.toml.",
         )
 
@@ -95,10 +97,10 @@ def _fail(path: Path, line: int, message: str, *, hint: str | None = None) -> Da
 
 
 def describe_alternatives(name: str, names: Iterable[str]) -> str:
-    """What is there in place of a name that is not: the nearest one, else all."""
+    """The end of a message about an unknown name: the most similar name, else all names."""
     options = [*names]
     close = find_similar_names(name, options)
-    return f"is {close[0]!r} the one?" if close else f"there is: {shorten_names(options) or 'nothing'}"
+    return f"did you mean {close[0]!r}?" if close else f"found: {shorten_names(options) or 'nothing'}"
 
 
 def format_error_line(error: Exception) -> str:
@@ -164,10 +166,11 @@ def _iter_json_rows(path: Path) -> Iterator[FileRow]:
 
 
 def _collect_json_fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """The fields of a JSON object, each of which is there once."""
+    """The fields of a JSON object, whose names are all different."""
+    # json keeps the last of two fields of one name without a word.
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ValueError(f"a field is there twice: {', '.join(name for name, _ in pairs)}")
+        raise ValueError(f"a field occurs twice: {', '.join(name for name, _ in pairs)}")
     return fields
 
 
@@ -175,7 +178,7 @@ def _iter_csv_rows(path: Path) -> Iterator[FileRow]:
     rows = _iter_csv_values(path, "\t" if path.suffix == ".tsv" else ",")
     _, header = next(rows, (1, []))
     if len(set(header)) < len(header):
-        raise _fail(path, 1, f"a column name is there twice: {', '.join(header)}.")
+        raise _fail(path, 1, f"a column name occurs twice: {', '.join(header)}.")
     for line, values in rows:
         if len(values) != len(header):
             raise _fail(path, line, f"{len(values)} columns, where the header has {len(header)}.")
@@ -184,13 +187,17 @@ def _iter_csv_rows(path: Path) -> Iterator[FileRow]:
 
 def _iter_csv_values(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not empty, with the line on which each starts."""
+    # strict: else a quotation mark that is never closed swallows the rest of the file without an error.
     reader = csv.reader((text for _, text in _decode_lines(path)), delimiter=delimiter, strict=True)
+    # The limit holds for the whole process, so the former one is set again below. It is a C long, which has
+    # 32 bits on some systems.
     limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # long documents are no error
     line = 1
     try:
         for values in reader:
             if values:
                 yield line, values
+            # A quoted field may go over several lines: the next row starts after the last line that was read.
             line = reader.line_num + 1
     except csv.Error as error:
         raise _fail(
@@ -202,6 +209,7 @@ def _iter_csv_values(path: Path, delimiter: str) -> Iterator[tuple[int, list[str
 
 def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Each line with its number, without a byte order mark."""
+    # Read as bytes, which end a line at \n only: text mode would also split at \r inside a quoted field.
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             try:
@@ -273,7 +281,7 @@ def read_qrels(path: Path) -> list[FileRow]:
     if path.suffix in (".jsonl", ".csv"):
         rows = read_rows(path)
         if lacking := [row for row in rows if not set(QRELS_HEADER) <= set(row.fields)]:
-            raise lacking[0].build_row_error("this is no row of qrels.", hint=HEADER)
+            raise lacking[0].build_row_error("this is not a row of qrels.", hint=HEADER)
         return rows
     judgements = list(_iter_qrels_rows(path))
     if not judgements:
@@ -288,8 +296,10 @@ def _iter_qrels_rows(path: Path) -> Iterator[FileRow]:
         if set(values) == set(QRELS_HEADER) and line == 1:
             order = values
         elif len(values) in (3, 4):
+            # The header may name the columns in another order; TREC's four have a fixed one.
             names = order if len(values) == 3 else QRELS_HEADER
-            fields = dict(zip(names, (*values[:1], *values[-2:]), strict=True))  # TREC's second says nothing
+            # The second of TREC's columns is the iteration, which is not used.
+            fields = dict(zip(names, (*values[:1], *values[-2:]), strict=True))
             yield FileRow(path=path, line=line, fields=fields)
         elif text.strip():
             raise _fail(path, line, f"{len(values)} columns, where qrels have 3 (BEIR) or 4 (TREC).")

@@ -91,7 +91,7 @@ class Executor(Protocol):
         ...
 
     def cancel_job(self, key: str) -> None:
-        """Stop a job, whose end is not told any more; a training writes a checkpoint before."""
+        """Stop a job, whose end is not reported; a training writes a checkpoint before."""
         ...
 
     def close_executor(self) -> None:
@@ -104,16 +104,25 @@ OpenExecutor = Callable[[Listener], Executor]
 
 
 def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobContext) -> Finished:
-    """Run a job to its end in this process; an error becomes a Failure."""
+    """Run a job to its end in this process; an error becomes a Failure.
+
+    Args:
+        job: The job.
+        inputs: The outputs of the jobs that it needs.
+        devices: The devices that it may use.
+        context: The context of this process, with the loaded model.
+    """
     context.start_job(inputs, devices, halvings=job.halvings)
     try:
         return Finished(key=job.key, output=job.work.run(context))
+    # Not BaseException: SystemExit, by which a worker is stopped, must end the process.
     except Exception as error:
         return fail_job(job.key, error)
 
 
 def fail_job(key: str, error: Exception) -> Finished:
     """The end of a job by an error that is being handled."""
+    # Only the harness's own errors are sent as they are: others may not be unpickled in another process.
     harness_error = error if isinstance(error, HarnessError) else None
     name = type(error).__name__
     failure = Failure(
@@ -151,9 +160,10 @@ class RaySettings:
         RaySettings(address='10.0.0.1:6379', workers=8)
 
         Raises:
-            UsageError: There is no such setting, or it cannot have this value.
+            UsageError: A setting is unknown, or cannot have its value.
         """
-        text = f"{RAY}:{text}" if text.startswith("//") else text  # --executor ray://HOST:PORT
+        # In --executor ray://HOST:PORT the scheme has been taken for the executor's name.
+        text = f"{RAY}:{text}" if text.startswith("//") else text
         parts = [part.strip() for part in text.split(",") if part.strip()]
         address = parts.pop(0) if parts and "=" not in parts[0] else ""
         return RaySettings(address=address, **_read_values(RAY, RaySettings, parts))
@@ -170,7 +180,7 @@ class SlurmSettings:
         gpus: GPUs of a worker, more only for jobs that need them; none on the CPU.
         cpus: CPU cores of a worker.
         memory: Gigabytes of main memory of a worker; 0 for Slurm's default.
-        minutes: The time limit of a worker, which is queued anew until its jobs are done.
+        minutes: The time limit of a worker, which is queued again until its jobs are done.
         workers: Workers at once, at most.
         setup: A line of shell before a worker starts, e.g. `module load cuda`.
         nice: How far to stand behind other work.
@@ -199,8 +209,9 @@ class SlurmSettings:
         240
 
         Raises:
-            UsageError: There is no such setting, or it cannot have this value.
+            UsageError: A setting is unknown, or cannot have its value.
         """
+        # Options of sbatch hold commas themselves, e.g. --exclude=a,b.
         parts = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", text) if part.strip()]
         values = _read_values(SLURM, SlurmSettings, parts)
         others = [name for name in values if name.startswith(_OTHER)]
@@ -225,9 +236,9 @@ def _read_values(
     """The settings of an executor, typed as NAME=VALUE each.
 
     Raises:
-        UsageError: There is no such setting, it is given twice, or it cannot have this value.
+        UsageError: A setting is unknown, is given twice, or cannot have its value.
     """
-    usual = {one.name: one.default for one in fields(settings) if one.name not in ("address", "sbatch")}
+    usual = {item.name: item.default for item in fields(settings) if item.name not in ("address", "sbatch")}
     values: dict[str, Any] = {}
     for part in parts:
         name, _, value = (text.strip() for text in part.partition("="))
@@ -251,7 +262,7 @@ def _build_setting_error(kind: str, name: str, usual: Mapping[str, object]) -> U
         )
     close = find_similar_names(name, usual)
     near = f"Did you mean {' or '.join(close)}? " if close else ""
-    has = ", ".join(f"{one}={'' if value is None else value}" for one, value in usual.items())
+    has = ", ".join(f"{key}={'' if value is None else value}" for key, value in usual.items())
     more = "; any option of sbatch is sbatch.NAME=VALUE" if kind == SLURM else ""
     return UsageError(f"{kind} has no setting {name!r}.", hint=f"{near}It has: {has}{more}.")
 
@@ -260,8 +271,9 @@ def _parse_setting_number(kind: str, name: str, text: str, of: type[int | float]
     """The value of a setting that is a number.
 
     Raises:
-        UsageError: It is none, or too small.
+        UsageError: The text is not a number, or too small.
     """
+    # Below 2**31, which also refuses "inf"; "nan" fails every comparison.
     least = _LEAST[name]
     with contextlib.suppress(ValueError, OverflowError):
         if least <= (number := of(text)) < 2**31:
@@ -276,7 +288,7 @@ def parse_executor(text: str) -> RaySettings | SlurmSettings | None:
     """The executor that a user names; None for this machine.
 
     Raises:
-        UsageError: There is no such executor or setting.
+        UsageError: The executor or a setting is unknown.
     """
     kind, colon, rest = text.strip().partition(":")
     if kind == RAY:

@@ -165,6 +165,7 @@ class Subprocess:
         self._line.close()  # an idle process then ends by itself
         if not self._current:
             self._process.join(timeout=5)
+        # SIGTERM first, on which a training writes a checkpoint; SIGKILL for a process that does not react.
         self._process.terminate()
         self._process.join(timeout=self._patience)
         self._process.kill()
@@ -173,6 +174,7 @@ class Subprocess:
     def _fail_dead_process(self) -> Finished:
         code = self._exit_code()
         key, self._current = self._current, ""
+        # The kernel's out-of-memory killer sends SIGKILL; the process itself cannot say so any more.
         guess = " (out of memory?)" if code == -signal.SIGKILL else ""
         message = f"The process for {self.device} ended with code {code}{guess}."
         self._spawn()
@@ -189,6 +191,7 @@ class Subprocess:
 
     def _spawn(self) -> None:
         _require_guard()
+        # CUDA cannot be used in a forked process, and threads of libraries do not survive a fork.
         context = mp.get_context("spawn")
         self._line, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(*self._settings, theirs), name=NAME, daemon=True)
@@ -203,6 +206,8 @@ def _require_guard() -> None:
     """Refuse a script without a main guard: each worker process imports it, which would run it again."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     try:
+        # Any mention counts as a guard, so that unusual ones pass; what passes without one is caught by
+        # `end_repetition`.
         guarded = script is None or "__name__" in Path(script).read_text(encoding="utf-8")
     except (OSError, ValueError):  # no Python source: a program, an archive
         return
@@ -265,6 +270,7 @@ def _end_with_parent() -> None:
         connection.wait([parent.sentinel])
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(LAST_CHECKPOINT)
+        # sys.exit would end this thread only.
         os._exit(1)
 
     threading.Thread(target=wait, name="parent", daemon=True).start()
@@ -319,6 +325,7 @@ class LocalExecutor:
         self._running[job.key] = worker
         if job.resources.devices:
             self._held[job.key] = devices
+            # The job has these devices for itself: models that other workers left there take memory.
             for other in self._workers:
                 if other.device in devices and other is not worker:
                     other.forget()
@@ -327,10 +334,12 @@ class LocalExecutor:
 
     def poll_jobs(self, seconds: float) -> list[Finished]:
         """Pass on events; gives the jobs that ended. It waits for `seconds` if none has."""
+        # Nothing can end; without the pause the driver would turn in circles.
         if not self._running:
             time.sleep(seconds)
         lines = [worker.waits_on for worker in self._running.values()]
         waited = [line for line in lines if line is not None]
+        # A worker in this process has no line: its job runs in poll_worker, so there is nothing to wait for.
         if len(waited) == len(lines) and waited:
             connection.wait(waited, seconds)
         ended = [finished for worker in [*self._running.values()] if (finished := worker.poll_worker(0))]

@@ -42,8 +42,9 @@ def collect_environment() -> Mapping[str, str]:
         Python's version (3.x), the version of each library that the project names, and the start of the
         SHA-256 of the project's Python files.
     """
-    names = (Requirement(text) for text in importlib.metadata.requires(PROJECT) or ())
-    libraries = sorted(one.name for one in names if one.marker is None or one.marker.evaluate({"extra": ""}))
+    requirements = (Requirement(text) for text in importlib.metadata.requires(PROJECT) or ())
+    # Only what every installation has: the extras of machines may differ.
+    libraries = sorted(r.name for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""}))
     versions = {name: _read_package_version(name) for name in libraries}
     return {"Python": ".".join(platform.python_version_tuple()[:2]), **versions, SOURCE: _hash_source()}
 
@@ -56,6 +57,7 @@ def _read_package_version(name: str) -> str:
 
 
 def _hash_source() -> str:
+    # The version alone is not enough: two commits of one version can give different scores.
     source_hash = hashlib.sha256()
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
@@ -77,11 +79,9 @@ def compare_environment(driver: Mapping[str, str]) -> str:
         for name in names
         if mine.get(name) != driver.get(name)
     ]
-    return (
-        f"{read_host_name()} has another environment than the driver: {'; '.join(differences)}."
-        if differences
-        else ""
-    )
+    if not differences:
+        return ""
+    return f"{read_host_name()} has another environment than the driver: {'; '.join(differences)}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +89,8 @@ class WorkerSettings:
     """What a worker on another machine is given when it starts.
 
     Attributes:
-        cache: The cache folder, which is there or can be made.
-        folders: Folders that must be there and writable on its machine, such as that of the results.
+        cache: The cache folder, which exists or can be created.
+        folders: Folders that must exist and be writable on its machine, e.g. the results folder.
         limits: What it may use.
         environment: The driver's environment.
         libraries: The libraries that its process imports when it starts.
@@ -117,6 +117,7 @@ class WorkerSettings:
         if other := compare_environment(self.environment):
             return other
         for folder in self.folders:
+            # With object storage the folders need not be shared; each machine makes its own.
             if not folder.is_dir() and self.limits.remote is None:
                 return f"{here} does not see {folder}."
         try:
@@ -138,7 +139,7 @@ def build_refusal_error(reason: str) -> UsageError:
 
 @dataclass(frozen=True, kw_only=True)
 class _News:
-    """_News of a worker's jobs: events by key, in order, and the jobs that ended."""
+    """The news of a worker's jobs: events by key, in order, and the jobs that ended."""
 
     events: tuple[tuple[str, Event], ...] = ()
     ended: tuple[Finished, ...] = ()
@@ -150,6 +151,7 @@ _COUNTS = ("encoded", "ranked", "trained")
 
 def merge_events(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event], ...]:
     """Events with counts that follow each other as one."""
+    # Every batch is an event, and each event would be a message, or a line in a file, on its way here.
     merged_events: list[tuple[str, Event]] = []
     for key, event in events:
         last = merged_events[-1] if merged_events else None
@@ -172,7 +174,7 @@ class NodeWorker:
     """A worker process for jobs that come from a driver on another machine, one job at a time.
 
     Attributes:
-        kept: Whether the job has left vectors in the cache, with which it goes on if it begins anew.
+        kept: Whether the job has left vectors in the cache, from which it goes on if it is started again.
     """
 
     def __init__(self, settings: WorkerSettings, devices: tuple[str, ...]) -> None:
@@ -203,6 +205,7 @@ class NodeWorker:
             self.kept = False
             self._process.start(job, inputs, self._devices[: max(1, job.resources.devices)])
         except Exception as error:
+            # The process has been marked as busy with this job; only a new one is free again.
             self.stop_job()
             self._unsent = fail_job(job.key, error)
 
@@ -234,6 +237,7 @@ class NodeWorker:
 
 def list_visible_devices() -> tuple[str, ...]:
     """The GPUs that a scheduler has given to this process, in torch's words; none if it has none."""
+    # torch numbers the visible GPUs from 0 on, whatever their names are here (numbers, or UUIDs).
     visible_names = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     count = len([name for name in visible_names.split(",") if name.strip()])
     return tuple(f"cuda:{number}" for number in range(count))
@@ -243,9 +247,7 @@ def explain_missing_devices(needed: int) -> str:
     """Why this process cannot work on so many GPUs, as a sentence; empty where it can."""
     visible_names = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     count = len(list_visible_devices())
+    if count >= needed:
+        return ""
     few = f"{count} of {needed} GPUs"
-    return (
-        f"{read_host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={visible_names})."
-        if count < needed
-        else ""
-    )
+    return f"{read_host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={visible_names})."

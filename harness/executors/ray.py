@@ -43,10 +43,10 @@ LOOK = 1.0
 """Seconds between two looks at the events of a running job, and at the cluster."""
 
 SURVIVALS = 8
-"""How often Ray begins an actor elsewhere, and repeats a task, whose node is gone."""
+"""How often Ray restarts an actor, and repeats a task, whose node was lost."""
 
 SPARE = 2.0
-"""Seconds without a job after which an actor gives back what it takes."""
+"""Seconds without a job after which an actor is stopped, so that others get its cores and GPUs."""
 
 _LEFT = (1, 4)
 """Ray's numbers for nodes that have left by themselves, or were not needed any more."""
@@ -61,9 +61,9 @@ class _Actor:
     Attributes:
         handle: Ray's handle.
         shape: What it takes.
-        fits: Whether the cluster had room for it when it was asked for.
-        hello: Where it is; None until it is there.
-        call: The answer that is waited for, its first one or the end of its job.
+        fits: Whether the cluster had room for it when it was requested.
+        hello: Its first answer, with its node; None until it has started.
+        call: The pending answer: its first one, or the end of its job.
         events: The answer with the events of its job.
         job: Its job; None while it has none.
         model: The key of the model that it has loaded.
@@ -98,7 +98,7 @@ class RayExecutor:
             kind: "cpu" or "cuda"; empty for GPUs where the cluster has any.
 
         Raises:
-            UsageError: No cluster is there, or it is of another version.
+            UsageError: No cluster answers, or it has another version of Ray or Python.
         """
         self._settings = settings
         self._started = join_cluster(settings)
@@ -192,6 +192,7 @@ class RayExecutor:
             time.sleep(seconds)
             return []
         ready_refs, _ = self._ray.wait(waited, timeout=seconds)
+        # The first wait returns with one answer; this one takes all others that are ready as well.
         if ready_refs:
             ready_refs, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
         ends = [
@@ -207,7 +208,8 @@ class RayExecutor:
         for ref in [ref for ref, job in self._tasks.items() if job.key == key]:
             del self._tasks[ref]
             self._ray.cancel(ref)
-        for actor in [one for one in self._actors if one.job is not None and one.job.key == key]:
+        for actor in [a for a in self._actors if a.job is not None and a.job.key == key]:
+            # ray.kill, in _drop, ends the process at once: a training has to write its checkpoint before.
             self._stop([actor])
             self._drop(actor)
 
@@ -216,6 +218,7 @@ class RayExecutor:
         self._stop([actor for actor in self._actors if actor.job is not None])
         for actor in [*self._actors]:
             self._drop(actor)
+        # A connection that the caller had made stays open.
         if self._started:
             self._ray.shutdown()
 
@@ -249,6 +252,7 @@ class RayExecutor:
                 self._receive_events(actor)
         nodes = self._require_alive()
         alive_nodes = {node["NodeID"]: node for node in nodes if node["Alive"]}
+        # Nodes that an autoscaler took away are not reported as lost.
         left = {node["NodeID"] for node in nodes if node.get("DeathReason") in _LEFT}
         self._names |= {key: format_node_name(node) for key, node in alive_nodes.items()}
         self._names = {key: name for key, name in self._names.items() if key not in left}
@@ -274,6 +278,7 @@ class RayExecutor:
 
     def _compute_shape(self, job: Job) -> Shape:
         devices = max(1, job.resources.devices)
+        # Rounded up to whole GiB: jobs of about the same need then have one shape, and share actors.
         memory = -(-(job.resources.memory or 0) // GIB) * GIB
         gpus = 0.0
         if self.kind == "cuda" and job.kind != "rank":
@@ -284,6 +289,7 @@ class RayExecutor:
 
     def _require_nodes(self, jobs: Sequence[Job]) -> None:
         """Refuse what no node can run, before anything begins; a cluster that grows is not known."""
+        # A cluster that grows may add a node of another kind.
         if self._settings.address and self._settings.workers is not None:
             return
         nodes = self._list_alive_nodes()
@@ -296,7 +302,7 @@ class RayExecutor:
                 self.close_executor()
                 raise UsageError(
                     f"{job.label} needs {shape} on one node, and no node of the cluster has that. "
-                    f"There is: {node_summary}.",
+                    f"Its nodes: {node_summary}.",
                     hint="Add a node that has it, or take less: --threads, --devices cpu, a smaller model. "
                     "For a cluster that grows by itself say how far: --executor ray:ADDRESS,workers=N.",
                 )
@@ -305,10 +311,11 @@ class RayExecutor:
 
     def _assign(self) -> None:
         """Give waiting jobs to idle actors, ask for more actors, and give back those without jobs."""
-        for actor in [one for one in self._actors if one.hello is not None and one.job is None]:
+        for actor in [a for a in self._actors if a.hello is not None and a.job is None]:
             job = self._choose_next_job(actor)
             if job is not None:
                 self._send(actor, job)
+            # An idle actor keeps cores and GPUs from jobs of other shapes, so it goes while any job waits.
             elif (
                 time.monotonic() - actor.used > SPARE
                 or self._find_cramped_actor() is not None
@@ -338,6 +345,7 @@ class RayExecutor:
         mine = [job for job in waiting if self._compute_shape(job) == actor.shape]
         cramped = self._find_cramped_actor()
         first = next((job for job in waiting if cramped and self._compute_shape(job) == cramped.shape), None)
+        # Else the small jobs that come later would keep a large one waiting until the end of the run.
         if first is not None and mine and waiting.index(first) < waiting.index(mine[0]):
             return None
         return next((job for job in mine if job.model == actor.model), mine[0] if mine else None)
@@ -353,7 +361,7 @@ class RayExecutor:
             self._listener(job.key, place)
 
     def _ask_for(self, shape: Shape, count: int) -> None:
-        """Make actors, as many as there is room for; one of each shape waits for room."""
+        """Create as many actors as there is room for; at most one of each shape waits for room."""
         mine = [actor for actor in self._actors if actor.shape == shape]
         if count <= 0 or any(actor.hello is None and not actor.fits for actor in mine):
             return
@@ -364,12 +372,13 @@ class RayExecutor:
             room = shape.count_in(self._ray.available_resources()) - pending
         for _ in range(min(count, room)):
             self._make(shape, fits=True)
+        # A request without room makes an autoscaler add a node; on other clusters it waits in Ray's queue.
         if room <= 0 and not mine and (self._settings.workers is None or not self._actors):
             self._make(shape, fits=False)
 
     def _make(self, shape: Shape, *, fits: bool) -> None:
         options = {"num_cpus": shape.cpus, "num_gpus": shape.gpus, "memory": shape.memory or None}
-        # A call of a job and calls beside it. An actor whose node goes before it is there is begun elsewhere.
+        # One call for the job, two beside it. An actor whose node is lost while it starts is restarted.
         more = {"max_concurrency": 3, "max_restarts": SURVIVALS, "max_task_retries": SURVIVALS}
         devices = shape.cpus // self._threads
         handle = (
@@ -389,13 +398,14 @@ class RayExecutor:
     # Answers
 
     def _answer(self, actor: _Actor) -> list[Finished]:
-        """The end of an actor's job, or where the actor is, as its answer says."""
+        """Take an actor's answer: its first one, or the end of its job, which is returned."""
         errors, call = self._ray.exceptions, actor.call
         actor.call = None
         job, actor.job = actor.job, None
         actor.used = time.monotonic()
         try:
             answer = self._ray.get(call)
+        # Raised by the call itself. It is a RayError, too, and those mean a lost actor: this comes first.
         except errors.RayTaskError as error:
             return [fail_job(job.key, error)] if job is not None else self._drop_lost_actor(actor, job, error)
         except errors.RayError as error:
@@ -431,6 +441,7 @@ class RayExecutor:
             with contextlib.suppress(self._ray.exceptions.RayError):  # its end will say so
                 self._pass_on(self._ray.get(actor.events))
             actor.events = None
+        # One question at a time: of three calls at once one runs the job, and one is left for `stop`.
         if actor.events is None:
             actor.events = actor.handle.take_events.remote()
 
@@ -485,6 +496,7 @@ def _share_of_gpu(measured: Mapping[str, float | None]) -> float:
     peak, device_bytes = measured.get("peak_bytes"), measured.get("device_bytes")
     if not peak or not device_bytes:
         return 1.0
+    # Ray counts resources in ten-thousandths; a share that is rounded up would let one run less fit.
     return math.floor(10_000 / compute_run_capacity(device_bytes * SHARE, peak)) / 10_000
 
 

@@ -24,6 +24,7 @@ from harness.executors.node import (
     list_visible_devices,
     merge_events,
 )
+from harness.executors.run_log import format_count
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import Job
 
@@ -40,13 +41,14 @@ class Shape:
     memory: int
 
     def __str__(self) -> str:
-        gpus = [f"{self.gpus:g} GPU{'s' * (self.gpus > 1)}"] if self.gpus else []
+        gpus = [format_count(self.gpus, "GPU")] if self.gpus else []
         memory = [format_size(self.memory)] if self.memory else []
-        return ", ".join([*gpus, f"{self.cpus} core{'s' * (self.cpus > 1)}", *memory])
+        return ", ".join([*gpus, format_count(self.cpus, "core"), *memory])
 
     def count_in(self, free: Mapping[str, float]) -> int:
         """How many of it there is room for."""
         every = {"GPU": self.gpus, "CPU": self.cpus, "memory": self.memory}
+        # Shares are fractions: 0.3 / 0.1 is 2.99… in floating point, and must count as 3.
         return int(min(free.get(name, 0.0) / value + 1e-9 for name, value in every.items() if value))
 
 
@@ -116,6 +118,7 @@ class RayWorker:
                 return [*self.take_events(), *report.events], report.ended[0]
             with self._lock:
                 self._events = [*merge_events([*self._events, *report.events])]
+        # The loop ended because of `stop`; closing the process is what makes a training write its checkpoint.
         worker.close_worker()
         return [], fail_job(job.key, RuntimeError("stopped"))
 
@@ -128,6 +131,7 @@ class RayWorker:
     def stop(self) -> None:
         """End the running job and its process; a training writes a checkpoint before."""
         self._stopping.set()
+        # The answer comes when the checkpoint is written: the driver kills this process after it.
         self._idle.wait()
 
 
@@ -136,6 +140,7 @@ def _open_worker_settings(environment: Mapping[str, str], settings: bytes) -> Wo
 
     In another environment they might not even be read.
     """
+    # First, as unpickling runs code of this installation.
     if other := compare_environment(environment):
         return other
     worker_settings: WorkerSettings = pickle.loads(settings)
@@ -144,7 +149,16 @@ def _open_worker_settings(environment: Mapping[str, str], settings: bytes) -> Wo
 
 
 def run_at_once(environment: Mapping[str, str], settings: bytes, content: bytes) -> Answer | str:
-    """The task: run a job of a moment; gives its events and its end, or why this machine cannot."""
+    """Run a short job that needs no device, as a task of Ray.
+
+    Args:
+        environment: The driver's environment (`collect_environment`).
+        settings: The pickled WorkerSettings.
+        content: The pickled job with its inputs.
+
+    Returns:
+        The job's events and its end, or why this machine cannot run it.
+    """
     worker_settings = _open_worker_settings(environment, settings)
     if isinstance(worker_settings, str):
         return worker_settings
@@ -164,7 +178,7 @@ def join_cluster(settings: RaySettings) -> bool:
     """Join a cluster or start one; whether that was done here.
 
     Raises:
-        UsageError: There is none, or it is of another version.
+        UsageError: No cluster answers, or it has another version of Ray or Python.
     """
     try:
         import ray
@@ -197,6 +211,7 @@ def join_cluster(settings: RaySettings) -> bool:
             hint="Set RAY_AUTH_MODE=token, with one ~/.ray/auth_token on every machine (docs/cluster.md).",
         ) from error
     except RuntimeError as error:
+        # Ray raises a plain RuntimeError here; only its text ("Version" or "version") tells the cause.
         if "ersion" not in str(error):
             text = " ".join(str(error).split())
             raise UsageError(
@@ -212,6 +227,7 @@ def join_cluster(settings: RaySettings) -> bool:
 
 def _hide_raylet_output(ray: Any) -> None:
     """Keep what raylets say out of standard output, where Ray prints it: lost workers are noted by us."""
+    # A private name of Ray: a version that lacks it is left as it is.
     worker: Any = getattr(ray._private, "worker", None)
     if hasattr(worker, "print_to_stdstream"):
         worker.print_to_stdstream = lambda *_args, **_options: None
@@ -228,7 +244,7 @@ def _require_answer(address: str) -> None:
         )
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise UsageError(f"{address!r} is no address of a Ray cluster.", hint="Type HOST:PORT, or auto.")
+        raise UsageError(f"{address!r} is not the address of a Ray cluster.", hint="Type HOST:PORT, or auto.")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except OSError as error:
@@ -252,7 +268,7 @@ def format_node_name(node: Mapping[str, Any]) -> str:
 def describe_devices(resources: Mapping[str, float]) -> str:
     """What a node has, in words, e.g. "8 GPUs, 64 cores, 500.0 GB"."""
     gpus = int(resources.get("GPU", 0))
-    first = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
-    count = int(resources.get("CPU", 0))
+    first = [format_count(gpus, "GPU")] if gpus else []
+    cores = format_count(int(resources.get("CPU", 0)), "core")
     memory = format_size(int(resources.get("memory", 0)))
-    return ", ".join([*first, f"{count} core{'s' * (count != 1)}", memory])
+    return ", ".join([*first, cores, memory])

@@ -102,7 +102,7 @@ class Node(DocumentPart):
     workers: int = 0
     busy: int = 0
     reason: str = ""
-    """Why it is lost, or not there yet."""
+    """Why it is lost, or has not started yet."""
 
     @property
     def size(self) -> int:
@@ -113,7 +113,7 @@ class Node(DocumentPart):
 class RunningJob(DocumentPart):
     """A job under way: its place in the list of jobs, where it runs and since when, and how far it is.
 
-    `announced` is when its present step began, of which `done` of `total` texts or steps (`unit`) are there.
+    `announced` is when its present step began; `done` of `total` texts or steps (`unit`) are finished.
     """
 
     job: int
@@ -156,6 +156,16 @@ HEADERS = DocumentKind(
 HEARTBEATS = DocumentKind(name="heartbeat of a run", type=Heartbeat, hint=_HINT)
 
 
+def format_count(count: float, word: str) -> str:
+    """A number with its noun.
+
+    >>> format_count(0, "core"), format_count(0.5, "GPU"), format_count(2, "worker")
+    ('0 cores', '0.5 GPU', '2 workers')
+    """
+    ending = "" if 0 < count <= 1 else "s"
+    return f"{count:g} {word}{ending}"
+
+
 def format_node_counts(nodes: Sequence[Node]) -> str:
     """The number of nodes and workers; empty without nodes.
 
@@ -166,7 +176,7 @@ def format_node_counts(nodes: Sequence[Node]) -> str:
         return ""
     alive = [node for node in nodes if node.state == "alive"]
     workers = sum(node.size for node in alive)
-    parts = [f"{len(alive)} node{'s' * (len(alive) != 1)}", f"{workers} worker{'s' * (workers != 1)}"]
+    parts = [format_count(len(alive), "node"), format_count(workers, "worker")]
     for state in ("asked for", "lost"):
         count = sum(node.state == state for node in nodes)
         parts += [f"{count} {state}"] if count else []
@@ -207,6 +217,7 @@ class RunLog:
         self._numbers = {job.key: number for number, job in enumerate(jobs)}
         self._kinds = [job.kind for job in jobs]
         self._states = ["known" if job.key in known else "waiting" for job in jobs]
+        # Kept up to date by `_move`: to count 100,000 jobs for each heartbeat would take too long.
         self._counts = Counter(zip(self._kinds, self._states, strict=True))
         self._running: dict[int, RunningJob] = {}
         self._elsewhere: set[int] = set()
@@ -219,6 +230,7 @@ class RunLog:
         self._file = os.open(self.folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._unsynced, self._half = False, False
         self._write_heartbeat()
+        # The time of a file just written is the file server's clock, which may differ from this machine's.
         _prune(folder, keep=KEEP, now=_read_write_time(self.folder / HEARTBEAT))
         self._thread = threading.Thread(
             target=self._send_heartbeats, args=(every,), name="run log", daemon=True
@@ -267,7 +279,14 @@ class RunLog:
         return {"step": step, "announced": self._read_clock(), "done": 0, "total": total, "unit": unit}
 
     def note_job_end(self, job: Job, how: Ending, *, cause: str = "", hint: str | None = None) -> None:
-        """Note the end of a job, of an attempt that is made again ("retried"), or of a job that never ran."""
+        """Note the end of a job, of an attempt that is made again ("retried"), or of a job that never ran.
+
+        Args:
+            job: The job.
+            how: Its end.
+            cause: Why it failed or was skipped; cut after LONGEST characters.
+            hint: What the user can do about it.
+        """
         state = "waiting" if how == "retried" else how
         self._end(job, state, how, cause=_shorten_cause(cause), hint=_shorten_cause(hint or ""))
 
@@ -291,6 +310,7 @@ class RunLog:
             return
         self._ended, self._reason = how, reason
         self._stop.set()
+        # So that no older heartbeat replaces the last one; a hanging disk must not hang the run.
         self._thread.join(timeout=10)
         self._write_heartbeat()
         os.close(self._file)
@@ -314,10 +334,12 @@ class RunLog:
         self._elsewhere.discard(number)
 
     def _append(self, now: float, number: int, event: str, **facts: Any) -> None:
-        """Add a line in one write; after half a line (a full disk) the next one begins anew."""
+        """Add a line in one write; after half a line (a full disk) the next one begins a new line."""
         entry = {"at": now, "job": number, "event": event, **{k: v for k, v in facts.items() if v}}
+        # Names of files may hold bytes that are not UTF-8 (lone surrogates), which encode() refuses.
         line = f"{json.dumps(entry, ensure_ascii=False)}\n".encode("utf-8", "replace")
         line = b"\n" + line if self._half else line
+        # True until the write is known to be whole: it may also end in an error.
         self._half = True
         with contextlib.suppress(OSError):
             self._half = os.write(self._file, line) < len(line)
@@ -330,11 +352,14 @@ class RunLog:
     def _write_heartbeat(self) -> None:
         """Replace the heartbeat, and let other machines see the lines so far."""
         with self._lock:
+            # Copied under the lock, written without it: a slow disk must not hold up the driver. A line
+            # that is added meanwhile sets `_unsynced` again.
             content, unsynced = json.dumps(self._build_heartbeat(), ensure_ascii=False), self._unsynced
             self._unsynced = False
         if unsynced:
             with contextlib.suppress(OSError):
                 os.fsync(self._file)
+        # The thread may still be writing when close_run_log has waited ten seconds for it.
         with self._writing, contextlib.suppress(OSError):
             temporary = self.folder / f"{HEARTBEAT}.new"
             temporary.write_bytes(content.encode("utf-8", "replace"))
@@ -413,7 +438,7 @@ def _shorten_cause(text: str) -> str:
 
 
 def _read_write_time(path: Path) -> float:
-    """When a file was written, by the clock of its file system; 0 where it is not there."""
+    """When a file was written, by the clock of its file system; 0 if it does not exist."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -436,8 +461,11 @@ def _prune(folder: Path, *, keep: int, now: float) -> None:
 
 def _is_over(folder: Path, now: float) -> bool:
     """Whether a run has ended, or its driver is certainly dead; what a newer version wrote may go on."""
+    # A missing heartbeat counts as very old. So that a log that has just been made is not removed, the folder
+    # must be as old.
     if now - _read_write_time(folder / HEARTBEAT) > _DAY:
         return now - _read_write_time(folder) > _DAY
+    # Whether the process of another machine lives cannot be asked; there only the age decides.
     try:
         ended = HEARTBEATS.read_document_file(folder / HEARTBEAT).ended
         return bool(ended) or HEADERS.read_document_file(folder / HEADER).process_is_gone

@@ -3,8 +3,8 @@
 submitit submits, requeues and cancels, and Slurm decides when and where a task runs. A task runs its jobs one
 after the other and leaves the end of each in a folder, from which the driver takes it; only the driver writes
 records. On the signal before a preemption or the end of its time a task stops its job, which a training
-answers with a checkpoint, and is queued anew by submitit with what is left. Jobs that become possible later
-are a new array. The folder of a driver is `RESULTS/queue/<digest of the settings>-<id>/`:
+answers with a checkpoint, and is queued again by submitit with the jobs that are left. Jobs that become ready
+later are a new array. The folder of a driver is `RESULTS/queue/<digest of the settings>-<id>/`:
 
     arrays/ID    the tasks of an array and the keys of their jobs, for a driver that comes after a killed one
     done/KEY     the end of a job, until the driver has stored it
@@ -37,7 +37,7 @@ from harness.executors.executor import SLURM as NAME
 from harness.executors.executor import Failure, Finished, Inputs, Listener, SlurmSettings
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import WorkerSettings, build_refusal_error
-from harness.executors.run_log import Node
+from harness.executors.run_log import Node, format_count
 from harness.executors.slurm_task import JobGroup, read_end
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
@@ -54,7 +54,7 @@ MOST = 1000
 """Jobs that the driver hands over before some have ended."""
 
 _MUTE = 4
-"""Tasks that may end without a word until the run is given up."""
+"""Tasks that may end without having reported anything before the run is given up."""
 
 _NO_FAULT = ("CANCELLED", "NODE_FAIL", "PREEMPTED", "COMPLETED")
 """States of tasks that have not failed by themselves."""
@@ -74,8 +74,8 @@ class SlurmTimes:
         look: Between two looks at the folder.
         states: Between two calls of sacct, which tells of all tasks, and two looks for a dead driver's.
         wave: Between two calls of sbatch while tasks are at work, so that an array has many jobs.
-        refusal: Of sbatch's refusing more tasks while there are none, after it has accepted some.
-        warning: Before the end of a task's time, at which it is told: enough for a last checkpoint.
+        refusal: For which sbatch may refuse tasks while none is at work, if it has accepted some before.
+        warning: Between the warning to a task and the end of its time: enough for a last checkpoint.
     """
 
     look: float = 0.5
@@ -87,7 +87,7 @@ class SlurmTimes:
 
 @dataclass(kw_only=True)
 class _GroupView:
-    """What the driver knows of a task of an array: its jobs that have not ended, and what it has said."""
+    """What the driver knows of a task of an array: its unfinished jobs, and what its log has said."""
 
     folder: Path
     group: str
@@ -125,6 +125,7 @@ class _GroupView:
                 added = file.read()
         except OSError:
             return
+        # On a shared file system the end of the last line may come later; it is read with the next ones.
         complete_lines = added[: added.rfind(b"\n") + 1]
         self.size += len(complete_lines)
         for line in filter(None, complete_lines.decode("utf-8", errors="replace").split("\n")):
@@ -148,7 +149,7 @@ class SlurmExecutor:
         times: How often things are looked at.
 
     Raises:
-        UsageError: Submitit is not installed, there is no Slurm here, or it keeps no accounts.
+        UsageError: Submitit is not installed, Slurm is not found, or its accounting is off.
         StoreError: The folder cannot be written.
     """
 
@@ -171,6 +172,7 @@ class SlurmExecutor:
         self._most = settings.workers if cluster == NAME else 1
         self.name = f"{NAME}: {_describe(settings, self._most, kind)}"
         self._queue = folder.absolute() / "queue"
+        # All that a task is given but its jobs: tasks of a dead driver with the same values are taken over.
         process = {"cache": str(worker.cache), "limits": asdict(worker.limits), "offline": worker.offline}
         process |= {"libraries": worker.libraries, "environment": dict(worker.environment), "kind": kind}
         self._alike = digest(process)[:16]
@@ -190,7 +192,9 @@ class SlurmExecutor:
         self._claim(self._folder)
         for other in self._queue.iterdir():
             with contextlib.suppress(OSError):
-                if time.time() - max(one.stat().st_mtime for one in (other, *other.glob("*"))) > WEEK:
+                # A living driver renews a file in its folder all the time (its lease).
+                times = [path.stat().st_mtime for path in (other, *other.glob("*"))]
+                if time.time() - max(times) > WEEK:
                     shutil.rmtree(other, ignore_errors=True)
 
     def check_jobs(self, jobs: Iterable[Job]) -> None:
@@ -233,6 +237,7 @@ class SlurmExecutor:
         self._remove_stored()  # among them an earlier end of this job, which is tried again
         self._acquire_orphan_tasks()
         self._wanted[job.key] = job
+        # A job that a task of an earlier driver runs, or whose end lies in a folder, is not queued twice.
         is_running = any(job.key in view.keys and view.is_live for view in self._views)
         if not is_running and not any((folder / "done" / job.key).exists() for folder in self._leases):
             self._waiting[job.key] = (job, pickle.dumps((job, dict(inputs))))
@@ -258,7 +263,7 @@ class SlurmExecutor:
             time.sleep(min(self._times.look, left))
 
     def cancel_job(self, key: str) -> None:
-        """Have a job's task stop it, whose end is not told any more; a training writes a checkpoint."""
+        """Tell a job's task to stop it; its end is not reported. A training writes a checkpoint."""
         self._waiting.pop(key, None)
         self._wanted.pop(key, None)
         for view in self._views:
@@ -273,11 +278,13 @@ class SlurmExecutor:
         for folder in self._leases:
             with contextlib.suppress(OSError):
                 (folder / "stop" / "all").touch()
+        # scancel leaves a task KillWait seconds (30 by default), so tasks are asked first, by a file.
         ends = time.monotonic() + (LAST_CHECKPOINT + 20 if trains else _FAREWELL)
         while any(view.started and view.is_live for view in self._views) and time.monotonic() < ends:
             time.sleep(self._times.look)
             with contextlib.suppress(HarnessError):
                 self._read_task_logs()
+        # Task ids are ARRAY_NUMBER; the number of the array cancels all of its tasks.
         arrays = {view.task.job_id.split("_")[0] for view in self._views if not view.state}
         if arrays and self._cluster == NAME:
             _run_slurm_command(["scancel", *sorted(arrays)])
@@ -337,6 +344,8 @@ class SlurmExecutor:
         free = self._most - sum(view.is_live for view in self._views)
         if not self._waiting or free <= 0:
             return
+        # While tasks are at work, jobs are gathered for some seconds: a few large arrays are easier on
+        # Slurm than many small ones.
         busy = free < self._most or self._refused_since is not None
         if busy and time.monotonic() < self._next.get("wave", 0.0):
             return
@@ -377,6 +386,8 @@ class SlurmExecutor:
         self._refused_since, self._accepted = None, True
         pairs = list(zip(tasks, groups, strict=True))
         noted = {task.job_id: (group.name, [*group.jobs]) for task, group in pairs}
+        # A driver that is killed just before this line leaves tasks that no other can watch; their ends are
+        # found all the same, as they lie in done/.
         files.write_once(self._folder / "arrays" / tasks[0].job_id, json.dumps(noted).encode())
         for task, group in pairs:
             view = _GroupView(folder=self._folder, group=group.name, keys={*group.jobs}, task=task)
@@ -387,7 +398,13 @@ class SlurmExecutor:
                 task.results()  # it runs here and now
 
     def _refuse(self, reason: str) -> None:
-        """Raise the refusal of Slurm; one of more tasks, which may pass, not before some time."""
+        """Raise the refusal of Slurm, at once if it has accepted no task yet, else only after some time.
+
+        A limit on tasks that wait or run (of a user, say) passes when some have ended.
+
+        Raises:
+            UsageError: Slurm refuses.
+        """
         now = time.monotonic()
         self._refused_since = self._refused_since or now
         live = any(view.is_live for view in self._views)
@@ -405,12 +422,12 @@ class SlurmExecutor:
         """
         sizes: dict[tuple[Path, str], int] = {}
         for folder in self._leases:
-            with contextlib.suppress(FileNotFoundError):  # one of which only ends are left
-                sizes |= {(folder, one.name): one.stat().st_size for one in os.scandir(folder / "log")}
+            with contextlib.suppress(FileNotFoundError):  # a folder with ends only
+                sizes |= {(folder, log.name): log.stat().st_size for log in os.scandir(folder / "log")}
         for view in self._views:
-            for entry in (
-                view.read_log_entries() if sizes.get((view.folder, view.group), 0) > view.size else ()
-            ):
+            # Only logs that have grown are opened: there may be hundreds, on a network file system.
+            has_grown = sizes.get((view.folder, view.group), 0) > view.size
+            for entry in view.read_log_entries() if has_grown else ():
                 view.note(entry)
                 match entry["kind"]:
                     case "start":
@@ -447,7 +464,8 @@ class SlurmExecutor:
         self._stored = []
 
     def _look_at_states(self) -> Iterator[Finished]:
-        """The jobs whose task is over without them; one call of sacct tells of all tasks."""
+        """The jobs that their task left unfinished when it ended; one call of sacct covers all tasks."""
+        # sacct asks one database for the whole cluster, so it is called seldom.
         if self._cluster != NAME or not self._is_due("states", self._times.states):
             return
         self._acquire_orphan_tasks()
@@ -459,11 +477,12 @@ class SlurmExecutor:
                 self._require_words()
             yield from (self._fail_lost_job(view, key) for key in [*view.keys] if key in self._wanted)
         if self._views:
+            # submitit's watcher is shared by all tasks: this one call of sacct refreshes every one of them.
             self._views[0].task.get_info(mode="force")
         for view in self._views:
             watcher, name = view.task.watcher, view.task.job_id
             state = watcher.get_state(name, mode="cache")
-            # A preempted task is queued anew in a moment, or never: then it is PREEMPTED at two looks.
+            # A preempted task is queued again in a moment, or never: then it is PREEMPTED at two looks.
             gone = state.startswith("PREEMPTED") and view.last == state
             view.last = state
             if gone or (not state.startswith("PREEMPTED") and watcher.is_done(name, mode="cache")):
@@ -474,22 +493,28 @@ class SlurmExecutor:
         files.require_writable(view.folder)  # where it is not, the task could not say so
         where = f" on {view.host}" if view.host else ""
         message = f"The worker {view.task.job_id}{where} is gone ({view.state})."
+        # sacct cuts states to ten characters: OUT_OF_ME+.
         memory = view.state.startswith("OUT_OF_ME")
         failure = Failure(kind="WorkerLost", message=message, cause="memory" if memory else "node")
         return Finished(key=key, failure=failure)
 
     def _require_words(self) -> None:
-        """Give up where tasks, one after the other, end before they can say anything."""
+        """Give up where several tasks in a row end before they report anything.
+
+        Raises:
+            UsageError: Too many did.
+        """
         if len(self._mute) >= _MUTE:
             last = self._mute[-1]
             raise UsageError(
-                f"Workers of Slurm end before they say a word, the last as {last.state}. {_read_task_tail(last.task)}",
+                f"Slurm workers end before they report anything; the last one's state is {last.state}. "
+                f"{_read_task_tail(last.task)}",
                 hint=f"Every machine of the partition must see {self._queue.parent} under this name and have "
-                "the same Python; what a worker needs before it starts is setup=LINE.",
+                "the same Python. Shell commands that a worker needs first, e.g. module load: setup=LINE.",
             )
 
     def _is_due(self, what: str, seconds: float) -> bool:
-        """Whether something is to be done again, so many seconds after the last time."""
+        """Whether `seconds` have passed since this was last due; if so, it counts from now on."""
         now = time.monotonic()
         if now < self._next.get(what, 0.0):
             return False
@@ -514,6 +539,7 @@ class SlurmExecutor:
 
     def _test(self, gpus: int) -> None:
         """Have Slurm say whether there is a machine for such workers."""
+        # --test-only asks the scheduler and queues nothing.
         options = {key.replace("_", "-"): value for key, value in self._build_sbatch_options(gpus).items()}
         flags = [f"--{key}" if value is True else f"--{key}={value}" for key, value in options.items()]
         with _clean_environment():
@@ -544,6 +570,8 @@ class SlurmExecutor:
         logs = self._folder / "submitit"
         if self._cluster != NAME:
             return AutoExecutor(folder=logs, cluster=self._cluster)
+        # submitit gives up a task after three timeouts, and a training may need more. A job that would never
+        # end is found by JobGroup.checkpoint.
         executor = AutoExecutor(folder=logs, cluster=NAME, slurm_max_num_timeout=1_000_000)
         options = self._build_sbatch_options(gpus)
         names = ("time", "cpus_per_task", "gpus_per_node", "mem", "partition", "account", "qos", "comment")
@@ -552,9 +580,8 @@ class SlurmExecutor:
             name="harness",
             slurm_signal_delay_s=self._times.warning,
             slurm_array_parallelism=self._settings.workers,
-            slurm_srun_args=[
-                f"--cpus-per-task={self._settings.cpus}"
-            ],  # Slurm 22.05 and newer do not pass it on
+            # Since Slurm 22.05 srun does not take it over from sbatch (SLURM_CPUS_PER_TASK is ignored).
+            slurm_srun_args=[f"--cpus-per-task={self._settings.cpus}"],
             slurm_setup=[self._settings.setup] if self._settings.setup else None,
             slurm_additional_parameters={key.replace("_", "-"): value for key, value in options.items()},
             **slurm_options,
@@ -565,7 +592,7 @@ class SlurmExecutor:
 def _describe(settings: SlurmSettings, workers: int, kind: str) -> str:
     where = f"partition {settings.partition}" if settings.partition else "the default partition"
     count, unit = (settings.gpus, "GPU") if kind == "cuda" else (settings.cpus, "CPU")
-    return f"{where}, {_format_count(workers, 'worker')} of {_format_count(count, unit)}"
+    return f"{where}, {format_count(workers, 'worker')} of {format_count(count, unit)}"
 
 
 def _split_jobs(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:
@@ -576,19 +603,17 @@ def _split_jobs(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:
     by_model: dict[str, list[Job]] = defaultdict(list)
     for job in sorted(jobs, key=lambda job: -(job.resources.seconds or 0.0)):
         by_model[job.model].append(job)
+    # Whole models first: a second task for one loads its weights once more.
     each = max(1, tasks // len(by_model))
-    return [part for own in by_model.values() for at in range(each) if (part := own[at::each])]
+    return [part for same in by_model.values() for start in range(each) if (part := same[start::each])]
 
 
 def _read_array_limit() -> int:
     """The tasks that an array may have."""
     done = _run_slurm_command(["scontrol", "show", "config"]) if shutil.which("scontrol") else None
     size_match = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout if done else "")
+    # MaxArraySize is one more than the largest index of a task (slurm.conf(5)).
     return max(1, int(size_match[1]) - 1) if size_match else 1000
-
-
-def _format_count(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
 
 
 # Slurm and submitit
@@ -608,14 +633,15 @@ def _require_slurm() -> None:
     missing = [name for name in _COMMANDS if shutil.which(name) is None]
     if missing:
         raise UsageError(
-            f"There is no Slurm in reach: not on the PATH: {', '.join(missing)}.",
+            f"Slurm was not found: {', '.join(missing)} not on the PATH.",
             hint="Run this on a login node of the cluster, or leave out --executor to use this machine.",
         )
+    # Any job id will do: this only asks whether the accounting database answers.
     done = _run_slurm_command(["sacct", "--noheader", "--jobs=1", "--format=JobID"])
     if done.returncode:
         raise UsageError(
-            f"sacct, which says what became of workers, does not answer: {done.stderr.strip()}",
-            hint="Slurm's accounting must be on (AccountingStorageType); ask who runs the cluster.",
+            f"sacct, which tells how workers ended, does not answer: {done.stderr.strip()}",
+            hint="Slurm's accounting must be on (AccountingStorageType); ask the cluster's administrators.",
         )
 
 
@@ -627,7 +653,7 @@ def _run_slurm_command(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _clean_environment() -> contextlib.AbstractContextManager[None]:
-    """No variables of Slurm, which a worker would inherit from the job that a driver runs in."""
+    """A context without Slurm's variables, which workers would inherit if the driver runs in a job itself."""
     from submitit.helpers import clean_env
 
     return clean_env()

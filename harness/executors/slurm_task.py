@@ -1,4 +1,4 @@
-"""A task of Slurm's arrays on a machine of the cluster: it runs jobs of one model, and is queued anew.
+"""A task of Slurm's arrays on a machine of the cluster: it runs jobs of one model, and may be queued again.
 
 The end of each job is a file in the driver's folder (harness.executors.slurm). On the signal before a
 preemption or the end of its time a task stops its job, which a training answers with a checkpoint.
@@ -86,7 +86,7 @@ class JobGroup:
         return "done"
 
     def checkpoint(self) -> DelayedSubmission:
-        """Stop the running job; submitit queues the task anew, which goes on with what has not ended."""
+        """Stop the running job; submitit queues the task again, which goes on with the jobs that are left."""
         from submitit.helpers import DelayedSubmission
 
         self._requeued = True
@@ -98,10 +98,11 @@ class JobGroup:
                     )
                 )
             self._worker.close_worker()
+        # A copy without the fields of this process: submitit pickles it, and a worker cannot be pickled.
         return DelayedSubmission(replace(self))
 
     def _is_too_long(self, job: Job) -> bool:
-        """Whether a job had the whole time of this task, and would begin anew in the next, for ever.
+        """Whether a job had the whole time of this task, and would start over in every further one.
 
         A training goes on from its checkpoint, and an encoding with its vectors.
         """
@@ -125,6 +126,7 @@ class JobGroup:
             report = self._worker.poll_updates(0.2)
             for name, event in report.events:
                 self._say("event", key=name, event=event)
+            # The end is written only after the events before it, so that the driver sees them in order.
             if report.ended:
                 self._current = None
                 self._finish(report.ended[0])
@@ -140,7 +142,7 @@ class JobGroup:
         return not stop.exists() or (stop / "all").exists() or (stop / f"{self.name}-{key}").exists()
 
     def _finish(self, finished: Finished) -> None:
-        """Leave the end of a job; where there is no room for its output, there may be for the reason."""
+        """Write the end of a job; if its output does not fit on the disk, the failure that says so."""
         self._ended += 1
         path = self.folder / "done" / finished.key
         try:
@@ -155,15 +157,16 @@ class JobGroup:
         entry: dict[str, Any] = {"kind": kind, **({"key": key} if key else {}), **texts}
         if event is not None:
             usual = Event(kind=event.kind)
-            names = [one.name for one in fields(Event) if one.name not in ("space", "content")]
+            names = [item.name for item in fields(Event) if item.name not in ("space", "content")]
             values = {name: getattr(event, name) for name in names}
             entry["event"] = {n: v for n, v in values.items() if n == "kind" or v != getattr(usual, n)}
+        # Closed after each line: on NFS other machines see a file's new content only after a close.
         with contextlib.suppress(OSError), (self.folder / "log" / self.name).open("a") as file:
             file.write(f"\n{json.dumps(entry)}\n")  # the line feed before it ends a line that was cut off
 
 
 def read_end(path: Path) -> Finished:
-    """The end of a job in its file; one that is damaged, or of classes that are not here, is a failure."""
+    """The end of a job in its file; a file that cannot be unpickled here gives a failure."""
     try:
         finished: Finished = pickle.loads(path.read_bytes())
     except Exception as error:
@@ -172,12 +175,14 @@ def read_end(path: Path) -> Finished:
 
 
 def _exit(*_: object) -> None:
+    # Not os._exit: the `finally` of the running call closes the worker and says that the task ended.
     raise SystemExit(1)
 
 
 def _build_timeout_failure(job: Job, minutes: float) -> Failure:
     return Failure(
         kind="OutOfTime",
-        message=f"{job.label} did not end in the {minutes:g} minutes of a worker, and would begin anew.",
+        message=f"{job.label} did not end in the {minutes:g} minutes of a worker, and would start over "
+        "in the next one.",
         hint="Give workers more time: --executor slurm:minutes=N.",
     )

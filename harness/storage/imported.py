@@ -69,8 +69,8 @@ class Imported:
     @property
     def counts(self) -> Mapping[str, Any]:
         """The importer's counts, such as the number of entries."""
-        found: Mapping[str, Any] = self.stamp.get("counts", {})
-        return found
+        counts: Mapping[str, Any] = self.stamp.get("counts", {})
+        return counts
 
     def load_entries(self, columns: Sequence[str] | None = None) -> Any:
         """The entries that have scores, as a pyarrow table; other tables refer to its row numbers."""
@@ -102,9 +102,8 @@ class Imported:
 
         path = self._resolve_table_path(table)
         try:
-            with parquet.ParquetFile(
-                path, page_checksum_verification=True
-            ) as file:  # read_table would import pandas
+            # Not read_table, which would import pandas. The checksums find a page that was damaged on disk.
+            with parquet.ParquetFile(path, page_checksum_verification=True) as file:
                 return file.read(columns=list(columns) if columns else None)
         except (OSError, ArrowException) as error:
             raise RecordError(
@@ -140,6 +139,7 @@ class Imported:
             return None
         except (OSError, ValueError, RecursionError) as error:
             raise RecordError(f"{path} cannot be read: {error}.", hint=_STAMPS.hint) from error
+        # Not the parsed model, which would not give back the importer's own fields as they were written.
         return Imported(source=folder.name, folder=folder, stamp=json.loads(text))
 
     @staticmethod
@@ -160,7 +160,7 @@ class Imported:
             held = lock.acquire(timeout=0)
         except Timeout as error:
             raise UsageError(
-                f"Another import writes to {folder}.", hint="Wait until it has ended."
+                f"Another import is writing to {folder}.", hint="Wait until it has ended."
             ) from error
         with held:
             yield
@@ -172,12 +172,13 @@ class Imported:
         """Write an import in place of the former one: its tables (pyarrow), then its stamp.
 
         Args:
-            folder: The folder of the import (`home`), locked with `lock`.
+            folder: The folder of the import (`resolve_import_folder`), locked with `lock`.
             tables: `entries`, `files` and `scores`.
             facts: The importer's facts, among them `counts`.
             versions: Versions, other than the harness's own, on which the tables depend.
         """
         former = Imported.read_import(folder) if (folder / STAMP).exists() else None
+        # New names for each import: a reader never finds tables of two imports under one stamp.
         import_id = secrets.token_hex(6)
         written = {}
         for name in TABLES:
@@ -185,10 +186,8 @@ class Imported:
             disk.replace(folder / f"{name}-{import_id}.parquet", content)
             written[name] = {"rows": tables[name].num_rows, "bytes": len(content)}
         imported = _write_import_stamp(folder, import_id, {"tables": written, **facts}, versions)
-        kept = {
-            import_id,
-            former.id if former else import_id,
-        }  # a page in the making may still read the former import
+        # The tables of the former import stay once more: a page may be reading them now.
+        kept = {import_id, former.id if former else import_id}
         for path in folder.glob("*.parquet"):
             if _TABLE.fullmatch(path.name) and path.stem.rpartition("-")[2] not in kept:
                 path.unlink(missing_ok=True)
@@ -202,12 +201,12 @@ class Imported:
 
 
 def _write_import_stamp(
-    folder: Path, own: str, facts: Mapping[str, Any], versions: Mapping[str, Any]
+    folder: Path, import_id: str, facts: Mapping[str, Any], versions: Mapping[str, Any]
 ) -> Imported:
     stamp = {
         "schema": SCHEMA,
         "source": folder.name,
-        "id": own,
+        "id": import_id,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"harness": __version__, **versions},
         **facts,

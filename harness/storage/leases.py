@@ -1,9 +1,9 @@
 """Leases: several processes and hosts share work without doing it twice, and without a common clock.
 
-A lease is a small object, made only if it is absent, that names its holder; the holder has one object, in
-which it counts upward every quarter of a term, however many leases it has. A process that wants a lease takes
-it once it has seen the holder's object unchanged for a term of its own monotonic clock, or at once where the
-holder is known to be a dead process of this host. Clocks of hosts are never compared.
+A lease is a small object, created only if it is absent, that names its holder. However many leases a holder
+has, it has one object of its own, in which it counts upward every quarter of a term. A process that wants a
+lease takes it once it has seen the holder's object unchanged for a term of its own monotonic clock, or at
+once where the holder is known to be a dead process of this host. Clocks of hosts are never compared.
 
 Leases only save work. Records are put if absent, so two holders of one lease corrupt nothing.
 """
@@ -23,7 +23,7 @@ from harness.core.errors import StoreError
 from harness.storage.remote import Remote
 
 TERM = 90.0
-"""Seconds after which a lease lapses whose holder shows no life; the same for all who share a place."""
+"""Seconds without a sign of life after which a lease lapses; the same for all who share a place."""
 
 LEASE, HOLDER = ".json", ".holder"
 """The ends of the names of leases and of their holders' objects."""
@@ -32,9 +32,9 @@ LEASE, HOLDER = ".json", ".holder"
 class Leases:
     """The leases of this process in a folder or in object storage; closed, they are released.
 
-    A lease that another holds is asked for again and again with `claim`, as seldom as one likes: the first
-    call begins to observe its holder, and one that comes a term later, without a sign of life in between,
-    takes it over.
+    For a lease that another process holds, `claim` is called again from time to time: the first call begins
+    to observe the holder, and a call that comes a term later, without a sign of life in between, takes the
+    lease over.
 
     Args:
         place: A folder, or object storage.
@@ -61,10 +61,12 @@ class Leases:
         """
         if key in self._held:
             return True
+        # A lease that was released and taken again must differ from the first one: others compare contents.
         self._count += 1
         content = json.dumps({"holder": self._token, "number": self._count}).encode()
         name = f"{self._folder}{key}{LEASE}"
         if not self._remote.create(name, content):
+            # Taken before the read: see `_has_lapsed`.
             began = time.monotonic()
             lease = self._remote.read_object(name)
             if lease is None or not self._has_lapsed(name, lease, began):
@@ -76,7 +78,7 @@ class Leases:
         return True
 
     def release(self, key: str) -> None:
-        """Release the lease on `key`; one that another process has taken over is left to it.
+        """Release the lease on `key`, unless another process has taken it over.
 
         Raises:
             StoreError: The place cannot be written.
@@ -87,6 +89,7 @@ class Leases:
 
     def release_leases(self) -> None:
         """Release all leases; what cannot be released lapses after a term."""
+        # The thread ends first, or it would write the holder's object again after it was removed.
         self._stop.set()
         if self._thread is not None:
             self._thread.join(self._term / 10)  # it may wait for storage that is away
@@ -110,8 +113,10 @@ class Leases:
                 stopped at any point, so what it sees is at least as old.
         """
         token = _parse_holder(lease)
+        # A damaged lease names no holder; then the lease itself is watched.
         shown = f"{self._folder}{token}{HOLDER}" if token else name
         content = self._remote.read_object(shown) if token else lease
+        # Another host's clock is never read: this process watches the object for a whole term by its own.
         seen = self._seen.get(shown)
         if seen is None or content not in (None, seen[0]):  # that it vanishes is no sign of life
             seen = self._seen[shown] = (content, time.monotonic())
@@ -119,11 +124,13 @@ class Leases:
 
     def _keep_renewing(self) -> None:
         if self._thread is None:
+            # The first sign of life at once: the thread gives one only after a quarter of a term.
             self._renew()
             self._thread = threading.Thread(target=self._renew_on, name="leases", daemon=True)
             self._thread.start()
 
     def _renew_on(self) -> None:
+        # Four renewals a term: three in a row may fail before the lease lapses.
         while not self._stop.wait(self._term / 4):
             with suppress(StoreError):  # where it cannot show life, others may do the same work
                 self._renew()
@@ -158,6 +165,7 @@ def _is_dead(holder: bytes | None) -> bool:
         return True
     except OSError:
         pass  # another user's
+    # Process numbers are used again: a process with another start is a new one, and the holder is dead.
     now = _start(pid)
     return now is not None and start > 0 and now != start
 
@@ -183,8 +191,10 @@ def _read_host_identity() -> str:
 def _start(pid: int) -> int | None:
     """The start of a process of this name space, in clock ticks since that of the host; None if unknown."""
     try:
+        # The second field is the program's name in parentheses, which may hold blanks and parentheses, so
+        # fields are counted behind the last ")": starttime, number 22, is then the 20th (proc_pid_stat(5)).
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-        return int(stat.rpartition(b")")[2].split()[19])  # proc_pid_stat(5)
+        return int(stat.rpartition(b")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -208,6 +218,8 @@ def has_dead_holder(path: Path) -> bool:
 def sweep_leases(folder: Path) -> None:
     """Remove what dead processes of this host have left in a folder, holders' files last."""
     files = [*folder.glob(f"*{LEASE}"), *folder.glob(f"*{HOLDER}")]
+    # All are judged before the first is removed, since a lease is judged by its holder's file. Holders' files
+    # come last: after a kill halfway the leases that are left can still be judged.
     for path in [path for path in files if has_dead_holder(path)]:
         with suppress(OSError):
             path.unlink(missing_ok=True)

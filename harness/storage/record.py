@@ -88,6 +88,7 @@ class ErrorPart(DocumentPart):
 class Record(DocumentPart):
     """The outcome of one task: scores, every raw metric, identity, provenance, or the error."""
 
+    # On disk `schema`, which is a method of pydantic's models and cannot be a field's name.
     schema_version: int = Field(default=SCHEMA, alias="schema")
     key: str
     """The EvaluationKey: the digest of `identity`."""

@@ -1,4 +1,4 @@
-"""Object storage that several drivers and workers share: a URL, and objects that are whole or absent.
+"""Object storage that several drivers and workers share: a URL, and objects that are complete or absent.
 
 An object appears in one step, whatever its size: a reader, or the kill of a writer, never leaves half of one.
 `create` is one conditional request, so of several writers of one name exactly one succeeds. obstore reaches
@@ -103,8 +103,10 @@ class Remote:
         """
         name, content = f"probe/{files.get_host_name()}-{secrets.token_hex(6)}", secrets.token_bytes(16)
         try:
+            # A single attempt: a wrong bucket or key is told at once, not after a minute of retries.
             once = _open_store(self.url, 1)
             _create(once, name, content)
+            # Storage that ignores If-None-Match accepts the second write as well.
             exclusive = not _create(once, name, b"second")
             once.delete(name)
         except HarnessError:
@@ -122,10 +124,10 @@ class Remote:
             )
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write an object unless there is one; False where there is one with other content.
+        """Write an object unless it exists; False if it exists with other content.
 
-        It is one request, and a second one where there is an object. An answer that was lost on the way does
-        not count: the object that is there afterwards does.
+        This is one request, and a second one to compare an existing object. If the answer to the first was
+        lost and it is repeated, the object of the first attempt counts as written.
         """
         with self._explain_storage_errors("write", name):
             if _retry_request(lambda: _create(self._objects, name, content)):
@@ -133,7 +135,7 @@ class Remote:
         return self.read_object(name) == content
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write an object in one step, in place of one that is there."""
+        """Write an object in one step; an existing one is replaced."""
         with self._explain_storage_errors("write", name):
             self._objects.put(name, content, chunk_size=PART_BYTES)
 
@@ -142,6 +144,14 @@ class Remote:
 
         A replacement is exact where the storage has conditional writes (S3, Google's). On a mounted disk, and
         in a removal, another writer may come between the look and the write.
+
+        Args:
+            name: The name of the object.
+            content: Its new content; None to remove it.
+            seen: The content that it must still have.
+
+        Returns:
+            Whether it was replaced or removed.
         """
         from obstore.exceptions import PreconditionError
 
@@ -153,6 +163,7 @@ class Remote:
                 if content is None:
                     _retry_request(lambda: self._objects.delete(name))
                 else:
+                    # S3 compares the tag, Google's storage the version; each gives what it can compare.
                     version = {key: text for key in ("e_tag", "version") if (text := result.meta[key])}
                     mode = version if self.needs_network else "overwrite"
                     _retry_request(lambda: self._objects.put(name, content, mode=mode))
@@ -163,7 +174,7 @@ class Remote:
         return True
 
     def upload(self, name: str, file: Path) -> None:
-        """Write a file of any size as an object, in place of one that is there.
+        """Write a file of any size as an object; an existing one is replaced.
 
         Raises:
             OSError: The file cannot be read.
@@ -172,19 +183,21 @@ class Remote:
             self._objects.put(name, content, chunk_size=PART_BYTES)
 
     def read_object(self, name: str) -> bytes | None:
-        """The content of an object, None where there is none."""
+        """The content of an object; None if it does not exist."""
         with self._explain_storage_errors("read", name), suppress(FileNotFoundError):
             return bytes(self._objects.get(name).bytes())
         return None
 
     def download(self, name: str, file: Path) -> bool:
-        """Write an object to a new file, which is not whole after a kill; False where there is none."""
+        """Write an object to a new file, incomplete after a kill; False if the object does not exist."""
         with self._explain_storage_errors("read", name):
             try:
                 chunks = iter(self._objects.get(name).stream())
             except FileNotFoundError:
                 return False
+        # Outside the context that explains errors of the storage: those of this disk are not its fault.
         with file.open("wb") as target:
+            # Errors come at each part, long after the request was answered.
             while True:
                 with self._explain_storage_errors("read", name):
                     chunk = next(chunks, None)
@@ -196,13 +209,14 @@ class Remote:
         """Every object below a folder by its name, sorted; one request for each thousand."""
         with self._explain_storage_errors("list", folder):
             listing = self._objects.list(folder).collect()
+        # S3 gives the tag in quotation marks, as HTTP writes it (RFC 9110, 8.8.3).
         return {
             facts["path"]: ObjectInfo(size=facts["size"], tag=(facts["e_tag"] or "").strip('"'))
             for facts in sorted(listing, key=lambda facts: facts["path"])
         }
 
     def remove(self, name: str) -> None:
-        """Remove an object, if it is there."""
+        """Remove an object if it exists."""
         with self._explain_storage_errors("remove", name), suppress(FileNotFoundError):
             _retry_request(lambda: self._objects.delete(name))
 
@@ -242,6 +256,8 @@ def _open_store(url: str, attempts: int) -> Any:
         return store.LocalStore(place, mkdir=True)
     bucket, _, prefix = place.partition("/")
     backoff = {"init_backoff": timedelta(seconds=DELAY), "max_backoff": timedelta(minutes=1), "base": 2}
+    # Bounds for slow lines: obstore's own, 30 seconds a request and 3 minutes with all retries, would end
+    # the transfer of a part of 50 MiB. Plain HTTP is what storage of one's own (MinIO) often speaks.
     shared: dict[str, Any] = {
         "prefix": prefix or None,
         "retry_config": {
@@ -282,6 +298,7 @@ def _retry_request(request: Callable[[], Answer]) -> Answer:
         try:
             return request()
         except GenericError as error:
+            # Where obstore has retried ("after N retries"), a further round would only take longer to fail.
             retry_note = re.search(r"after \d+ retries", str(error))
             if retry_note or "HTTP error" not in str(error) or attempt == ATTEMPTS - 1:
                 raise
@@ -290,10 +307,11 @@ def _retry_request(request: Callable[[], Answer]) -> Answer:
 
 
 def _create(objects: Any, name: str, content: bytes) -> bool:
-    """Write an object unless there is one, in one request, as the condition is one of a request."""
+    """Write an object unless there is one, in one request; False if there is one."""
     from obstore.exceptions import AlreadyExistsError
 
     try:
+        # Several parts would be several requests, of which none could carry the condition.
         objects.put(name, content, mode="create", use_multipart=False)
     except AlreadyExistsError:
         return False
@@ -302,6 +320,7 @@ def _create(objects: Any, name: str, content: bytes) -> bool:
 
 def _describe_storage_error(error: Exception) -> str:
     """What happened, in the words of the storage."""
+    # obstore appends a dump of its Rust structures; S3's XML answer has one sentence for people.
     text = str(error).partition("\n\nDebug source")[0]
     message = re.search("<Message>(.*?)</Message>", text, re.DOTALL)
     short = " ".join((message[1] if message else text).split()).rstrip(".")
@@ -316,10 +335,10 @@ _CREDENTIALS = (
 
 
 def _find_storage_hint(error: Exception) -> str | None:
-    """What to do about an error, None where nothing special can be said."""
+    """What the user can do about an error; None for an unknown one."""
     text = str(error)
     if "NoSuchBucket" in text:
-        return "Make the bucket, or mend its name."
+        return "Create the bucket, or correct its name."
     if "AccessDenied" in text or re.search("status code: 40[13]|[Cc]redential|AccessKeyId", text):
         return _CREDENTIALS
     if "error sending request" in text or "timed out" in text:

@@ -80,16 +80,24 @@ class Store:
     def get(
         self, artifact: str, task: str, key: str, *, purpose: Purpose = "final", now: bool = False
     ) -> Record | None:
-        """The finished record under `key`, None if there is none; a trial does not replace a `final` record.
+        """The finished record under `key`; None without one, or if it is a trial and `purpose` is "final".
 
         With a remote, the records of the artifact there are fetched first, once, and again where one is
         missing; those of the last seconds are only seen with `now`, which costs a request for each record
-        that is nowhere.
+        that neither side has.
+
+        Args:
+            artifact: The artifact's folder (`Artifact.slug`).
+            task: The name of the task.
+            key: The EvaluationKey.
+            purpose: "final" does not accept a trial.
+            now: Whether the remote is asked for this very record.
 
         Raises:
             RecordError: The record is of a newer schema, or cannot be read.
             StoreError: The remote cannot be read, or the folder cannot be written.
         """
+        # The first look-up lists the remote even if the folder has a record: it may be a trial, or another.
         if self.shared is not None and not self.shared.has_listed(artifact):
             self.shared.look_up(artifact, task, key)
         record = self._get(artifact, task, key, purpose)
@@ -102,7 +110,7 @@ class Store:
         return None if record and purpose == "final" and record.purpose == "trial" else record
 
     def read_failure(self, artifact: str, task: str, key: str) -> Record | None:
-        """The last failure under `key`, None if there is none."""
+        """The last failure under `key`; None without one."""
         return self.read_record(_resolve_failure_path(self.locate_record(artifact, task, key)))
 
     def put(
@@ -118,8 +126,15 @@ class Store:
 
         A finished record is put if absent (with `again` it replaces the old one) and deletes the earlier
         failure; a failed record always replaces the last failure. A final record replaces a trial, and any
-        record replaces a damaged file, which is moved aside. With a remote the record is sent there, too, and
-        one that was there first is the stored one. Failures stay on this machine.
+        record replaces a damaged file, which is moved aside. With a remote the record is sent there, too; if
+        the remote has one already, that is the stored one. Failures stay on this machine.
+
+        Args:
+            artifact: The artifact's folder (`Artifact.slug`).
+            record: The record.
+            examples: The content of its per-example file (Parquet), None without one.
+            run: The content of its run file (Parquet), None without one.
+            again: Whether a finished record is replaced.
 
         Raises:
             StoreError: The folder or the remote cannot be written.
@@ -143,6 +158,7 @@ class Store:
             _put_beside(path, contents)
         content = record.to_json().encode()
         if again:
+            # The record before the removal: the old one still names the files that are removed.
             files.replace(path, content)
             _remove_beside(path, BESIDE.keys() - contents.keys())
         elif not files.write_once(path, content):
@@ -194,12 +210,14 @@ class Store:
                 imports.append(imported.Imported.read_import(folder))
             except RecordError as error:
                 _warn(f"{error.message} It is left out.")
-        return [one for one in imports if one is not None]
+        return [published for published in imports if published is not None]
 
     def _resolve_first_record(self, path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
-        """The record that was there first; it gives way where a file beside it has just been replaced."""
+        """The record that was written first; the new one if it has just replaced a file beside the first."""
         stored = self.read_record(path) or record
         for part in contents:
+            # Two processes that write one key both replace the files beside it. Where the loser was last, the
+            # winner's record names a file with another hash, so the loser's record takes its place.
             mine, theirs = getattr(record, part), getattr(stored, part)
             replaced = theirs is not None and mine != theirs
             if replaced and files.has_sha256(path.with_name(mine.file), mine.sha256):
@@ -212,11 +230,9 @@ class Store:
         """The folders of one artifact, at least one, the folder in use first."""
         key = artifact.rpartition("-")[2]
         folders = self._artifacts.list_folder_names(key)
-        return (
-            [artifact]
-            if not folders or folders == [artifact]
-            else sorted(folders, key=lambda n: n != artifact)
-        )
+        if not folders:
+            return [artifact]
+        return sorted(folders, key=lambda name: name != artifact)
 
     def list_record_folders(self, key: str) -> list[Path]:
         """The folders of the records of an artifact, by the start of its key as it is in their names."""
@@ -318,6 +334,12 @@ class SharedRecords:
         """Fetch the records of an artifact that the folder lacks; whether anything was fetched.
 
         One request lists all of them, and a listing counts for some seconds: `now` asks for this one record.
+
+        Args:
+            artifact: The artifact's folder (`Artifact.slug`).
+            task: The name of the task.
+            key: The EvaluationKey.
+            now: Whether to ask for this record instead of believing the last listing.
         """
         if now:
             return self._fetch(
@@ -333,6 +355,7 @@ class SharedRecords:
         until = ended + max(LISTING_SECONDS, 10 * (ended - begun))
         listing = _Listing(until=until, names=names, done=listing.done if listing else {})
         self._listings[start] = listing
+        # An object with another size or tag than when it was dealt with has been replaced since.
         new = [n for n, info in names.items() if n.endswith(".json") and listing.done.get(n) != info]
         fetched = self.remote.map_concurrently(
             lambda name: self._fetch_listed(name, names[name], artifact), new
@@ -350,11 +373,12 @@ class SharedRecords:
         A record that is on both sides, and not the same, is to be fetched: the remote's counts.
 
         Args:
-            known: Objects that were dealt with; those that are still as they were are not compared again.
+            known: Objects that were compared before; those that have not changed are not compared again.
         """
         remote_objects = {n: i for n, i in self.remote.list_objects("records").items() if n.endswith(".json")}
         here = {self._resolve_record_object(path): path for path in self._list_record_files("*")}
         new = [name for name, info in remote_objects.items() if known.get(name) != info]
+        # A comparison may cost a request, so several run at once.
         differs = self.remote.map_concurrently(
             lambda n: n not in here or self._has_other_content(n, remote_objects[n], here[n]), new
         )
@@ -382,9 +406,9 @@ class SharedRecords:
         return len(self.remote.map_concurrently(self.send, missing))
 
     def send(self, path: Path, *, again: bool = False) -> Record | None:
-        """Send a record with the files beside it; returns the one that counts, None if the file is damaged.
+        """Send a record and the files beside it; returns the record that counts, None if the file is damaged.
 
-        One that was there first replaces the record in the folder, unless it is a trial and this one final.
+        A record that the remote has already replaces the one in the folder, unless only that one is final.
         """
         record = self._store.read_record(path)
         if record is None:
@@ -394,12 +418,14 @@ class SharedRecords:
         if not again and self.remote.create(name, content):
             return record
         before = self.remote.read_object(name)
+        # A record of a newer version is an error here and not damage: it must not be replaced.
         first = None if before is None else self._parse(name, before, newer=True)
         if first is not None and not again and not _should_replace(first, record):
             if before != content:
                 self._write_local_record(path, name, first, before or b"")
             return first
         self.remote.replace(name, content)
+        # After the new record: until then the old one names them.
         for gone in set() if first is None else {*_list_part_objects(name, first).values()} - beside:
             self.remote.remove(gone)
         return record
@@ -428,10 +454,12 @@ class SharedRecords:
             content = path.read_bytes()
         except FileNotFoundError:
             return True
+        # Another tag proves nothing where the storage encrypts, so the content is read then.
         return not info.has_content(content) and self.remote.read_object(name) != content
 
     def _fetch(self, name: str, path: Path | None) -> bool:
         """Fetch a record with the files beside it to its place; False without one, or if it is damaged."""
+        # What comes damaged is read once more before a word is said: the transfer may be at fault.
         for attempt in range(2):
             content = self.remote.read_object(name)
             if content is None:
@@ -447,6 +475,7 @@ class SharedRecords:
         """Write a fetched record to its place, the files beside it first; False where a final one stays."""
         stored = self._store.read_record(path)
         if stored is not None and _should_replace(record, stored):
+            # The remote has a trial, the folder a final record: `send_missing` sends it.
             self._better.add(path)
             return False
         contents = self._read_beside(name, record)
@@ -497,9 +526,9 @@ class SharedRecords:
         return SharedRecords._format_record_object(path.parent.parent.name, path.parent.name, path.stem)
 
 
-def _should_replace(there: Record, new: Record) -> bool:
+def _should_replace(stored: Record, new: Record) -> bool:
     """Whether a record is replaced by another under its key: a trial by a final one."""
-    return there.purpose == "trial" and new.purpose == "final"
+    return stored.purpose == "trial" and new.purpose == "final"
 
 
 def _list_part_objects(name: str, record: Record) -> dict[str, str]:
@@ -507,14 +536,16 @@ def _list_part_objects(name: str, record: Record) -> dict[str, str]:
     parts = {part: getattr(record, part) for part in BESIDE}
     start = name.removesuffix(".json")
     return {
-        part: f"{start}.{one.sha256[:16]}{BESIDE[part]}" for part, one in parts.items() if one is not None
+        part: f"{start}.{facts.sha256[:16]}{BESIDE[part]}"
+        for part, facts in parts.items()
+        if facts is not None
     }
 
 
 class _ArtifactFolders:
     """The names of the folders in `records/`, listed again when that folder has changed.
 
-    A look-up without it would list all of them, of which there may be thousands.
+    Without it each look-up would list all of them, perhaps thousands.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -542,6 +573,7 @@ class _ArtifactFolders:
 
 def _explain_misplacement(record: Record, path: Path) -> str:
     """The reason why a record cannot be the one of its file; empty if it can."""
+    # A file that was copied or renamed by hand must not count as the score of another model or task.
     artifact = path.parent.parent.name.rpartition("-")[2]
     if record.key != _parse_record_key(path):
         return f"it holds the record of another key, {record.key[:12]}"
@@ -569,6 +601,7 @@ _warned: set[tuple[Path, int, int]] = set()
 
 def _warn_once(path: Path, message: str) -> None:
     with contextlib.suppress(FileNotFoundError):
+        # With size and time, so that a file that is damaged a second time is told again.
         stat = path.stat()
         if (stamp := (path, stat.st_size, stat.st_mtime_ns)) not in _warned:
             _warned.add(stamp)
@@ -623,4 +656,5 @@ def _parse_record_key(path: Path) -> str:
 
 def _format_task_folder(task: str) -> str:
     """The name of a task's folder."""
+    # Without dots at the ends: no hidden folder, and never "..".
     return "".join(c if c.isalnum() or c in "-._+" else "-" for c in task).strip(".") or "task"

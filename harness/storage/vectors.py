@@ -3,8 +3,8 @@
 A space holds the vectors of one (model, pooling, normalisation, length, dtype, prompt), so the two sides of a
 task are never confused: their prompts differ, or a text has the same vector on both. Texts are identified by
 their hash. A space is a folder of shards, safetensors files written in one step; each process adds its own,
-and a text in two shards has the same vector in both. A shard is named by the hash of its content: one with
-another content is removed on its first use in a process, and its texts are encoded again. A space of float16
+and a text in two shards has the same vector in both. A shard is named by the hash of its content; one with
+other content is removed on its first use in a process, and its texts are encoded again. A space of float16
 rounds vectors before they are first used, so that a score does not depend on what was cached. Where each
 token has a vector, a shard holds those of all tokens end to end, and where each text begins.
 """
@@ -32,6 +32,7 @@ from harness.storage.remote import Remote
 
 Vectors: TypeAlias = "NDArray[np.float32] | NDArray[np.float16]"
 
+# A hash of 128 bits in two halves, as numpy has no larger integers; little-endian on every machine.
 KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 
 DTYPES = {"F32": np.float32, "F16": np.float16}
@@ -155,6 +156,7 @@ class Space:
         except FileNotFoundError:  # another process has removed it
             return None
         except OSError as error:
+            # Not tried again: it would warn at each refresh.
             self._shards.add(path)
             _warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
         return None
@@ -172,8 +174,10 @@ class Space:
     def _round_array(self, vectors: Vectors) -> Vectors:
         if self.identity.get("vectors") != "float16":
             return vectors
+        # An overflow is told below, once, with what to do about it.
         with np.errstate(over="ignore"):
             half_vectors = vectors.astype(np.float16)
+        # A model that gives infinite components is another error, which is reported when vectors are read.
         if np.isinf(half_vectors).any() and np.isfinite(vectors).all():
             raise DataError(
                 "A vector has a component above 65,504, the largest number of float16.",
@@ -233,6 +237,7 @@ class Space:
         places = self._locate_texts(texts)
         dimension = self._order[0].vectors.shape[1] if self._order else 0
         out = np.empty((len(texts), dimension), np.float32)
+        # One shard after the other: its rows come from the memory map in one go.
         for shard in np.unique(places[:, 0]):
             here = places[:, 0] == shard
             out[here] = self._read_shard_rows(shard, places[here, 1])
@@ -315,6 +320,8 @@ class Space:
     def _find(self, keys: NDArray[np.void]) -> NDArray[np.int64]:
         if not len(self._high) or not len(keys):
             return np.full(len(keys), -1, np.int64)
+        # A key above all others is placed behind the last one, hence the minimum. Of keys with the same high
+        # half only the first is compared: among 10^8 texts two share 64 bits with a chance of 0.03 %.
         positions = np.minimum(np.searchsorted(self._high, keys["high"]), len(self._high) - 1)
         hit = (self._high[positions] == keys["high"]) & (self._low[positions] == keys["low"])
         return np.where(hit, positions, -1)
@@ -325,9 +332,17 @@ class Space:
     ) -> dict[str, object]:
         """The fields that a vector depends on besides the text; `role` is empty for models with one tower.
 
-        Of a trained model also the weights, since its key says only how they were made. Of one with a vector
-        for each token also the settings of the side; of a two-stage model the digest of its `context`.
+        For a trained model also the weights, since its key says only how it was trained. For a multi-vector
+        (ColBERT) model also the settings of the side; for a two-stage model the digest of its `context`.
+
+        Args:
+            artifact: The model.
+            encoding: How it is applied.
+            prompt: The text before each text.
+            role: "query" or "document" for models that tell the two apart.
+            context: The digest of the context of a two-stage model.
         """
+        # Later fields appear only where they differ from the former default: older spaces keep their keys.
         return {
             "artifact": artifact.key,
             "output": encoding.output,
@@ -345,6 +360,7 @@ class Space:
     @staticmethod
     def hash_texts(texts: Sequence[str]) -> NDArray[np.void]:
         """The 128-bit hash of each text, shape (len(texts),)."""
+        # Texts of data sets may hold half a surrogate pair, which plain UTF-8 refuses.
         joined = b"".join(
             hashlib.blake2b(t.encode("utf-8", "surrogatepass"), digest_size=16).digest() for t in texts
         )
@@ -367,14 +383,21 @@ class Space:
     def write_shard(
         root: Path, identity: Mapping[str, object], content: bytes, remote: Remote | None = None
     ) -> None:
-        """Write a shard (see `serialize_shard`); an equal shard is the same file, and a damaged one is replaced.
+        """Write a shard (see `serialize_shard`); an equal one is the same file, a damaged one is replaced.
 
         With a remote it is sent there as well, so that workers elsewhere have it.
+
+        Args:
+            root: The cache folder.
+            identity: The identity of the space (`build_space_identity`).
+            content: The content of the file.
+            remote: Object storage that gets a copy.
 
         Raises:
             StoreError: The shard cannot be written or sent.
         """
         folder = _resolve_space_folder(root, identity)
+        # Before the first shard: `drop_vectors` finds a space by this file.
         about = folder / "space.json"
         if not about.exists():
             files.write_once(about, serialize_canonical(identity).encode())
@@ -403,6 +426,7 @@ class Space:
             if name.endswith(".safetensors"):
                 self._fetch(remote, name, remote_sizes[name])
         for name, path in here.items():
+            # A name is the hash of the content, so an object of the same name and size need not be read.
             if remote_sizes.get(name) != path.stat().st_size and not find_shard_problem(path, self._root):
                 remote.upload(name, path)
         self.refresh()
@@ -494,7 +518,7 @@ def find_shard_problem(path: Path, cache: Path | None) -> str:
 
 
 def is_finite_shard(path: Path) -> bool:
-    """Whether all vectors of a whole shard are finite."""
+    """Whether all vectors of an undamaged shard are finite."""
     return bool(np.isfinite(_read_shard(path).vectors).all())
 
 
@@ -503,9 +527,11 @@ def _read_shard(path: Path) -> _Shard:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no shard, or not whole.
+        ValueError: It is not a complete shard.
     """
     with path.open("rb") as file:
+        # The form of safetensors: 8 bytes with the header's length, a JSON header, the arrays. A damaged
+        # length may be any number, so no more than the file is read.
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         header = file.read(min(length, size))
@@ -519,12 +545,13 @@ def _read_shard(path: Path) -> _Shard:
         }
         keys, vectors, offsets = parts["keys"], parts["vectors"], parts.get("offsets")
         texts = len(vectors) if offsets is None else len(offsets) - 1
+        # A file that was cut off still has its whole header; its size tells.
         if 8 + length + sum(part.nbytes for part in parts.values()) != size or keys.shape != (texts, 16):
             raise ValueError
         if offsets is not None and (offsets[-1] != len(vectors) or (np.diff(offsets) < 0).any()):
             raise ValueError
     except (ValueError, LookupError, TypeError, OverflowError) as error:
-        raise ValueError("it is no shard of vectors, or not whole") from error
+        raise ValueError("it is not a complete shard of vectors") from error
     return _Shard(keys=np.ascontiguousarray(keys).view(KEY).reshape(-1), vectors=vectors, offsets=offsets)
 
 

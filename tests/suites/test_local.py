@@ -517,8 +517,8 @@ def cases(
             (PAIRS + "\n\n[1, 2]\n", "{path}:5: a JSON object is needed, not '[1, 2]'."),
             ("[" * 100_000, "{path}:1: not valid JSON: "),
             ("\n \n", "{path}: there are no rows."),
-            ('{"text1": "a"}\n', "{path}:1: there is no field 'text2'; there is: text1."),
-            ("{}\n", "{path}:1: there is no field 'text1'; there is: nothing."),
+            ('{"text1": "a"}\n', "{path}:1: no field 'text2'; found: text1."),
+            ("{}\n", "{path}:1: no field 'text1'; found: nothing."),
             (
                 PAIRS + '{"text1": null, "text2": "b", "score": 1}\n',
                 "{path}:3: the field 'text1' is None, not a string.",
@@ -559,8 +559,8 @@ def cases(
             CSV_PAIRS,
             "p.csv",
             ("text1,text2,score\n", "{path}: there are no rows."),
-            ("text1,text2\na,b\n", "{path}:2: there is no field 'score'; there is: text1, text2."),
-            ("text1,text2,text1\na,b,c\n", "{path}:1: a column name is there twice: text1, text2, text1."),
+            ("text1,text2\na,b\n", "{path}:2: no field 'score'; found: text1, text2."),
+            ("text1,text2,text1\na,b,c\n", "{path}:1: a column name occurs twice: text1, text2, text1."),
             ('text1,text2,score\n"a\nb",c,1\nd,e\n', "{path}:4: 2 columns, where the header has 3."),
             ('text1,text2,score\n\n"a\nb",c,x\n', "{path}:3: the field 'score' is 'x', not a finite"),
         ),
@@ -599,7 +599,7 @@ def cases(
         *cases(
             BEIR,
             "corpus.jsonl",
-            (CORPUS + '{"text": "x"}\n', "{path}:3: there is no field '_id'; there is: text."),
+            (CORPUS + '{"text": "x"}\n', "{path}:3: no field '_id'; found: text."),
             (CORPUS + CORPUS, "{path}:3: the id 'd1' is already that of line 1."),
             (CORPUS + '{"_id": "d3", "text": ""}\n', "{path}:3: the field 'text' is blank."),
             (
@@ -610,7 +610,7 @@ def cases(
         *cases(
             BEIR,
             "queries.jsonl",
-            ('{"_id": "q1", "title": "x"}\n', "{path}:1: there is no field 'text'; there is: _id, title."),
+            ('{"_id": "q1", "title": "x"}\n', "{path}:1: no field 'text'; found: _id, title."),
         ),
         *cases(
             BEIR,
@@ -668,7 +668,9 @@ def test_hints_name_the_likely_column_and_the_header(tmp_path: Path) -> None:
     near = only(tmp_path / "1", STS | {"pairs.jsonl": '{"text_1": "a", "text2": "b", "score": 1}\n'})
     with pytest.raises(DataError) as column:
         _load_vectors(near)
-    assert column.value.hint == "Is 'text_1' the one? Other names are given under 'columns' in harness.toml."
+    assert (
+        column.value.hint == "Did you mean 'text_1'? Other names are given under 'columns' in harness.toml."
+    )
     other = only(tmp_path / "2", BEIR | {"qrels/test.tsv": "query_id\tdoc_id\trelevance\nq1\td1\t1\n"})
     with pytest.raises(DataError) as header:
         _load_vectors(other)
@@ -680,14 +682,14 @@ def test_hints_name_the_likely_column_and_the_header(tmp_path: Path) -> None:
     table = only(tmp_path / "3", BEIR | {"harness.toml": toml, "r.csv": "query,document,score\nq1,d1,1\n"})
     with pytest.raises(DataError) as columns:
         _load_vectors(table)
-    assert columns.value.message.endswith("r.csv:2: this is no row of qrels.")
+    assert columns.value.message.endswith("r.csv:2: this is not a row of qrels.")
     assert columns.value.hint == "The columns of a qrels file are query-id, corpus-id, score."
 
 
 def test_a_mapped_id_is_required_in_every_row(tmp_path: Path) -> None:
     toml = '[[task]]\ntype = "retrieval"\ncolumns = { id = "key" }\n'
     task = only(tmp_path, BEIR | {"harness.toml": toml})
-    with pytest.raises(DataError, match=r"corpus.jsonl:1: there is no field 'key'"):
+    with pytest.raises(DataError, match=r"corpus.jsonl:1: no field 'key'"):
         _load_vectors(task)
 
 

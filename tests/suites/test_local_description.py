@@ -435,7 +435,7 @@ def test_a_missing_file_is_named_before_anything_runs(folder: Folder) -> None:
 
 F1 = 'metrics = ["f1"]'
 COLUMNS = "Other names are given under 'columns' in harness.toml."
-IS_TEXT1 = f"Is 'text1' the one? {COLUMNS}"
+IS_TEXT1 = f"Did you mean 'text1'? {COLUMNS}"
 
 
 def case(train: list[Row], dev: list[Row], message: str, hint: str | None = None, **other: str) -> Any:
@@ -468,32 +468,32 @@ def case(train: list[Row], dev: list[Row], message: str, hint: str | None = None
         case(
             [*SINGLE, {"text1": "x"}],
             SINGLE,
-            "{train}:4: there is no field 'label'; there is: text1.",
+            "{train}:4: no field 'label'; found: text1.",
             hint=COLUMNS,
         ),
         case(
             [{"text": "x", "label": 1}],
             SINGLE,
-            "{train}:1: there is no field 'text1'; there is: text, label.",
-            hint="Is 'text' the one? Other names are given under 'columns' in harness.toml.",
+            "{train}:1: no field 'text1'; found: text, label.",
+            hint="Did you mean 'text'? Other names are given under 'columns' in harness.toml.",
         ),
         case(SINGLE, [{"text1": " ", "label": "no"}], "{dev}:1: the field 'text1' is blank."),
         case(
             [{"text2": "t", **row} for row in SINGLE],
             SINGLE,
-            "{dev}:1: there is no field 'text2'; there is: text1, label.",
+            "{dev}:1: no field 'text2'; found: text1, label.",
             hint=IS_TEXT1,
         ),
         case(
             SINGLE,
             [SINGLE[0], {"text2": "t", **SINGLE[1]}],
-            "{train}:1: there is no field 'text2'; there is: text1, label.",
+            "{train}:1: no field 'text2'; found: text1, label.",
             hint=IS_TEXT1,
         ),
         case(
             SINGLE,
             SINGLE,
-            "{train}:1: there is no field 'reply'; there is: text1, label.",
+            "{train}:1: no field 'reply'; found: text1, label.",
             hint=COLUMNS,
             more='columns = { text2 = "reply" }',
         ),

@@ -118,8 +118,9 @@ def scored(
     identity = json.loads(serialize_canonical(build_evaluation_identity(model, of, encoding(), seed=42)))
     splits = {split: {s: {"main_score": score, of.metric: score} for s in of.subsets} for split in of.splits}
     return Record(
-        key=digest(identity), status="failed" if error else "done", model=_model(model), task=build_task_part(of),
-        identity=identity, main_score=score, scores={} if error else splits, error=error,
+        key=digest(identity), status="failed" if error else "done", model=_model(model),
+        task=build_task_part(of), identity=identity, main_score=score, scores={} if error else splits,
+        error=error,
         provenance=provenance(seconds={"encode": 1.5, "score": 0.25}, notes=["batches made smaller"]),
     )  # fmt: skip
 

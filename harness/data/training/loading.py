@@ -56,6 +56,7 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
         table = _load_training_table(located)
     _require_kinds(located, table)
     numbers = _select_row_numbers(table, data)
+    # Not for all rows in order: a selection makes the library look up each row's place, which is slower.
     if len(numbers) < len(table) or data.held_out:
         table = table.select(numbers)
     table = table.select_columns([*data.columns, *([data.score] if data.score else [])])
@@ -63,6 +64,7 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
         of = " that satisfy the filter" if data.filter else ""
         after = f" after {data.held_out} are set aside" if data.held_out else ""
         raise DataError(f"{located.name}: there are no rows{of}{after}.")
+    # Batch by batch, so that the texts of a large table are never in memory together.
     done = 0
     for batch in _iter_arrow_batches(table):
         _require_values(batch, located.name, numbers[done:] + 1)
@@ -79,7 +81,7 @@ def load_scored(located: LocatedTraining, *, cache: Path) -> ScoredTables:
     data = located.data
     with _open_training_cache(located, cache), hide_progress_bars():
         read = [
-            _load_training_table(replace(located, data=replace(data, config=one))) for one in data.configs
+            _load_training_table(replace(located, data=replace(data, config=name))) for name in data.configs
         ]
     tables = ScoredTables.join(*read, name=located.name, identity=data.identity, cache=cache)
     if data.first is None:
@@ -147,6 +149,7 @@ def _select_row_numbers(table: datasets.Dataset, data: TrainingData) -> NDArray[
         values = table.data.column(data.filter[0])
         numbers = numbers[match_filter(values, data.filter).to_numpy(zero_copy_only=False)]
     if data.held_out:
+        # As Dataset.train_test_split draws: one permutation, whose first rows are the part that is set aside.
         draw = np.random.default_rng(data.split_seed)
         numbers = numbers[draw.permutation(len(numbers))[data.held_out :]]
     return numbers[: data.first]
@@ -168,6 +171,7 @@ def _load_training_table(located: LocatedTraining) -> datasets.Dataset:
         where = {"path": str(resolve_readable_folder(located.folder)), "name": data.config or None}
     if data.file:
         base = f"hf://datasets/{data.path}@{data.revision}" if located.folder is None else located.folder
+        # A file that the README does not name is read by the builder for its format.
         where = {"path": "json", "data_files": {data.split: f"{base}/{data.file}"}}
     if located.file is not None:
         where = {"path": "parquet", "data_files": str(located.file)}
@@ -175,6 +179,7 @@ def _load_training_table(located: LocatedTraining) -> datasets.Dataset:
         table = datasets.load_dataset(**where, split=data.split)
         return _select_first_passages(table, located) if data.passages else table
     except (ValueError, OSError, DatasetsError) as error:
+        # The library's own message says only that the data set could not be made; its cause names the line.
         message = format_error_line(error.__cause__ if isinstance(error.__cause__, Exception) else error)
         raise DataError(f"{located.name} cannot be read: {message}.") from error
 
@@ -189,6 +194,7 @@ def _select_first_passages(table: datasets.Dataset, located: LocatedTraining) ->
             batch = batch.set_column(batch.column_names.index(path.column), path.column, texts)
         return batch
 
+    # Small batches, as each row holds a list of long passages.
     return table.with_format("arrow").map(choose, batched=True, batch_size=100).with_format(None)
 
 
@@ -285,15 +291,28 @@ def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, parent:
     """Write the hashes of all training texts, with those of its parent, into a model's folder.
 
     `read_text_hashes` reads them again. Nothing is written where the training has written them itself.
+
+    Args:
+        data: The training data.
+        model: The folder of the trained model.
+        parent: The folder of the model that was trained further.
+        cache: The cache folder.
     """
+    # A training that mixes data sets writes the texts that it has really read (finetune.mix).
     if not (model / _TEXTS).exists():
         add_text_hashes(
-            chain.from_iterable(_iter_training_texts(one, cache) for one in data), model, parent=parent
+            chain.from_iterable(_iter_training_texts(part, cache) for part in data), model, parent=parent
         )
 
 
 def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parent: Path) -> None:
-    """Write the hashes of texts, which come part by part, with those of its parent, into a model's folder."""
+    """Write the hashes of texts, with those of its parent, into a model's folder.
+
+    Args:
+        texts: The texts, part by part.
+        model: The folder of the trained model.
+        parent: The folder of the model that was trained further.
+    """
     import io
 
     import numpy as np
@@ -328,11 +347,11 @@ def read_text_hashes(model: Path) -> NDArray[np.uint64] | None:
     return hashes if hashes.dtype == np.uint64 and hashes.ndim == 1 else None
 
 
-def count_trained(texts: Sequence[str], known: NDArray[np.uint64]) -> int:
-    """The number of distinct texts that are among the training texts of `read_text_hashes`."""
+def count_trained(texts: Sequence[str], trained: NDArray[np.uint64]) -> int:
+    """The number of distinct texts whose hashes are among those of `read_text_hashes`."""
     import numpy as np
 
-    return len(np.intersect1d(np.unique(_hash_texts(texts)), known, assume_unique=True))
+    return len(np.intersect1d(np.unique(_hash_texts(texts)), trained, assume_unique=True))
 
 
 def _hash_texts(texts: Sequence[str]) -> NDArray[np.uint64]:

@@ -1,4 +1,4 @@
-"""Rows of training data from a user's own files and source: made into a Parquet file in the cache once.
+"""Rows of training data from a user's own files or source, converted once to a Parquet file in the cache.
 
 The file is named by the hash of its texts, so a CSV file and a JSONL file of the same rows give the same one.
 Rows without a line in a text file are counted from 1.
@@ -29,20 +29,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
-"""The endings of files of one's own."""
+"""The endings of files that a user may give as training data."""
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 """The documents and the queries of a folder in BEIR's layout, each with `_id`."""
 
 _ANCHORS = (
-    *("anchor", "query", "question", "sentence1", "sentence_1", "sent1"),
-    *("text1", "premise", "docstring", "text"),
+    "anchor",
+    "query",
+    "question",
+    "sentence1",
+    "sentence_1",
+    "sent1",
+    "text1",
+    "premise",
+    "docstring",
+    "text",
 )
-"""The names that the column of anchors may have, the first that is there counts."""
+"""The names that the column of anchors may have; of several the first in this order counts."""
 
 _POSITIVES = (
-    *("positive", "pos", "answer", "document", "passage", "response"),
-    *("sentence2", "sentence_2", "sent2", "text2", "hypothesis", "code"),
+    "positive",
+    "pos",
+    "answer",
+    "document",
+    "passage",
+    "response",
+    "sentence2",
+    "sentence_2",
+    "sent2",
+    "text2",
+    "hypothesis",
+    "code",
 )
 """The names that the column of positives may have."""
 
@@ -68,7 +86,7 @@ NEGATIVES = "negatives"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSource:
-    """A kind of pairs that a user gives as `name:argument`, the `TRAINING` of a suite's file.
+    """A source of pairs that a user names as `name:argument`; a suite's file defines it as `TRAINING`.
 
     Attributes:
         name: The name before the colon, that of the file.
@@ -90,7 +108,7 @@ def require_distinct(columns: Sequence[str], where: str) -> None:
     """Refuse a table that has two columns of one name."""
     twice = [name for name in dict.fromkeys(columns) if list(columns).count(name) > 1]
     if twice:
-        raise DataError(f"{where}: a column name is there twice: {shorten_names(twice)}.")
+        raise DataError(f"{where}: a column name occurs twice: {shorten_names(twice)}.")
 
 
 FORMS = (
@@ -110,9 +128,9 @@ def choose_columns(
 ) -> tuple[tuple[str, ...], str]:
     """The columns of text in the order anchor, positive, negatives, and that of scores, by their names.
 
-    Where no column has the name of an anchor or none that of a positive, all columns of text in their order,
-    but for ids and origins of rows.
-    Of a list of positives the first counts, of a list of negatives each: such a column is a path.
+    If no column has a name for anchors, or none has one for positives, all columns of text count in their
+    order, without ids and origins of rows. Of a list of positives the first is read, of a list of negatives
+    each: the name of such a column is a path (harness.data.training.text_rows).
 
     Args:
         names: All columns.
@@ -127,6 +145,7 @@ def choose_columns(
     require_distinct(names, where)
     if not all(name.strip() for name in names):
         raise DataError(f"{where}: a column has no name.")
+    # Reversed, so that of two names that differ in case only the first is taken.
     lower = {name.lower(): name for name in reversed(names)}
     anchor = next((lower[name] for name in _ANCHORS if name in lower), "")
     positive = next((lower[name] for name in _POSITIVES if name in lower), "")
@@ -142,12 +161,13 @@ def choose_columns(
     if not set(named).isdisjoint(lists):
         ends = {positive: "[0]", **dict.fromkeys(negatives, "[]")}
         return tuple(name + (ends[name] if name in lists else "") for name in named), ""
+    # NLI data calls its classes (0, 1, 2) `label`, as data with scores does; as scores they make no sense.
     if score.lower() == "label" and {anchor.lower(), positive.lower()} == {"premise", "hypothesis"}:
         raise DataError(f"{where}: the column {score!r} holds classes of entailment, no scores.", hint=FORMS)
     columns = named or _drop_origin_columns([name for name in names if name in text and name != score])
     if len(columns) < 2:
         raise DataError(
-            f"{where}: two columns of text are needed; there is: {shorten_names(names) or 'nothing'}.",
+            f"{where}: two columns of text are needed; found: {shorten_names(names) or 'nothing'}.",
             hint=FORMS,
         )
     return tuple(columns), score if len(columns) == 2 else ""
@@ -157,6 +177,7 @@ def _drop_origin_columns(columns: list[str]) -> list[str]:
     """Columns without those whose names say that they tell where a row is from."""
     for words in _NO_TEXTS:
         for name in reversed(columns):
+            # Never below two: a pair whose columns are called `text` and `source` stays a pair.
             if len(columns) > 2 and name.lower().rpartition("_")[2] in words:
                 columns = [other for other in columns if other != name]
     return columns
@@ -179,7 +200,7 @@ def _build_natural_key(name: str) -> list[tuple[int, str]]:
     return [(int(part or -1), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-# Files of one's own, made into Parquet once
+# A user's own files, converted to Parquet once
 
 
 _VERSION = 2
@@ -213,7 +234,7 @@ class RowsFile:
         columns: The columns of text in the order anchor, positive, negatives.
         score: The column with a score; empty without one.
         rows: The number of rows.
-        read_as: What each column of the user's file is read as; empty where there are none to choose from.
+        read_as: What each column of the user's file is read as; empty if its columns are fixed.
     """
 
     file: Path
@@ -244,8 +265,13 @@ class RowsFile:
     def convert_judgements(folder: Path, split: str, cache: Path) -> RowsFile:
         """The queries of a folder in BEIR's layout, each with every document that a split judges relevant.
 
+        Args:
+            folder: The folder, with corpus.jsonl, queries.jsonl and qrels.
+            split: The split, the name of a file in qrels.
+            cache: The cache folder.
+
         Raises:
-            UsageError: There is no such split.
+            UsageError: The split does not exist.
             DataError: An id is unknown or there twice, or a text is blank; the message names file and row.
         """
         judged = find_judgement_file(folder, split)
@@ -259,7 +285,12 @@ class RowsFile:
 
     @staticmethod
     def convert_source(kind: str, argument: str, cache: Path) -> RowsFile | None:
-        """The pairs of a training source with an argument; None if there is no such source.
+        """The pairs of a training source with an argument; None if no source has this name.
+
+        Args:
+            kind: The name of the source, before the colon, e.g. "code".
+            argument: The text behind the colon.
+            cache: The cache folder.
 
         Raises:
             UsageError: The argument is missing or wrong.
@@ -285,7 +316,7 @@ def _find_training_source(kind: str) -> TrainingSource | None:
 
 
 def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: str, cache: Path) -> RowsFile:
-    """The rows as a Parquet file in the cache, unless it is there already."""
+    """The rows as a Parquet file in the cache, which is written unless it exists."""
     about = cache / "source" / f"{stamp}.training.json"
     facts = _read_rows_facts(about, cache)
     if facts is None:
@@ -304,7 +335,7 @@ def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: 
 
 
 def _read_rows_facts(about: Path, cache: Path) -> dict[str, Any] | None:
-    """The facts on rows that were made before, None if they are not whole."""
+    """The facts on rows that an earlier run wrote; None if their file is missing or damaged."""
     with contextlib.suppress(OSError, ValueError, LookupError):
         facts = verify_digest(about.read_bytes())
         if files.has_sha256(_build_parquet_path(about.parent, facts["content"]), facts["sha256"], cache):
@@ -331,6 +362,7 @@ def _write_rows_file(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
             while part := [*islice(rows.rows, BATCH)]:
                 columns = zip(zip(*part, strict=True), schema, strict=True)
                 batch = pa.record_batch([pa.array(values, field.type) for values, field in columns], schema)
+                # Hashed as it is written: the rows are read once, and never held all together.
                 writer.write_batch(batch)
                 content.add_batch(batch)
                 number += len(part)
@@ -367,6 +399,7 @@ class _ContentHash:
     def __init__(self, schema: pa.Schema) -> None:
         import pyarrow as pa
 
+        # Lengths and values have a hash each: values alone could not tell "ab", "c" from "a", "bc".
         self._parts = {
             field.name: [hashlib.sha256() for _ in range(3 if pa.types.is_list(field.type) else 2)]
             for field in schema
@@ -380,6 +413,7 @@ class _ContentHash:
         for name, (lengths, values, *list_lengths) in self._parts.items():
             column = batch[name]
             for part in list_lengths:
+                # A fixed order of bytes: the hash names the rows on every machine.
                 part.update(pc.list_value_length(column).to_numpy().astype("<i8").tobytes())
                 column = pc.list_flatten(column)
             if pa.types.is_floating(column.type):
@@ -409,11 +443,11 @@ def find_judgement_file(folder: Path, split: str) -> Path:
     """The file with the judgements of a split.
 
     Raises:
-        UsageError: There is none; the message names the splits that there are.
+        UsageError: The split does not exist; the message names those that do.
     """
     path = folder / "qrels" / f"{split}.tsv"
     if not path.is_file():
-        splits = sorted(one.stem for one in (folder / "qrels").glob("*.tsv"))
+        splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
         if not splits:
             raise UsageError(
                 f"{folder} has no qrels/{split}.tsv.", hint="It holds the judgements of a split."
@@ -447,7 +481,7 @@ def _collect_id_rows(path: Path, wanted: Collection[str]) -> dict[str, FileRow]:
             name = row.get_token_field("_id")
             if name in rows_by_id:
                 raise row.build_row_error(
-                    f"the id {name!r} is there twice, first in line {rows_by_id[name].line}."
+                    f"the id {name!r} occurs twice, first in line {rows_by_id[name].line}."
                 )
             if name in wanted:
                 rows_by_id[name] = row
@@ -469,11 +503,13 @@ def _read_file_rows(path: Path) -> _Rows:
     lists = {n for n, v in sample.items() if isinstance(v, list) or (v is None and _is_negative(n))}
     text = {n for n, v in sample.items() if isinstance(v, str)}
     no_text = sample.keys() - lists - text
-    if path.suffix in (".csv", ".tsv"):  # in which everything is a string
+    # There everything is a string; a column whose first value is a number is not taken for texts.
+    if path.suffix in (".csv", ".tsv"):
         text = {name for name in text if not _is_number(str(sample[name]))}
     chosen, score = choose_columns(tuple(sample), text, where, no_text=no_text, lists=lists)
     paths = [resolve_column_path(name, tuple(sample), str(path)) for name in chosen]
-    read = [*(one.column for one in paths), *([score] if score else [])]
+    read = [*(column.column for column in paths), *([score] if score else [])]
+    # Of a Parquet file only the columns that are used are read, so that its rows have no others.
     names = frozenset(read if path.suffix == ".parquet" else sample)
     return _Rows(
         columns=_normalize_column_names(paths, score),
@@ -517,9 +553,9 @@ def _extract_row_texts(row: FileRow, names: Collection[str], paths: Sequence[Col
         lost = [name for name in (*(path.column for path in paths), score) if name and name not in row.fields]
         more = [name for name in row.fields if name not in names and _is_read(name, row.fields[name])]
         if lost:
-            raise row.build_row_error(f"there is no {lost[0]!r}, which the first row has.")
+            raise row.build_row_error(f"the column {lost[0]!r} is missing, which the first row has.")
         if more:
-            raise row.build_row_error(f"there is a column {more[0]!r}, which the first row has not.")
+            raise row.build_row_error(f"the column {more[0]!r} is new; the first row does not have it.")
     texts: list[Any] = []
     for path in paths:
         if path.steps and not isinstance(row.fields[path.column], list):
@@ -538,5 +574,5 @@ def _parse_score(row: FileRow, name: str) -> float:
 
 
 def _is_read(name: str, value: object) -> bool:
-    """Whether a column may not begin after the first row: one of text, or one of lists of negatives."""
+    """Whether a column must not be new after the first row: a column of text, or of lists of negatives."""
     return isinstance(value, str) or (_is_negative(name) and isinstance(value, list))

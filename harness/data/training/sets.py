@@ -150,6 +150,7 @@ class TrainingData:
     def identity(self) -> Mapping[str, Any]:
         """The fields that a trained model depends on; where the data lies is not among them."""
         condition = self.filter and (*self.filter[:2], float(self.filter[2]))
+        # Through JSON, so that it equals what is read back from a file: lists in place of tuples.
         fields: dict[str, Any] = json.loads(serialize_canonical(replace(self, rows=None, filter=condition)))
         return fields
 
@@ -170,7 +171,7 @@ class LocatedTraining:
         name: The name in tables and messages.
         rows: The number of rows, if it is known without reading them all.
         own: Whether the user gave it in place of the recipe's.
-        read_as: What each column of the user's data is read as; empty where there are none to choose from.
+        read_as: What each column of the user's data is read as; empty if its columns are fixed.
     """
 
     data: TrainingData
@@ -218,10 +219,11 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
 
 
 def _locate_data_set(data: TrainingData, settings: DataSettings) -> Located:
-    """The place of a data set; of a snapshot in the hub's cache only this configuration must be whole.
+    """The place of a data set; a snapshot in the hub's cache must be complete for this configuration only.
 
     A data set of a branch has the commit that the branch has now, in a data root its content.
     """
+    # A branch moves on, so a folder in a data root cannot prove it: any revision there will do.
     pinned = _COMMIT.fullmatch(data.revision) is not None
     near = locate_local(Data(path=data.path, revision=data.revision if pinned else ""), settings)
     if near is not None:
@@ -257,7 +259,16 @@ def _require_file(data: TrainingData, folder: Path | None) -> None:
 
 
 def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
-    """Refuse a file without one of the columns, or whose column holds no text."""
+    """Refuse a file without one of the columns, or whose column holds no text.
+
+    Args:
+        data: The training data, with the columns that it reads.
+        head: The columns of the file.
+        where: The file, for the message.
+
+    Raises:
+        DataError: A column is missing or of another kind, or two have one name.
+    """
     if head.columns is None:
         return
     require_distinct(head.columns, where)
@@ -269,14 +280,14 @@ def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
         path = path if name in data.columns and name not in head.columns else ColumnPath(name)
         column = path.column
         if column not in head.columns:
-            raise DataError(
-                f"{where}: there is no column {column!r}; {describe_alternatives(column, head.columns)}."
-            )
+            raise DataError(f"{where}: no column {column!r}; {describe_alternatives(column, head.columns)}.")
         if data.texts or data.judged or name == data.classes:
             continue  # ids, lists and classes, which are checked when they are looked up
         if path.steps:
             if column in head.text:
-                raise DataError(f"{where}: the column {column!r} holds text, in which there is no {name!r}.")
+                raise DataError(
+                    f"{where}: the column {column!r} holds text, in which {name!r} cannot be found."
+                )
         elif name in data.columns and head.no_text.get(name, NO_VALUE) != NO_VALUE:
             raise DataError(f"{where}: the column {name!r} holds {head.no_text[name]}, not text.")
         elif name not in data.columns and name in head.text:
@@ -310,12 +321,13 @@ def match_filter(values: Any, condition: tuple[str, str, float]) -> Any:
     }
     if comparison not in compare:
         raise UsageError(
-            f"{comparison!r} cannot be the filter of {column!r}.", hint=f"There is: {', '.join(compare)}."
+            f"{comparison!r} cannot be the filter of {column!r}.", hint=f"Use one of {', '.join(compare)}."
         )
+    # In float64, since Arrow cannot compare a column of text or decimals with a number.
     return pc.fill_null(compare[comparison](pc.cast(values, "float64"), float(number)), False)
 
 
-# Data of a user's own
+# A user's own data
 
 
 _HUB_NAME = re.compile(r"(?P<path>[\w.-]+/[\w.-]+)(@(?P<revision>[^:@]+))?(:(?P<config>.+))?")
@@ -332,7 +344,7 @@ def locate_user_training(text: str, settings: DataSettings) -> LocatedTraining:
         settings: The places to look.
 
     Raises:
-        UsageError: There is no such data.
+        UsageError: Nothing has this name, or the name is empty.
         DataError: A row has no text, or too few columns; the message names file and row.
     """
     if not text.strip():
@@ -344,6 +356,7 @@ def locate_user_training(text: str, settings: DataSettings) -> LocatedTraining:
     judged = find_judged_folder(text)
     if judged is not None:
         return _wrap_rows_file(RowsFile.convert_judgements(*judged, settings.cache))
+    # Before names with a colon and names of the hub: an existing path is what a user means.
     if file.is_dir() and is_scored(list_readme_subsets(file)):
         return _locate_scored_training(resolve_identity(Data(path=""), file, settings.cache), file, file.name)
     kind, colon, argument = text.partition(":")
@@ -374,7 +387,7 @@ def find_judged_folder(text: str) -> tuple[Path, str] | None:
     folder, (name, _, split) = resolve_user_path(text), text.rpartition(":")
     named = [(folder, "train"), *([(resolve_user_path(name), split)] if name and split else [])]
     with explain_file_error(folder):
-        return next((one for one in named if (one[0] / CORPUS).is_file()), None)
+        return next((pair for pair in named if (pair[0] / CORPUS).is_file()), None)
 
 
 def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -> bool:
@@ -382,10 +395,10 @@ def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -
     return file.is_dir() and find_root_folder(named["path"], named["revision"] or "", settings.root) is None
 
 
-def _wrap_rows_file(made: RowsFile) -> LocatedTraining:
-    data = TrainingData(content=made.content, columns=made.columns, score=made.score)
+def _wrap_rows_file(source: RowsFile) -> LocatedTraining:
+    data = TrainingData(content=source.content, columns=source.columns, score=source.score)
     return LocatedTraining(
-        data=data, file=made.file, name=made.name, rows=made.rows, own=True, read_as=made.read_as
+        data=data, file=source.file, name=source.name, rows=source.rows, own=True, read_as=source.read_as
     )
 
 
@@ -394,7 +407,7 @@ def _explain_absent_file(text: str, file: Path, settings: DataSettings) -> Usage
         if configs := list_readme_subsets(file):
             return UsageError(
                 f"The README of {text} has the configurations {', '.join(configs)}.",
-                hint="Queries with scored documents are read where there are train, queries and documents "
+                hint="Queries with scored documents need the configurations train, queries and documents "
                 "(docs/training-data.md); another data set is named with --data DIR and ORG/NAME:CONFIG.",
             )
         return UsageError(
@@ -408,11 +421,11 @@ def _explain_absent_file(text: str, file: Path, settings: DataSettings) -> Usage
     close = [
         str(Path(text).with_name(name)) for name in find_similar_names(file.name, file_names)
     ] or find_similar_names(text, sets)
-    return UsageError(f"There is no training data {text!r}.", hint=_ask_for(close) + _EXAMPLES)
+    return UsageError(f"No training data {text!r} was found.", hint=_ask_for(close) + _EXAMPLES)
 
 
 def _ask_for(names: Sequence[str]) -> str:
-    """The question whether a name was meant that is like the one that is not there."""
+    """The question whether one of some similar names was meant; empty without any."""
     return f"Did you mean {' or '.join(names)}? " if names else ""
 
 
@@ -453,7 +466,7 @@ def _locate_scored_training(data: Data, folder: Path, name: str) -> LocatedTrain
 
 
 def _find_user_folder(path: str, revision: str, config: str, settings: DataSettings) -> tuple[Path, Data]:
-    """The folder of a data set and its identity; it is fetched into the hub's cache where it is nowhere."""
+    """The folder of a data set and its identity; it is fetched into the hub's cache if no folder has it."""
     near = locate_local(Data(path=path, revision=revision), settings)
     if near is not None and near.folder is not None:
         return near.folder, near.data
@@ -489,6 +502,7 @@ def _resolve_commit(path: str, revision: str, settings: DataSettings) -> str:
         held = find_snapshot(path, revision or "main")
         if held is None:
             raise _explain_offline_miss(Data(path=path, revision=revision), settings)
+        # The folder of a snapshot is named by its commit.
         return held.name
     with explain_hub_error(Need(path=path, revision=revision or "main"), None):
         return str(HfApi().dataset_info(path, revision=revision or None).sha)
@@ -512,5 +526,6 @@ def _fetch_configuration(path: str, commit: str, config: str) -> Path:
 
     fetch = partial(snapshot_download, path, repo_type="dataset", revision=commit)
     with explain_hub_error(Need(path=path, revision=commit), None):
+        # The README first, which says what files the configuration has.
         about = Path(fetch(allow_patterns=["*.md"]))
         return Path(fetch(allow_patterns=[*SplitFiles.read_split_patterns(about, config, "train"), "*.md"]))

@@ -1,7 +1,7 @@
 """Rows of a query, a positive and any number of negatives, whose texts are read when they are needed.
 
 Data sets of the hub hold such rows in many forms: columns of text, lists and structs, ids whose texts lie in
-other tables, or texts with a class, of which two of one class are a pair. A row without a query or without a
+other tables, or texts with a class, where two of one class are a pair. A row without a query or without a
 positive is left out and counted. Which rows count is kept in the cache.
 """
 
@@ -45,7 +45,8 @@ _STEP = re.compile(r"\.(?P<field>[^.\[\]\d][^.\[\]]*)|\[(?P<place>\d*)\]")
 class ColumnPath:
     """The place of a text within the rows of a table: a column, then fields of structs and places in lists.
 
-    >>> ColumnPath.parse_column_path("pos_paras[0].text").extract_value({"pos_paras": [{"text": "one"}, {"text": "two"}]})
+    >>> row = {"pos_paras": [{"text": "one"}, {"text": "two"}]}
+    >>> ColumnPath.parse_column_path("pos_paras[0].text").extract_value(row)
     'one'
     >>> ColumnPath.parse_column_path("set.neg[]").extract_value({"set": {"neg": ["one", "two"]}})
     ['one', 'two']
@@ -60,17 +61,14 @@ class ColumnPath:
         """The path that a text spells, e.g. `set[1]`, `pos_paras[0].text` or `set.neg[]`; else a column."""
         matches = [*_STEP.finditer(text)]
         column = text[: matches[0].start()] if matches else text
-        if not column or column + "".join(one.group() for one in matches) != text:
+        if not column or column + "".join(match.group() for match in matches) != text:
             return ColumnPath(text)
         return ColumnPath(column, tuple(map(_step, matches)))
 
     @property
     def text(self) -> str:
         """The path as it is spelled."""
-        steps = (
-            f".{one}" if isinstance(one, str) else f"[{'' if one is None else one}]" for one in self.steps
-        )
-        return self.column + "".join(steps)
+        return self.column + "".join(map(_format_step, self.steps))
 
     @property
     def several(self) -> bool:
@@ -78,24 +76,31 @@ class ColumnPath:
         return None in self.steps
 
     def extract_value(self, row: Mapping[str, Any]) -> Any:
-        """What a row holds there: a text, a list of texts, or None where there is nothing."""
+        """What a row holds there: a text, a list of texts, or None."""
         return _extract_nested_value(row.get(self.column), self.steps)
 
     def infer_type(self, schema: pa.Schema) -> Any:
-        """The type of what a table has there, of a list that of its elements; None where it leads nowhere."""
+        """The type of the texts in a table, of a list that of its elements; None if there is no such path."""
         import pyarrow as pa
 
         try:
+            # Tried on no rows at all: Arrow itself says what each step leads to.
             return self.extract_texts(schema.empty_table()).type
         except pa.ArrowException:
             return None
 
     def extract_texts(self, table: pa.Table) -> Any:
-        """The texts of some rows as a column of Arrow, null where there is none; those of lists in one."""
+        """The texts of some rows as a column of Arrow, null for a missing one; lists one after the other."""
         array = table[self.column].combine_chunks()
         for step in self.steps:
             array = _follow_step(array, step)
         return array
+
+
+def _format_step(step: str | int | None) -> str:
+    if isinstance(step, str):
+        return f".{step}"
+    return "[]" if step is None else f"[{step}]"
 
 
 def _step(match: re.Match[str]) -> str | int | None:
@@ -104,16 +109,16 @@ def _step(match: re.Match[str]) -> str | int | None:
     return int(match["place"]) if match["place"] else None
 
 
-def _extract_nested_value(found: Any, steps: Sequence[str | int | None]) -> Any:
+def _extract_nested_value(value: Any, steps: Sequence[str | int | None]) -> Any:
     for number, step in enumerate(steps):
-        if found is None:
+        if value is None:
             return None
         if step is None:
             rest = steps[number + 1 :]
-            return [_extract_nested_value(one, rest) for one in found]
-        absent = isinstance(step, int) and step >= len(found)
-        found = None if absent else found[step]
-    return found
+            return [_extract_nested_value(element, rest) for element in value]
+        absent = isinstance(step, int) and step >= len(value)
+        value = None if absent else value[step]
+    return value
 
 
 def _follow_step(array: Any, step: str | int | None) -> Any:
@@ -123,11 +128,14 @@ def _follow_step(array: Any, step: str | int | None) -> Any:
     if pa.types.is_null(array.type):
         return array
     if pa.types.is_fixed_size_list(array.type):
+        # It has no offsets, which are needed below.
         array = array.cast(pa.list_(array.type.value_type))
     if isinstance(step, str):
         return pc.struct_field(array, step)
     if step is None:
         return pc.list_flatten(array)
+    # By hand, since pc.list_element raises where a single list is too short. Offsets count from the start
+    # of `values`, also in a slice, so that `values` is right and `flatten()` is not.
     is_there = pc.greater(pc.list_value_length(array), step)
     places = pc.if_else(is_there, pc.add(array.offsets.slice(0, len(array)), step), None)
     return array.values.take(places.cast(pa.int64()))
@@ -161,11 +169,12 @@ class RowSource:
     cache: Path
 
     def keep(self, identity: Sequence[Any], make: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
-        """Arrays from the cache, made where they are not there."""
+        """Arrays from the cache; `make` computes them if the cache lacks them."""
         import numpy as np
 
         def write_arrays(file: Path) -> None:
             with file.open("wb") as opened:
+                # To an open file: np.savez would add .npz to a name that ends in something else.
                 np.savez(opened, **make())
 
         with (
@@ -236,7 +245,7 @@ def open_judged_rows(
 ) -> TextRows:
     """Pairs of ids that judgements find relevant, as mteb's data sets of searches have them.
 
-    A judgement above 0 of which a text is blank or absent is left out.
+    A judgement above 0 is left out if one of its two texts is blank or missing.
 
     Args:
         judged: The judgements: a score beside two columns of ids.
@@ -374,12 +383,12 @@ def resolve_column_path(text: str, columns: Sequence[str], where: str) -> Column
         where: The data, for the message.
 
     Raises:
-        DataError: There is no such column.
+        DataError: The table has no such column.
     """
     path = ColumnPath(text) if text in columns else ColumnPath.parse_column_path(text)
     if path.column not in columns:
         suggestion = describe_alternatives(path.column, columns)
-        raise DataError(f"{where}: there is no column {path.column!r}; {suggestion}.")
+        raise DataError(f"{where}: no column {path.column!r}; {suggestion}.")
     return path
 
 
@@ -398,7 +407,7 @@ def _resolve_text_paths(
         if kind is None:
             holds = _shorten_type(table.data.schema.field(path.column).type)
             raise DataError(
-                f"{name}: the column {path.column!r} holds {holds}, in which there is no {path.text!r}."
+                f"{name}: the column {path.column!r} holds {holds}, in which {path.text!r} cannot be found."
             )
         if not _is(kind, "text"):
             raise DataError(f"{name}: the column {path.text!r} holds {_shorten_type(kind)}, not text.")
@@ -417,7 +426,7 @@ def _require_class(table: datasets.Dataset, path: ColumnPath, name: str) -> None
 def _require_kind(table: datasets.Dataset, column: str, expected: str, where: str) -> None:
     if column not in table.column_names:
         raise DataError(
-            f"{where}: there is no column {column!r}; {describe_alternatives(column, table.column_names)}."
+            f"{where}: no column {column!r}; {describe_alternatives(column, table.column_names)}."
         )
     kind = table.data.schema.field(column).type
     if not _is(kind, expected):
@@ -459,9 +468,9 @@ def _build_text_row(row: Mapping[str, Any], paths: Sequence[ColumnPath]) -> Text
     )
 
 
-def _list_negatives(found: Any) -> list[str]:
+def _list_negatives(value: Any) -> list[str]:
     """The texts of a column of negatives in a row, without blank ones."""
-    return [text for text in (found if isinstance(found, list) else [found]) if text and text.strip()]
+    return [text for text in (value if isinstance(value, list) else [value]) if text and text.strip()]
 
 
 def _mask_text_rows(table: datasets.Dataset, paths: Sequence[ColumnPath]) -> NDArray[np.bool_]:
@@ -474,6 +483,7 @@ def _mask_text_rows(table: datasets.Dataset, paths: Sequence[ColumnPath]) -> NDA
     for batch in table.with_format("arrow").iter(BATCH):
         mask = np.ones(batch.num_rows, dtype=bool)
         for path in paths:
+            # A column without any value has the type null, which has no text functions.
             texts = path.extract_texts(batch).cast(pa.large_string())
             blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(texts), ""), True)
             mask &= ~blank.to_numpy(zero_copy_only=False)
@@ -492,6 +502,7 @@ def _find_row_numbers(ids: Any, table: datasets.Dataset) -> NDArray[np.int64]:
         ids.cast(pa.large_string()), value_set=text_ids.cast(pa.large_string()), skip_nulls=True
     )
     numbers = np.asarray(pc.fill_null(places, -1).to_numpy(), dtype=np.int64)
+    # One more, False: the number -1, of an id without a row, takes the last.
     has_text = np.append(_mask_text_rows(table, (ColumnPath("text"),)), False)
     return np.where(has_text[numbers], numbers, -1)
 
@@ -503,13 +514,16 @@ def _find_class_pairs(
     import numpy as np
 
     labels = label.extract_texts(table.data.table).to_numpy(zero_copy_only=False)[numbers]
-    has_label = np.array([one is not None and one == one for one in labels], dtype=bool)
+    # A missing number becomes NaN in numpy, which does not equal itself.
+    has_label = np.array([value is not None and value == value for value in labels], dtype=bool)
     named = numbers[has_label]
     _, codes = np.unique(labels[has_label], return_inverse=True)
     order = draw.permutation(len(named))
+    # A stable sort: within a class the drawn order stays.
     order = order[np.argsort(codes[order], kind="stable")]
     nexts = np.empty(len(named), dtype=np.int64)
     for members in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         nexts[members] = np.roll(members, -1)
+    # A text that is alone in its class is its own next one.
     alone = nexts == np.arange(len(named))
     return named[~alone], named[nexts[~alone]], len(np.unique(codes[~alone]))

@@ -283,7 +283,7 @@ def test_training_data_with_lists_is_shown(tmp_path, capsys):
     ("arguments", "says"),
     [
         (["check", "--train-data", ""], "an empty name"),
-        (["check", "--train-data", "nowhere.jsonl"], "There is no training data 'nowhere.jsonl'"),
+        (["check", "--train-data", "nowhere.jsonl"], "No training data 'nowhere.jsonl'"),
         (["list"], "Name a suite"),
         (["pull", "--data", "somewhere"], "Name suites"),
         (["pull", "--suite", "toys"], "--data DIR"),

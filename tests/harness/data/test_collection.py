@@ -83,10 +83,10 @@ def test_what_is_no_collection_is_refused(judged: Path, tmp_path: Path, settings
     for data, corpus, kind, told in (
         (scored, "", UsageError, "has pairs with scores"),
         (judged, str(judged), UsageError, "has a corpus of its own"),
-        (file, "nowhere", UsageError, "There is no corpus 'nowhere'"),
-        (file, str(twice), DataError, "the id 'a' is there twice"),
+        (file, "nowhere", UsageError, "No corpus 'nowhere'"),
+        (file, str(twice), DataError, "the id 'a' occurs twice"),
         (file, str(empty), DataError, "there are no documents"),
-        (file, str(file), DataError, "there is no field '_id'"),
+        (file, str(file), DataError, "no field '_id'"),
     ):
         with pytest.raises(kind, match=told):
             Collection.read_pairs(str(data), corpus, settings)

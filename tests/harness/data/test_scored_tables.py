@@ -143,7 +143,7 @@ def _drop(*path: str) -> Callable[[Tables], None]:
     [
         (_set("train", "document_ids", 4, 1, to="gone"), "row 5: the id 'gone' is not in data:documents"),
         (_set("train", "query_id", 2, to="gone"), "row 3: the id 'gone' is not in data:queries"),
-        (_set("documents", "document_id", 5, to="d4"), "data:documents: the id 'd4' is there twice"),
+        (_set("documents", "document_id", 5, to="d4"), "data:documents: the id 'd4' occurs twice"),
         (_set("documents", "text", 0, to=" "), "the text of 'd0' in data:documents is blank"),
         (_set("train", "scores", 1, to=[0.5, 1.0]), "row 2: 3 documents and 2 scores"),
         (_set("train", "scores", 1, to=[0.5, 1.0, float("nan")]), "row 2: a score is no finite number"),

@@ -399,8 +399,9 @@ def test_workers_that_cannot_start_are_not_asked_for_without_end(folder: Path, s
     with pytest.raises(UsageError) as caught:
         try_again(made, folder)
     made.close_executor()
-    assert "Workers of Slurm end before they say a word, the last as FAILED" in caught.value.message
-    assert "no such module" in caught.value.message
+    message = caught.value.message
+    assert "Slurm workers end before they report anything; the last one's state is FAILED" in message
+    assert "no such module" in message
     assert len(slurm.tasks()) <= 6
 
 

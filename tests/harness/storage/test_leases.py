@@ -173,8 +173,8 @@ def test_a_stopped_holder_leaves_its_lease_to_the_one_that_took_it_over(tmp_path
         third = Leases(place, term=1.0)
         assert not third.claim("k"), "the other's lease is there"
         third.release_leases()
-        slept.ask("close")
-        other.ask("close")
+        slept.ask("release_leases")
+        other.ask("release_leases")
     assert names(place) == []
 
 

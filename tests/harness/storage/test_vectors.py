@@ -330,7 +330,7 @@ def test_a_damaged_shard_of_tokens_is_named(tmp_path: Path) -> None:
     path.write_bytes(content)
     assert find_shard_problem(path, None)
     path.write_bytes(content[:-2])
-    assert find_shard_problem(path, None) == "it is no shard of vectors, or not whole"
+    assert find_shard_problem(path, None) == "it is not a complete shard of vectors"
 
 
 def test_a_side_has_the_vectors_of_its_own_settings_only() -> None:

@@ -240,7 +240,7 @@ def test_what_is_there_is_not_made_again_and_nothing_else_is_overwritten(
     other.mkdir()
     (other / "thesis.txt").write_text("mine")
     code, _, err = said(*asked, "--output", other)
-    assert (code, "is no data set of this command" in err) == (2, True)
+    assert (code, "is not a data set of this command" in err) == (2, True)
     assert [path.name for path in other.iterdir()] == ["thesis.txt"]
     with monkeypatch.context() as patch:
         patch.setattr(data_score, "make_scored_data", lambda *_, **__: pytest.fail("was begun"))
@@ -305,7 +305,7 @@ def test_a_corpus_of_ones_own_is_chosen_from(judged: Path, dense: Path, tmp_path
     assert next(iter(scores)) == "d1"
     assert set(scores) < set(CORPUS)
     code, _, err = said(*asked, "--corpus", tmp_path / "nowhere")
-    assert (code, "There is no corpus" in err) == (2, True)
+    assert (code, "No corpus" in err) == (2, True)
 
 
 def test_min_max_goes_from_0_to_1_and_constant_scores_are_named(
@@ -361,7 +361,7 @@ def test_what_cannot_be_scored_is_refused(judged: Path, dense: Path, tmp_path: P
         ({"--candidates": "no-such-model"}, "No model is called"),
         ({"--candidates": "bm25:method=bm25+"}, "gives a score to documents without a word"),
         ({"--candidates": "bm25:k3=1"}, "has no setting 'k3'"),
-        ({"--train-data": tmp_path / "nothing.jsonl"}, "There is no training data"),
+        ({"--train-data": tmp_path / "nothing.jsonl"}, "No training data"),
         ({"--train-data": scored}, "has pairs with scores"),
         ({"--train-data": f"{judged}:test"}, "is called 'test'"),
         ({"--corpus": judged}, "has a corpus of its own"),

@@ -91,7 +91,7 @@ def test_without_a_suite_every_task_of_the_data_sets_is_shown(root: Path) -> Non
         *(name for name in found if name not in SHOWN),
     }
     assert found["AmazonCounterfactualClassification"]["subsets"] == ["en"]
-    assert found["CoLA"]["faults"] == ["README.md declares no configuration 'cola'; there is: rte"]
+    assert found["CoLA"]["faults"] == ["README.md declares no configuration 'cola'; found: rte"]
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -239,7 +239,7 @@ def test_judgements_of_one_split_do_not_stand_for_another(
     """mteb reads a lone split for any: it would score the test queries as those of dev."""
     root = tmp_path / "root"
     lay_retrieval(root, "MultiLongDocRetrieval", subsets=["en"], splits=["test"])
-    refused("there is no split 'dev' of 'en-qrels'; there is: test", "mldr", "--data", str(root), data=root)
+    refused("no split 'dev' of 'en-qrels'; found: test", "mldr", "--data", str(root), data=root)
     assert check(root, "--suite", "mldr")[0] == 1
     assert check(root, "--suite", "mldr", "--splits", "test")[0] == 0
 
@@ -313,13 +313,13 @@ IN_A_ROOT: tuple[tuple[str, tuple[str, ...], Change, str], ...] = (
         put(f"{NEWS}/test.jsonl", '{"sentences": "a", "labels": 0}'),
         "lists of texts",
     ),
-    ("STSBenchmark", (), drop(f"{STS}/test.jsonl", "score"), "test.jsonl: there is no column 'score'"),
-    ("STSBenchmark", (), swap(f"{STS}/test.jsonl", "sentence2", "sentence_2"), "is 'sentence_2' the one?"),
+    ("STSBenchmark", (), drop(f"{STS}/test.jsonl", "score"), "test.jsonl: no column 'score'"),
+    ("STSBenchmark", (), swap(f"{STS}/test.jsonl", "sentence2", "sentence_2"), "did you mean 'sentence_2'?"),
     (
         "STSBenchmark",
         (),
         move(f"{STS}/test.jsonl", f"{STS}/train.jsonl"),
-        "there is no split 'test'; there is: train",
+        "no split 'test'; found: train",
     ),
     ("STSBenchmark", (), put(f"{STS}/test.jsonl", '{"sentence1": "a", '), "test.jsonl:1: not valid JSON"),
     (
@@ -341,7 +341,7 @@ IN_A_ROOT: tuple[tuple[str, tuple[str, ...], Change, str], ...] = (
         put(f"{STS}/test.jsonl", "version https://git-lfs.github.com/spec/v1\n"),
         "git lfs pull",
     ),
-    ("STSBenchmark", (), table(f"{STS}/test.jsonl", [PAIR], keep=0.6), "no whole Parquet file"),
+    ("STSBenchmark", (), table(f"{STS}/test.jsonl", [PAIR], keep=0.6), "not a complete Parquet file"),
     (
         "STSBenchmark",
         (),
@@ -362,7 +362,7 @@ IN_A_ROOT: tuple[tuple[str, tuple[str, ...], Change, str], ...] = (
         "Banking77Classification",
         (),
         remove(f"{BANK}/train.jsonl"),
-        "there is no split 'train'; there is: test",
+        "no split 'train'; found: test",
     ),
     (
         "STSBenchmark",
@@ -390,14 +390,14 @@ IN_A_ROOT: tuple[tuple[str, tuple[str, ...], Change, str], ...] = (
         "SciFact",
         (),
         swap(f"{FACT}/README.md", "configs:", "configs: ["),
-        "README.md:3: the metadata between its lines --- is no YAML",
+        "README.md:3: the metadata between its lines --- is not valid YAML",
     ),
-    ("SciFact", (), swap(f"{FACT}/qrels/test.jsonl", "query-id", "query_id"), "is 'query_id' the one?"),
+    ("SciFact", (), swap(f"{FACT}/qrels/test.jsonl", "query-id", "query_id"), "did you mean 'query_id'?"),
     (
         "AmazonCounterfactualClassification",
         ("--subsets", "en"),
         swap(f"{AMAZON}/README.md", "config_name: en", "config_name: en-ext"),
-        "no configuration 'en'; there is: en-ext",
+        "no configuration 'en'; found: en-ext",
     ),
     (
         "AskUbuntuDupQuestions",
@@ -431,7 +431,7 @@ OF_ONES_OWN: tuple[tuple[Mapping[str, str], Change, str], ...] = (
         "corpus.jsonl:2: not UTF-8",
     ),
     (BEIR, put("corpus.jsonl", '{"_id": "d1", "te'), "corpus.jsonl:1: not valid JSON"),
-    (BEIR, drop("corpus.jsonl", "text"), "corpus.jsonl:1: there is no field 'text'"),
+    (BEIR, drop("corpus.jsonl", "text"), "corpus.jsonl:1: no field 'text'"),
     (BEIR, put("queries.jsonl", ""), "queries.jsonl is empty"),
     (BEIR, remove("corpus.jsonl"), "lacks corpus.jsonl"),
     (
@@ -534,7 +534,7 @@ def test_a_data_set_that_is_not_there_is_named_with_the_nearest(root: Path) -> N
     (root / STS).rename(root / "mteb" / "stsbenchmark")
     code, out = check(root, "--suite", "mteb:STSBenchmark")
     assert code == 1
-    assert f"there is no folder {root / STS}; is mteb/stsbenchmark the one?" in out
+    assert f"{root / STS} does not exist; did you mean mteb/stsbenchmark?" in out
 
 
 def test_of_several_tasks_the_faulty_one_is_named_and_the_others_are_planned(
@@ -545,7 +545,7 @@ def test_of_several_tasks_the_faulty_one_is_named_and_the_others_are_planned(
     assert invoke(["run", "--model", "minilm", *suites, "--data", str(root), "--dry-run"]) == 1
     out = capfd.readouterr().out
     assert "1 to do, 0 done, 1 cannot run" in out
-    assert f"STSBenchmark: {root / STS}: test.jsonl: there is no column 'score'" in out
+    assert f"STSBenchmark: {root / STS}: test.jsonl: no column 'score'" in out
 
 
 def test_data_at_its_pinned_revision_is_not_looked_into(
@@ -612,5 +612,5 @@ def test_heads_of_other_formats(name: str, content: str | None, tmp_path: Path) 
         config=(), splits=("test",), texts=(("sentence1",), ("sentence2",)), values=(("score",),)
     )
     (path.parent / "LICENSE").write_text("Do as you like.")
-    said = f"{path.name}: there is no column 'sentence2'; is 'sentence1' the one?"
+    said = f"{path.name}: no column 'sentence2'; did you mean 'sentence1'?"
     assert Schema.read_schema(path.parent).find_faults([wanted]) == ([] if name == "a.json" else [said])

@@ -197,10 +197,10 @@ def test_a_score_comes_last(nli: Path, settings: DataSettings) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"config": "triplets"}, "no configuration 'triplets'; is 'triplet' the one"),
+        ({"config": "triplets"}, "no configuration 'triplets'; did you mean 'triplet'"),
         ({"config": ""}, "has several configurations: pair, triplet"),
-        ({"split": "dev"}, "no split 'dev' of 'triplet'; there is: train"),
-        ({"columns": ("anchor", "positiv")}, "no column 'positiv'; is 'positive' the one"),
+        ({"split": "dev"}, "no split 'dev' of 'triplet'; found: train"),
+        ({"columns": ("anchor", "positiv")}, "no column 'positiv'; did you mean 'positive'"),
         ({"columns": ("anchor", "score")}, "the column 'score' holds int64, not text"),
         ({"columns": ("anchor", "positive"), "score": "negative"}, "'negative' holds text, not numbers"),
         ({"filter": ("similarity", ">", 1)}, "no column 'similarity'"),
@@ -216,7 +216,7 @@ def test_what_the_data_lacks_is_named(
 def test_a_column_that_is_there_twice_is_refused(nli: Path, settings: DataSettings) -> None:
     doubled = pa.table([["a"], ["b"], ["c"]], names=["anchor", "positive", "anchor"])
     pq.write_table(doubled, nli / "triplet" / "train-00000-of-00002.parquet")
-    with pytest.raises(DataError, match="a column name is there twice: anchor"):
+    with pytest.raises(DataError, match="a column name occurs twice: anchor"):
         locate_training(DATA, settings)
 
 
@@ -396,12 +396,12 @@ def test_every_usual_name_of_negatives_counts(tmp_path: Path, settings: DataSett
         (
             "own.jsonl",
             '{"query": "a", "answer": "b"}\n{"query": "c"}\n',
-            r"own.jsonl:2: there is no 'answer'",
+            r"own.jsonl:2: the column 'answer' is missing",
         ),
         (
             "own.jsonl",
             '{"a": "1", "b": "2"}\n{"a": "1", "b": "2", "c": "3"}\n',
-            r"own.jsonl:2: there is a column 'c'",
+            r"own.jsonl:2: the column 'c' is new",
         ),
         ("own.jsonl", '{"query": "a", "answer": " "}\n', r"own.jsonl:1: the field 'answer' is blank"),
         ("own.jsonl", '{"query": "a", "answer": "b"}\n\n{"query": "a", "answer": null}\n', r":3: .*'answer'"),
@@ -409,7 +409,7 @@ def test_every_usual_name_of_negatives_counts(tmp_path: Path, settings: DataSett
         ("own.jsonl", '{"query": ["a"], "answer": "b"}\n', r":1: the column 'query' holds no text"),
         ("own.jsonl", '{"query": "a", "answer": []}\n', r":1: the field 'answer\[0\]' is None"),
         ("own.jsonl", '{"query": "a", "answer": "b", "neg": ["c", 5]}\n', r":1: .* 'neg\[\]' is 5, not a s"),
-        ("own.jsonl", '{"query": "a", "query": "b"}\n', r":1: .*a field is there twice"),
+        ("own.jsonl", '{"query": "a", "query": "b"}\n', r":1: .*a field occurs twice"),
         ("own.jsonl", '{"query": "a", "answer": "\\ud800"}\n', r":1: .*surrogate"),
         ("own.jsonl", '{"query": "a", "answer": "b", "score": 1}\n' * 2 + "{", r":3: not valid JSON"),
         (
@@ -420,16 +420,16 @@ def test_every_usual_name_of_negatives_counts(tmp_path: Path, settings: DataSett
         ("own.jsonl", "\n\n", "there are no rows"),
         ("own.jsonl", "", "there are no rows"),
         ("own.csv", "query,answer\n", "there are no rows"),
-        ("own.csv", "query,answer,query\na,b,c\n", "a column name is there twice"),
+        ("own.csv", "query,answer,query\na,b,c\n", "a column name occurs twice"),
         ("own.csv", "query,answer\na,b\nc\n", r"own.csv:3: 1 columns, where the header has 2"),
         ("own.csv", "query,answer\na,\n", r"own.csv:2: the field 'answer' is blank"),
         ("own.csv", "query,\na,b\n", r"a column has no name"),
-        ("own.csv", "query\na\n", r"two columns of text are needed; there is: query"),
+        ("own.csv", "query\na\n", r"two columns of text are needed; found: query"),
         ("own.csv", "query,negative\na,b\n", r"there is a column 'negative' and none of positives"),
         ("own.csv", "premise,hypothesis,label\na,b,0\n", r"'label' holds classes of entailment"),
         ("own.tsv", 'query\tanswer\n"a\tb\n', r"own.tsv:2: unexpected end of data"),
         ("own.csv", b"query,answer\na,\xff\n", r"own.csv:2: not UTF-8"),
-        ("own.parquet", b"PAR1 no parquet", r"own.parquet: this is no whole Parquet file"),
+        ("own.parquet", b"PAR1 no parquet", r"own.parquet: this is not a complete Parquet file"),
     ],
 )
 def test_a_bad_file_is_refused_by_file_and_row(
@@ -474,8 +474,8 @@ def test_a_folder_in_beirs_layout_gives_pairs(judged: Path, settings: DataSettin
         ("qrels/train.tsv", QRELS + "q3\td1\t1\n", r"queries.jsonl:3: the field 'text' is blank"),
         ("qrels/train.tsv", QRELS + "q1\td1\thigh\n", r"train.tsv:5: the field 'score' is 'high'"),
         ("qrels/train.tsv", "q1\td1\t0\n", "train.tsv: no judgement is above 0"),
-        ("corpus.jsonl", CORPUS * 2, r"corpus.jsonl:4: the id 'd1' is there twice, first in line 1"),
-        ("queries.jsonl", '{"_id": "q1"}\n{"_id": "q2"}\n', r"queries.jsonl:2: there is no field 'text'"),
+        ("corpus.jsonl", CORPUS * 2, r"corpus.jsonl:4: the id 'd1' occurs twice, first in line 1"),
+        ("queries.jsonl", '{"_id": "q1"}\n{"_id": "q2"}\n', r"queries.jsonl:2: no field 'text'"),
     ],
 )
 def test_a_bad_folder_is_refused_by_file_and_row(
@@ -528,9 +528,9 @@ def test_a_bad_parquet_file_is_refused(
         ("named", "The README of named has the configurations trian, queries.\nQueries with scored"),
         ("pears.jsonl", "Did you mean .*pairs.jsonl"),
         ("org/nil", "Did you mean org/nli"),
-        ("org/nli:triplets", "is 'triplet' the one"),
+        ("org/nli:triplets", "did you mean 'triplet'"),
         ("org/nli", "has several configurations: pair, triplet.\nName one after a colon"),
-        ("glue:rte", "There is no training data 'glue:rte'"),
+        ("glue:rte", "No training data 'glue:rte'"),
         ("code:", "Type --train-data code:FOLDER"),
         ("code:nowhere", "nowhere is not a folder"),
     ],

@@ -391,19 +391,22 @@ def test_texts_stay_on_disk(root: Path, load: Load) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (("quary", "pos[0]"), "there is no column 'quary'; is 'query' the one"),
-        (("query", "psitive[0]"), "there is no column 'psitive'"),
-        (("query", "pos[0]", "negs[]"), "there is no column 'negs'"),
-        (("query", "query[0]"), r"the column 'query' holds text, in which there is no 'query\[0\]'"),
-        (("query.text", "pos[0]"), "the column 'query' holds text, in which there is no 'query.text'"),
-        (("query", "pos[0]", "query[]"), r"the column 'query' holds text, in which there is no 'query\[\]'"),
+        (("quary", "pos[0]"), "no column 'quary'; did you mean 'query'"),
+        (("query", "psitive[0]"), "no column 'psitive'"),
+        (("query", "pos[0]", "negs[]"), "no column 'negs'"),
+        (("query", "query[0]"), r"the column 'query' holds text, in which 'query\[0\]' cannot be found"),
+        (("query.text", "pos[0]"), "the column 'query' holds text, in which 'query.text' cannot be found"),
+        (
+            ("query", "pos[0]", "query[]"),
+            r"the column 'query' holds text, in which 'query\[\]' cannot be found",
+        ),
         (("query", "set"), "the column 'set' holds (struct<.*>|dict), not text"),
         (("query", "pos"), "the column 'pos' holds list<.*>, not text"),
         (("query", "pos[0]", "pos"), "the column 'pos' holds list<.*>, not text"),
-        (("query", "set.text"), "the column 'set' holds struct<.*>, in which there is no 'set.text'"),
-        (("query", "set[0]"), r"the column 'set' holds struct<.*>, in which there is no 'set\[0\]'"),
-        (("query", "pos.text"), "the column 'pos' holds list<.*>, in which there is no 'pos.text'"),
-        (("query", "pos[0][0]"), r"the column 'pos' holds list<.*>, in which there is no 'pos\[0\]\[0\]'"),
+        (("query", "set.text"), "the column 'set' holds struct<.*>, in which 'set.text' cannot be found"),
+        (("query", "set[0]"), r"the column 'set' holds struct<.*>, in which 'set\[0\]' cannot be found"),
+        (("query", "pos.text"), "the column 'pos' holds list<.*>, in which 'pos.text' cannot be found"),
+        (("query", "pos[0][0]"), r"'pos' holds list<.*>, in which 'pos\[0\]\[0\]' cannot be found"),
         (("query", "pos[0]", "set.neg"), "the column 'set.neg' holds list<.*>, not text"),
         (("query", "pos[0]", "set.numbers[]"), r"the column 'set.numbers\[\]' holds int64, not text"),
         (("query", "numbers[0]"), r"the column 'numbers\[0\]' holds int64, not text"),
@@ -437,9 +440,9 @@ def test_what_is_read_from_the_hub_itself_is_checked_as_well(
     monkeypatch.setattr("datasets.load_dataset", lambda *_args, **_named: table)
     online = replace(settings, root=None, offline=False)
     for columns, classes, message in (
-        (("query", "answer"), "", "org/data: there is no column 'answer'"),
+        (("query", "answer"), "", "org/data: no column 'answer'"),
         (("query", "number"), "", "org/data: the column 'number' holds int64, not text"),
-        (("query",), "topics", "org/data: there is no column 'topics'"),
+        (("query",), "topics", "org/data: no column 'topics'"),
         (("query",), "topic", r"org/data: the column 'topic' holds list<.*>, in which 'topic' is no class"),
     ):
         data = TrainingData(path="org/data", revision="c" * 40, columns=columns, classes=classes)
@@ -450,13 +453,13 @@ def test_what_is_read_from_the_hub_itself_is_checked_as_well(
 @pytest.mark.parametrize(
     ("file", "rows", "message"),
     [
-        ("qrels/train.jsonl", [{"query-id": "1", "score": 1}], "there is no column 'corpus-id'"),
+        ("qrels/train.jsonl", [{"query-id": "1", "score": 1}], "no column 'corpus-id'"),
         (
             "queries.jsonl",
             [{"id": "1", "text": "a"}],
-            "org/search:default, queries: there is no column '_id'",
+            "org/search:default, queries: no column '_id'",
         ),
-        ("corpus.jsonl", [{"_id": "d"}], "org/search:default, corpus: there is no column 'text'"),
+        ("corpus.jsonl", [{"_id": "d"}], "org/search:default, corpus: no column 'text'"),
         ("corpus.jsonl", [{"_id": "d", "text": 5}], "corpus: the column 'text' holds int64, not text"),
         ("corpus.jsonl", [{"_id": ["d"], "text": "a"}], "corpus: the column '_id' holds list<.*>, not ids"),
         ("corpus.jsonl", [{"_id": "x", "text": "a"}], "no judgement above 0 has the texts of both its ids"),
@@ -505,7 +508,7 @@ def test_classes_without_two_texts_are_refused(root: Path, load: Load) -> None:
     parquet(root / "org/one/train.parquet", {"text": ["a", "b", " "], "label": [0, 1, 1]})
     with pytest.raises(DataError, match="org/one: no class of 'label' has two texts"):
         load("org/one", "text", classes="label")
-    with pytest.raises(DataError, match="there is no column 'labels'; is 'label' the one"):
+    with pytest.raises(DataError, match="no column 'labels'; did you mean 'label'"):
         load("org/one", "text", classes="labels")
     with pytest.raises(DataError, match="the column 'label' holds int64, not text"):
         load("org/one", "text", "label", classes="label")
@@ -652,9 +655,9 @@ def test_lists_of_numbers_are_no_negatives(tmp_path: Path, settings: DataSetting
 def test_negatives_that_begin_late_are_refused(tmp_path: Path, settings: DataSettings) -> None:
     """They would be skipped without a word."""
     bare = {"query": "q", "pos": ["p"]}
-    with pytest.raises(DataError, match=r"own.jsonl:2: there is a column 'neg', which the first row has not"):
+    with pytest.raises(DataError, match=r"own.jsonl:2: the column 'neg' is new; the first row"):
         locate_user_training(str(lines(tmp_path / "own.jsonl", [bare, FIRST])), settings)
-    with pytest.raises(DataError, match=r"own.jsonl:2: there is no 'neg', which the first row has"):
+    with pytest.raises(DataError, match=r"own.jsonl:2: the column 'neg' is missing, which the first row has"):
         locate_user_training(str(lines(tmp_path / "own.jsonl", [FIRST, bare])), settings)
     with pytest.raises(DataError, match=r"own.jsonl:1: the column 'neg' holds no list"):
         locate_user_training(str(lines(tmp_path / "own.jsonl", [{**bare, "neg": None}, FIRST])), settings)
