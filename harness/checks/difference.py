@@ -29,9 +29,12 @@ LARGE = 1e7
 SYMMETRIC = 1e-3
 """A skewness below this is none."""
 
+# A jackknife costs groups × units. By a thousand groups the variance is off by about 4 % (√(2 / 1000)), and
+# bounds by half of that.
 GROUPS = 1000
 """Most groups of units that a jackknife leaves out one by one."""
 
+# In float64: 32 MB.
 AT_ONCE = 4_000_000
 """Weights in memory at one time."""
 
@@ -74,6 +77,9 @@ class Part:
         skewness = self.third / self.variance**1.5
         errors = student = float(stdtrit(min(self.freedom, LARGE), share))
         if abs(skewness) >= SYMMETRIC:
+            # A Poisson count of n has the skewness 1 / √n, so that this is the number of losses of one size
+            # with the skewness of the sum, and a gamma of shape n + 1/2 is Jeffreys' posterior of their rate.
+            # Losses are mirrored: their long tail is below.
             count = 1 / skewness**2
             quantile = float(gammaincinv(count + 0.5, share if skewness > 0 else 1 - share))
             lopsided = math.copysign(1.0, skewness) * (quantile / math.sqrt(count) - math.sqrt(count))
@@ -120,6 +126,7 @@ class Part:
         0.03
         """
         if paired and len(mine) == len(theirs) > 1:
+            # Where runs pair up, the first value of `inside` is that of the differences (`compare_units`).
             deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
             part = _estimate_spread_part(deltas, inside[0])
             return replace(part, variance=part.variance / len(deltas))
@@ -160,7 +167,7 @@ class Uncertainty:
         return math.copysign(math.hypot(*offsets), share - 0.5)
 
     def share_below(self, reach: float) -> float:
-        """The share of truths below a bound that far above the estimate: the inverse of `reach`."""
+        """The share of truths below a bound so far above the estimate; inverts `compute_bound_offset`."""
         from scipy.special import ndtr, stdtr
 
         if self.variance <= FLAT:
@@ -168,6 +175,7 @@ class Uncertainty:
         if len(self.parts) == 1 and not self.parts[0].third:
             errors = reach / math.sqrt(self.variance)
             return float(stdtr(min(self.parts[0].freedom, LARGE), errors))
+        # With skewness or several parts the bound has no inverse in closed form, but it rises with the share.
         low, high = -FARTHEST, FARTHEST
         while high - low > EXACT:
             middle = (low + high) / 2
@@ -312,9 +320,14 @@ class Difference(Compared):
         scores = baseline.score_runs()
         mean, run_influences = (float(scores.mean()),), _collect_influences(baseline)
         theirs, noise = mean, 0.0
+        # A changed answer is a second draw of the same variance, and the difference of two draws has twice
+        # the variance: 2 · changed of it, whose root scales an influence.
         influences = {key: math.sqrt(2 * changed) * own.mean(axis=0) for key, own in run_influences.items()}
         if len(scores) >= LEAST_RUNS and (trainings or baseline.unit == TRAINED):
             runs = 1 / (trainings or len(scores)) + 1 / len(scores)
+            # `mine` is a single value below, so that the spread of `theirs` will be multiplied by 1 + 1 / n,
+            # for one run more; stretched scores make that `runs`, the variance for as many models as there
+            # are.
             one_more = runs / (1 + 1 / len(scores))  # the spread of runs is that of a single run more
             theirs = tuple((mean[0] + math.sqrt(one_more) * (scores - mean[0])).tolist())
             if trainings:
@@ -333,10 +346,12 @@ class Difference(Compared):
         )
 
 
-def _compute_typical_influence(own: Floats) -> Floats:
+def _compute_typical_influence(run_influences: Floats) -> Floats:
     """The standard deviation over runs of what each unit adds, (units,), with signs in turn."""
-    runs, units = own.shape
-    spread = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=0) / (runs - 1))
+    runs, units = run_influences.shape
+    spread = np.sqrt(((run_influences - run_influences.mean(axis=0)) ** 2).sum(axis=0) / (runs - 1))
+    # Deviations are all positive: with alternating signs their sum and third moment are about 0, as an equal
+    # model is neither better nor lopsided.
     return np.asarray(np.where(np.arange(units) % 2, -spread, spread))
 
 
@@ -349,6 +364,8 @@ def _compute_unit_parts(influences: Influences) -> list[Part]:
     for influence in influences.values():
         count, squares, fourths = len(influence), float((influence**2).sum()), float((influence**4).sum())
         if count > 1 and squares > FLAT:
+            # So many units of one size have these second and fourth moments: 3 units that differ among 1,000
+            # tell a variance as 3 do.
             effective_count = squares**2 / fourths
             freedom = min(count - 1, max(FEW * effective_count, 3.0))
             third = float((influence**3).sum())
@@ -366,20 +383,23 @@ def _collect_influences(units: Units) -> dict[tuple[str, int], Floats]:
     return influences
 
 
-def _compute_influences(one: Stratum) -> Floats:
+def _compute_influences(stratum: Stratum) -> Floats:
     """What each unit adds to the score of each run, (runs, units), of sum 0 in each."""
-    if len(one.texts):
-        return one.influences
-    if one.measures == ("mean",):
-        values = one.predicted.mean(axis=1)
-        return np.asarray((values - values.mean(axis=1, keepdims=True)) / one.count)
-    count = min(one.count, GROUPS)
-    rows = one.predicted.reshape(-1, one.count)
-    measures = [_prepare_metric(name, one.gold, rows) for name in one.measures]
+    if len(stratum.texts):
+        return stratum.influences
+    if stratum.measures == ("mean",):
+        values = stratum.predicted.mean(axis=1)
+        return np.asarray((values - values.mean(axis=1, keepdims=True)) / stratum.count)
+    count = min(stratum.count, GROUPS)
+    rows = stratum.predicted.reshape(-1, stratum.count)
+    measures = [_prepare_metric(name, stratum.gold, rows) for name in stratum.measures]
     replicates = [
-        np.mean([of(weights) for of in measures], axis=0) for weights in _iter_jackknife_weights(one.count)
+        np.mean([of(weights) for of in measures], axis=0)
+        for weights in _iter_jackknife_weights(stratum.count)
     ]
-    left_out = np.concatenate(replicates, axis=1).reshape(*one.predicted.shape[:2], count).mean(axis=1)
+    # Efron and Tibshirani (1993, An Introduction to the Bootstrap, chapter 11): the jackknife's variance is
+    # (n - 1) / n times the squares below. `_compute_unit_parts` multiplies by n / (n - 1), hence this factor.
+    left_out = np.concatenate(replicates, axis=1).reshape(*stratum.predicted.shape[:2], count).mean(axis=1)
     return np.asarray((left_out.mean(axis=1, keepdims=True) - left_out) * (count - 1) / count)
 
 
@@ -404,72 +424,77 @@ def _estimate_unit_noise(sides: Iterable[Floats]) -> float:
     for influences in sides:
         runs, units = influences.shape
         if runs > 1 and units > 1:
+            # What all runs do on a unit is the unit's own share; the residuals are what a single run does
+            # there.
             residuals = influences - influences.mean(axis=0)
             total += float((residuals**2).sum()) / (runs - 1) * units / (units - 1)
     return total
 
 
-def _estimate_repeat_part(one: Stratum, other: Stratum) -> Part:
+def _estimate_repeat_part(stratum: Stratum, other: Stratum) -> Part:
     """The variance from the choice of a few probes' training texts, or of draws, beyond that of the units.
 
     Probes and draws of both models are the same, so their differences are a sample. What single units that
     each probe answers differently add to it is in the units' part already.
     """
-    if one.predicted.shape != other.predicted.shape or one.measures != ("mean",):
+    if stratum.predicted.shape != other.predicted.shape or stratum.measures != ("mean",):
         return Part(variance=0.0, freedom=1)
-    values = one.predicted[0] - other.predicted[0]
-    if len(one.texts):
+    values = stratum.predicted[0] - other.predicted[0]
+    if len(stratum.texts):
         values = values.T
     repeats, units = values.shape
     if repeats < 2:
         return Part(variance=0.0, freedom=1)
+    # An analysis of variance of repeats × units: what both means leave is the noise of single cells, and
+    # within / units of it is in the mean of each repeat.
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
     within = float((rest**2).sum()) / ((repeats - 1) * max(units - 1, 1))
     spread = float(values.mean(axis=1).var(ddof=1)) - within / units
-    return Part(variance=one.share**2 * max(spread, 0.0) / repeats, freedom=repeats - 1)
+    return Part(variance=stratum.share**2 * max(spread, 0.0) / repeats, freedom=repeats - 1)
 
 
-def _estimate_tie_part(one: Stratum, other: Stratum) -> Part:
+def _estimate_tie_part(stratum: Stratum, other: Stratum) -> Part:
     """Half a unit more that differs for the better and half a one for the worse, where units tie.
 
     None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
     its size is that of the units that differ, or 1 where none does.
     """
-    tied, mean = _find_ties(one, other), one.measures == ("mean",)
-    if len(one.texts) or not (tied.any() if mean else tied.all()):
+    tied, mean = _find_ties(stratum, other), stratum.measures == ("mean",)
+    if len(stratum.texts) or not (tied.any() if mean else tied.all()):
         return Part(variance=0.0, freedom=1)
-    values = _compute_unit_scores(one) - _compute_unit_scores(other) if mean else np.zeros(one.count)
+    values = _compute_unit_scores(stratum) - _compute_unit_scores(other) if mean else np.zeros(stratum.count)
     gains, losses = values[values > 0], -values[values < 0]
     up, down = (
-        _estimate_unit_size(own, other) / one.count for own, other in ((gains, losses), (losses, gains))
+        _estimate_unit_size(own, other) / stratum.count for own, other in ((gains, losses), (losses, gains))
     )
     share = float(tied.mean())
+    # FLAT keeps the quotient at 0 where no unit differs.
     effective_count = float((values**2).sum()) ** 2 / max(float((values**4).sum()), FLAT)
     return Part(
-        variance=one.share**2 * share * (up**2 + down**2) / 2,
-        freedom=max(one.count - 1, 1),
-        third=one.share**3 * share * (up**3 - down**3) * effective_count / (effective_count + FEW),
+        variance=stratum.share**2 * share * (up**2 + down**2) / 2,
+        freedom=max(stratum.count - 1, 1),
+        third=stratum.share**3 * share * (up**3 - down**3) * effective_count / (effective_count + FEW),
     )
 
 
-def _estimate_unit_size(own: Floats, other: Floats) -> float:
+def _estimate_unit_size(differences: Floats, other: Floats) -> float:
     """The size of a differing unit, by that of larger ones; of the other sign where there is none."""
-    sizes = own if len(own) else other
+    sizes = differences if len(differences) else other
     return float((sizes**2).sum() / sizes.sum()) if len(sizes) else 1.0
 
 
-def _compute_unit_scores(one: Stratum) -> Floats:
+def _compute_unit_scores(stratum: Stratum) -> Floats:
     """The score of each unit, a mean over runs and probes."""
-    return np.asarray(one.predicted.mean(axis=(0, 1)))
+    return np.asarray(stratum.predicted.mean(axis=(0, 1)))
 
 
-def _find_ties(one: Stratum, other: Stratum) -> np.ndarray:
+def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
     """The units that the two models answer alike, (units,) of truth values."""
-    if one.measures == ("mean",):
-        return np.asarray(_compute_unit_scores(one) == _compute_unit_scores(other))
-    if one.predicted.shape != other.predicted.shape:
-        return np.zeros(one.count, dtype=bool)
-    return np.asarray((one.predicted == other.predicted).all(axis=(0, 1)))
+    if stratum.measures == ("mean",):
+        return np.asarray(_compute_unit_scores(stratum) == _compute_unit_scores(other))
+    if stratum.predicted.shape != other.predicted.shape:
+        return np.zeros(stratum.count, dtype=bool)
+    return np.asarray((stratum.predicted == other.predicted).all(axis=(0, 1)))
 
 
 def _estimate_spread_part(runs: Sequence[float], inside: float) -> Part:
@@ -498,25 +523,29 @@ class MeanDifference(Compared):
         return self.spread
 
     @staticmethod
-    def aggregate_suite(suite: Suite, found: Mapping[str, Difference]) -> MeanDifference | None:
+    def aggregate_suite(suite: Suite, differences: Mapping[str, Difference]) -> MeanDifference | None:
         """The difference of the means over tested columns, each counted once; None without a tested column.
 
         Columns that the suite shows and does not average are left out, unless they are all that there is.
-        `found` are differences by task, and by column where a column shows a part of a task.
+        `differences` are by task, and by column where a column shows a part of a task.
 
         The units of different tasks are independent of each other, unless they are the same ones. Their runs
         are not where one training gave a model for all tasks, so the spread of runs is taken from the means
         of the runs.
         """
         columns = _select_mean_columns(suite)
-        tested = {name: tasks for name, tasks in columns.items() if tasks and all(t in found for t in tasks)}
+        tested = {
+            name: tasks for name, tasks in columns.items() if tasks and all(t in differences for t in tasks)
+        }
         if not tested:
             return None
         shares: dict[str, float] = {}
         for tasks in tested.values():
             for task in tasks:
                 shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
-        ones = {task: found[task] for task in shares}
+        # A task in several columns has the sum of its shares, so that its units count once with all of their
+        # weight.
+        ones = {task: differences[task] for task in shares}
         mine, theirs, spread = _compute_run_means(shares, ones)
         return MeanDifference(
             mine=mine,
@@ -543,6 +572,7 @@ def _compute_run_means(
     """The mean of each run of both sides, and the variance from their spread."""
     counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
     if len(counts) > 1:
+        # Tasks with other numbers of runs share no runs, so that no means of runs exist: spreads add up.
         parts = [(one.seeds, shares[task]) for task, one in ones.items()]
         seeds = Part.sum([part.take_share(share) for part, share in parts if part is not None])
         return (_compute_run_mean(shares, ones, "mine"),), (_compute_run_mean(shares, ones, "theirs"),), seeds
@@ -583,6 +613,7 @@ def _estimate_mean_part(shares: Mapping[str, float], ones: Mapping[str, Differen
             influences[key] = influences.get(key, 0.0) + share * influence
         others += [
             part.take_share(share)
+            # Without influences, as of equal outputs, the part of all units is the only one.
             for part in (difference.rest if difference.influences else (difference.examples,))
         ]
     return Part.sum([*_compute_unit_parts(influences), *others])

@@ -30,7 +30,7 @@ _FORMER = {
     "draws": "nothing is resampled any more",
     "seed": "nothing is resampled any more",
 }
-"""Settings of earlier versions, with what there is in their place."""
+"""Settings of earlier versions, each with what replaces it."""
 
 
 class _TaskPolicy(BaseModel):
@@ -123,19 +123,19 @@ class Policy(BaseModel):
         return "\n".join(lines)
 
     @staticmethod
-    def of(given: Policy | Path | str | None) -> Policy:
+    def of(policy: Policy | Path | str | None) -> Policy:
         """The policy for an argument: a Policy, the path of a TOML file, or None for the default.
 
         Raises:
             UsageError: It is neither, or a setting cannot be used.
         """
-        if given is None:
+        if policy is None:
             return DEFAULT
-        if isinstance(given, Path | str):
-            return Policy.read(Path(given))
-        if not isinstance(given, Policy):
-            raise UsageError(f"policy is {given!r}, and must be a Policy or the path of a TOML file.")
-        return given
+        if isinstance(policy, Path | str):
+            return Policy.read(Path(policy))
+        if not isinstance(policy, Policy):
+            raise UsageError(f"policy is {policy!r}, and must be a Policy or the path of a TOML file.")
+        return policy
 
     @staticmethod
     def read(path: Path) -> Policy:
@@ -152,7 +152,7 @@ class Policy(BaseModel):
                 hint="`harness check --explain` prints the default one, to start from.",
             ) from error
         except ValueError as error:
-            raise UsageError(f"The policy {path} is no TOML: {error}.") from error
+            raise UsageError(f"The policy {path} is not valid TOML: {error}.") from error
         try:
             return Policy.model_validate(raw)
         except ValidationError as error:
@@ -175,7 +175,7 @@ def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
             f"setting of {where}", place[-1], valid_names, then="docs/check.md explains each."
         )
     if name == "tasks" and not of_task:
-        return UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')
+        return UsageError(f"In {where} tasks is not a table of tables.", hint='Write [tasks."SciFact"].')
     if first["input"] == "measured":
         return UsageError(f'In {where} {name} is "measured", which was removed.', hint='Use "auto".')
     setting = f"{place[1]}, {place[2]}" if of_task else name
@@ -190,6 +190,7 @@ def _format_toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
+        # A JSON string is one of TOML, but for DEL, which JSON leaves as it is and TOML forbids.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple):
         return f"[{', '.join(map(_format_toml_value, value))}]"

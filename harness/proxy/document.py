@@ -115,13 +115,15 @@ class Proxy(_Part):
         """The file of a proxy, by its name or by a path that ends in .json.
 
         Raises:
-            UsageError: There is no such proxy; the message names the nearest.
+            UsageError: No proxy has this name; the message names the nearest.
         """
         if text.endswith(".json"):
             path = Path(text).expanduser()
             if path.is_file():
                 return path
-            raise UsageError(f"There is no {path}.", hint="`harness proxy list` shows what there is.")
+            raise UsageError(
+                f"The file {path} does not exist.", hint="`harness proxy list` shows all proxies."
+            )
         names = PROXIES.list_names(results)
         if text not in names:
             raise explain_unknown(f"proxy in {results / PROXIES.folder}", text, names, then=PROXIES.then)

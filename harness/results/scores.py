@@ -35,6 +35,7 @@ def format_delta(value: float | None) -> str:
     """
     if value is None or value != value:
         return "–"
+    # Rounded first: -0.00001 would else be shown as −0.00.
     hundredths = round(100 * value, 2)
     return "0.00" if hundredths == 0 else f"{hundredths:+.2f}".replace("-", "−")
 
@@ -136,7 +137,8 @@ class Untouched:
     """A suite whose means leave out the columns that chose a model, where scores err upward.
 
     Attributes:
-        suite: The suite with those columns shown only; `Aggregates.aggregate_scores` and `TrainedResult.build_trained_result` take it.
+        suite: The suite with those columns shown only, as `Aggregates.aggregate_scores` and
+            `TrainedResult.build_trained_result` take it.
         selected: The names of those columns, all of which are in the means of the whole suite.
         count: The number of the other columns in its means; 0 if every column chose.
     """
@@ -160,10 +162,10 @@ class Untouched:
         >>> def model(*tasks: str) -> Lineage:
         ...     return Lineage(recipe="r", settings={}, parents=(), data=(), seed=1, selected_on=tasks)
         >>> suite = Suite(name="s", title="S", columns=tuple(map(column, "abc")))
-        >>> found = Untouched.of(suite, [model("b"), model("elsewhere"), None])
-        >>> found.selected, found.text, Untouched.of(suite, [model("elsewhere")])
+        >>> untouched = Untouched.from_suite(suite, [model("b"), model("elsewhere"), None])
+        >>> untouched.selected, untouched.text, Untouched.from_suite(suite, [model("elsewhere")])
         (('b',), 'over the 2 untouched', None)
-        >>> Aggregates.of(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
+        >>> Aggregates.aggregate_scores(untouched.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
         0.375
         """
         apart, lineages = list_exclusions(suite), list(filter(None, models))
@@ -377,6 +379,7 @@ class TrainedResult:
         numbers = {row.task: row.number for row in averaged if row.number is not None}
         drawn = {task: replicates for task, replicates in drawn.items() if task not in apart}
         bounds = [row.interval for row in averaged if row.interval is not None]
+        # An average over all tasks with the interval of some would look surer than it is.
         has_intervals = bool(numbers) and drawn.keys() == numbers.keys()
         return TrainedResult(
             rows=tuple(rows),
@@ -451,6 +454,7 @@ def _add_interval(
     used = [sets[split] for split in splits]
     scores = bootstrap.Predictions.compute_seed_scores(used, metrics)
     deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
+    # A task's draws depend on its name alone, not on the tasks beside it; hash() differs between processes.
     rng = np.random.default_rng([SEED, zlib.crc32(row.task.encode())])
     drawn = bootstrap.Predictions.draw_replicates(used, metrics, rng=rng)
     result = replace(

@@ -106,6 +106,7 @@ class ScoringPlan:
         collection = Collection.read_pairs(request.train_data, request.corpus, data)
         names = tuple(collection.queries)
         if request.queries is not None and request.queries < len(names):
+            # Places are drawn and then sorted, so that rows are in the order of the data.
             drawn = random.Random(settings.seed).sample(range(len(names)), request.queries)
             names = tuple(names[at] for at in sorted(drawn))
         return ScoringPlan(
@@ -159,19 +160,19 @@ def _check(request: ScoringRequest, settings: Settings) -> None:
     require_sides(settings.prompts)
 
 
-def _check_ranking(one: ConfiguredModel) -> None:
+def _check_ranking(model: ConfiguredModel) -> None:
     """Refuse methods of BM25 by whose scores it is not known which documents share a word with the query."""
-    if isinstance(one.encoding, Ranking) and one.encoding.method in ("bm25l", "bm25+"):
+    if isinstance(model.encoding, Ranking) and model.encoding.method in ("bm25l", "bm25+"):
         raise UsageError(
-            f"{one.artifact.name} gives a score to documents without a word of the query, too.",
+            f"{model.artifact.name} gives a score to documents without a word of the query, too.",
             hint="Choose candidates by the method lucene, robertson or atire.",
         )
 
 
-def _build_model_identity(one: ConfiguredModel) -> dict[str, Any]:
+def _build_model_identity(model: ConfiguredModel) -> dict[str, Any]:
     """The identity of a model with its encoding or ranking."""
-    encoding = one.encoding
-    artifact = resolve_weights(one.artifact)
+    encoding = model.encoding
+    artifact = resolve_weights(model.artifact)
     identity: dict[str, Any] = {"artifact": artifact.key}
     if artifact.trained:
         identity["weights"] = artifact.weights
@@ -257,16 +258,16 @@ _Ranked = Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]
 
 
 def _rank(
-    one: ConfiguredModel, context: JobContext, queries: Sequence[str], documents: Sequence[str], *, k: int
+    model: ConfiguredModel, context: JobContext, queries: Sequence[str], documents: Sequence[str], *, k: int
 ) -> _Ranked:
     """The best documents of each query by a model; by BM25 those alone that share a word with the query."""
-    encoding = one.encoding
+    encoding = model.encoding
     if isinstance(encoding, Ranking):
         ranker = BM25Ranker(encoding, lambda *step: tell_ranked(context, *step))
         ranked = ranker.rank(queries, documents, k=k, language=ENGLISH)
         return [(places[scores > 0], scores[scores > 0]) for places, scores in ranked]
-    artifact = _load_scoring_model(one, context)
-    if one.interacts_late:
+    artifact = _load_scoring_model(model, context)
+    if model.interacts_late:
         return MaxSimRanker(context, artifact, encoding, _TEXTS).rank(queries, documents, k=k)
     from harness.search.search import find_top_k
 
@@ -282,13 +283,13 @@ def _rank(
     return list(zip(places, scores, strict=True))
 
 
-def _load_scoring_model(one: ConfiguredModel, context: JobContext) -> Artifact:
+def _load_scoring_model(model: ConfiguredModel, context: JobContext) -> Artifact:
     """The artifact of a model that was loaded and passed the sanity gate."""
-    assert isinstance(one.encoding, Encoding)
-    Resolve(artifact=one.artifact, encoding=one.encoding).run(context)
-    if one.has_two_stages:
-        context.emit(Event(kind="note", text=f"{one.artifact.name} reads texts behind the null context"))
-    return resolve_weights(one.artifact)
+    assert isinstance(model.encoding, Encoding)
+    Resolve(artifact=model.artifact, encoding=model.encoding).run(context)
+    if model.has_two_stages:
+        context.emit(Event(kind="note", text=f"{model.artifact.name} reads texts behind the null context"))
+    return resolve_weights(model.artifact)
 
 
 def _choose_documents(plan: ScoringPlan, context: JobContext, counts: _Counts) -> dict[str, tuple[int, ...]]:
@@ -299,10 +300,12 @@ def _choose_documents(plan: ScoringPlan, context: JobContext, counts: _Counts) -
     corpus_places = {text: at for at, text in enumerate(documents)}
     texts = [collection.queries[name] for name in plan.queries]
     most = max(len(collection.positives[name]) for name in plan.queries)
+    # As many more as may be barred below: the positives of a query, and its own text.
     ranked = _rank(plan.candidates, context, texts, documents, k=document_count + most + 1)
     chosen = {}
     for name, text, (candidates, _) in zip(plan.queries, texts, ranked, strict=True):
         positives = [places[one] for one in collection.positives[name]]
+        # A query that is a document, too, would be its own best candidate.
         barred = {*positives, corpus_places.get(text, -1)}
         first = [*positives, *(at for at in candidates.tolist() if at not in barred)][:document_count]
         drawn = _draw_documents(
@@ -322,7 +325,10 @@ def _draw_documents(
     lacking = min(wanted - len(first), count - len(taken))
     if lacking <= 0:
         return ()
+    # A text as the seed is hashed by SHA-512, the same in every process; a dict keeps the order of the draws.
     chance, draws = random.Random(seed), dict[int, None]()
+    # Drawing until a place is free takes few tries unless a quarter is taken; a list of all places of a large
+    # corpus, for each query, would take long.
     if count < 4 * (len(taken) + lacking):
         return tuple(chance.sample([at for at in range(count) if at not in taken], lacking))
     while len(draws) < lacking:
@@ -424,6 +430,7 @@ def _build_query_row(
     positive_count = len(plan.collection.positives[name])
     indices = [at for at, score in enumerate(scores) if score != float("-inf")]
     counts.unscored += len(scores) - len(indices)
+    # Positives come first, so the first scored document is one of them or none has a score.
     if not indices or indices[0] >= positive_count:
         counts.left_out.append(name)
         return None
@@ -488,8 +495,8 @@ def _iter_scoring_notes(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _C
         yield f"no positive with a score: {len(gone):,} {of}, left out ({named})"
 
 
-def _describe_scoring_model(one: ConfiguredModel) -> dict[str, Any]:
-    artifact = resolve_weights(one.artifact)
+def _describe_scoring_model(model: ConfiguredModel) -> dict[str, Any]:
+    artifact = resolve_weights(model.artifact)
     return {
         "name": artifact.name,
         "artifact": artifact.key,

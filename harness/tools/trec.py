@@ -101,6 +101,7 @@ def export_trec(
     if 0 < len(kept) < len(again):
         again = {name: f"{text}\nWithout it: --tasks {','.join(kept)}" for name, text in again.items()}
     for name, record in chosen.records.items():
+        # All ids are checked before the first file is written: an export that fails leaves no files.
         _check_ids(record, *_read_run_tables(record, again[name], results))
     written = [
         path
@@ -170,7 +171,7 @@ def _choose_condition(measured: Sequence[_Measured], settings: str) -> _Measured
 def _build_rerun_command(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:
     """The command that makes the files of a record again."""
     task = record.task.name
-    of = next((suite.name for suite in suites for known in suite.tasks if known.name == task), "")
+    of = next((suite.name for suite in suites for suite_task in suite.tasks if suite_task.name == task), "")
     hub = record.identity["data"].get("path")
     suite = of or (f"mteb:{task}" if hub else "local:FOLDER")
     narrow = [] if suite == f"mteb:{task}" else ["--tasks", task]
@@ -244,7 +245,7 @@ def _read_run_tables(record: Record, again: str, results: Path | None) -> tuple[
         lost = "is gone or damaged" if part else "was not kept"
         raise UsageError(
             f"The {what} of {record.model.name} on {record.task.name} {lost}.",
-            hint=f"It is made again by: {again}",
+            hint=f"To make it again: {again}",
         )
     return pq.read_table(run), pq.read_table(examples)
 
@@ -257,15 +258,15 @@ def _check_ids(record: Record, run: Any, examples: Any) -> None:
     """Refuse ids that cannot be a field of a line.
 
     Raises:
-        DataError: One is empty or has a blank, at which these formats part their fields.
+        DataError: One is empty or has a blank, which separates fields in these formats.
     """
     judged = {name for gold in examples["gold"].to_pylist() for name in json.loads(gold)}
     columns = (run["query_id"], run["document_id"], examples["example_id"])
     for name in (*(name for column in columns for name in column.unique().to_pylist()), *judged):
         if len(name.split()) != 1 or name != name.strip():
             raise DataError(
-                f"{record.task.name}: the id {name!r} cannot be written: TREC's formats part fields at "
-                "blanks.",
+                f"{record.task.name}: the id {name!r} cannot be written: TREC's formats separate "
+                "fields by blanks.",
                 hint="Give the data ids without blanks, or read the run file (results/README.md).",
             )
 
@@ -275,6 +276,7 @@ def _write_trec_files(record: Record, run: Any, examples: Any, folder: Path) -> 
     import pyarrow.compute as pc
 
     columns = ("split", "subset")
+    # With threads pyarrow gives the groups in any order, and so the files that are reported.
     for part in run.group_by(columns, use_threads=False).aggregate([]).to_pylist():
         name = ".".join([record.task.name, *(part[c] for c in columns if part[c] != "default")])
         for ending, table, lines in ((".run", run, _run_lines), (".qrels", examples, _iter_qrels_lines)):
@@ -290,6 +292,7 @@ def _run_lines(table: Any, record: Record) -> Iterator[str]:
     scores = table["score"].to_numpy()
     columns = (table[name].to_pylist() for name in ("query_id", "document_id", "rank"))
     for query, document, rank, score in zip(*columns, scores, strict=True):
+        # Q0 and the 0 of a judgement are fields that trec_eval expects and ignores.
         yield f"{query} Q0 {document} {rank} {score} {tag}"
 
 

@@ -235,6 +235,7 @@ class _Remainder:
             low, high = self._compute_last_bounds()
             return TimeRange(seconds=max(low, min(high, chain)), low=low, high=high)
         tail, tail_variance = self._tail
+        # NormalDist.inv_cdf refuses a deviation of 0, hence 1e-9 seconds.
         by_pace = NormalDist(full + tail, math.sqrt(self._variance / self.pace**2 + tail_variance) or 1e-9)
         by_chain = NormalDist(chain, math.sqrt(chain_variance) or 1e-9)
         low, high = (
@@ -299,4 +300,5 @@ class _Remainder:
 
 def _compute_bound_shares(count: int) -> tuple[float, float]:
     """The shares of the bounds of each of several, all of which lie below the bounds of their largest one."""
+    # The largest of n independent values is below a bound with the n-th power of one value's probability.
     return ((1 - LEVEL) / 2) ** (1 / count), ((1 + LEVEL) / 2) ** (1 / count)

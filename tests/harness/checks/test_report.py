@@ -139,8 +139,8 @@ def test_every_command_to_type_exists_with_its_options(
             passed(replace(COLLAPSED, verdict="inconclusive")),
             "Nothing regressed for sure, but look at ArguAna:",
         ),
-        (undecided(MISSING), "Mend what is named under missing below, then run this check again"),
-        (undecided(replace(MISSING, baseline=None)), "set it anew (harness baseline set release --replace"),
+        (undecided(MISSING), "Correct what is named under missing below, then run this check again"),
+        (undecided(replace(MISSING, baseline=None)), "set it again (harness baseline set release --replace"),
         (undecided(UNTESTABLE), "Measure again what is not testable, or ignore it in the policy."),
         (
             undecided(
@@ -383,9 +383,9 @@ import sys
 sys.path[:0] = ["tests/harness/checks", "tests/support"]
 import rich.box, rich.console, rich.table
 from test_report import small_check
-from harness.core.terminal import console
+from harness.core.terminal import create_console
 from harness.checks.report import print_check
-out = console()
+out = create_console()
 before = set(sys.modules)
 print_check(small_check(), out, every=True)
 new = {name for name in sys.modules if name not in before and not name.startswith(("rich", "harness"))}

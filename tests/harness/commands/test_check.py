@@ -262,7 +262,7 @@ def test_other_library_versions_only_warn(measured: Any, asked: Any) -> None:
         (("--candidate", "good"), "A check needs --baseline"),
         (("--baseline", "last"), "A check needs --candidate"),
         (("--candidate", "{good}", "--baseline", "{good}"), "Which suite?"),
-        (("--candidate", "{good}", "--baseline", "lost.json"), "There is no file lost.json"),
+        (("--candidate", "{good}", "--baseline", "lost.json"), "The file lost.json does not exist"),
         (
             ("--candidate", "{good}", "--baseline", "last", "--policy", "lost.toml"),
             "lost.toml cannot be read",
