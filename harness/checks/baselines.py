@@ -29,7 +29,7 @@ SCHEMA = 3
 
 
 def _migrate_glue_options(baseline: dict[str, Any]) -> dict[str, Any]:
-    """A baseline of schema 1, in which settings of GLUE were options of their own, as one of schema 2."""
+    """A baseline of schema 1 in the form of schema 2: settings of GLUE become entries of `changes`."""
     options = dict(baseline.get("asked", {}))
     mnli, seeds = options.pop("mnli", None), options.pop("fresh_seeds", None)
     former = [
@@ -41,7 +41,7 @@ def _migrate_glue_options(baseline: dict[str, Any]) -> dict[str, Any]:
 
 
 def _migrate_option_names(baseline: dict[str, Any]) -> dict[str, Any]:
-    """A baseline of schema 2, in which options had another name, as one of schema 3."""
+    """A baseline of schema 2 in the form of schema 3: `asked` becomes `options`."""
     kept = {name: value for name, value in baseline.items() if name != "asked"}
     return {**kept, "options": baseline.get("asked", {})}
 
@@ -125,6 +125,11 @@ BASELINES = DocumentFolder(
 def require_new_name(results: Path, name: str, *, replace: bool) -> None:
     """Refuse a name that no baseline can have, or that is taken.
 
+    Args:
+        results: The results folder.
+        name: The name.
+        replace: Whether a baseline of this name may be replaced.
+
     Raises:
         UsageError: It is not fit for a file, is that of a model, or is taken and not to be replaced.
     """
@@ -138,7 +143,15 @@ def require_new_name(results: Path, name: str, *, replace: bool) -> None:
 
 
 def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
-    """Write a baseline under its name; gives its file.
+    """Write a baseline under its name.
+
+    Args:
+        results: The results folder.
+        baseline: The baseline.
+        replace: Whether a baseline of this name may be replaced.
+
+    Returns:
+        The path of its file.
 
     Raises:
         UsageError: The name is unfit, or taken and not to be replaced.
@@ -205,6 +218,11 @@ _DAMAGED = (
 def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
     """Write a baseline with its records as one file, which `--baseline` takes on any machine.
 
+    Args:
+        results: The results folder.
+        name: The name of the baseline.
+        path: The file to write, which ends in .zip.
+
     Raises:
         UsageError: No baseline has this name, a record of it is gone, or the file does not end in .zip.
         StoreError: The file cannot be written.
@@ -246,7 +264,7 @@ def _build_zip_entry(place: str) -> zipfile.ZipInfo:
 
 
 def _iter_record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
-    """The record of every key, and its per-example file."""
+    """The files of a baseline: the record of every key, and its per-example file."""
     gone = []
     for run in baseline.runs:
         for task, keys in run.keys.items():

@@ -87,7 +87,7 @@ def run_check(
 def _estimate_power(
     resolved: ResolvedRequest, sides: Comparison, policy: Policy, known_errors: KnownErrors
 ) -> tuple[Power, list[str]]:
-    """What the check can see, with a sentence on each mean whose margin is too small for that."""
+    """The power of a check, with a sentence on each mean whose margin is smaller than it can show."""
     trainings = sides.candidate.trainings
     power = estimate_baseline_power(
         sides.baseline, resolved.suites, policy, known_errors, trainings=trainings
@@ -98,11 +98,11 @@ def _estimate_power(
 
 
 ENOUGH = 0.8
-"""The chance that an equal model passes, below which a margin of the policy is told to be too small."""
+"""A margin of the policy is reported as too small if an equal model passes with a lower probability."""
 
 
 def _explain_small_margin(suite: Suite, sensitivity: Sensitivity) -> str:
-    """A sentence on a margin of the policy within which an equal model would often not be shown to be."""
+    """A sentence on a margin of the policy that an equal model would often fail; empty for any other."""
     if (
         sensitivity.source != "policy"
         or sensitivity.passing is None
@@ -143,7 +143,7 @@ def _build_check_requests(
 def _require_same_conditions(
     requests: Sequence[CheckRequest], sides: Comparison, reference: Reference, policy: Policy
 ) -> list[str]:
-    """Refuse sides that are not evaluated alike, before anything runs; gives the allowed differences."""
+    """Refuse sides that are not evaluated alike; returns sentences on the differences that are allowed."""
     baseline, typed = reference.baseline, bool(requests[0].requests[0].settings.prompts)
     if baseline is None:
         theirs = requests[1].identities
@@ -169,7 +169,7 @@ def _require_records(baseline: CheckSide, reference: Reference) -> None:
 def _measure_missing_scores(
     requests: Sequence[CheckRequest], carry_out: CarryOut
 ) -> dict[tuple[str, str], str]:
-    """Run the missing scores; gives the reasons of failures by artifact and task."""
+    """Run the missing scores; returns the reasons of failures by artifact and task."""
     failures: dict[tuple[str, str], str] = {}
     began = time.monotonic()
     for check_request in requests:
@@ -370,7 +370,7 @@ def check_candidate(
 
 
 def run_with_progress(request: Request) -> Mapping[str, str]:
-    """Run a request with its progress on standard error; gives the reason of each task without a score."""
+    """Run a request with its progress on standard error; returns why tasks have no score, by task."""
     from harness.driver import evaluation, progress
 
     return progress.follow_run(evaluation.prepare(request), create_console(stderr=True)).lacking
@@ -462,7 +462,7 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
 
 
 def _check_policy_names(policy: Policy, tasks: Sequence[str]) -> list[str]:
-    """Refuse a policy with misspelt names or without effect; gives warnings on tasks of other suites."""
+    """Refuse a policy with misspelt names or without effect; returns warnings on tasks of other suites."""
     patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
     strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
     for name in strange:

@@ -50,7 +50,7 @@ POWER, GREEN = 0.8, 0.975
 an equal model passes with a probability of 0.975."""
 
 PRACTICAL = 20
-"""Times as many examples of a suite beyond which no number is named."""
+"""The largest factor of further examples that is named; beyond it the text says "more than"."""
 
 POINT = 0.01
 """A point, the unit of a policy, as a share of 1."""
@@ -60,7 +60,7 @@ Outcome = TypeVar("Outcome", TaskOutcome, MeanOutcome)
 
 @dataclass(frozen=True, kw_only=True)
 class _Level:
-    """The level of red of several tests together, and their number (Bonferroni)."""
+    """The level at which several tests together call a regression, and their number (Bonferroni)."""
 
     alpha: float
     tests: int
@@ -122,7 +122,7 @@ def estimate_baseline_power(
 def _compute_sensitivity(
     margin: Margin, least: float, alpha: float, red: float, part: Uncertainty | None, source: MarginSource
 ) -> Sensitivity:
-    """The margin of a line, and what the error of an equal model's difference says of it."""
+    """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
     if part is None or part.variance <= 0:
         return Sensitivity(margin=(least if margin == AUTO else margin) * POINT)
     # An equal model's lower bound is above -margin in 97.5 % of checks if the margin is the offset of that
@@ -147,7 +147,7 @@ def _compute_sensitivity(
 
 
 def _compute_effect_size(level: float, power: float) -> float:
-    """The standard errors of an effect that a one-sided test at a level finds with this power."""
+    """The effect, in standard errors, that a one-sided test at a level finds with this power."""
     from scipy.special import ndtri
 
     return float(ndtri(1 - level) + ndtri(power))
@@ -156,7 +156,7 @@ def _compute_effect_size(level: float, power: float) -> float:
 def _select_uncertainty(
     equal: Compared | None, known_error: float | None, repeated: bool
 ) -> tuple[Uncertainty | None, MarginSource]:
-    """The uncertainty of an equal model's difference, and where it is known from."""
+    """The uncertainty of an equal model's difference, and its source."""
     if repeated and equal is not None and len(equal.theirs) >= LEAST_RUNS:
         return equal.total, "runs"
     if known_error:
@@ -179,7 +179,14 @@ def evaluate_comparison(
     policy: Policy,
     power: Power,
 ) -> _Decisions:
-    """Test every task and every suite's mean, with the margins of what the check can see (`power`)."""
+    """Test every task and every suite's mean.
+
+    Args:
+        sides: The records of both sides.
+        suites: The suites of the check.
+        policy: Levels, and the tasks that must not regress.
+        power: The margin of each task and mean.
+    """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     parts = {suite.name: sides.compute_part_differences(suite) for suite in suites}
     averages = sides.select_averages(suites)
@@ -221,7 +228,7 @@ def evaluate_comparison(
 def _assign_task_levels(
     tested: Mapping[str, Difference], suites: Sequence[Suite], policy: Policy
 ) -> dict[str, _Level]:
-    """The level of red of each tested task: a part of `task_alpha`, or a mean's where it is a whole suite."""
+    """The level of a regression of each task: its share of `task_alpha`, or a mean's if it is alone."""
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
     # Tasks that are the same, or that may regress, cannot be red: they take no part of the level.
     several = [n for n, one in tested.items() if n not in alone and not one.same and policy.forbids(n)]
@@ -243,7 +250,7 @@ def _find_discoveries(tested: Mapping[str, Difference], alpha: float, *, gain: b
 
 
 def _build_task_outcome(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:
-    """The outcome of a task before any test: its margin, and its scores as far as they are there."""
+    """The outcome of a task before any test: its margin, and the scores that exist."""
     mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
     return TaskOutcome(
         task=task.name,
@@ -346,10 +353,10 @@ def _compute_verdict(compared: Compared, margin: float, low: float, high: float)
 
 
 def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: float, unit: str) -> str:
-    """The units or seeds that would settle a line in 80 % of checks, if the observed difference is true.
+    """The units or seeds that would settle a verdict in 80 % of checks, if the observed difference is true.
 
-    Of a loss below half of the margin it is the number that shows a regression, else that which shows less
-    than the margin.
+    If more than half of the margin was lost, it is the number that shows a regression, else the number that
+    shows a loss smaller than the margin.
     """
     lost = compared.delta < -margin / 2
     distance, level = (-compared.delta, red) if lost else (margin + compared.delta, alpha)
@@ -431,7 +438,7 @@ def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
 
 
 def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[str]:
-    """Sentences on means that regressed, but for those of a single task that has its own."""
+    """Sentences on means that regressed, except means of a single task that has a sentence already."""
     # A suite of one task would else be listed twice, by its task and by its mean.
     red = {
         suite for one in tasks if one.verdict == "regressed" and one.must_not_regress for suite in one.suites
@@ -481,7 +488,7 @@ def _format_loss(mean: MeanOutcome) -> str:
 
 
 def _format_mean_name(mean: MeanOutcome) -> str:
-    """The name of a mean, e.g. "The mean of mteb", with a note on missing columns; of one task its own."""
+    """The name of a mean, e.g. "The mean of mteb", with a note on missing columns; or a single task's suite."""
     if mean.wanted == 1:
         return mean.suite
     part = "" if mean.there == mean.wanted else f" (only {mean.there} of its {mean.wanted} columns)"

@@ -24,10 +24,10 @@ FLAT = 1e-24
 """A variance below this is rounding."""
 
 LARGE = 1e7
-"""The degrees of freedom from which on the normal distribution is a good replacement."""
+"""Degrees of freedom at which Student's t and the normal distribution are the same in practice."""
 
 SYMMETRIC = 1e-3
-"""A skewness below this is none."""
+"""A skewness below this counts as 0."""
 
 # A jackknife costs groups × units. By a thousand groups the variance is off by about 4 % (√(2 / 1000)), and
 # bounds by half of that.
@@ -39,13 +39,14 @@ AT_ONCE = 4_000_000
 """Weights in memory at one time."""
 
 FEW = 4.0
-"""Differing units of which half of the observed skewness is believed; degrees of freedom for each of them."""
+"""The number of differing units at which half of the observed skewness counts; also the degrees of freedom
+that each of them gives."""
 
 FARTHEST, EXACT = 8.0, 1e-7
-"""The farthest bound that is looked for, and how exactly, in standard errors of a normal distribution."""
+"""The farthest bound of the search and its precision, in standard errors of a normal distribution."""
 
 LEAST_RUNS = 3
-"""Fewest runs that tell what another run differs by: the spread of two is next to unknown."""
+"""Fewest runs whose spread is used: by two runs it is next to unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class Part:
     Attributes:
         variance: What it adds to the variance.
         freedom: The degrees of freedom of that variance.
-        third: What it adds to the third central moment, which makes bounds lopsided.
+        third: What it adds to the third central moment, by which the bounds are not symmetric.
     """
 
     variance: float
@@ -88,7 +89,7 @@ class Part:
         return math.sqrt(self.variance) * errors
 
     def take_share(self, share: float) -> Part:
-        """The same of a share of the difference."""
+        """The part of a share of the difference."""
         return Part(variance=share**2 * self.variance, freedom=self.freedom, third=share**3 * self.third)
 
     @staticmethod
@@ -120,7 +121,7 @@ class Part:
             mine: The scores of one side's runs.
             theirs: Those of the other side's.
             paired: Whether the runs pair up, as evaluations with the same seed do.
-            inside: What the variance of each group's runs has of single units, which counts elsewhere.
+            inside: The part of each group's variance that is noise of single units, which counts elsewhere.
 
         >>> round(Part.estimate_run_part([0.5, 0.7], [0.4], paired=False).variance, 9)
         0.03
@@ -148,7 +149,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Uncertainty:
-    """Independent parts of the uncertainty of a difference, each known as well as its own freedom says.
+    """Independent parts of the uncertainty of a difference, each with degrees of freedom of its own.
 
     Bounds are as far away as the root of the sum of squares of those of the parts (Howe, 1974; Zou and
     Donner, 2008): where few runs tell a part, its far bounds stay those of few runs.
@@ -186,7 +187,7 @@ class Uncertainty:
 
     @property
     def even(self) -> Uncertainty:
-        """The same without skewness."""
+        """The uncertainty without skewness."""
         return Uncertainty(parts=tuple(replace(part, third=0.0) for part in self.parts))
 
 
@@ -312,7 +313,7 @@ class Difference(Compared):
 
         Args:
             baseline: The baseline's units.
-            changed: The share of answers that an equal model changes. A changed one is taken for drawn anew,
+            changed: The share of answers that an equal model changes. A changed one counts as drawn again,
                 so each unit adds sqrt(2 changed) of what it adds to the baseline's own score.
             trainings: Where the baseline's runs are models of their own, the number of models that the other
                 has; the runs then also tell what another one changes, in place of `changed`.
@@ -347,7 +348,7 @@ class Difference(Compared):
 
 
 def _compute_typical_influence(run_influences: Floats) -> Floats:
-    """The standard deviation over runs of what each unit adds, (units,), with signs in turn."""
+    """The standard deviation over runs of what each unit adds, (units,), with alternating signs."""
     runs, units = run_influences.shape
     spread = np.sqrt(((run_influences - run_influences.mean(axis=0)) ** 2).sum(axis=0) / (runs - 1))
     # Deviations are all positive: with alternating signs their sum and third moment are about 0, as an equal
@@ -404,7 +405,7 @@ def _compute_influences(stratum: Stratum) -> Floats:
 
 
 def _iter_jackknife_weights(units: int) -> Iterator[Floats]:
-    """Weights (groups, units) of which each row leaves a group of units out, in blocks."""
+    """Weights (groups, units) in blocks; each row leaves a group of units out."""
     count = min(units, GROUPS)
     size, groups = max(1, AT_ONCE // units), np.arange(units) % count
     for first in range(0, count, size):
@@ -419,7 +420,7 @@ def _prepare_metric(name: str, gold: Floats, predicted: Floats) -> Callable[[Flo
 
 
 def _estimate_unit_noise(sides: Iterable[Floats]) -> float:
-    """The variance in one run's score of what it alone does on single units; 0 for a single run."""
+    """The variance of a run's score by what only this run does on single units; 0 for a single run."""
     total = 0.0
     for influences in sides:
         runs, units = influences.shape
@@ -454,7 +455,7 @@ def _estimate_repeat_part(stratum: Stratum, other: Stratum) -> Part:
 
 
 def _estimate_tie_part(stratum: Stratum, other: Stratum) -> Part:
-    """Half a unit more that differs for the better and half a one for the worse, where units tie.
+    """The uncertainty of ties: as if half a unit more were better, and half a unit worse.
 
     None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
     its size is that of the units that differ, or 1 where none does.
@@ -478,7 +479,7 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum) -> Part:
 
 
 def _estimate_unit_size(differences: Floats, other: Floats) -> float:
-    """The size of a differing unit, by that of larger ones; of the other sign where there is none."""
+    """The typical size of a differing unit, weighted by size; of the other sign if none differs so."""
     sizes = differences if len(differences) else other
     return float((sizes**2).sum() / sizes.sum()) if len(sizes) else 1.0
 
@@ -489,7 +490,7 @@ def _compute_unit_scores(stratum: Stratum) -> Floats:
 
 
 def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
-    """The units that the two models answer alike, (units,) of truth values."""
+    """Whether the two models answer a unit alike, (units,)."""
     if stratum.measures == ("mean",):
         return np.asarray(_compute_unit_scores(stratum) == _compute_unit_scores(other))
     if stratum.predicted.shape != other.predicted.shape:
@@ -498,7 +499,7 @@ def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
 
 
 def _estimate_spread_part(runs: Sequence[float], inside: float) -> Part:
-    """The variance of single runs, without what it has of single units."""
+    """The variance of single runs, without the noise of single units."""
     return Part(variance=max(variance(runs) - inside, 0.0), freedom=len(runs) - 1)
 
 

@@ -35,7 +35,7 @@ same records, or the share of answers that the policy says an equal model change
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """What a check can see of one task or mean, in shares of 1.
+    """The power of a check on one task or mean, in shares of 1.
 
     Attributes:
         margin: The loss that is allowed.
@@ -55,7 +55,7 @@ class Sensitivity:
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """What a check can see, by task and by the suite of a mean."""
+    """The power of a check, by task and by the suite of a mean."""
 
     tasks: Mapping[str, Sensitivity]
     means: Mapping[str, Sensitivity]
@@ -70,7 +70,7 @@ class KnownErrors:
 
 
 def _migrate_equivalence(check: dict[str, Any]) -> dict[str, Any]:
-    """A check of schema 1, which asked for equivalence, as one of schema 2."""
+    """A check of schema 1, a test of equivalence, in the form of schema 2."""
 
     def migrate_line(line: dict[str, Any]) -> dict[str, Any]:
         kept = {n: v for n, v in line.items() if n not in ("p_regressed", "p_improved", "max_drop")}
@@ -289,7 +289,7 @@ def check_files(results: Path, id_: str) -> list[Path]:
 
 
 FIRST, LEAST = 5, 3
-"""Earlier checks whose errors count: the first ones, so that margins settle; and the fewest that tell one."""
+"""Most and fewest earlier checks whose errors are used; the first ones, so that margins settle."""
 
 
 def collect_standard_errors(

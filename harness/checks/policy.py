@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness.core.errors import UsageError, explain_unknown
 
 AUTO: Literal["auto"] = "auto"
-"""In place of a number: the smallest margin within which an equal model is in 97.5 % of checks."""
+"""The word for the smallest margin that an equal model passes in 97.5 % of checks."""
 
 Points = Annotated[float, Field(strict=True, ge=0, le=100)]
 Level = Annotated[float, Field(strict=True, ge=1e-6, le=0.5)]
@@ -34,7 +34,7 @@ _FORMER = {
 
 
 class _TaskPolicy(BaseModel):
-    """The settings of one task in place of the general settings."""
+    """The settings of one task, which replace the general ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -127,7 +127,7 @@ class Policy(BaseModel):
         """The policy for an argument: a Policy, the path of a TOML file, or None for the default.
 
         Raises:
-            UsageError: It is neither, or a setting cannot be used.
+            UsageError: It is none of these, or a setting cannot be used.
         """
         if policy is None:
             return DEFAULT
@@ -163,7 +163,7 @@ DEFAULT = Policy()
 
 
 def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
-    """The first fault of a policy, with what to type."""
+    """The error for the first fault of a policy, with what to type."""
     first = error.errors()[0]
     place = [str(part) for part in first["loc"]]
     name, of_task = place[0], len(place) > 2 and place[0] == "tasks"

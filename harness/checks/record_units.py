@@ -32,12 +32,12 @@ class _NotTestableError(Exception):
 
 
 def _resolve_example_metric(kind: str, metric: str) -> str:
-    """The metric that examples give: of pairs that of one similarity, not the best of all."""
+    """The metric that the examples give: for pairs, that of one similarity, not the best of all."""
     return "similarity_ap" if (kind, metric) == ("PairClassification", "max_ap") else metric
 
 
 def _build_strata(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
-    """The units from whose rows a metric is computed again: their name, and strata with shares that sum to 1.
+    """The units of a metric, by which it is computed again: their name, and strata whose shares sum to 1.
 
     Any other type and metric is the mean over single queries, if the rows have it.
     """
@@ -111,7 +111,7 @@ def _build_summary_stratum(rows: _ExampleRows) -> Stratum:
 
 
 REFIT = 1.2
-"""What a corpus' variance is more than with the clusters of its texts fixed: clusters move with the texts.
+"""The factor of a corpus' variance over that with fixed clusters: clusters move with the texts.
 
 `benchmarks/simulate_gate.py` compares it with the truth for k-means.
 """
@@ -308,7 +308,16 @@ class ScoredRecord:
     def find(
         stores: Sequence[Store], artifact: str, task: str, key: str, *, parts: Parts, cache: Path
     ) -> ScoredRecord | None:
-        """The scored record from the first store that has its units, else from the first that has it."""
+        """The scored record from the first store that has its units, else from the first that has it.
+
+        Args:
+            stores: The results folders, in the order of preference.
+            artifact: The artifact's folder there (`Artifact.slug`).
+            task: The task's name.
+            key: The EvaluationKey.
+            parts: The metrics whose mean is a trained task's number.
+            cache: The cache folder.
+        """
         without_units = None
         for store in stores:
             scored_record = ScoredRecord.load_record(store, artifact, task, key, parts=parts, cache=cache)

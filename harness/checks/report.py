@@ -183,7 +183,7 @@ NUMBERS = ("n", "seeds", "baseline", "candidate", "difference", "p", "margin")
 
 
 def _format_outcome_cells(line: TaskOutcome | MeanOutcome) -> dict[str, str]:
-    """What reports say of a task or a mean, by column; the number of runs where it is not 1."""
+    """The cells of a task or a mean by column; the number of runs only where it is not 1."""
     why = [f"to settle: {line.to_settle}" if line.to_settle else ""]
     if isinstance(line, MeanOutcome):
         tested_text = f"{line.there} of " if line.there != line.wanted else ""

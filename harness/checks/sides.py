@@ -109,10 +109,14 @@ class CheckSide:
     def estimate_null_differences(
         self, suites: Sequence[Suite], changed: float, trainings: int
     ) -> dict[str, Difference]:
-        """What the differences of an equal model would be, by task and by column that shows a part of one.
+        """The differences of an equal model, by task and by column that shows a part of a task.
 
-        `changed` is the share of answers that it changes, `trainings` the number of its models where this
-        side has several. Tasks without units are left out.
+        Tasks without units are left out.
+
+        Args:
+            suites: The suites of the check.
+            changed: The share of answers that an equal model changes.
+            trainings: The number of its models, used where this side has several.
         """
         averages, parts = self.select_averages(suites), dict[str, tuple[CheckSide, str]]()
         for suite in suites:
@@ -198,6 +202,11 @@ class CheckRequest:
         makes one for each seed. A finished model is evaluated again only on tasks whose score depends on the
         seed.
 
+        Args:
+            request: Suites and settings; its models are ignored.
+            model: A catalog name, `org/name[@revision]` or a folder.
+            seeds: The number of seeds.
+
         Raises:
             UsageError: A name or a setting cannot be used.
         """
@@ -238,7 +247,7 @@ class CheckRequest:
 
 
 def _refuse_second_training(opened: ResolvedRequest) -> None:
-    """Refuse a model that the same recipe has made: what is compared would be trained twice."""
+    """Refuse a model that the same recipe has made: the compared model would be trained twice."""
     recipes = {stage.name for stage in opened.stages}
     for lineage in (one.lineage for one in opened.asked if one.lineage is not None):
         if lineage.name in recipes:
@@ -425,4 +434,4 @@ def mean_score(ones: Sequence[ScoredRecord]) -> float | None:
 
 
 CarryOut = Callable[[Request], Mapping[str, str]]
-"""A function that runs a request and gives the reason of each task that still lacks a score."""
+"""A function that runs a request and returns, by task, why a score is still missing."""

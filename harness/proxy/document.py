@@ -50,8 +50,8 @@ class ProxyErrors(_Part):
     """Errors, as shares of 1, on models whose families were held out.
 
     `rmse`, `mae`, `half_width` (of the `level` interval), `kendall` and `spearman` are nested: tasks and
-    penalty were chosen without the family, too. `plain_rmse` is the error by which they were chosen, which
-    errs on the low side. `deviation` is the standard deviation of the target: the error of knowing nothing.
+    penalty were chosen without the family, too. `plain_rmse` is the error by which they were chosen, which is
+    too low. `deviation` is the standard deviation of the target: the error of predicting its mean.
     """
 
     rmse: float

@@ -67,8 +67,8 @@ def _filter_task_rows(table: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]
 def _assign_families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
     """The family name of each model.
 
-    Models with one root, by what they were adapted from, are one family; so are those of an organisation that
-    name no parent, with all that was adapted from them.
+    Models that were adapted from the same root are one family. Models without a parent are one family by
+    organisation, with everything that was adapted from them.
 
     >>> _assign_families(["a/one", "b/two", "b/three", "c/four"], {"b/two": "a/one", "c/four": "d/none"})
     ['a', 'a', 'b', 'd/none']
@@ -137,8 +137,8 @@ class ScoreTable:
         """The complete models of an import on a suite; nothing is imputed.
 
         Of several entries of a model, that of the best known revision counts. Results of experiments are
-        under another condition and left out; so are baselines, by their name: a random encoder is no guide to
-        others.
+        under another condition and left out. So are baselines, by their name: a random encoder says nothing
+        of others.
 
         Raises:
             UsageError: There are too few complete models or families, or the import has no times.

@@ -79,7 +79,7 @@ class Audit:
         cache: The cache folder.
         files: The number of files by area; prepared data sets count as one each.
         bytes: Their bytes by area.
-        without_digest: The number of records of older schemas, of which only the key was checked.
+        without_digest: The number of records of older schemas; only their key was checked.
         faults: The files that are not as they should be.
     """
 
@@ -245,7 +245,7 @@ def _find_record_faults(path: Path, area: str = "records") -> Iterator[Fault]:
 
 
 def _find_record_conflicts(results: Path) -> Iterator[Fault]:
-    """What whole records say that cannot be true; which one of two is wrong is not for a repair to say."""
+    """The contradictions in intact records; a repair cannot know which of two records is wrong."""
     records = {
         path: record for path in _list_record_files(results) if (record := _read_whole(path)) is not None
     }

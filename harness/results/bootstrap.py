@@ -80,7 +80,13 @@ class Interval:
 
     @staticmethod
     def from_replicates(point: float, drawn: Floats, *, level: float = LEVEL) -> Interval:
-        """The interval between the percentiles of the replicates."""
+        """The interval between the percentiles of the replicates.
+
+        Args:
+            point: The score.
+            drawn: The score in each replicate, (draws,).
+            level: The share of replicates between the bounds.
+        """
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
         return Interval(point=point, low=float(low), high=float(high))
 

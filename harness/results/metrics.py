@@ -166,7 +166,7 @@ TINY = 1e-12
 
 
 def _compute_weighted_mean(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
-    """The mean of what each unit scored; there is no gold.
+    """The mean of what each unit scored; `gold` is not used.
 
     >>> _compute_weighted_mean(np.zeros(0), np.array([0.0, 1.0]), np.array([[1.0, 1.0], [2.0, 0.0]])).tolist()
     [0.5, 0.0]
@@ -252,7 +252,12 @@ def compute_v_measure(gold: Places, predicted: Places) -> float:
 
 
 def compute_v_measure_losses(gold: Places, predicted: Places, texts: Places) -> Floats:
-    """What the V-measure loses without each text, all its places at once, by the order of the texts.
+    """What the V-measure loses without each text, in the order of the texts' numbers.
+
+    Args:
+        gold: The class of each place, (places,).
+        predicted: The cluster of each place, (places,).
+        texts: The text at each place, (places,); a text is left out with all of its places.
 
     >>> gold, predicted, texts = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]), np.array([3, 5, 7, 9])
     >>> compute_v_measure_losses(gold, predicted, texts).round(3).tolist()

@@ -282,7 +282,7 @@ class MeasuredSuite:
 
     @property
     def lineage(self) -> Lineage | None:
-        """The lineage of the model; None for one that no recipe made."""
+        """The lineage of the model; None unless a recipe made it."""
         return next((record.lineage for record in self.records if record.lineage), None)
 
     @functools.cached_property
@@ -415,7 +415,7 @@ def _list_condition_views(mine: Sequence[Record], suite: Suite, former: str) -> 
 def _find_wider_records(
     treatment: Condition, mine: Sequence[Record], suite: Suite, exact_records: Mapping[str, Record]
 ) -> dict[str, Record]:
-    """The records of more or fewer splits and subsets than a task, for columns of which they have all."""
+    """The records with other splits and subsets than a task, for columns whose parts they all have."""
     tasks = {**{task.name: task for task in suite.tasks}, **suite.parts}
     lacking = {name: task for name, task in tasks.items() if task.name not in exact_records}
     return {

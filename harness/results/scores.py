@@ -245,7 +245,10 @@ def compute_part_scores(suite: Suite, records: Mapping[str, Record]) -> dict[str
 def compute_metric_scores(suite: Suite, records: Mapping[str, Record], metric: str) -> dict[str, float]:
     """A raw metric of a suite's tasks, and of the columns that show a part of one; a mean over subsets.
 
-    The records are by the names of tasks; a record of a part alone may be under the name of its column.
+    Args:
+        suite: The suite.
+        records: Records by the names of tasks; a record of a part alone may be under its column's name.
+        metric: The name of the metric.
     """
     tasks = {task.name: task for task in suite.tasks}
     return _collect_metric_scores({**tasks, **suite.parts}, records, metric)
@@ -362,7 +365,14 @@ class TrainedResult:
     def build_trained_result(
         suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
     ) -> TrainedResult:
-        """The trained result from records by the names of their tasks."""
+        """The trained result from records.
+
+        Args:
+            suite: The suite.
+            records: Records by the names of their tasks.
+            convention: The convention of the numbers; None for the mean of all raw metrics.
+            files: Finds the per-example file of a record.
+        """
         from harness.results import bootstrap
 
         rows, drawn, apart = [], {}, list_exclusions(suite)
@@ -402,7 +412,7 @@ class TrainedResult:
 
 
 def _mean_of_other(name: str, rows: Sequence[TaskResult]) -> Mean | None:
-    """The average of other evaluations than the best; tasks whose last evaluation counts have their score."""
+    """The average with `last` or `cross_fitted` in place of the best evaluation, where that counts."""
     if not any(row.best_counts for row in rows):
         return None
     return Mean.compute_mean("tasks", [getattr(row, name) if row.best_counts else row.number for row in rows])

@@ -45,14 +45,14 @@ _CHUNK = 256
 """Queries whose documents' vectors are held at once."""
 
 _SAME = 1e-6
-"""The difference of scores, relative to a score above 1, up to which they are equal but for rounding."""
+"""Scores that differ by less are equal but for rounding; relative to the score where that is above 1."""
 
 _TEXTS = OwnTexts()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringRequest:
-    """What a user asks for.
+    """The settings of a requested data set.
 
     Attributes:
         teacher: The model that scores, spelled as for a run.
@@ -93,8 +93,13 @@ class ScoringPlan:
     def build_scoring_plan(request: ScoringRequest, data: DataSettings, options: ModelOptions) -> ScoringPlan:
         """The plan of a request.
 
+        Args:
+            request: The settings as requested.
+            data: Where data is looked for.
+            options: How models are found and loaded.
+
         Raises:
-            UsageError: A model or a setting cannot be used, or there is no such data.
+            UsageError: A model or a setting cannot be used, or the data does not exist.
             DataError: A row of the data cannot be read.
         """
         settings = check_fields(request.settings, Settings, "settings")
@@ -135,7 +140,7 @@ class ScoringPlan:
 
     @property
     def pairs(self) -> int:
-        """The scores at most."""
+        """The largest possible number of scores."""
         return len(self.queries) * min(self.request.documents, len(self.collection.documents))
 
     def find_scored_data(self, folder: Path) -> ScoredData | None:
@@ -161,7 +166,7 @@ def _check(request: ScoringRequest, settings: Settings) -> None:
 
 
 def _check_ranking(model: ConfiguredModel) -> None:
-    """Refuse methods of BM25 by whose scores it is not known which documents share a word with the query."""
+    """Refuse methods of BM25 that also score documents without a word of the query."""
     if isinstance(model.encoding, Ranking) and model.encoding.method in ("bm25l", "bm25+"):
         raise UsageError(
             f"{model.artifact.name} gives a score to documents without a word of the query, too.",
@@ -184,7 +189,7 @@ def _build_model_identity(model: ConfiguredModel) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class _Counts:
-    """What happened to queries: ids of those with fewer documents, with drawn ones, and so on.
+    """The queries with something to report: with fewer documents, with drawn ones, and so on.
 
     Attributes:
         fewer: Queries with fewer documents than asked.
@@ -260,7 +265,7 @@ _Ranked = Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]
 def _rank(
     model: ConfiguredModel, context: JobContext, queries: Sequence[str], documents: Sequence[str], *, k: int
 ) -> _Ranked:
-    """The best documents of each query by a model; by BM25 those alone that share a word with the query."""
+    """The best documents of each query by a model; by BM25 only those that share a word with the query."""
     encoding = model.encoding
     if isinstance(encoding, Ranking):
         ranker = BM25Ranker(encoding, lambda *step: tell_ranked(context, *step))
@@ -320,7 +325,7 @@ def _choose_documents(plan: ScoringPlan, context: JobContext, counts: _Counts) -
 def _draw_documents(
     seed: str, first: Sequence[int], barred: set[int], count: int, wanted: int
 ) -> tuple[int, ...]:
-    """Further documents by chance, none of them in `first` or `barred`, as far as there are any."""
+    """Further documents by chance, as far as the corpus has any outside of `first` and `barred`."""
     taken = {*first, *barred} - {-1}
     lacking = min(wanted - len(first), count - len(taken))
     if lacking <= 0:
@@ -348,7 +353,7 @@ def _encode_sides(
     queries: Sequence[str],
     documents: Sequence[str],
 ) -> tuple[Space, Space]:
-    """The vectors of both sides, those of these texts among them."""
+    """The vectors of both sides, complete for these texts."""
     for side, texts in zip(SIDES, (queries, documents), strict=True):
         context.encode_missing(artifact, encoding, _TEXTS, side, list(dict.fromkeys(texts)), hold=True)
     query, document = (context.open_space(artifact, encoding, _TEXTS, side) for side in SIDES)
@@ -449,7 +454,7 @@ def _build_query_row(
 
 
 def _collect_scoring_facts(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> dict[str, Any]:
-    """What provenance.json says beside identity and files: no time and no path, so that runs are alike."""
+    """The facts in provenance.json beside identity and files, without times and paths: runs are alike."""
     every = [score for row in rows for score in row.scores]
     return {
         "teacher": _describe_scoring_model(plan.teacher),

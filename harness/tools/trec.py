@@ -28,7 +28,7 @@ from harness.training.model_store import ModelStore
 
 @dataclass(frozen=True, kw_only=True)
 class _TrecExport:
-    """What was written.
+    """The files that an export wrote, and what it left out.
 
     Attributes:
         files: The files.
@@ -62,8 +62,8 @@ def export_trec(
 ) -> _TrecExport:
     """Write `<model>-<key>/<task>.<split>[.<subset>].run` and `.qrels` of each retrieval task of a model.
 
-    All are of one condition: that of the most tasks, and of equals the one in full precision, as the first
-    table of `harness show` is.
+    All are of one condition: that of the most tasks, and among equals that in full precision. It is the
+    condition of the first table of `harness show`.
 
     Args:
         model: A name, six or more digits of an artifact key, or a folder.
@@ -74,7 +74,7 @@ def export_trec(
         results: The results folder, None for the default.
 
     Raises:
-        UsageError: There is nothing to write, or a record has no run.
+        UsageError: No task was measured, or a record has no run.
         DataError: An id cannot be written.
         StoreError: The folder cannot be written.
     """
@@ -128,7 +128,7 @@ def _list_retrieval_tasks(records: Sequence[Record], suites: Sequence[Suite]) ->
 def _collect_conditions(
     records: Sequence[Record], suites: Sequence[Suite], wanted: Sequence[str]
 ) -> list[_Measured]:
-    """The conditions of the wanted tasks: that of the most tasks first, of equals in the order of `show`."""
+    """The conditions of the wanted tasks: that of the most tasks first, equals in the order of `show`."""
     if suites:
         views = [view for suite in suites for view in build_suite_views(records, suite)]
         pairs = [(view.treatment, record) for view in views for record in view.records.values()]
@@ -287,7 +287,7 @@ def _write_trec_files(record: Record, run: Any, examples: Any, folder: Path) -> 
 
 
 def _run_lines(table: Any, record: Record) -> Iterator[str]:
-    """query, Q0, document, rank, score, model; a score is written so that it is read as the same float32."""
+    """Lines of query, Q0, document, rank, score, model; a score is read again as the same float32."""
     tag = "-".join(record.model.name.split()) or "model"
     scores = table["score"].to_numpy()
     columns = (table[name].to_pylist() for name in ("query_id", "document_id", "rank"))
@@ -297,7 +297,7 @@ def _run_lines(table: Any, record: Record) -> Iterator[str]:
 
 
 def _iter_qrels_lines(table: Any, _record: Record) -> Iterator[str]:
-    """query, 0, document, grade."""
+    """Lines of query, 0, document, grade."""
     for query, judged in zip(table["example_id"].to_pylist(), table["gold"].to_pylist(), strict=True):
         for document, grade in json.loads(judged).items():
             yield f"{query} 0 {document} {grade}"

@@ -15,7 +15,7 @@ are over a few checkpoints; they see what scatters from checkpoint to checkpoint
   ARRIVAL of all sound checkpoints are flagged, about one in a hundred;
 - with hindsight, a jump between any two checkpoints is compared with a line without a jump, over up to REACH
   checkpoints on each side. The smallest p of all places is compared with that of noise on the same steps,
-  drawn anew DRAWS times: HINDSIGHT of all sound curves are flagged. A curve with a jump is cut there, and
+  drawn DRAWS times: HINDSIGHT of all sound curves are flagged. A curve with a jump is cut there, and
   both sides are tested again.
 
 A flag also needs a score that really is lower than before: a curve that merely flattens has none. Noise is
@@ -96,7 +96,13 @@ def look_at(mean: MeanDifference, *, number: int, reference: int) -> Look:
 
 
 def mean_difference(entry: WatchEntry, reference: WatchEntry, prepared: PreparedRun) -> MeanDifference | str:
-    """A checkpoint's mean minus an earlier one's, or the reason why it cannot be tested."""
+    """A checkpoint's mean minus an earlier one's, or the reason why it cannot be tested.
+
+    Args:
+        entry: The checkpoint.
+        reference: The earlier checkpoint.
+        prepared: The request of the watch, with its suite and its store.
+    """
     (suite,) = prepared.suites
     candidate, other = (_read_check_side(side, prepared) for side in (entry, reference))
     for step, side in ((entry.step, candidate), (reference.step, other)):
@@ -164,7 +170,7 @@ def detect_change_points(watch: Watch) -> tuple[ChangePoint, ...]:
 
 
 def _predict_score(x: Floats, y: Floats, position: float) -> tuple[float, float, int]:
-    """The straight line through points, continued: expected value, standard error, degrees of freedom."""
+    """The forecast of a straight line through points: expected value, standard error, degrees of freedom."""
     centre, degrees = x.mean(), len(x) - 2
     # The steps of a watch differ, but the logarithms of two large ones may not.
     spread = max(float(((x - centre) ** 2).sum()), np.finfo(float).tiny)

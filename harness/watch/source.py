@@ -33,7 +33,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedEntry:
-    """An entry of a source that is no checkpoint, and the reason."""
+    """An entry of a source that is not a checkpoint, and the reason."""
 
     name: str
     reason: str
@@ -52,10 +52,16 @@ class CheckpointSource(Protocol):
         """The checkpoints that are there now, by step, and the skipped entries."""
 
     def check_condition(self, checkpoint: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
-        """The condition of a checkpoint: complete, settling, or incomplete."""
+        """The condition of a checkpoint: complete, settling, or incomplete.
+
+        Args:
+            checkpoint: The checkpoint.
+            settle: Seconds for which nothing in it may have changed.
+            own_code: Whether code of its own repository may run to describe it.
+        """
 
     def compute_stamp(self, checkpoint: Checkpoint) -> str:
-        """The stamp of a complete checkpoint's condition, without a look at its other parts."""
+        """The stamp of a complete checkpoint, without checking whether it is complete."""
 
     def format_model_label(self, checkpoint: Checkpoint) -> str:
         """The name of a checkpoint as a model; "" for the model's own name."""
@@ -257,7 +263,7 @@ def _step_of(name: str) -> int | None:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether a name is one that programs write under before they rename.
+    """Whether a name is temporary: programs write under it, and rename the file when it is complete.
 
     >>> [_is_temporary(name) for name in ("tmp-checkpoint-1000", ".step5", "step5.tmp", "step5")]
     [True, True, True, False]

@@ -85,7 +85,7 @@ class WatchEntry(DocumentPart):
     look: Look | None = None
     """Its test against an earlier checkpoint; None for the first one of a curve and without scores."""
     untested: str = ""
-    """The reason why there is no such test."""
+    """The reason why it was not tested."""
 
 
 class ChangePoint(DocumentPart):
@@ -160,7 +160,7 @@ class Watch(DocumentPart):
 
 
 def _migrate_recipe_settings(watch: dict[str, Any]) -> dict[str, Any]:
-    """A watch of schema 1, in which settings of GLUE were those of every recipe, as one of schema 2."""
+    """A watch of schema 1 in the form of schema 2: settings of GLUE become settings of the recipe."""
     request = dict(watch.get("request", {}))
     options = request.pop("recipe_options", {})
     changed = {

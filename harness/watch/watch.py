@@ -224,7 +224,7 @@ def _collect_outcome(report: Report) -> dict[str, Any]:
 
 
 def _list_training_settings(model: ConfiguredModel) -> list[Any]:
-    """What the trainings of a model share with those of other checkpoints; nothing without one."""
+    """The settings that the trainings of a model share with those of other checkpoints."""
     return [
         {"recipe": stage.lineage.recipe, "settings": stage.lineage.settings, "data": stage.lineage.data}
         for stage in model.stages
@@ -292,7 +292,7 @@ class WatchListeners:
 
 
 def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Watch:
-    """Evaluate the checkpoints of a run as they come; those that were evaluated before are not done again.
+    """Evaluate the checkpoints of a run as they come, each of them once.
 
     Args:
         options: The options of the watch.
@@ -436,7 +436,7 @@ class _Following:
 
 
 def _sync_waiting_entries(watch: Watch, scan: Scan) -> Watch:
-    """The watch with an entry for each waiting checkpoint of a scan, and for no other one."""
+    """The watch with an entry for each waiting checkpoint of a scan, and without stale ones."""
     waiting = {one.checkpoint.step: one for one in scan.waiting}
     stay = tuple(one for one in watch.checkpoints if one.state != "waiting" or one.step in waiting)
     watch = watch.model_copy(update={"checkpoints": stay})

@@ -37,7 +37,7 @@ class TimeRange:
         )
 
     def split_time(self, by: float) -> TimeRange:
-        """The time if so many share the work."""
+        """The time if the work is shared by this number of workers."""
         return TimeRange(seconds=self.seconds / by, low=self.low / by, high=self.high / by)
 
     @property

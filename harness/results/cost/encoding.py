@@ -334,7 +334,7 @@ class _Rate:
 
 @dataclass(frozen=True, kw_only=True)
 class PastWork:
-    """What records and checks of models say of the cost of new scores.
+    """Past work, in records and checks of models, by which the cost of new scores is estimated.
 
     `ranked` are the data and the seconds of past rankings, `cached` the keys of models with cached vectors,
     `device` that of the new work, `keep` the gigabytes of token vectors that are kept, and `alone` whether
@@ -354,7 +354,15 @@ class PastWork:
     def from_records(
         records: Iterable[Record], cache: Path, devices: Sequence[str], *, alone: bool, keep: float
     ) -> PastWork:
-        """What the records of a results folder and the checks in a cache say."""
+        """The past work in the records of a results folder and the checks in a cache.
+
+        Args:
+            records: The records.
+            cache: The cache folder.
+            devices: The requested devices; empty for a guess.
+            alone: Whether each model has a single task.
+            keep: The gigabytes of token vectors that are kept of a corpus with an index.
+        """
         from harness.storage.vectors import list_cached_models
 
         encoding_records = [record for record in records if "encoding" in record.identity]

@@ -215,12 +215,18 @@ class FinetuneSpeed:
         )
 
     def estimate_seconds(self, steps: int, *, trained: float, scored: float) -> float:
-        """The seconds of so many steps on `trained` tokens, and of scoring `scored` tokens."""
+        """The seconds of training and scoring.
+
+        Args:
+            steps: The number of steps.
+            trained: Tokens in all steps.
+            scored: Tokens that are scored without training.
+        """
         return steps * self.step + trained * self.token + scored * self.scored
 
 
 SHARED_GAIN = 1.25
-"""How much faster runs end that share the cores, as each leaves some of the time of its cores unused."""
+"""The speedup of runs that share the cores: each alone leaves some of their time unused."""
 
 
 def estimate_run_time(seconds: float, workers: int) -> TimeRange:
