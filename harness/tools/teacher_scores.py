@@ -270,6 +270,7 @@ def _rank(
     if isinstance(encoding, Ranking):
         ranker = BM25Ranker(encoding, lambda *step: tell_ranked(context, *step))
         ranked = ranker.rank(queries, documents, k=k, language=ENGLISH)
+        # A score of 0 is that of documents without a word of the query, in the order of the corpus.
         return [(places[scores > 0], scores[scores > 0]) for places, scores in ranked]
     artifact = _load_scoring_model(model, context)
     if model.interacts_late:
@@ -414,6 +415,7 @@ def _score_queries(
     texts = list(plan.collection.documents.values())
     vectors = _encode_teacher(plan, context, chosen, texts)
     context.emit(Event(kind="ranking", text="scoring", texts=len(chosen)))
+    # In chunks, as the vectors of all chosen documents need not fit into memory.
     for start in range(0, len(chosen), _CHUNK):
         part = dict(islice(chosen.items(), start, start + _CHUNK))
         places = dict.fromkeys(at for row in part.values() for at in row)

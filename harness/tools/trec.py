@@ -98,6 +98,7 @@ def export_trec(
         name: _build_rerun_command(record, model, opened, results) for name, record in chosen.records.items()
     }
     kept = [name for name, record in chosen.records.items() if record.run]
+    # Where only some records have a run, the others can be left out instead.
     if 0 < len(kept) < len(again):
         again = {name: f"{text}\nWithout it: --tasks {','.join(kept)}" for name, text in again.items()}
     for name, record in chosen.records.items():

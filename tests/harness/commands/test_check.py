@@ -452,7 +452,7 @@ def test_the_python_call_gives_the_check_of_the_command(measured: Any, asked: An
     told = check(measured, asked, "worse", "last")[1]
     assert (found.overall, found.exit_code) == ("regressed", 1)
     assert found.to_json()["tasks"] == told["tasks"]
-    with pytest.raises(UsageError, match="which suite"):
+    with pytest.raises(UsageError, match="a suite is needed"):
         harness.check("minilm", "minilm", results=measured.results)
     with pytest.raises(UsageError, match="argument of harness"):
         harness.check(str(measured.model("worse")), "last", results=measured.results, banana=1)
