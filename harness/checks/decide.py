@@ -488,7 +488,7 @@ def _format_loss(mean: MeanOutcome) -> str:
 
 
 def _format_mean_name(mean: MeanOutcome) -> str:
-    """The name of a mean, e.g. "The mean of mteb", with a note on missing columns; the suite of a single task."""
+    """The name of a mean, e.g. "The mean of mteb", noting missing columns; of a single task, its suite."""
     if mean.wanted == 1:
         return mean.suite
     part = "" if mean.there == mean.wanted else f" (only {mean.there} of its {mean.wanted} columns)"
