@@ -29,7 +29,7 @@ SCHEMA = 3
 
 
 def _migrate_glue_options(baseline: dict[str, Any]) -> dict[str, Any]:
-    """A baseline of schema 1, in which settings of GLUE were options of their own, as one of schema 2."""
+    """A baseline of schema 1 in the form of schema 2: settings of GLUE become entries of `changes`."""
     options = dict(baseline.get("asked", {}))
     mnli, seeds = options.pop("mnli", None), options.pop("fresh_seeds", None)
     former = [
@@ -41,7 +41,7 @@ def _migrate_glue_options(baseline: dict[str, Any]) -> dict[str, Any]:
 
 
 def _migrate_option_names(baseline: dict[str, Any]) -> dict[str, Any]:
-    """A baseline of schema 2, in which options had another name, as one of schema 3."""
+    """A baseline of schema 2 in the form of schema 3: `asked` becomes `options`."""
     kept = {name: value for name, value in baseline.items() if name != "asked"}
     return {**kept, "options": baseline.get("asked", {})}
 
@@ -125,20 +125,33 @@ BASELINES = DocumentFolder(
 def require_new_name(results: Path, name: str, *, replace: bool) -> None:
     """Refuse a name that no baseline can have, or that is taken.
 
+    Args:
+        results: The results folder.
+        name: The name.
+        replace: Whether a baseline of this name may be replaced.
+
     Raises:
         UsageError: It is not fit for a file, is that of a model, or is taken and not to be replaced.
     """
     BASELINES.check_name(name)
     if _is_model(name):
         raise UsageError(
-            f"{name} is a model: a baseline of this name would hide it.", hint=f"Say e.g. {name}-release."
+            f"{name} is a model: a baseline of this name would hide it.", hint=f"Use e.g. {name}-release."
         )
     if not replace and name in BASELINES.list_names(results):
         raise _build_duplicate_error(name)
 
 
 def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
-    """Write a baseline under its name; gives its file.
+    """Write a baseline under its name.
+
+    Args:
+        results: The results folder.
+        baseline: The baseline.
+        replace: Whether a baseline of this name may be replaced.
+
+    Returns:
+        The path of its file.
 
     Raises:
         UsageError: The name is unfit, or taken and not to be replaced.
@@ -149,6 +162,7 @@ def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
     if replace:
         return BASELINES.write_document(results, baseline.name, text)
     path = BASELINES.locate_document(results, baseline.name)
+    # Another process may have taken the name since the test above: only one of them creates the file.
     if not files.write_once(path, text.encode()):
         raise _build_duplicate_error(baseline.name)
     return path
@@ -161,7 +175,7 @@ def _is_model(text: str) -> bool:
 
 def _build_duplicate_error(name: str) -> UsageError:
     return UsageError(
-        f"There is a baseline {name!r} already.",
+        f"A baseline {name!r} already exists.",
         hint=f"Add --replace, or choose another name; `harness baseline show {name}` shows it.",
     )
 
@@ -172,6 +186,7 @@ EXPORT = ".zip"
 _CONTENT = "content.json"
 """The file in it that names the baseline and has the SHA-256 of every other one."""
 
+# The zip format counts years from 1980.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of each file in it, so that the same records give the same bytes."""
 
@@ -194,21 +209,26 @@ class _BaselineFile:
 
 
 _DAMAGED = (
-    *(zipfile.BadZipFile, zlib.error, RuntimeError, EOFError),
-    *(ValueError, KeyError, TypeError, AttributeError, UsageError),
-)
-"""Errors of reading a file that is no such one."""
+    zipfile.BadZipFile, zlib.error, RuntimeError, EOFError,
+    ValueError, KeyError, TypeError, AttributeError, UsageError,
+)  # fmt: skip
+"""Errors of reading a file that is damaged, or of another kind."""
 
 
 def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
     """Write a baseline with its records as one file, which `--baseline` takes on any machine.
 
+    Args:
+        results: The results folder.
+        name: The name of the baseline.
+        path: The file to write, which ends in .zip.
+
     Raises:
-        UsageError: There is no such baseline, a record of it is gone, or the file does not end in .zip.
+        UsageError: No baseline has this name, a record of it is gone, or the file does not end in .zip.
         StoreError: The file cannot be written.
     """
     if path.suffix != EXPORT:
-        raise UsageError(f"{path} does not end in {EXPORT}.", hint=f"Say e.g. {name}{EXPORT}.")
+        raise UsageError(f"{path} does not end in {EXPORT}.", hint=f"Use e.g. {name}{EXPORT}.")
     baseline, sums = BASELINES.find_document(results, name), dict[str, str]()
     errors = collect_standard_errors(results, baseline.artifacts, baseline.keys, ())
     text = json.dumps(replace(baseline, errors=errors).to_json(), indent=1) + "\n"
@@ -219,6 +239,7 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            # Sorted: the order of entries is part of the bytes, and of the SHA-256 that is shown.
             contents = {place: part.read_bytes() for place, part in sorted(parts.items())}
             for place, content in {f"{BASELINES.folder}/{name}.json": text.encode(), **contents}.items():
                 sums[place] = hashlib.sha256(content).hexdigest()
@@ -243,7 +264,7 @@ def _build_zip_entry(place: str) -> zipfile.ZipInfo:
 
 
 def _iter_record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
-    """The record of every key, and its per-example file."""
+    """The files of a baseline: the record of every key, and its per-example file."""
     gone = []
     for run in baseline.runs:
         for task, keys in run.keys.items():
@@ -269,6 +290,7 @@ def _unpack_baseline(path: Path) -> Path:
     Raises:
         RecordError: The file is damaged, or of a newer version.
     """
+    # The folder is named by the content, so that a changed file is unpacked again beside the old one.
     home = paths.resolve_cache_folder() / "baselines" / files.hash_file(path)[:32]
     try:
         if not (home / _CONTENT).is_file():
@@ -277,7 +299,7 @@ def _unpack_baseline(path: Path) -> Path:
         BASELINES.check_name(name)
     except _DAMAGED as error:
         raise RecordError(
-            f"{path} is no baseline with its records, or is damaged: {error}",
+            f"{path} is not a baseline with its records, or is damaged: {error}",
             hint="Create it again: harness baseline export NAME FILE.zip",
         ) from error
     return home / BASELINES.folder / f"{name}.json"
@@ -291,12 +313,15 @@ def _unpack(path: Path, home: Path) -> None:
             raise ValueError("its files are not those that it lists.")
         for place, sha256 in sums.items():
             steps = PurePosixPath(place).parts
+            # The file may come from anybody: an entry must not be written outside of the two folders, nor
+            # on Windows, whose paths have backslashes.
             if not steps or steps[0] not in ("records", BASELINES.folder) or ".." in steps or "\\" in place:
                 raise ValueError(f"it holds a file {place!r}.")
             part = archive.read(place)
             if hashlib.sha256(part).hexdigest() != sha256:
                 raise ValueError(f"its {place} has another SHA-256.")
             files.replace(home / place, part)
+    # Last, as its presence says that all other files are there: an interrupted unpacking begins again.
     files.replace(home / _CONTENT, content)
 
 
@@ -319,7 +344,7 @@ class Reference:
         """The baseline or the model that a text names.
 
         Raises:
-            UsageError: There is no baseline or model of this name.
+            UsageError: No baseline or model has this name.
             RecordError: A baseline's file cannot be read.
         """
         path, home = paths.resolve_home_path(text), paths.resolve_results_folder(results)
@@ -327,6 +352,8 @@ class Reference:
             return _read_reference(text, path)
         if path.suffix == EXPORT and path.is_file():
             return _read_reference(text, _unpack_baseline(path))
+        # Baselines go first: set_baseline refuses the names of catalog models, so that only a folder can be
+        # hidden.
         if text in BASELINES.list_names(home):
             return Reference(name=text, baseline=_require_valid_options(BASELINES.find_document(home, text)))
         if "/" not in text and not _is_model(text) and not path.is_dir():
@@ -340,8 +367,10 @@ class Reference:
 def _read_reference(text: str, path: Path) -> Reference:
     if not path.is_file():
         raise UsageError(
-            f"There is no file {text}.", hint="`harness baseline list` shows the baselines that are set."
+            f"The file {text} does not exist.",
+            hint="`harness baseline list` shows the baselines that are set.",
         )
+    # The file of a baseline is in <results>/baselines, so its records may be in <results>/records.
     beside = path.absolute().parent.parent
     results = beside if (beside / "records").is_dir() else None
     return Reference(
@@ -351,9 +380,9 @@ def _read_reference(text: str, path: Path) -> Reference:
 
 def _require_valid_options(baseline: Baseline) -> Baseline:
     """The baseline, if each of its options is one of an evaluation: another one would be ignored."""
-    known = {argument.parameter for argument in collect_options(Request).values()} | {"prompt_file"}
+    valid_names = {argument.parameter for argument in collect_options(Request).values()} | {"prompt_file"}
     for name in baseline.options:
-        if name not in known:
-            then = "Mend its file, or set it anew with harness baseline set."
-            raise explain_unknown(f"option of the baseline {baseline.name}", name, known, then=then)
+        if name not in valid_names:
+            then = "Correct its file, or set it again: harness baseline set NAME --replace."
+            raise explain_unknown(f"option of the baseline {baseline.name}", name, valid_names, then=then)
     return baseline

@@ -71,8 +71,11 @@ def run_check(
     warnings += _require_same_conditions(requests, sides, reference, policy)
     errors = _merge_standard_errors(resolved.results, sides, reference.baseline)
     power, weak = _estimate_power(resolved, sides, policy, errors)
+    # Told before hours of measuring, while the user can still change the margin or the suite.
     for sentence in weak:
         announce(sentence)
+    # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
+    # be what was pinned.
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
         power, weak = _estimate_power(resolved, sides, policy, errors)
@@ -82,32 +85,41 @@ def run_check(
 
 
 def _estimate_power(
-    resolved: ResolvedRequest, sides: Comparison, policy: Policy, known: KnownErrors
+    resolved: ResolvedRequest, sides: Comparison, policy: Policy, known_errors: KnownErrors
 ) -> tuple[Power, list[str]]:
-    """What the check can see, with a sentence on each mean whose margin is too small for that."""
+    """The power of a check, with a sentence on each mean whose margin is smaller than it can show."""
     trainings = sides.candidate.trainings
-    power = estimate_baseline_power(sides.baseline, resolved.suites, policy, known, trainings=trainings)
+    power = estimate_baseline_power(
+        sides.baseline, resolved.suites, policy, known_errors, trainings=trainings
+    )
     return power, [
         text for one in resolved.suites if (text := _explain_small_margin(one, power.means[one.name]))
     ]
 
 
 ENOUGH = 0.8
-"""The chance that an equal model passes, below which a margin of the policy is told to be too small."""
+"""A margin of the policy is reported as too small if an equal model passes with a lower probability."""
 
 
-def _explain_small_margin(suite: Suite, one: Sensitivity) -> str:
-    """A sentence on a margin of the policy within which an equal model would often not be shown to be."""
-    if one.source != "policy" or one.passing is None or one.automatic is None or one.passing >= ENOUGH:
+def _explain_small_margin(suite: Suite, sensitivity: Sensitivity) -> str:
+    """A sentence on a margin of the policy that an equal model would often fail; empty for any other."""
+    if (
+        sensitivity.source != "policy"
+        or sensitivity.passing is None
+        or sensitivity.automatic is None
+        or sensitivity.passing >= ENOUGH
+    ):
         return ""
     more = "more examples"
-    if one.margin:
-        more = f"about {(one.automatic / one.margin) ** 2:.1f} times as many examples, as of a full suite"
+    if sensitivity.margin:
+        # A standard error falls with the root of the number of examples.
+        times = (sensitivity.automatic / sensitivity.margin) ** 2
+        more = f"about {times:.1f} times as many examples, as of a full suite"
     return (
-        f"A margin of {100 * one.margin:.2f} points is less than the mean of {suite.name} can show: an equal "
-        f"model would pass in {one.passing:.0%} of checks. What helps: "
+        f"A margin of {100 * sensitivity.margin:.2f} points is less than the mean of {suite.name} can show: "
+        f"an equal model would pass in {sensitivity.passing:.0%} of checks. What helps: "
         f"{'margin' if len(suite.tasks) == 1 else 'mean_margin'} = "
-        f'{100 * one.automatic:.2f} or "auto"; {more}; or repeated runs of the baseline.'
+        f'{100 * sensitivity.automatic:.2f} or "auto"; {more}; or repeated runs of the baseline.'
     )
 
 
@@ -131,7 +143,7 @@ def _build_check_requests(
 def _require_same_conditions(
     requests: Sequence[CheckRequest], sides: Comparison, reference: Reference, policy: Policy
 ) -> list[str]:
-    """Refuse sides that are not evaluated alike, before anything runs; gives the allowed differences."""
+    """Refuse sides that are not evaluated alike; returns sentences on the differences that are allowed."""
     baseline, typed = reference.baseline, bool(requests[0].requests[0].settings.prompts)
     if baseline is None:
         theirs = requests[1].identities
@@ -157,11 +169,12 @@ def _require_records(baseline: CheckSide, reference: Reference) -> None:
 def _measure_missing_scores(
     requests: Sequence[CheckRequest], carry_out: CarryOut
 ) -> dict[tuple[str, str], str]:
-    """Run the missing scores; gives the reasons of failures by artifact and task."""
+    """Run the missing scores; returns the reasons of failures by artifact and task."""
     failures: dict[tuple[str, str], str] = {}
     began = time.monotonic()
     for check_request in requests:
         for request in check_request.requests:
+            # The budget is that of the whole check: each request gets what those before it have left.
             left = None if request.budget is None else max(request.budget - (time.monotonic() - began), 0.0)
             lacking = carry_out(replace(request, budget=left))
             failures |= {
@@ -225,13 +238,13 @@ def _collect_suite_tasks(suites: Sequence[Suite]) -> list[Task]:
     return list({task.name: task for suite in suites for task in suite.tasks}.values())
 
 
-def _describe_side(one: CheckSide, typed: str, baseline: Baseline | None) -> Party:
+def _describe_side(side: CheckSide, typed: str, baseline: Baseline | None) -> Party:
     """The description of one side of a check."""
-    first = one.runs[0]
+    first = side.runs[0]
     return Party(
         name=first.model,
         source=typed or first.source,
-        artifacts=one.artifacts,
+        artifacts=side.artifacts,
         revision=first.revision,
         baseline=baseline.name if baseline is not None else "",
     )
@@ -264,6 +277,7 @@ def _iter_missing_outcomes(reference: Reference, resolved: ResolvedRequest) -> I
     """Missing outcomes for tasks of a baseline that its own, unchanged suites no longer have."""
     request, baseline = resolved.request, reference.baseline
     options = request.options
+    # A user who narrows or changes the suites means to leave tasks out.
     narrowed = options.tasks or options.languages or options.subsets or options.splits
     if baseline is None or narrowed or request.suites != baseline.suites or baseline.options.get("tasks"):
         return
@@ -317,7 +331,7 @@ def _iter_check_warnings(
                 f"the options: {shorten_names(suite.left_out)}."
             )
         if suite.predictor is not None and not _predict_benchmark(suite, sides):
-            yield f"Nothing is predicted of {suite.predictor.target}: a task of {suite.name} is not there."
+            yield f"{suite.predictor.target} is not predicted: a task of {suite.name} has no score."
 
 
 def check_candidate(
@@ -340,14 +354,14 @@ def check_candidate(
         suites, seeds = suites or reference.baseline.suites, seeds or reference.baseline.seeds
     if not suites:
         raise UsageError(
-            f"{baseline} is no baseline that was set: which suite?", hint='Say suite="nanobeir".'
+            f"{baseline} is a model, not a baseline: a suite is needed.", hint='Use e.g. suite="nanobeir".'
         )
     run = _build_baseline_request(suites, reference.baseline).replace_fields(request, of="harness.check")
 
-    def execute_request(one: Request) -> Mapping[str, str]:
+    def execute_request(part: Request) -> Mapping[str, str]:
         from harness.driver import evaluation
 
-        return evaluation.execute(evaluation.prepare(one), listeners).lacking
+        return evaluation.execute(evaluation.prepare(part), listeners).lacking
 
     with run.limit_network():
         return run_check(
@@ -356,7 +370,7 @@ def check_candidate(
 
 
 def run_with_progress(request: Request) -> Mapping[str, str]:
-    """Run a request with its progress on standard error; gives the reason of each task without a score."""
+    """Run a request with its progress on standard error; returns why tasks have no score, by task."""
     from harness.driver import evaluation, progress
 
     return progress.follow_run(evaluation.prepare(request), create_console(stderr=True)).lacking
@@ -395,6 +409,7 @@ def set_baseline(
         HarnessError: A score is missing after the run; nothing was pinned.
     """
     results = paths.resolve_results_folder(request.results)
+    # Before anything is measured, not hours later.
     require_new_name(results, name, replace=again)
     runs, lost = list[BaselineModel](), dict[str, str]()
     every = [
@@ -409,11 +424,14 @@ def set_baseline(
     if lost:
         reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
         raise HarnessError(
-            f"The baseline {name} was not set: {len(lost)} tasks have no score ({shorten_names(list(lost))}).",
-            hint=f"{reasons}. Choose others with --tasks, or mend this; what was measured is kept.",
+            f"The baseline {name} was not set: {len(lost)} tasks have no score "
+            f"({shorten_names(list(lost))}).",
+            hint=f"{reasons}. Choose other tasks with --tasks, or correct this; finished scores are kept.",
         )
     side = CheckSide.read_side(runs, every[0].opened, results)
     errors = collect_standard_errors(results, side.artifacts, side.keys, ())
+    # One model that a recipe trains with several seeds: a candidate will be trained as often. Repeats that
+    # were given as models are compared with a single candidate.
     trainings = side.trainings if len(every) == 1 else 1
     baseline = Baseline(
         name=name,
@@ -436,7 +454,7 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
         source = repeat.runs[0].source
         if artifacts & {run.artifact for run in repeat.runs}:
             raise UsageError(
-                f"The model {source} stands twice: its weights are those of another one.",
+                f"The model {source} is given twice: another model has the same weights.",
                 hint="Repeats are models of the same training with other seeds.",
             )
         artifacts |= {run.artifact for run in repeat.runs}
@@ -444,16 +462,16 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
 
 
 def _check_policy_names(policy: Policy, tasks: Sequence[str]) -> list[str]:
-    """Refuse a policy with misspelt names or without effect; gives warnings on names of other suites."""
+    """Refuse a policy with misspelt names or without effect; returns warnings on tasks of other suites."""
     patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
     strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
     for name in strange:
         if find_similar_names(name, tasks):
-            raise explain_unknown("task of this check", name, tasks, then="Mend the name in the policy.")
+            raise explain_unknown("task of this check", name, tasks, then="Correct the name in the policy.")
     if policy.must_not_regress and len(patterns) == len(policy.must_not_regress):
         listed = ", ".join(policy.must_not_regress)
         raise UsageError(
             f"must_not_regress names no task of this check: {listed}.",
-            hint='Name some of its tasks, or say must_not_regress = ["*"]; [] lets every task regress.',
+            hint='Name some of its tasks, or use must_not_regress = ["*"]; [] lets every task regress.',
         )
-    return [f"The policy names {name}, which is no task of this check." for name in strange]
+    return [f"The policy names {name}, which is not a task of this check." for name in strange]

@@ -50,7 +50,7 @@ POWER, GREEN = 0.8, 0.975
 an equal model passes with a probability of 0.975."""
 
 PRACTICAL = 20
-"""Times as many examples of a suite beyond which no number is named."""
+"""The largest factor of further examples that is named; beyond it the text says "more than"."""
 
 POINT = 0.01
 """A point, the unit of a policy, as a share of 1."""
@@ -60,7 +60,7 @@ Outcome = TypeVar("Outcome", TaskOutcome, MeanOutcome)
 
 @dataclass(frozen=True, kw_only=True)
 class _Level:
-    """The level of red of several tests together, and their number (Bonferroni)."""
+    """The level at which several tests together call a regression, and their number (Bonferroni)."""
 
     alpha: float
     tests: int
@@ -75,7 +75,7 @@ def estimate_baseline_power(
     side: CheckSide,
     suites: Sequence[Suite],
     policy: Policy,
-    known: KnownErrors | None = None,
+    known_errors: KnownErrors | None = None,
     *,
     trainings: int = 1,
 ) -> Power:
@@ -85,16 +85,18 @@ def estimate_baseline_power(
         side: The baseline's records.
         suites: The suites of the check.
         policy: Margins and levels.
-        known: The errors of earlier checks; the baseline's own repeated runs go before them.
+        known_errors: The errors of earlier checks; the baseline's own repeated runs go before them.
         trainings: The number of a candidate's models, where the baseline has several.
     """
-    errors = known or KnownErrors()
+    errors = known_errors or KnownErrors()
     equal, repeated = (
         side.estimate_null_differences(suites, policy.changed, trainings),
         len(side.artifacts) > 1,
     )
+    # The levels are those of evaluate_comparison, before it is known which tasks can be tested.
     names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
     red = policy.task_alpha / max(sum(map(policy.forbids, names)), 1), RED / len(suites)
+    # The mean of a suite of one task is that task's score: both lines have one level, and say the same.
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
     tasks = {}
     for task in names:
@@ -120,9 +122,11 @@ def estimate_baseline_power(
 def _compute_sensitivity(
     margin: Margin, least: float, alpha: float, red: float, part: Uncertainty | None, source: MarginSource
 ) -> Sensitivity:
-    """The margin of a line, and what the error of an equal model's difference says of it."""
+    """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
     if part is None or part.variance <= 0:
         return Sensitivity(margin=(least if margin == AUTO else margin) * POINT)
+    # An equal model's lower bound is above -margin in 97.5 % of checks if the margin is the offset of that
+    # bound and 1.96 standard errors: 3.6 in all at alpha 0.05.
     automatic = part.even.compute_bound_offset(1 - alpha) + _compute_effect_size(0.5, GREEN) * math.sqrt(
         part.variance
     )
@@ -131,6 +135,9 @@ def _compute_sensitivity(
         margin=share,
         source=source if margin == AUTO else "policy",
         automatic=automatic,
+        # A loss is red where its upper bound is below 0, its estimate below half of the margin, and its lower
+        # bound not above -margin. The estimate must reach the farthest of the three, and POWER's offset more
+        # to do so in 80 % of checks.
         detectable=max(
             part.even.compute_bound_offset(1 - red), share / 2, share + part.even.compute_bound_offset(alpha)
         )
@@ -140,20 +147,21 @@ def _compute_sensitivity(
 
 
 def _compute_effect_size(level: float, power: float) -> float:
-    """The standard errors of an effect that a one-sided test at a level finds with this power."""
+    """The effect, in standard errors, that a one-sided test at a level finds with this power."""
     from scipy.special import ndtri
 
     return float(ndtri(1 - level) + ndtri(power))
 
 
 def _select_uncertainty(
-    equal: Compared | None, known: float | None, repeated: bool
+    equal: Compared | None, known_error: float | None, repeated: bool
 ) -> tuple[Uncertainty | None, MarginSource]:
-    """The uncertainty of an equal model's difference, and where it is known from."""
+    """The uncertainty of an equal model's difference, and its source."""
     if repeated and equal is not None and len(equal.theirs) >= LEAST_RUNS:
         return equal.total, "runs"
-    if known:
-        return Uncertainty(parts=(Part(variance=known**2, freedom=math.inf),)), "checks"
+    if known_error:
+        # Infinite degrees of freedom: the largest error of several checks is on the safe side already.
+        return Uncertainty(parts=(Part(variance=known_error**2, freedom=math.inf),)), "checks"
     return (None if equal is None else equal.total), "stated"
 
 
@@ -171,7 +179,14 @@ def evaluate_comparison(
     policy: Policy,
     power: Power,
 ) -> _Decisions:
-    """Test every task and every suite's mean, with the margins of what the check can see (`power`)."""
+    """Test every task and every suite's mean.
+
+    Args:
+        sides: The records of both sides.
+        suites: The suites of the check.
+        policy: Levels, and the tasks that must not regress.
+        power: The margin of each task and mean.
+    """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     parts = {suite.name: sides.compute_part_differences(suite) for suite in suites}
     averages = sides.select_averages(suites)
@@ -191,6 +206,8 @@ def evaluate_comparison(
             outcomes.append(replace(outcome, verdict="not testable", reason=difference, delta=delta))
         else:
             outcome = _evaluate_task(outcome, averages, difference, limit, levels[task.name], policy)
+            # Of a hundred tasks of an equal model a few look better: only gains within the discovery rate are
+            # called so.
             if outcome.verdict == "improved" and task.name not in risen:
                 outcome = replace(outcome, verdict="passed")
             suspect = task.name in fallen and outcome.verdict != "regressed"
@@ -211,8 +228,9 @@ def evaluate_comparison(
 def _assign_task_levels(
     tested: Mapping[str, Difference], suites: Sequence[Suite], policy: Policy
 ) -> dict[str, _Level]:
-    """The level of red of each tested task: a part of `task_alpha`, or a mean's where it is a whole suite."""
+    """The level of a regression of each task: its share of `task_alpha`, or a mean's if it is alone."""
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
+    # Tasks that are the same, or that may regress, cannot be red: they take no part of the level.
     several = [n for n, one in tested.items() if n not in alone and not one.same and policy.forbids(n)]
     mean = _Level(alpha=RED, tests=len(suites))
     level = _Level(alpha=policy.task_alpha, tests=max(len(several), 1))
@@ -232,7 +250,7 @@ def _find_discoveries(tested: Mapping[str, Difference], alpha: float, *, gain: b
 
 
 def _build_task_outcome(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:
-    """The outcome of a task before any test: its margin, and its scores as far as they are there."""
+    """The outcome of a task before any test: its margin, and the scores that exist."""
     mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
     return TaskOutcome(
         task=task.name,
@@ -253,7 +271,7 @@ def _build_task_outcome(sides: Comparison, task: Task, limit: Sensitivity, polic
 def _evaluate_task(
     untested: TaskOutcome,
     sides: Comparison,
-    one: Difference,
+    difference: Difference,
     limit: Sensitivity,
     level: _Level,
     policy: Policy,
@@ -262,23 +280,25 @@ def _evaluate_task(
     units = sides.candidate.scored[untested.task][0].units
     unit, metric = (units.unit, units.metric) if units is not None else ("", untested.metric)
     outcome = replace(
-        _apply_test(untested, one, limit, level, policy.alpha, unit),
+        _apply_test(untested, difference, limit, level, policy.alpha, unit),
         metric=metric,
         unit=unit,
-        units=one.units,
-        runs=(len(one.mine), len(one.theirs)),
-        noise=one.noise,
+        units=difference.units,
+        runs=(len(difference.mine), len(difference.theirs)),
+        noise=difference.noise,
     )
-    if one.same:
+    if difference.same:
         record = untested.candidate_keys == untested.baseline_keys
         return replace(
             outcome, reason="one and the same record" if record else "the same outputs on every example"
         )
-    if one.delta > -policy.collapse * POINT or compute_confidence_interval(one, RED)[1] >= 0:
+    if difference.delta > -policy.collapse * POINT or compute_confidence_interval(difference, RED)[1] >= 0:
         return outcome
-    if compute_confidence_interval(one, level.each)[1] >= 0:
+    # To be named, a fall must be sure by itself; to be red, also after the correction for the number of
+    # tasks.
+    if compute_confidence_interval(difference, level.each)[1] >= 0:
         return replace(outcome, collapsed=True)
-    p = min(1.0, compute_loss_p(one) * level.tests)
+    p = min(1.0, compute_loss_p(difference) * level.tests)
     return replace(outcome, collapsed=True, verdict="regressed", p=p, to_settle="")
 
 
@@ -296,54 +316,58 @@ def _evaluate_mean(
 
 
 def _apply_test(
-    untested: Outcome, one: Compared, limit: Sensitivity, level: _Level, alpha: float, unit: str
+    untested: Outcome, compared: Compared, limit: Sensitivity, level: _Level, alpha: float, unit: str
 ) -> Outcome:
     """An outcome with the numbers and the verdict of its test."""
-    low, high = compute_confidence_interval(one, alpha)[0], compute_confidence_interval(one, level.each)[1]
-    verdict = _compute_verdict(one, limit.margin, low, high)
-    p = compute_loss_p(one) * level.tests if verdict == "regressed" else compute_bound_p(one, -limit.margin)
+    low = compute_confidence_interval(compared, alpha)[0]
+    high = compute_confidence_interval(compared, level.each)[1]
+    verdict = _compute_verdict(compared, limit.margin, low, high)
+    p = compute_bound_p(compared, -limit.margin)
+    if verdict == "regressed":
+        p = compute_loss_p(compared) * level.tests
     return replace(
         untested,
         verdict=verdict,
-        candidate=one.candidate,
-        baseline=one.baseline,
-        delta=one.delta,
+        candidate=compared.candidate,
+        baseline=compared.baseline,
+        delta=compared.delta,
         low=low,
         high=high,
-        p=None if one.same else min(1.0, p),
+        p=None if compared.same else min(1.0, p),
         margin=limit.margin,
         margin_source=limit.source,
         detectable=limit.detectable,
-        error=math.sqrt(one.total.variance),
-        to_settle=_describe_sample_size(one, limit.margin, alpha, level.each, unit)
+        error=math.sqrt(compared.total.variance),
+        to_settle=_describe_sample_size(compared, limit.margin, alpha, level.each, unit)
         if verdict == "inconclusive"
         else "",
     )
 
 
-def _compute_verdict(one: Compared, margin: float, low: float, high: float) -> Overall:
-    if one.same:
+def _compute_verdict(compared: Compared, margin: float, low: float, high: float) -> Overall:
+    if compared.same:
         return "same"
     if low > -margin:
         return "improved" if low > 0 else "passed"
-    return "regressed" if high < 0 and one.delta < -margin / 2 else "inconclusive"
+    return "regressed" if high < 0 and compared.delta < -margin / 2 else "inconclusive"
 
 
-def _describe_sample_size(one: Compared, margin: float, alpha: float, red: float, unit: str) -> str:
-    """The units or seeds that would settle a line in 80 % of checks, if the observed difference is true.
+def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: float, unit: str) -> str:
+    """The units or seeds that would settle a verdict in 80 % of checks, if the observed difference is true.
 
-    Of a loss below half of the margin it is the number that shows a regression, else that which shows less
-    than the margin.
+    If more than half of the margin was lost, it is the number that shows a regression, else the number that
+    shows a loss smaller than the margin.
     """
-    lost = one.delta < -margin / 2
-    distance, level = (-one.delta, red) if lost else (margin + one.delta, alpha)
+    lost = compared.delta < -margin / 2
+    distance, level = (-compared.delta, red) if lost else (margin + compared.delta, alpha)
     target_variance = (distance / _compute_effect_size(level, POWER)) ** 2
-    by_seeds, by_units = one.seeds.variance if one.seeds else 0.0, one.examples.variance
-    seeds = 2 / (1 / len(one.mine) + 1 / len(one.theirs))
+    by_seeds, by_units = compared.seeds.variance if compared.seeds else 0.0, compared.examples.variance
+    # The harmonic mean: with so many runs of each side the variance from runs is the same.
+    seeds = 2 / (1 / len(compared.mine) + 1 / len(compared.theirs))
     units = by_units / (target_variance - by_seeds) if target_variance > by_seeds else 0.0
     runs = seeds * by_seeds / (target_variance - by_units) if target_variance > by_units else 0.0
     options = []
-    count = one.units if isinstance(one, Difference) else 0
+    count = compared.units if isinstance(compared, Difference) else 0
     if units > 1 and count:
         options.append(f"about {_round_count(math.ceil(units * count)):,} {unit} in place of {count:,}")
     elif units > 1:
@@ -351,7 +375,7 @@ def _describe_sample_size(one: Compared, margin: float, alpha: float, red: float
         options.append(f"{times} times as many {unit}")
     if runs > seeds:
         options.append(f"about {_round_count(math.ceil(runs)):,} seeds of each")
-    return " or ".join(options) or (f"more seeds and more {unit}" if one.seeds else f"more {unit}")
+    return " or ".join(options) or (f"more seeds and more {unit}" if compared.seeds else f"more {unit}")
 
 
 def _round_count(count: int) -> int:
@@ -390,11 +414,16 @@ def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], p
     if gone or undecided:
         codes = {EXIT_CODES[policy.missing]} if gone else set()
         codes |= {EXIT_CODES[policy.inconclusive]} if undecided else set()
+        # The gravest of the exit codes: fail, then inconclusive, then pass.
         code = next(one for one in (1, 3, 0) if one in codes)
         return _Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
     better = any(mean.verdict == "improved" for mean in means)
     same = all(task.verdict == "same" for task in tasks)
-    verdict: Overall = "improved" if better else "same" if same else "passed"
+    verdict: Overall = "passed"
+    if better:
+        verdict = "improved"
+    elif same:
+        verdict = "same"
     because = tuple(_mean_sentence(mean) for mean in means)
     return _Conclusion(verdict=verdict, because=because, exit_code=0)
 
@@ -409,13 +438,14 @@ def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
 
 
 def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[str]:
-    """Sentences on means that regressed, but for those of a single task that has its own."""
+    """Sentences on means that regressed, except means of a single task that has a sentence already."""
+    # A suite of one task would else be listed twice, by its task and by its mean.
     red = {
         suite for one in tasks if one.verdict == "regressed" and one.must_not_regress for suite in one.suites
     }
     return [
-        f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, and perhaps by "
-        f"{_format_loss(one)}, where {one.margin_text} is allowed."
+        f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, and "
+        f"perhaps by {_format_loss(one)}, where {one.margin_text} is allowed."
         for one in means
         if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
     ]
@@ -435,31 +465,31 @@ def _describe_untestable_tasks(tasks: Sequence[TaskOutcome], policy: Policy) -> 
 
 def _describe_inconclusive_means(means: Sequence[MeanOutcome]) -> list[str]:
     return [
-        f"{_format_mean_name(one)} is inconclusive: {format_delta(one.delta)} points, at most {_format_loss(one)} lower, where "
-        f"{one.margin_text} is allowed."
+        f"{_format_mean_name(one)} is inconclusive: {format_delta(one.delta)} points, at most "
+        f"{_format_loss(one)} lower, where {one.margin_text} is allowed."
         for one in means
         if one.verdict == "inconclusive" and one.delta is not None
     ]
 
 
-def _mean_sentence(one: MeanOutcome) -> str:
-    if one.verdict == "same":
-        return f"{_format_mean_name(one)} is the same: both sides gave the same outputs."
-    if one.verdict == "improved":
-        return f"{_format_mean_name(one)} is higher: {one.delta_text} points."
+def _mean_sentence(mean: MeanOutcome) -> str:
+    if mean.verdict == "same":
+        return f"{_format_mean_name(mean)} is the same: both sides gave the same outputs."
+    if mean.verdict == "improved":
+        return f"{_format_mean_name(mean)} is higher: {mean.delta_text} points."
     return (
-        f"{_format_mean_name(one)} passed: {format_delta(one.delta)} points, at most {_format_loss(one)} lower, where "
-        f"{one.margin_text} is allowed."
+        f"{_format_mean_name(mean)} passed: {format_delta(mean.delta)} points, at most "
+        f"{_format_loss(mean)} lower, where {mean.margin_text} is allowed."
     )
 
 
-def _format_loss(one: MeanOutcome) -> str:
-    return f"{max(-100 * (one.low or 0.0), 0.0):.2f}"
+def _format_loss(mean: MeanOutcome) -> str:
+    return f"{max(-100 * (mean.low or 0.0), 0.0):.2f}"
 
 
-def _format_mean_name(one: MeanOutcome) -> str:
-    """The name of a mean, e.g. "The mean of mteb", with a note on missing columns; of one task its own."""
-    if one.wanted == 1:
-        return one.suite
-    part = "" if one.there == one.wanted else f" (only {one.there} of its {one.wanted} columns)"
-    return f"The mean of {one.suite}{part}"
+def _format_mean_name(mean: MeanOutcome) -> str:
+    """The name of a mean, e.g. "The mean of mteb", noting missing columns; of a single task, its suite."""
+    if mean.wanted == 1:
+        return mean.suite
+    part = "" if mean.there == mean.wanted else f" (only {mean.there} of its {mean.wanted} columns)"
+    return f"The mean of {mean.suite}{part}"

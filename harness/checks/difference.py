@@ -24,25 +24,29 @@ FLAT = 1e-24
 """A variance below this is rounding."""
 
 LARGE = 1e7
-"""The degrees of freedom from which on the normal distribution is a good replacement."""
+"""Degrees of freedom at which Student's t and the normal distribution are the same in practice."""
 
 SYMMETRIC = 1e-3
-"""A skewness below this is none."""
+"""A skewness below this counts as 0."""
 
+# A jackknife costs groups × units. By a thousand groups the variance is off by about 4 % (√(2 / 1000)), and
+# bounds by half of that.
 GROUPS = 1000
 """Most groups of units that a jackknife leaves out one by one."""
 
+# In float64: 32 MB.
 AT_ONCE = 4_000_000
 """Weights in memory at one time."""
 
 FEW = 4.0
-"""Differing units of which half of the observed skewness is believed; degrees of freedom for each of them."""
+"""The number of differing units at which half of the observed skewness counts; also the degrees of freedom
+that each of them gives."""
 
 FARTHEST, EXACT = 8.0, 1e-7
-"""The farthest bound that is looked for, and how exactly, in standard errors of a normal distribution."""
+"""The farthest bound of the search and its precision, in standard errors of a normal distribution."""
 
 LEAST_RUNS = 3
-"""Fewest runs that tell what another run differs by: the spread of two is next to unknown."""
+"""Fewest runs whose spread is used: by two runs it is next to unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,7 @@ class Part:
     Attributes:
         variance: What it adds to the variance.
         freedom: The degrees of freedom of that variance.
-        third: What it adds to the third central moment, which makes bounds lopsided.
+        third: What it adds to the third central moment, by which the bounds are not symmetric.
     """
 
     variance: float
@@ -74,6 +78,9 @@ class Part:
         skewness = self.third / self.variance**1.5
         errors = student = float(stdtrit(min(self.freedom, LARGE), share))
         if abs(skewness) >= SYMMETRIC:
+            # A Poisson count of n has the skewness 1 / √n, so that this is the number of losses of one size
+            # with the skewness of the sum, and a gamma of shape n + 1/2 is Jeffreys' posterior of their rate.
+            # Losses are mirrored: their long tail is below.
             count = 1 / skewness**2
             quantile = float(gammaincinv(count + 0.5, share if skewness > 0 else 1 - share))
             lopsided = math.copysign(1.0, skewness) * (quantile / math.sqrt(count) - math.sqrt(count))
@@ -82,7 +89,7 @@ class Part:
         return math.sqrt(self.variance) * errors
 
     def take_share(self, share: float) -> Part:
-        """The same of a share of the difference."""
+        """The part of a share of the difference."""
         return Part(variance=share**2 * self.variance, freedom=self.freedom, third=share**3 * self.third)
 
     @staticmethod
@@ -114,12 +121,13 @@ class Part:
             mine: The scores of one side's runs.
             theirs: Those of the other side's.
             paired: Whether the runs pair up, as evaluations with the same seed do.
-            inside: What the variance of each group's runs has of single units, which counts elsewhere.
+            inside: The part of each group's variance that is noise of single units, which counts elsewhere.
 
         >>> round(Part.estimate_run_part([0.5, 0.7], [0.4], paired=False).variance, 9)
         0.03
         """
         if paired and len(mine) == len(theirs) > 1:
+            # Where runs pair up, the first value of `inside` is that of the differences (`compare_units`).
             deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
             part = _estimate_spread_part(deltas, inside[0])
             return replace(part, variance=part.variance / len(deltas))
@@ -141,7 +149,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Uncertainty:
-    """Independent parts of the uncertainty of a difference, each known as well as its own freedom says.
+    """Independent parts of the uncertainty of a difference, each with degrees of freedom of its own.
 
     Bounds are as far away as the root of the sum of squares of those of the parts (Howe, 1974; Zou and
     Donner, 2008): where few runs tell a part, its far bounds stay those of few runs.
@@ -160,7 +168,7 @@ class Uncertainty:
         return math.copysign(math.hypot(*offsets), share - 0.5)
 
     def share_below(self, reach: float) -> float:
-        """The share of truths below a bound that far above the estimate: the inverse of `reach`."""
+        """The share of truths below a bound so far above the estimate; inverts `compute_bound_offset`."""
         from scipy.special import ndtr, stdtr
 
         if self.variance <= FLAT:
@@ -168,6 +176,7 @@ class Uncertainty:
         if len(self.parts) == 1 and not self.parts[0].third:
             errors = reach / math.sqrt(self.variance)
             return float(stdtr(min(self.parts[0].freedom, LARGE), errors))
+        # With skewness or several parts the bound has no inverse in closed form, but it rises with the share.
         low, high = -FARTHEST, FARTHEST
         while high - low > EXACT:
             middle = (low + high) / 2
@@ -178,7 +187,7 @@ class Uncertainty:
 
     @property
     def even(self) -> Uncertainty:
-        """The same without skewness."""
+        """The uncertainty without skewness."""
         return Uncertainty(parts=tuple(replace(part, third=0.0) for part in self.parts))
 
 
@@ -304,7 +313,7 @@ class Difference(Compared):
 
         Args:
             baseline: The baseline's units.
-            changed: The share of answers that an equal model changes. A changed one is taken for drawn anew,
+            changed: The share of answers that an equal model changes. A changed one counts as drawn again,
                 so each unit adds sqrt(2 changed) of what it adds to the baseline's own score.
             trainings: Where the baseline's runs are models of their own, the number of models that the other
                 has; the runs then also tell what another one changes, in place of `changed`.
@@ -312,9 +321,14 @@ class Difference(Compared):
         scores = baseline.score_runs()
         mean, run_influences = (float(scores.mean()),), _collect_influences(baseline)
         theirs, noise = mean, 0.0
+        # A changed answer is a second draw of the same variance, and the difference of two draws has twice
+        # the variance: 2 · changed of it, whose root scales an influence.
         influences = {key: math.sqrt(2 * changed) * own.mean(axis=0) for key, own in run_influences.items()}
         if len(scores) >= LEAST_RUNS and (trainings or baseline.unit == TRAINED):
             runs = 1 / (trainings or len(scores)) + 1 / len(scores)
+            # `mine` is a single value below, so that the spread of `theirs` will be multiplied by 1 + 1 / n,
+            # for one run more; stretched scores make that `runs`, the variance for as many models as there
+            # are.
             one_more = runs / (1 + 1 / len(scores))  # the spread of runs is that of a single run more
             theirs = tuple((mean[0] + math.sqrt(one_more) * (scores - mean[0])).tolist())
             if trainings:
@@ -333,10 +347,12 @@ class Difference(Compared):
         )
 
 
-def _compute_typical_influence(own: Floats) -> Floats:
-    """The standard deviation over runs of what each unit adds, (units,), with signs in turn."""
-    runs, units = own.shape
-    spread = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=0) / (runs - 1))
+def _compute_typical_influence(run_influences: Floats) -> Floats:
+    """The standard deviation over runs of what each unit adds, (units,), with alternating signs."""
+    runs, units = run_influences.shape
+    spread = np.sqrt(((run_influences - run_influences.mean(axis=0)) ** 2).sum(axis=0) / (runs - 1))
+    # Deviations are all positive: with alternating signs their sum and third moment are about 0, as an equal
+    # model is neither better nor lopsided.
     return np.asarray(np.where(np.arange(units) % 2, -spread, spread))
 
 
@@ -349,6 +365,8 @@ def _compute_unit_parts(influences: Influences) -> list[Part]:
     for influence in influences.values():
         count, squares, fourths = len(influence), float((influence**2).sum()), float((influence**4).sum())
         if count > 1 and squares > FLAT:
+            # So many units of one size have these second and fourth moments: 3 units that differ among 1,000
+            # tell a variance as 3 do.
             effective_count = squares**2 / fourths
             freedom = min(count - 1, max(FEW * effective_count, 3.0))
             third = float((influence**3).sum())
@@ -366,25 +384,28 @@ def _collect_influences(units: Units) -> dict[tuple[str, int], Floats]:
     return influences
 
 
-def _compute_influences(one: Stratum) -> Floats:
+def _compute_influences(stratum: Stratum) -> Floats:
     """What each unit adds to the score of each run, (runs, units), of sum 0 in each."""
-    if len(one.texts):
-        return one.influences
-    if one.measures == ("mean",):
-        values = one.predicted.mean(axis=1)
-        return np.asarray((values - values.mean(axis=1, keepdims=True)) / one.count)
-    count = min(one.count, GROUPS)
-    rows = one.predicted.reshape(-1, one.count)
-    measures = [_prepare_metric(name, one.gold, rows) for name in one.measures]
+    if len(stratum.texts):
+        return stratum.influences
+    if stratum.measures == ("mean",):
+        values = stratum.predicted.mean(axis=1)
+        return np.asarray((values - values.mean(axis=1, keepdims=True)) / stratum.count)
+    count = min(stratum.count, GROUPS)
+    rows = stratum.predicted.reshape(-1, stratum.count)
+    measures = [_prepare_metric(name, stratum.gold, rows) for name in stratum.measures]
     replicates = [
-        np.mean([of(weights) for of in measures], axis=0) for weights in _iter_jackknife_weights(one.count)
+        np.mean([of(weights) for of in measures], axis=0)
+        for weights in _iter_jackknife_weights(stratum.count)
     ]
-    left_out = np.concatenate(replicates, axis=1).reshape(*one.predicted.shape[:2], count).mean(axis=1)
+    # Efron and Tibshirani (1993, An Introduction to the Bootstrap, chapter 11): the jackknife's variance is
+    # (n - 1) / n times the squares below. `_compute_unit_parts` multiplies by n / (n - 1), hence this factor.
+    left_out = np.concatenate(replicates, axis=1).reshape(*stratum.predicted.shape[:2], count).mean(axis=1)
     return np.asarray((left_out.mean(axis=1, keepdims=True) - left_out) * (count - 1) / count)
 
 
 def _iter_jackknife_weights(units: int) -> Iterator[Floats]:
-    """Weights (groups, units) of which each row leaves a group of units out, in blocks."""
+    """Weights (groups, units) in blocks; each row leaves a group of units out."""
     count = min(units, GROUPS)
     size, groups = max(1, AT_ONCE // units), np.arange(units) % count
     for first in range(0, count, size):
@@ -399,81 +420,86 @@ def _prepare_metric(name: str, gold: Floats, predicted: Floats) -> Callable[[Flo
 
 
 def _estimate_unit_noise(sides: Iterable[Floats]) -> float:
-    """The variance in one run's score of what it alone does on single units; 0 for a single run."""
+    """The variance of a run's score by what only this run does on single units; 0 for a single run."""
     total = 0.0
     for influences in sides:
         runs, units = influences.shape
         if runs > 1 and units > 1:
+            # What all runs do on a unit is the unit's own share; the residuals are what a single run does
+            # there.
             residuals = influences - influences.mean(axis=0)
             total += float((residuals**2).sum()) / (runs - 1) * units / (units - 1)
     return total
 
 
-def _estimate_repeat_part(one: Stratum, other: Stratum) -> Part:
+def _estimate_repeat_part(stratum: Stratum, other: Stratum) -> Part:
     """The variance from the choice of a few probes' training texts, or of draws, beyond that of the units.
 
     Probes and draws of both models are the same, so their differences are a sample. What single units that
     each probe answers differently add to it is in the units' part already.
     """
-    if one.predicted.shape != other.predicted.shape or one.measures != ("mean",):
+    if stratum.predicted.shape != other.predicted.shape or stratum.measures != ("mean",):
         return Part(variance=0.0, freedom=1)
-    values = one.predicted[0] - other.predicted[0]
-    if len(one.texts):
+    values = stratum.predicted[0] - other.predicted[0]
+    if len(stratum.texts):
         values = values.T
     repeats, units = values.shape
     if repeats < 2:
         return Part(variance=0.0, freedom=1)
+    # An analysis of variance of repeats × units: what both means leave is the noise of single cells, and
+    # within / units of it is in the mean of each repeat.
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
     within = float((rest**2).sum()) / ((repeats - 1) * max(units - 1, 1))
     spread = float(values.mean(axis=1).var(ddof=1)) - within / units
-    return Part(variance=one.share**2 * max(spread, 0.0) / repeats, freedom=repeats - 1)
+    return Part(variance=stratum.share**2 * max(spread, 0.0) / repeats, freedom=repeats - 1)
 
 
-def _estimate_tie_part(one: Stratum, other: Stratum) -> Part:
-    """Half a unit more that differs for the better and half a one for the worse, where units tie.
+def _estimate_tie_part(stratum: Stratum, other: Stratum) -> Part:
+    """The uncertainty of ties: as if half a unit more were better, and half a unit worse.
 
     None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
     its size is that of the units that differ, or 1 where none does.
     """
-    tied, mean = _find_ties(one, other), one.measures == ("mean",)
-    if len(one.texts) or not (tied.any() if mean else tied.all()):
+    tied, mean = _find_ties(stratum, other), stratum.measures == ("mean",)
+    if len(stratum.texts) or not (tied.any() if mean else tied.all()):
         return Part(variance=0.0, freedom=1)
-    values = _compute_unit_scores(one) - _compute_unit_scores(other) if mean else np.zeros(one.count)
+    values = _compute_unit_scores(stratum) - _compute_unit_scores(other) if mean else np.zeros(stratum.count)
     gains, losses = values[values > 0], -values[values < 0]
     up, down = (
-        _estimate_unit_size(own, other) / one.count for own, other in ((gains, losses), (losses, gains))
+        _estimate_unit_size(own, other) / stratum.count for own, other in ((gains, losses), (losses, gains))
     )
     share = float(tied.mean())
+    # FLAT keeps the quotient at 0 where no unit differs.
     effective_count = float((values**2).sum()) ** 2 / max(float((values**4).sum()), FLAT)
     return Part(
-        variance=one.share**2 * share * (up**2 + down**2) / 2,
-        freedom=max(one.count - 1, 1),
-        third=one.share**3 * share * (up**3 - down**3) * effective_count / (effective_count + FEW),
+        variance=stratum.share**2 * share * (up**2 + down**2) / 2,
+        freedom=max(stratum.count - 1, 1),
+        third=stratum.share**3 * share * (up**3 - down**3) * effective_count / (effective_count + FEW),
     )
 
 
-def _estimate_unit_size(own: Floats, other: Floats) -> float:
-    """The size of a differing unit, by that of larger ones; of the other sign where there is none."""
-    sizes = own if len(own) else other
+def _estimate_unit_size(differences: Floats, other: Floats) -> float:
+    """The typical size of a differing unit, weighted by size; of the other sign if none differs so."""
+    sizes = differences if len(differences) else other
     return float((sizes**2).sum() / sizes.sum()) if len(sizes) else 1.0
 
 
-def _compute_unit_scores(one: Stratum) -> Floats:
+def _compute_unit_scores(stratum: Stratum) -> Floats:
     """The score of each unit, a mean over runs and probes."""
-    return np.asarray(one.predicted.mean(axis=(0, 1)))
+    return np.asarray(stratum.predicted.mean(axis=(0, 1)))
 
 
-def _find_ties(one: Stratum, other: Stratum) -> np.ndarray:
-    """The units that the two models answer alike, (units,) of truth values."""
-    if one.measures == ("mean",):
-        return np.asarray(_compute_unit_scores(one) == _compute_unit_scores(other))
-    if one.predicted.shape != other.predicted.shape:
-        return np.zeros(one.count, dtype=bool)
-    return np.asarray((one.predicted == other.predicted).all(axis=(0, 1)))
+def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
+    """Whether the two models answer a unit alike, (units,)."""
+    if stratum.measures == ("mean",):
+        return np.asarray(_compute_unit_scores(stratum) == _compute_unit_scores(other))
+    if stratum.predicted.shape != other.predicted.shape:
+        return np.zeros(stratum.count, dtype=bool)
+    return np.asarray((stratum.predicted == other.predicted).all(axis=(0, 1)))
 
 
 def _estimate_spread_part(runs: Sequence[float], inside: float) -> Part:
-    """The variance of single runs, without what it has of single units."""
+    """The variance of single runs, without the noise of single units."""
     return Part(variance=max(variance(runs) - inside, 0.0), freedom=len(runs) - 1)
 
 
@@ -498,25 +524,29 @@ class MeanDifference(Compared):
         return self.spread
 
     @staticmethod
-    def aggregate_suite(suite: Suite, found: Mapping[str, Difference]) -> MeanDifference | None:
+    def aggregate_suite(suite: Suite, differences: Mapping[str, Difference]) -> MeanDifference | None:
         """The difference of the means over tested columns, each counted once; None without a tested column.
 
         Columns that the suite shows and does not average are left out, unless they are all that there is.
-        `found` are differences by task, and by column where a column shows a part of a task.
+        `differences` are by task, and by column where a column shows a part of a task.
 
         The units of different tasks are independent of each other, unless they are the same ones. Their runs
         are not where one training gave a model for all tasks, so the spread of runs is taken from the means
         of the runs.
         """
         columns = _select_mean_columns(suite)
-        tested = {name: tasks for name, tasks in columns.items() if tasks and all(t in found for t in tasks)}
+        tested = {
+            name: tasks for name, tasks in columns.items() if tasks and all(t in differences for t in tasks)
+        }
         if not tested:
             return None
         shares: dict[str, float] = {}
         for tasks in tested.values():
             for task in tasks:
                 shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
-        ones = {task: found[task] for task in shares}
+        # A task in several columns has the sum of its shares, so that its units count once with all of their
+        # weight.
+        ones = {task: differences[task] for task in shares}
         mine, theirs, spread = _compute_run_means(shares, ones)
         return MeanDifference(
             mine=mine,
@@ -543,6 +573,7 @@ def _compute_run_means(
     """The mean of each run of both sides, and the variance from their spread."""
     counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
     if len(counts) > 1:
+        # Tasks with other numbers of runs share no runs, so that no means of runs exist: spreads add up.
         parts = [(one.seeds, shares[task]) for task, one in ones.items()]
         seeds = Part.sum([part.take_share(share) for part, share in parts if part is not None])
         return (_compute_run_mean(shares, ones, "mine"),), (_compute_run_mean(shares, ones, "theirs"),), seeds
@@ -583,6 +614,7 @@ def _estimate_mean_part(shares: Mapping[str, float], ones: Mapping[str, Differen
             influences[key] = influences.get(key, 0.0) + share * influence
         others += [
             part.take_share(share)
+            # Without influences, as of equal outputs, the part of all units is the only one.
             for part in (difference.rest if difference.influences else (difference.examples,))
         ]
     return Part.sum([*_compute_unit_parts(influences), *others])

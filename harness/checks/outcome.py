@@ -24,9 +24,8 @@ Verdict = Overall | Literal["not testable", "missing"]
 """The verdict of a task: `not testable` has scores but no units to compare, `missing` lacks a score."""
 
 VERDICTS: tuple[Verdict, ...] = (
-    *("regressed", "missing", "inconclusive", "not testable"),
-    *("improved", "passed", "same"),
-)
+    "regressed", "missing", "inconclusive", "not testable", "improved", "passed", "same",
+)  # fmt: skip
 """The verdicts in the order of reports."""
 
 MarginSource = Literal["policy", "runs", "checks", "stated"]
@@ -36,7 +35,7 @@ same records, or the share of answers that the policy says an equal model change
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """What a check can see of one task or mean, in shares of 1.
+    """The power of a check on one task or mean, in shares of 1.
 
     Attributes:
         margin: The loss that is allowed.
@@ -56,7 +55,7 @@ class Sensitivity:
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """What a check can see, by task and by the suite of a mean."""
+    """The power of a check, by task and by the suite of a mean."""
 
     tasks: Mapping[str, Sensitivity]
     means: Mapping[str, Sensitivity]
@@ -71,13 +70,13 @@ class KnownErrors:
 
 
 def _migrate_equivalence(check: dict[str, Any]) -> dict[str, Any]:
-    """A check of schema 1, which asked for equivalence, as one of schema 2."""
+    """A check of schema 1, a test of equivalence, in the form of schema 2."""
 
-    def migrate_line(one: dict[str, Any]) -> dict[str, Any]:
-        kept = {n: v for n, v in one.items() if n not in ("p_regressed", "p_improved", "max_drop")}
-        if one.get("verdict") == "equivalent":
-            kept["verdict"] = "same" if one.get("low") == one.get("high") == 0 else "passed"
-        return kept | {"p": one.get("p_regressed") if one.get("verdict") == "regressed" else None}
+    def migrate_line(line: dict[str, Any]) -> dict[str, Any]:
+        kept = {n: v for n, v in line.items() if n not in ("p_regressed", "p_improved", "max_drop")}
+        if line.get("verdict") == "equivalent":
+            kept["verdict"] = "same" if line.get("low") == line.get("high") == 0 else "passed"
+        return kept | {"p": line.get("p_regressed") if line.get("verdict") == "regressed" else None}
 
     overall = "passed" if check.get("overall") == "equivalent" else check.get("overall")
     lines = {name: [migrate_line(one) for one in check.get(name, ())] for name in ("tasks", "means")}
@@ -149,7 +148,9 @@ class _Line:
     @property
     def p_text(self) -> str:
         """The p-value of the test that gave the verdict."""
-        return "–" if self.p is None else "<0.0001" if self.p < 0.0001 else f"{self.p:.4f}"
+        if self.p is None:
+            return "–"
+        return "<0.0001" if self.p < 0.0001 else f"{self.p:.4f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +289,7 @@ def check_files(results: Path, id_: str) -> list[Path]:
 
 
 FIRST, LEAST = 5, 3
-"""Earlier checks whose errors count: the first ones, so that margins settle; and the fewest that tell one."""
+"""Most and fewest earlier checks whose errors are used; the first ones, so that margins settle."""
 
 
 def collect_standard_errors(
@@ -307,13 +308,17 @@ def collect_standard_errors(
     tasks: dict[str, list[float]] = {}
     means: dict[str, list[float]] = {}
     others = {tuple(candidate)}
+    # Names begin with the time, so the oldest checks come first: later ones no longer move the margins.
     for path in sorted((results / CHECKS.folder).glob("*.json")):
         with contextlib.suppress(OSError, RecordError):
             check = (
+                # Most files are of other baselines, and a search in their bytes is far quicker than parsing
+                # them.
                 CHECKS.kind.read_document_file(path) if baseline[0].encode() in path.read_bytes() else None
             )
             if check is None or check.overall != "passed" or check.candidate.artifacts in others:
                 continue
+            # Each candidate counts once: a check that is run again tells nothing new.
             others.add(check.candidate.artifacts)
             same = {one.task for one in check.tasks if one.baseline_keys == tuple(keys.get(one.task, ()))}
             for task in check.tasks:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness.core.errors import UsageError, explain_unknown
 
 AUTO: Literal["auto"] = "auto"
-"""In place of a number: the smallest margin within which an equal model is in 97.5 % of checks."""
+"""The word for the smallest margin that an equal model passes in 97.5 % of checks."""
 
 Points = Annotated[float, Field(strict=True, ge=0, le=100)]
 Level = Annotated[float, Field(strict=True, ge=1e-6, le=0.5)]
@@ -30,11 +30,11 @@ _FORMER = {
     "draws": "nothing is resampled any more",
     "seed": "nothing is resampled any more",
 }
-"""Settings of earlier versions, with what there is in their place."""
+"""Settings of earlier versions, each with what replaces it."""
 
 
 class _TaskPolicy(BaseModel):
-    """The settings of one task in place of the general settings."""
+    """The settings of one task, which replace the general ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -123,19 +123,19 @@ class Policy(BaseModel):
         return "\n".join(lines)
 
     @staticmethod
-    def of(given: Policy | Path | str | None) -> Policy:
+    def of(policy: Policy | Path | str | None) -> Policy:
         """The policy for an argument: a Policy, the path of a TOML file, or None for the default.
 
         Raises:
-            UsageError: It is neither, or a setting cannot be used.
+            UsageError: It is none of these, or a setting cannot be used.
         """
-        if given is None:
+        if policy is None:
             return DEFAULT
-        if isinstance(given, Path | str):
-            return Policy.read(Path(given))
-        if not isinstance(given, Policy):
-            raise UsageError(f"policy is {given!r}, and must be a Policy or the path of a TOML file.")
-        return given
+        if isinstance(policy, Path | str):
+            return Policy.read(Path(policy))
+        if not isinstance(policy, Policy):
+            raise UsageError(f"policy is {policy!r}, and must be a Policy or the path of a TOML file.")
+        return policy
 
     @staticmethod
     def read(path: Path) -> Policy:
@@ -152,7 +152,7 @@ class Policy(BaseModel):
                 hint="`harness check --explain` prints the default one, to start from.",
             ) from error
         except ValueError as error:
-            raise UsageError(f"The policy {path} is no TOML: {error}.") from error
+            raise UsageError(f"The policy {path} is not valid TOML: {error}.") from error
         try:
             return Policy.model_validate(raw)
         except ValidationError as error:
@@ -163,7 +163,7 @@ DEFAULT = Policy()
 
 
 def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
-    """The first fault of a policy, with what to type."""
+    """The error for the first fault of a policy, with what to type."""
     first = error.errors()[0]
     place = [str(part) for part in first["loc"]]
     name, of_task = place[0], len(place) > 2 and place[0] == "tasks"
@@ -175,7 +175,7 @@ def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
             f"setting of {where}", place[-1], valid_names, then="docs/check.md explains each."
         )
     if name == "tasks" and not of_task:
-        return UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')
+        return UsageError(f"In {where} tasks is not a table of tables.", hint='Write [tasks."SciFact"].')
     if first["input"] == "measured":
         return UsageError(f'In {where} {name} is "measured", which was removed.', hint='Use "auto".')
     setting = f"{place[1]}, {place[2]}" if of_task else name
@@ -190,6 +190,7 @@ def _format_toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
+        # A JSON string is one of TOML, but for DEL, which JSON leaves as it is and TOML forbids.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple):
         return f"[{', '.join(map(_format_toml_value, value))}]"

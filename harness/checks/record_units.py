@@ -32,12 +32,12 @@ class _NotTestableError(Exception):
 
 
 def _resolve_example_metric(kind: str, metric: str) -> str:
-    """The metric that examples give: of pairs that of one similarity, not the best of all."""
+    """The metric that the examples give: for pairs, that of one similarity, not the best of all."""
     return "similarity_ap" if (kind, metric) == ("PairClassification", "max_ap") else metric
 
 
 def _build_strata(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
-    """The units from whose rows a metric is computed again: their name, and strata with shares that sum to 1.
+    """The units of a metric, by which it is computed again: their name, and strata whose shares sum to 1.
 
     Any other type and metric is the mean over single queries, if the rows have it.
     """
@@ -77,6 +77,7 @@ def _extract_numbers(rows: _ExampleRows) -> tuple[Floats, Floats]:
 
 def _encode_labels(rows: _ExampleRows) -> tuple[Floats, Floats]:
     """Labels as numbers, equal for gold and prediction and in every file."""
+    # The numbers of np.unique depend on which labels a model predicted, so they differ between the two sides.
     names, places = np.unique(np.concatenate([rows.gold, rows.prediction]).astype(str), return_inverse=True)
     codes = np.array([_hash_label(name) for name in names.tolist()])[places]
     return codes[: len(rows.gold)], codes[len(rows.gold) :]
@@ -84,6 +85,7 @@ def _encode_labels(rows: _ExampleRows) -> tuple[Floats, Floats]:
 
 def _hash_label(label: str) -> float:
     """A whole number that stands for a label, small enough to be exact as a float."""
+    # 13 hexadecimal digits are 52 bits; a float64 holds whole numbers up to 2**53.
     return float(int(_digest([label])[:13], 16))
 
 
@@ -92,6 +94,7 @@ def _build_query_stratum(rows: _ExampleRows, metric: str) -> Stratum:
         raise _NotTestableError(f"the per-example file has no {metric} of single queries")
     if not metric.startswith(SUBQUERIES):
         return _mean_stratum(rows.metric, rows.digest)
+    # The rows of a query's parts all have the query's score: one of them counts.
     query_ids = np.array([name.rpartition("_")[0] for name in rows.ids.tolist()])
     names, first = np.unique(query_ids, return_index=True)
     return _mean_stratum(rows.metric[first], _digest(names.tolist()))
@@ -108,9 +111,9 @@ def _build_summary_stratum(rows: _ExampleRows) -> Stratum:
 
 
 REFIT = 1.2
-"""What a corpus' variance is more than with the clusters of its texts fixed: clusters move with the texts.
+"""The factor of a corpus' variance over that with fixed clusters: clusters move with the texts.
 
-`benchmarks/simulate_gate.py` holds it against the truth for k-means.
+`benchmarks/simulate_gate.py` compares it with the truth for k-means.
 """
 
 
@@ -129,14 +132,17 @@ def _build_clustering_stratum(rows: _ExampleRows) -> tuple[str, Stratum]:
         positions = np.flatnonzero(rows.replicate == number)
         scores.append(compute_v_measure(gold[positions], predicted[positions]))
         names.append(_digest(rows.ids[positions].tolist()))
+        # A draw may have a text several times; it is left out with all its places.
         draw_texts = np.unique(of_row[positions])
         influences[draw_texts] += compute_v_measure_losses(
             gold[positions], predicted[positions], of_row[positions]
         )
         seen += len(draw_texts)
     stratum = _mean_stratum(scores, _digest(names))
+    # No text is in two draws: draws are a sample of their own, and no text says more.
     if seen == len(texts):
         return "draws", stratum
+    # REFIT is of the variance, so an influence gets its root.
     of_texts = (influences - influences.mean()) * np.sqrt(REFIT) / len(scores)
     return "texts", replace(stratum, texts=texts, influences=of_texts[None])
 
@@ -145,6 +151,7 @@ def _build_probe_strata(rows: _ExampleRows, measure: str) -> list[Stratum]:
     """The texts with all their probes; with cross-validation folds, a stratum for each fold."""
     gold, predicted = _encode_labels(rows) if measure == "macro_f1" else (rows.metric, rows.metric)
     places = [np.flatnonzero(rows.replicate == one) for one in sorted(set(rows.replicate.tolist()))]
+    # Folds of a cross-validation test other texts each; probes of one test set test the same.
     if len({tuple(rows.ids[at].tolist()) for at in places}) > 1:
         share = 1 / len(places)
         groups = [[at] for at in places]
@@ -182,6 +189,7 @@ class _ExampleRows:
         """The rows of each split and subset, in the order of their example ids."""
         for name in dict.fromkeys(zip(self.split.tolist(), self.subset.tolist(), strict=True)):
             chosen = np.flatnonzero((self.split == name[0]) & (self.subset == name[1]))
+            # Both sides of a check are compared place by place, whatever order a run wrote its rows in.
             yield name, self.take_rows(chosen[np.argsort(self.ids[chosen].astype(str), kind="stable")])
 
     def split_replicates(self) -> list[_ExampleRows]:
@@ -245,7 +253,7 @@ class ScoredRecord:
         identity: The settings that the score depends on.
         provenance: Packages, device, dtype and attention of the run.
         score: The main score; None where a part of it is missing.
-        units: The units of the score; None where they cannot be had.
+        units: The units of the score; None where `problem` says why.
         problem: The reason why there are no units; empty otherwise.
     """
 
@@ -279,8 +287,11 @@ class ScoredRecord:
         stamps = [_read_file_stamp(path), _read_file_stamp(path.with_suffix(".examples.parquet"))]
         if not stamps[0]:
             return None
+        # A key alone does not do: `--force` and a trained model's new weights write other content under the
+        # same key.
         name = digest({"version": VERSION, "key": key, "stamps": stamps, "parts": list(parts)})
         kept = cache / "units" / f"{name[:40]}.npz"
+        # A cached file that is missing or damaged is made again.
         with contextlib.suppress(OSError, ValueError):
             return _unpack_scored_record(files.unpack_hashed_file(kept))
         record = store.get(artifact, task, key)
@@ -297,14 +308,23 @@ class ScoredRecord:
     def find(
         stores: Sequence[Store], artifact: str, task: str, key: str, *, parts: Parts, cache: Path
     ) -> ScoredRecord | None:
-        """The scored record from the first of some stores that has its units, else from the last with it."""
-        last = None
+        """The scored record from the first store that has its units, else from the first that has it.
+
+        Args:
+            stores: The results folders, in the order of preference.
+            artifact: The artifact's folder there (`Artifact.slug`).
+            task: The task's name.
+            key: The EvaluationKey.
+            parts: The metrics whose mean is a trained task's number.
+            cache: The cache folder.
+        """
+        without_units = None
         for store in stores:
             scored_record = ScoredRecord.load_record(store, artifact, task, key, parts=parts, cache=cache)
             if scored_record is not None and scored_record.units is not None:
                 return scored_record
-            last = last or scored_record
-        return last
+            without_units = without_units or scored_record
+        return without_units
 
 
 def _read_file_stamp(path: Path) -> list[int]:
@@ -313,6 +333,7 @@ def _read_file_stamp(path: Path) -> list[int]:
         stat = path.stat()
     except OSError:
         return []
+    # The inode tells a file that was replaced by one of equal size within a tick of the clock.
     return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
 
 
@@ -342,9 +363,9 @@ _ARRAYS = ("gold", "predicted", "texts", "influences")
 """The fields of a stratum that are arrays of their own in the cached form."""
 
 
-def _pack_scored_record(found: ScoredRecord) -> bytes:
-    about = asdict(found)
-    strata = about["units"]["strata"] if found.units else ()
+def _pack_scored_record(scored_record: ScoredRecord) -> bytes:
+    about = asdict(scored_record)
+    strata = about["units"]["strata"] if scored_record.units else ()
     arrays: dict[str, Any] = {f"{n}{at}": one.pop(n) for at, one in enumerate(strata) for n in _ARRAYS}
     sink = io.BytesIO()
     np.savez(sink, about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8), **arrays)
@@ -352,6 +373,7 @@ def _pack_scored_record(found: ScoredRecord) -> bytes:
 
 
 def _unpack_scored_record(content: bytes) -> ScoredRecord:
+    # Texts are fixed-width strings, as an array of objects would need pickle, which runs what it is given.
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         if plain := about.pop("units", None):
@@ -440,10 +462,10 @@ def _require_recorded_score(made: Units, record: Record) -> None:
     _require_same(made, float(np.mean(values)) if len(values) == len(recorded) else record.main_score)
 
 
-def _require_same(made: Units, expected: float | None) -> None:
-    score = float(made.score_runs().mean())
+def _require_same(task_units: Units, expected: float | None) -> None:
+    score = float(task_units.score_runs().mean())
     if expected is None or not abs(score - expected) <= NEAR:
         expected_text = "nothing" if expected is None else f"{100 * expected:.3f}"
         raise _NotTestableError(
-            f"its examples give {made.metric} {100 * score:.3f}, its record has {expected_text}"
+            f"its examples give {task_units.metric} {100 * score:.3f}, its record has {expected_text}"
         )

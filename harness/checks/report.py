@@ -95,7 +95,7 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
         if _get_task_delta(one) < 0 and one.low is not None
     ][:3]
     most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses)
-    summary = f"No task regressed by itself{'; most was lost on ' * bool(most)}{most}:"
+    summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
     yield "Reject the candidate. " + (f"Look at {red[0].task} first:" if red else summary)
     yield _build_compare_command(check, red[0].task if red else "", results)
 
@@ -119,14 +119,15 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     lacking = [one.baseline is None for one in check.of("missing")]
     if any(lacking):
         name = shlex.quote(check.baseline.baseline or "NAME")
-        yield f"The baseline lacks scores: set it anew (harness baseline set {name} --replace ...)."
+        yield f"The baseline lacks scores: set it again (harness baseline set {name} --replace ...)."
     if not all(lacking):
-        yield "Mend what is named under missing below, then run this check again; what is measured is kept."
+        yield "Correct what is named under missing below, then run this check again; finished scores stay."
     ignored = check.policy.get("not_testable") == "ignore"
     if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
-        yield "Measure again what is not testable" + (", or ignore it in the policy." * (not ignored) or ".")
+        yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
     for mean in check.means:
         if mean.verdict == "inconclusive" and mean.low is not None:
+            # Rounded up to tenths, and a little more: a mean passes only with its lower bound above -margin.
             points = math.ceil(-1000 * mean.low + 1e-6) / 10
             settle = f"{mean.to_settle}; or, " if mean.to_settle else ""
             owner = f"if the owner of the policy accepts a loss of {points:.1f} points"
@@ -174,23 +175,21 @@ def _join_names(names: Sequence[str], *, every: bool = False, between: str = ", 
 
 
 COLUMNS = (
-    *("task", "metric", "n", "seeds", "baseline", "candidate"),
-    *("difference", "p", "margin", "verdict", "why"),
-)
+    "task", "metric", "n", "seeds", "baseline", "candidate",
+    "difference", "p", "margin", "verdict", "why",
+)  # fmt: skip
 NUMBERS = ("n", "seeds", "baseline", "candidate", "difference", "p", "margin")
 """The columns of a table in their order, and those of numbers."""
 
 
 def _format_outcome_cells(line: TaskOutcome | MeanOutcome) -> dict[str, str]:
-    """What reports say of a task or a mean, by column; the number of runs where it is not 1."""
+    """The cells of a task or a mean by column; the number of runs only where it is not 1."""
     why = [f"to settle: {line.to_settle}" if line.to_settle else ""]
     if isinstance(line, MeanOutcome):
-        tested_text = f"{line.there} of " * (line.there != line.wanted)
-        many = line.wanted != 1
-        values = {
-            "task": f"{'mean of ' * many}{line.suite}",
-            "n": f"{tested_text}{line.wanted} column{'s' * many}",
-        }
+        tested_text = f"{line.there} of " if line.there != line.wanted else ""
+        values = {"task": line.suite, "n": f"{tested_text}{line.wanted} column"}
+        if line.wanted != 1:
+            values = {"task": f"mean of {line.suite}", "n": f"{values['n']}s"}
     else:
         values = {"task": line.task, "metric": line.metric}
         values["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
@@ -213,15 +212,14 @@ def _mean_texts(check: Check) -> Iterator[str]:
     """What each suite can see, the margin of its mean with its source, and the predicted benchmark."""
     for mean in check.means:
         if mean.delta is not None and mean.verdict != "same":
-            seen = f"this suite can see a loss of {100 * (mean.detectable or 0.0):.2f} points; "
+            seen = ""
+            if mean.detectable is not None:
+                seen = f"this suite can see a loss of {100 * mean.detectable:.2f} points; "
             source = SOURCES[mean.margin_source].format(changed=100 * check.policy.get("changed", 0.0))
             least = check.policy.get(f"least_{_choose_margin_setting(check, mean)}", 0.0)
             if mean.margin_source != "policy" and math.isclose(100 * mean.margin, least):
                 source = "the least that the policy sets"
-            yield (
-                f"{mean.suite}: {seen * (mean.detectable is not None)}"
-                f"a loss of {mean.margin_text} is allowed, {source}"
-            )
+            yield f"{mean.suite}: {seen}a loss of {mean.margin_text} is allowed, {source}"
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
@@ -250,7 +248,8 @@ def _explain_bounds(check: Check) -> str:
 def _format_verdict_counts(check: Check) -> str:
     """The number of tasks by verdict, e.g. "2 tasks: 1 regressed, 1 passed"; means stand in the table."""
     counts = ", ".join(f"{len(check.of(one)):,} {one}" for one in VERDICTS if check.of(one))
-    return f"{len(check.tasks):,} task{'s' * (len(check.tasks) != 1)}" + (f": {counts}" if counts else "")
+    many = "" if len(check.tasks) == 1 else "s"
+    return f"{len(check.tasks):,} task{many}" + (f": {counts}" if counts else "")
 
 
 def _format_baseline(check: Check) -> str:
@@ -305,7 +304,8 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     for text in _mean_texts(check):
         _say(console, text)
     hidden = len(tasks) - len(shown) - sum(mean.wanted == 1 for mean in check.means)
-    _say(console, _format_verdict_counts(check) + " (--all shows every one)" * (hidden > 0))
+    more = " (--all shows every one)" if hidden > 0 else ""
+    _say(console, f"{_format_verdict_counts(check)}{more}")
     for verdict in LISTED:
         for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
             names = _join_names([one.task for one in check.of(verdict) if one.reason == reason], every=every)
@@ -318,6 +318,7 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
 def _say(console: Console, text: str, style: str = "", *, label: str = "") -> None:
     """Print a text folded between words, beside a label; a command stays one line, to be copied."""
     head, rest = f"{label:{LABEL}}" if label else "", " " * (LABEL if label else 2)
+    # Broken at hyphens or within words, names of models and options could not be copied.
     fold = textwrap.TextWrapper(console.width, head, rest, break_on_hyphens=False, break_long_words=False)
     for line in [head + text] if text.startswith("harness ") else fold.wrap(text):
         console.print(Text(line, style=style), soft_wrap=True)
@@ -390,6 +391,7 @@ def render_junit(check: Check) -> str:
     suites[OVERALL].append(_build_overall_case(check))
     root = Element("testsuites")
     root.extend(_build_testsuite(check, n, *one) for n, one in enumerate(suites.items()))
+    # ElementTree writes forbidden characters as they are, and no reader accepts the file then.
     for element in root.iter():
         element.text = re.sub(FORBIDDEN, "", element.text or "")
         element.attrib.update({name: re.sub(FORBIDDEN, "", text) for name, text in element.items()})
@@ -437,6 +439,7 @@ def _build_testcase(
 
 def _build_testsuite(check: Check, number: int, name: str, cases: Sequence[Element]) -> Element:
     moment = datetime.fromisoformat(check.when)
+    # The schema wants a time without a zone (see above), so UTC is written.
     moment = moment.astimezone(UTC) if moment.tzinfo else moment
     kinds = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
     about = {"name": name, "package": "harness.check", "id": str(number), "tests": str(len(cases))}
@@ -483,6 +486,7 @@ def render_markdown(check: Check) -> str:
     needs = [len(_fit_markdown_table(*section, room=sys.maxsize)) + ASIDE for section in sections]
     for number, section in enumerate(sections):
         left = ROOM - sum(len(part) + 2 for part in parts)
+        # A table gets at most half of the room while others follow, or more where those need less.
         later = needs[number + 1 :]
         parts.append(_fit_markdown_table(*section, room=max(left // 2 if later else left, left - sum(later))))
     return "\n\n".join(parts) + "\n"
@@ -490,6 +494,7 @@ def render_markdown(check: Check) -> str:
 
 def _iter_markdown_head(check: Check) -> Iterator[str]:
     name = check.baseline.baseline or check.baseline.name
+    # A CI job finds its former comment by this line and updates it, so the candidate is not in it.
     yield f"<!-- harness-check:{_clean_comment_name('-'.join((name, *check.suites)))} -->"
     yield f"## {FORMS[check.overall].sign} {check.overall}: {_escape_markdown(_format_sides(check))}"
     yield _render_sentences(_collect_verdict_reasons(check))
@@ -577,13 +582,13 @@ def _escape_markdown(text: str, *, most: int = 300) -> str:
     return re.sub(SPECIAL, _escape_match, line)
 
 
-def _escape_match(found: re.Match[str]) -> str:
-    sign = found[0]
-    if found["html"]:
+def _escape_match(match: re.Match[str]) -> str:
+    sign = match[0]
+    if match["html"]:
         return html.escape(sign)
-    if found["item"]:
+    if match["item"]:
         return f"{sign}\\"
-    return f"{sign}{GAP}" if found["split"] else f"\\{sign}{GAP if found['reference'] else ''}"
+    return f"{sign}{GAP}" if match["split"] else f"\\{sign}{GAP if match['reference'] else ''}"
 
 
 def _clean_comment_name(text: str) -> str:

@@ -109,10 +109,14 @@ class CheckSide:
     def estimate_null_differences(
         self, suites: Sequence[Suite], changed: float, trainings: int
     ) -> dict[str, Difference]:
-        """What the differences of an equal model would be, by task and by column that shows a part of one.
+        """The differences of an equal model, by task and by column that shows a part of a task.
 
-        `changed` is the share of answers that it changes, `trainings` the number of its models where this
-        side has several. Tasks without units are left out.
+        Tasks without units are left out.
+
+        Args:
+            suites: The suites of the check.
+            changed: The share of answers that an equal model changes.
+            trainings: The number of its models, used where this side has several.
         """
         averages, parts = self.select_averages(suites), dict[str, tuple[CheckSide, str]]()
         for suite in suites:
@@ -137,13 +141,13 @@ class CheckSide:
 
     @staticmethod
     def read_side(
-        runs: Sequence[BaselineModel], found: ResolvedRequest | PreparedRun, results: Path
+        runs: Sequence[BaselineModel], resolved: ResolvedRequest | PreparedRun, results: Path
     ) -> CheckSide:
         """The records of one side.
 
         Args:
             runs: Its models with the keys of their records.
-            found: The request, with suites and recipe.
+            resolved: The request, with suites and recipe.
             results: The results folder of the records.
 
         Raises:
@@ -153,24 +157,25 @@ class CheckSide:
         scored: dict[str, tuple[ScoredRecord, ...]] = {}
         missing: dict[str, int] = {}
         by_task: dict[str, Parts] = {}
-        for suite in found.suites:
-            by_task |= _score_parts(suite, found.recipe)
+        for suite in resolved.suites:
+            by_task |= _score_parts(suite, resolved.recipe)
         for task, parts in by_task.items():
             wanted_ones = [(run, key) for run in runs for key in run.keys.get(task, ())]
             records = [
-                ScoredRecord.load_record(store, run.folder, task, key, parts=parts, cache=found.cache)
+                ScoredRecord.load_record(store, run.folder, task, key, parts=parts, cache=resolved.cache)
                 for run, key in wanted_ones
             ]
             scored[task] = tuple(one for one in records if one is not None)
+            # A task without any pinned key counts as one missing record.
             missing[task] = records.count(None) + (not wanted_ones)
         return CheckSide(runs=tuple(runs), home=results, scored=scored, missing=missing)
 
 
-def _select_record_subsets(one: ScoredRecord, cells: Collection[tuple[str, str]]) -> ScoredRecord:
-    units = None if one.units is None else one.units.select_subsets(cells)
+def _select_record_subsets(record: ScoredRecord, cells: Collection[tuple[str, str]]) -> ScoredRecord:
+    units = None if record.units is None else record.units.select_subsets(cells)
     if units is None:
-        return replace(one, units=None, problem=one.problem or "its examples do not name splits")
-    return replace(one, units=units, score=float(units.score_runs().mean()))
+        return replace(record, units=None, problem=record.problem or "its examples do not name splits")
+    return replace(record, units=units, score=float(units.score_runs().mean()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +202,11 @@ class CheckRequest:
         makes one for each seed. A finished model is evaluated again only on tasks whose score depends on the
         seed.
 
+        Args:
+            request: Suites and settings; its models are ignored.
+            model: A catalog name, `org/name[@revision]` or a folder.
+            seeds: The number of seeds.
+
         Raises:
             UsageError: A name or a setting cannot be used.
         """
@@ -209,6 +219,8 @@ class CheckRequest:
         resolved_request = ResolvedRequest.resolve_request(first)
         _refuse_second_training(resolved_request)
         requests, scores = [first], _plan_request_scores(resolved_request)
+        # A recipe that makes a model has its seeds in the trainings; another seed of the evaluation is no
+        # repeat.
         again = () if resolved_request.stages else _find_seed_columns(resolved_request.suites)
         for seed in range(1, seeds) if again else ():
             more = replace(
@@ -235,7 +247,7 @@ class CheckRequest:
 
 
 def _refuse_second_training(opened: ResolvedRequest) -> None:
-    """Refuse a model that the same recipe has made: what is compared would be trained twice."""
+    """Refuse a model that the same recipe has made: the compared model would be trained twice."""
     recipes = {stage.name for stage in opened.stages}
     for lineage in (one.lineage for one in opened.asked if one.lineage is not None):
         if lineage.name in recipes:
@@ -250,6 +262,7 @@ def _refuse_second_training(opened: ResolvedRequest) -> None:
 def _build_baseline_models(scores: Sequence[PlannedScore]) -> tuple[BaselineModel, ...]:
     """The models of some scores with the keys of these, in the form of a baseline; trained ones first."""
     keys: dict[Artifact, dict[str, tuple[str, ...]]] = {}
+    # The first model gives the side its name, which is that of the trained model.
     for score in sorted(scores, key=lambda one: one.subject.training is None):
         task_keys = keys.setdefault(score.subject.artifact, {})
         task_keys[score.task.name] = (*task_keys.get(score.task.name, ()), score.key)
@@ -272,15 +285,15 @@ def _find_seed_columns(suites: Sequence[Suite]) -> tuple[str, ...]:
     return tuple(c.name for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks))
 
 
-def _plan_request_scores(found: ResolvedRequest) -> list[PlannedScore]:
+def _plan_request_scores(resolved: ResolvedRequest) -> list[PlannedScore]:
     """The planned score of each task for the models of a request."""
     planned = plan_scores(
-        found.subjects,
-        found.suites,
-        settings=found.data,
-        seed=found.request.settings.seed,
-        recipe=found.recipe,
-        is_evaluated=found.is_evaluated,
+        resolved.subjects,
+        resolved.suites,
+        settings=resolved.data,
+        seed=resolved.request.settings.seed,
+        recipe=resolved.recipe,
+        is_evaluated=resolved.is_evaluated,
     )
     by_key = {one.key: one for one in planned.cells}
     scores: dict[tuple[Artifact, str], PlannedScore] = {}
@@ -354,25 +367,26 @@ class Comparison:
         return ""
 
 
-def _explain_missing_record(sides: Comparison, one: CheckSide, task: str) -> str:
+def _explain_missing_record(sides: Comparison, side: CheckSide, task: str) -> str:
     """The reason why a side lacks a record, with advice."""
     reasons = [
-        sides.failures[run.artifact, task] for run in one.runs if (run.artifact, task) in sides.failures
+        sides.failures[run.artifact, task] for run in side.runs if (run.artifact, task) in sides.failures
     ]
     if reasons:
         return reasons[0].rstrip(".")
-    gone = [key[:12] for run in one.runs for key in run.keys.get(task, ())]
-    present_keys = {scored.key[:12] for scored in one.scored[task]}
+    gone = [key[:12] for run in side.runs for key in run.keys.get(task, ())]
+    present_keys = {scored.key[:12] for scored in side.scored[task]}
     keys = ", ".join(key for key in gone if key not in present_keys)
     if not gone:
         return "it was set without this task (harness baseline set NAME --replace measures it)"
-    return f"its record {keys} is not in {one.home / 'records'}" if keys else "a part of it is missing"
+    return f"its record {keys} is not in {side.home / 'records'}" if keys else "a part of it is missing"
 
 
 def _compare_task(sides: Comparison, task: str) -> Difference | str:
     mine, theirs = sides.candidate.scored[task], sides.baseline.scored[task]
     records = {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}
     outputs, others = ([one.units.outputs if one.units else "" for one in ones] for ones in (mine, theirs))
+    # Digests of outputs leave out gold, which may have changed with the data; scores tell that.
     alike = [_compute_record_score(one) for one in mine] == [_compute_record_score(one) for one in theirs]
     if records or (all(outputs) and outputs == others and alike):
         scores = tuple(_compute_record_score(one) for one in mine)
@@ -391,9 +405,9 @@ def _compare_task(sides: Comparison, task: str) -> Difference | str:
     return _compute_task_difference(sides, task)
 
 
-def _compute_record_score(one: ScoredRecord) -> float:
+def _compute_record_score(record: ScoredRecord) -> float:
     """The score from a record's units, which follow the recipe's convention, else the main score."""
-    return float(one.score or 0) if one.units is None else float(one.units.score_runs().mean())
+    return float(record.score or 0) if record.units is None else float(record.units.score_runs().mean())
 
 
 def _compute_task_difference(sides: Comparison, task: str) -> Difference | str:
@@ -405,9 +419,11 @@ def _compute_task_difference(sides: Comparison, task: str) -> Difference | str:
         return str(error)
     if not candidate_units.has_same_examples(other):
         return "the two sides were measured on different examples"
+    # A single unit has no variance to test by.
     if min(stratum.count for stratum in candidate_units.strata) < 2:
-        return f"there is a single one of its {candidate_units.unit}"
+        return f"its score has a single unit ({candidate_units.unit}), and a test needs two"
     seeds = [len(side.scored[task]) for side in (sides.candidate, sides.baseline)]
+    # Evaluations with one seed draw the same texts for both sides; repeated trainings share nothing.
     paired = not repeated and seeds[0] == seeds[1] > 1
     return Difference.compare_units(candidate_units, other, paired=paired)
 
@@ -418,4 +434,4 @@ def mean_score(ones: Sequence[ScoredRecord]) -> float | None:
 
 
 CarryOut = Callable[[Request], Mapping[str, str]]
-"""A function that runs a request and gives the reason of each task that still lacks a score."""
+"""A function that runs a request and returns, by task, why a score is still missing."""

@@ -13,14 +13,14 @@ def compute_confidence_interval(one: Compared, alpha: float) -> tuple[float, flo
 
 
 def compute_bound_p(one: Compared, bound: float) -> float:
-    """The p-value of "the true difference is not above a bound", by the lower end of `around`."""
+    """The p-value of "the true difference is not above a bound", which the lower confidence bound decides."""
     if one.total.variance <= FLAT:
         return float(one.delta <= bound)
     return one.total.share_below(bound - one.delta)
 
 
 def compute_loss_p(one: Compared) -> float:
-    """The p-value of "not lower than the baseline", by the upper end of `around`."""
+    """The p-value of "not lower than the baseline", which the upper confidence bound decides."""
     if one.total.variance <= FLAT:
         return float(one.delta >= 0.0)
     return 1 - one.total.share_below(-one.delta)

@@ -54,6 +54,7 @@ class Stratum:
         return np.stack([self._score_run(run, weights) for run in self.predicted])
 
     def _score_run(self, probes: Floats, weights: Floats) -> Floats:
+        # A mean is linear: averaging the probes first takes one call in place of one for each probe.
         if self.measures == ("mean",):
             return MEASURES["mean"](self.gold, probes.mean(axis=0), weights)
         values = [MEASURES[name](self.gold, one, weights) for name in self.measures for one in probes]
@@ -169,12 +170,14 @@ def _merge_text_influences(parts: Sequence[Stratum]) -> tuple[NDArray[np.str_], 
     influences = np.zeros((len(parts[0].predicted), len(texts)))
     ends = np.cumsum([len(one.texts) for one in parts])[:-1]
     for stratum, draw_count, positions in zip(parts, draws, np.split(places, ends), strict=True):
+        # An influence is on the mean of its own draws, so it is weighted by their part in all draws.
         influences[:, positions] += stratum.influences * draw_count / sum(draws)
     return texts, influences
 
 
 def _build_shape_key(units: Units) -> tuple[object, ...]:
     return tuple(
+        # Shares are sums and quotients of floats, whose last digits depend on the order.
         (one.measures, one.examples, round(one.share, 12), one.count, one.gold.tobytes())
         for one in units.strata
     )

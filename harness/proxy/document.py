@@ -50,8 +50,8 @@ class ProxyErrors(_Part):
     """Errors, as shares of 1, on models whose families were held out.
 
     `rmse`, `mae`, `half_width` (of the `level` interval), `kendall` and `spearman` are nested: tasks and
-    penalty were chosen without the family, too. `plain_rmse` is the error by which they were chosen, which
-    errs on the low side. `deviation` is the standard deviation of the target: the error of knowing nothing.
+    penalty were chosen without the family, too. `plain_rmse` is the error by which they were chosen, which is
+    too low. `deviation` is the standard deviation of the target: the error of predicting its mean.
     """
 
     rmse: float
@@ -115,13 +115,15 @@ class Proxy(_Part):
         """The file of a proxy, by its name or by a path that ends in .json.
 
         Raises:
-            UsageError: There is no such proxy; the message names the nearest.
+            UsageError: No proxy has this name; the message names the nearest.
         """
         if text.endswith(".json"):
             path = Path(text).expanduser()
             if path.is_file():
                 return path
-            raise UsageError(f"There is no {path}.", hint="`harness proxy list` shows what there is.")
+            raise UsageError(
+                f"The file {path} does not exist.", hint="`harness proxy list` shows all proxies."
+            )
         names = PROXIES.list_names(results)
         if text not in names:
             raise explain_unknown(f"proxy in {results / PROXIES.folder}", text, names, then=PROXIES.then)

@@ -57,6 +57,12 @@ class ProxyRequest:
 def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Progress | None = None) -> Proxy:
     """Fit a proxy of a suite's mean on the complete models of an import.
 
+    Args:
+        source: The import, with scores and times.
+        suite: The target, a whole benchmark.
+        wish: The budget in minutes, or the tasks to take.
+        progress: Called with the number of families that were held out, and of all.
+
     Raises:
         UsageError: The import, a name or the budget does not allow it.
     """
@@ -125,14 +131,14 @@ def _build_chooser(table: ScoreTable, wish: ProxyRequest, minutes: Floats) -> Ch
         return lambda scores, target, families: _fit_penalty(scores, target, families, places)
     if not np.isfinite(minutes).any():
         raise UsageError(
-            "The import tells the time of none of the target's tasks.", hint="Name the tasks with --tasks."
+            "The import has no times for the target's tasks.", hint="Name the tasks with --tasks."
         )
     cheapest = int(minutes.argmin())
     if not minutes[cheapest] <= wish.minutes:
         raise UsageError(
             f"No task fits into {wish.minutes:g} minutes: the cheapest, {names[cheapest]}, "
             f"takes {minutes[cheapest]:.2g}.",
-            hint="Type more --minutes.",
+            hint="Use a larger --minutes.",
         )
     return lambda scores, target, families: _choose(scores, target, families, minutes, wish.minutes)
 
@@ -142,7 +148,7 @@ def _select_reference_rows(source: Imported, table: ScoreTable, times: _Times, r
     if not reference:
         return table.rows
     models = source.load_entries(["model"])["model"].to_pylist()
-    timed = {name for name, known in zip(models, ~np.isnan(times.models), strict=True) if known}
+    timed = {name for name, has_time in zip(models, ~np.isnan(times.models), strict=True) if has_time}
     if reference not in timed:
         raise explain_unknown(
             "imported model with recorded times", reference, timed, then="Or leave out --reference."
@@ -150,8 +156,8 @@ def _select_reference_rows(source: Imported, table: ScoreTable, times: _Times, r
     return np.array([row for row, name in enumerate(models) if name == reference], np.int64)
 
 
-def _build_proxy_task(table: ScoreTable, at: int, weight: float, minutes: Floats) -> ProxyTask:
-    task, scores = table.tasks[at], table.scores[:, at]
+def _build_proxy_task(table: ScoreTable, column: int, weight: float, minutes: Floats) -> ProxyTask:
+    task, scores = table.tasks[column], table.scores[:, column]
     return ProxyTask(
         task=task.name,
         splits=task.splits,
@@ -159,7 +165,7 @@ def _build_proxy_task(table: ScoreTable, at: int, weight: float, minutes: Floats
         coefficient=weight,
         low=float(scores.min()),
         high=float(scores.max()),
-        minutes=_keep_finite(minutes[at]),
+        minutes=_keep_finite(minutes[column]),
     )
 
 
@@ -205,6 +211,7 @@ class _Times:
     def estimate_minutes(self, rows: NDArray[np.int64]) -> Floats:
         """The minutes of each task at the median speed of some rows, (tasks,); infinite without times."""
         row_speeds = self.models[rows]
+        # Where these rows have too few times, the median speed of all models stands in.
         speeds = row_speeds if np.isfinite(row_speeds).any() else self.models
         speed = np.median(speeds[np.isfinite(speeds)]) if np.isfinite(speeds).any() else np.nan
         return np.nan_to_num(np.exp(self.tasks + speed) / 60, nan=np.inf)
@@ -225,6 +232,7 @@ def _fit_times(seconds: Floats) -> _Times:
     ([1.0, 2.0, 4.0, 8.0, 16.0], 0.0)
     """
     logs = np.log(seconds)
+    # A benchmark may have fewer tasks than FEW.
     enough = np.isfinite(logs).sum(axis=1) >= min(FEW, logs.shape[1])
     logs = np.where(enough[:, None], logs, np.nan)
     with warnings.catch_warnings():
@@ -279,12 +287,15 @@ def _fit_penalty(scores: Floats, target: Floats, families: Ints, tasks: Sequence
 
 
 def _search_tasks(of: Products, minutes: Floats, budget: float, penalty: float, pace: Pace) -> _Choice:
+    """The tasks that a greedy search ends with, from none, for one penalty and one pace."""
+    # Without tasks the prediction is the mean: the last product is the sum of squares of the centred target.
     now = _Choice(tasks=(), penalty=penalty, error=float(of.whole[-1, -1] / of.rows))
     while True:
         before = now
         now = _add_task(of, now, minutes, budget, pace)
         now = _select_best_set(of, now, _list_drops(now.tasks))
         now = _select_best_set(of, now, _list_exchanges(now.tasks, minutes, budget))
+        # Every step takes off at least BETTER of the error, so that the search ends.
         if now.error >= before.error and now.tasks:
             return now
 
@@ -303,7 +314,7 @@ def _add_task(of: Products, now: _Choice, minutes: Floats, budget: float, pace: 
 
 
 def _select_best_set(of: Products, now: _Choice, sets: Sequence[tuple[int, ...]]) -> _Choice:
-    """The best of some sets of tasks if it is better than the present choice, else that choice."""
+    """The best of some sets of tasks, or the present choice where none is better."""
     if not sets:
         return now
     errors = of.compute_errors(sets, now.penalty)
@@ -355,9 +366,9 @@ def _predict_families(
         return out, line.predict(scores[out][:, columns])
 
     tell(0, len(names))
-    with ThreadPoolExecutor(
-        len(os.sched_getaffinity(0))
-    ) as pool:  # numpy works without the interpreter's lock
+    # Threads are enough, as numpy works without the interpreter's lock. The cores are those that this process
+    # may use, which a container or a scheduler limits.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for done, (out, predictions) in enumerate(pool.map(predict_family, names.tolist()), 1):
             predicted[out] = predictions
             tell(done, len(names))

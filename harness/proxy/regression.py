@@ -61,6 +61,7 @@ class Products:
             groups: The fold of each model in each partition, (partitions, models), from `split_families`.
         """
         scaled = (scores - scores.mean(axis=0)) / _scale(scores)
+        # Centred, as sums of raw squares lose digits.
         columns = np.column_stack([scaled, np.ones(len(target)), target - target.mean()])
         parts = [columns[one == fold] for one in groups for fold in range(int(one.max()) + 1)]
         return Products(
@@ -83,7 +84,9 @@ class Products:
         chosen = np.asarray(sets, dtype=np.int64)
         chosen = np.column_stack([chosen, np.full(len(chosen), self.tasks)])
         rows, columns, last = chosen[:, :, None], chosen[:, None, :], self.tasks + 1
+        # Products are sums over models, so those without a fold are a difference; nothing is summed again.
         others = self.whole - self.folds
+        # The intercept, in the last place, is not penalized; 1e-9 keeps the system solvable.
         ridge = np.diag([penalty] * (chosen.shape[1] - 1) + [1e-9])
         weights = np.linalg.solve(others[:, rows, columns] + ridge, others[:, chosen, last][..., None])[
             ..., 0
@@ -120,6 +123,7 @@ def split_families(families: Ints, count: int = FOLDS, partitions: int = PARTITI
     Returns:
         The fold of each model in each partition, (partitions, models).
     """
+    # A fixed seed: the same import gives the same proxy.
     draw = np.random.default_rng(0)
     return np.stack([_draw_partition(families, count, draw) for _ in range(partitions)])
 
@@ -128,6 +132,8 @@ def _draw_partition(families: Ints, count: int, draw: np.random.Generator) -> In
     names, places, sizes = np.unique(families, return_inverse=True, return_counts=True)
     load = np.zeros(min(count, len(names)), np.int64)
     fold = np.zeros(len(names), np.int64)
+    # lexsort sorts by its last key first: the largest families, and among equals by chance. Each goes to the
+    # lightest fold so far.
     for family in np.lexsort((draw.random(len(names)), -sizes)):
         fold[family] = lightest = int(load.argmin())
         load[lightest] += sizes[family]
@@ -178,6 +184,8 @@ def _compute_half_width(residuals: Floats) -> float:
     >>> _compute_half_width(np.arange(1.0, 101.0))
     96.0
     """
+    # Lei et al. (2018, Distribution-Free Predictive Inference for Regression): the n + 1 counts the new
+    # model.
     place = min(math.ceil((len(residuals) + 1) * LEVEL), len(residuals))
     return float(np.sort(residuals)[place - 1])
 

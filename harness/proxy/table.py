@@ -48,6 +48,7 @@ def _read_task_seconds(source: Imported, entries: int, tasks: Sequence[Task], ce
     seconds = np.full((entries, len(tasks)), np.nan)
     for file in files:
         key = (file["entry"], file["task"])
+        # Of several files of a task it is not known whether their times are parts or repeats.
         if file["seconds"] and often[key] == 1 and set(cells.get(key, ())) == expected_cells[file["task"]]:
             seconds[file["entry"], places[file["task"]]] = file["seconds"]
     return seconds
@@ -66,8 +67,8 @@ def _filter_task_rows(table: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]
 def _assign_families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
     """The family name of each model.
 
-    Models with one root, by what they were adapted from, are one family; so are those of an organisation that
-    name no parent, with all that was adapted from them.
+    Models that were adapted from the same root are one family. Models without a parent are one family by
+    organisation, with everything that was adapted from them.
 
     >>> _assign_families(["a/one", "b/two", "b/three", "c/four"], {"b/two": "a/one", "c/four": "d/none"})
     ['a', 'a', 'b', 'd/none']
@@ -136,8 +137,8 @@ class ScoreTable:
         """The complete models of an import on a suite; nothing is imputed.
 
         Of several entries of a model, that of the best known revision counts. Results of experiments are
-        under another condition and left out; so are baselines, by their name: a random encoder is no guide to
-        others.
+        under another condition and left out. So are baselines, by their name: a random encoder says nothing
+        of others.
 
         Raises:
             UsageError: There are too few complete models or families, or the import has no times.
@@ -147,8 +148,10 @@ class ScoreTable:
         entries = source.load_entries(["model", "experiment", "trust", "adapted_from", "rows"]).to_pylist()
         cells, revisions = _read_score_cells(source, tasks)
         model_rows = _select_complete_models(entries, cells, tasks)
+        # Reversed, so that the first entry of a model decides.
         lines = {one["model"]: one["adapted_from"] for one in reversed(entries) if one["adapted_from"]}
         every = sorted({one["model"] for one in entries})
+        # Families are those among all models of the import: a root may itself lack a task.
         family = dict(zip(every, _assign_families(every, lines), strict=True))
         _require_enough_models(suite, model_rows, {family[name] for name in model_rows})
         pinned = {task.name: task.data.revision for task in tasks}
@@ -171,11 +174,11 @@ class ScoreTable:
         )
 
 
-def _require_enough_models(suite: Suite, found: Mapping[str, int], names: set[str]) -> None:
-    if len(found) < LEAST_MODELS or len(names) < LEAST_FAMILIES:
+def _require_enough_models(suite: Suite, models: Mapping[str, int], names: set[str]) -> None:
+    if len(models) < LEAST_MODELS or len(names) < LEAST_FAMILIES:
         raise UsageError(
-            f"{len(found)} imported models of {len(names)} families have every task of {suite.title}; "
-            f"a proxy needs {LEAST_MODELS} of {LEAST_FAMILIES}.",
+            f"{len(models)} imported models of {len(names)} families have every task of {suite.title}; "
+            f"a proxy needs {LEAST_MODELS} models of {LEAST_FAMILIES} families.",
             hint="Import more results, or choose another --target (`harness list benchmarks`).",
         )
 
@@ -208,8 +211,8 @@ def _rank_entry(entry: Mapping[str, Any]) -> tuple[int, int]:
     return (-TRUST.index(trust) if trust in TRUST else -len(TRUST), entry["rows"])
 
 
-def _compute_task_mean(found: Mapping[tuple[str, str], float | None], task: Task) -> float | None:
-    values = [found.get((split, subset)) for split in task.splits for subset in task.subsets]
+def _compute_task_mean(cells: Mapping[tuple[str, str], float | None], task: Task) -> float | None:
+    values = [cells.get((split, subset)) for split in task.splits for subset in task.subsets]
     scores = [value for value in values if value is not None]
     return sum(scores) / len(scores) if scores and len(scores) == len(values) else None
 
@@ -219,5 +222,6 @@ def _compute_task_weights(suite: Suite) -> Floats:
     weights = np.zeros(len(places))
     for column in suite.columns:
         for task in column.tasks:
+            # The mean is over columns, and a column of several tasks is their mean.
             weights[places[task.name]] += 1 / len(column.tasks) / len(suite.columns)
     return weights

@@ -43,7 +43,7 @@ AREAS = {
     "models": "trained models",
     "left": "leftovers of killed processes",
 }
-"""What is gone over, in words."""
+"""The areas of an audit, in words."""
 
 _STALE = 10 * TERM
 """Seconds without renewal after which a lease is named."""
@@ -79,7 +79,7 @@ class Audit:
         cache: The cache folder.
         files: The number of files by area; prepared data sets count as one each.
         bytes: Their bytes by area.
-        without_digest: The number of records of older schemas, of which only the key was checked.
+        without_digest: The number of records of older schemas; only their key was checked.
         faults: The files that are not as they should be.
     """
 
@@ -129,7 +129,7 @@ def audit(
     strict: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Audit:
-    """Go over a results folder and a cache.
+    """Check every file of a results folder and a cache.
 
     Args:
         results: The results folder.
@@ -137,16 +137,20 @@ def audit(
         repair: Whether faults are repaired as they are found.
         strict: Whether records that contradict themselves or each other are faults, too.
         progress: Called with the bytes that are done, and with all.
+
+    Returns:
+        The audit, whose faults say whether they were repaired.
     """
     checks = [(check, check.bytes) for check in _iter_checks(results, cache)]
     faults: list[Fault] = []
+    total = sum(bytes_ for _, bytes_ in checks)
     number, size = Counter[str](), Counter[str]()
     for check, bytes_ in checks:
         new_faults = [*check.faults(check.path)]
         faults += [_repair_fault(fault) for fault in new_faults] if repair else new_faults
         number[check.area] += 1
         size[check.area] += bytes_
-        progress(size.total(), sum(bytes_ for _, bytes_ in checks))
+        progress(size.total(), total)
     faults += _find_record_conflicts(results) if strict else ()
     return Audit(
         results=results,
@@ -241,7 +245,7 @@ def _find_record_faults(path: Path, area: str = "records") -> Iterator[Fault]:
 
 
 def _find_record_conflicts(results: Path) -> Iterator[Fault]:
-    """What whole records say that cannot be true; which one of two is wrong is not for a repair to say."""
+    """The contradictions in intact records; a repair cannot know which of two records is wrong."""
     records = {
         path: record for path in _list_record_files(results) if (record := _read_whole(path)) is not None
     }
@@ -273,7 +277,7 @@ def _build_part_check(part: str) -> Callable[[Path], Iterator[Fault]]:
         record = _read_whole(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
         named = getattr(record, part, None)
         if named is None:
-            yield Fault(area=area, file=path, reason="no whole record names it")
+            yield Fault(area=area, file=path, reason="no intact record names it")
         elif not files.has_sha256(path, named.sha256):
             reason = "its SHA-256 is not that in its record"
             yield Fault(area=area, file=path, reason=reason, repair="move aside")
@@ -291,6 +295,7 @@ def _find_failure_faults(path: Path) -> Iterator[Fault]:
 def _find_lease_faults(path: Path) -> Iterator[Fault]:
     """Whether a lease was left; that of another host may be, if nobody has renewed it for long."""
     try:
+        # The lease or its holder's file may vanish between the two looks: then it was given back.
         age = time.time() - max(
             one.stat().st_mtime for one in {path, locate_holder_file(path)} if one.exists()
         )

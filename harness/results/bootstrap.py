@@ -13,6 +13,7 @@ from harness.results.metrics import METRICS, Floats
 DRAWS, LEVEL = 1000, 0.95
 """The number of replicates, and the share of them between the bounds."""
 
+# In float64: 32 MB.
 AT_ONCE = 4_000_000
 """The number of weights in memory at one time: replicates * examples."""
 
@@ -79,7 +80,13 @@ class Interval:
 
     @staticmethod
     def from_replicates(point: float, drawn: Floats, *, level: float = LEVEL) -> Interval:
-        """The interval between the percentiles of the replicates."""
+        """The interval between the percentiles of the replicates.
+
+        Args:
+            point: The score.
+            drawn: The score in each replicate, (draws,).
+            level: The share of replicates between the bounds.
+        """
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
         return Interval(point=point, low=float(low), high=float(high))
 
@@ -112,6 +119,7 @@ def _iter_resamples(
     size = max(1, AT_ONCE // examples)
     for first in range(0, draws, size):
         rows = min(size, draws - first)
+        # How often each example is in a resample with replacement: multinomial counts, drawn at once.
         weights = rng.multinomial(examples, np.full(examples, 1 / examples), size=rows).astype(float)
         values = [[METRICS[name](one.gold, p, weights) for p in one.predicted] for name in metrics]
         yield np.asarray(np.mean(values, axis=0).T)

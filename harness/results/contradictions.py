@@ -90,6 +90,8 @@ def find_disagreements(records: Iterable[tuple[Path, Record]]) -> Iterator[tuple
         for field, label in _DESCRIPTION.items():
             values = Counter(getattr(record.model, field) for _, record in group)
             (usual, most), *others = values.most_common()
+            # Counter.most_common breaks ties by order, and the first record is no better witness than the
+            # second.
             even = any(count == most for _, count in others)
             for path, record in group:
                 value = getattr(record.model, field)
@@ -122,6 +124,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 def _require_storable(document: Any) -> None:
     """Raise on a value that is nested too deeply, is too large, or is text that cannot be stored."""
+    # A stack of its own: recursion would end at Python's limit, at a depth that a stranger chooses.
     open_: list[Iterator[Any]] = [iter((document,))]
     while open_:
         for value in open_[-1]:
@@ -129,6 +132,7 @@ def _require_storable(document: Any) -> None:
                 raise _Unstorable(f"it has more than {DEPTH} objects and lists within one another")
             if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) < INTEGER):
                 raise _Unstorable(f"it has a number that is not within ±{INTEGER}")
+            # A lone surrogate has no UTF-8, and NUL ends a text in many libraries.
             if isinstance(value, str) and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
                 raise _Unstorable(f"the text {_shorten(value)} has a character that cannot be stored")
             if isinstance(value, dict | list):
@@ -154,6 +158,8 @@ def _check_names(record: Record) -> Iterator[str]:
     for name in names:
         if len(name.encode()) > NAME_BYTES:
             yield f"the name {_shorten(name)} is longer than {NAME_BYTES} bytes"
+        # Control, format (zero-width, right-to-left), unassigned, private, and line and paragraph separators:
+        # two names that look alike would be two models.
         if any(unicodedata.category(c) in ("Cc", "Cf", "Cn", "Co", "Zl", "Zp") for c in name):
             yield f"the name {_shorten(name)} has characters that cannot be seen"
 

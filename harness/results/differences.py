@@ -15,10 +15,10 @@ OWN = frozenset({"artifact", "runs", "start_weights"})
 
 MEASURED = frozenset(
     {
-        *("started", "written", "seconds", "tokens_per_second", "peak_memory_bytes"),
-        *("texts_encoded", "characters_encoded", "tokens_encoded"),
+        "started", "written", "seconds", "tokens_per_second", "peak_memory_bytes",
+        "texts_encoded", "characters_encoded", "tokens_encoded",
     }
-)
+)  # fmt: skip
 """Fields of the provenance that are measurements rather than conditions."""
 
 SEEDS = frozenset({"fresh_seeds", "final_seeds"})
@@ -28,9 +28,9 @@ RECIPE_SETTINGS = ("recipe", "protocol", "kind", "final_seeds", "fresh_seeds", "
 """Fields of an identity by which a recipe's scores are the same evaluation."""
 
 CURVE = (
-    *("task", "data", "splits", "subsets", "scoring", "encoding", "prompts", "seed", "documents"),
-    *("recipe", "protocol", "view", "kind", "final_seeds", "fresh_seeds"),
-)
+    "task", "data", "splits", "subsets", "scoring", "encoding", "prompts", "seed", "documents",
+    "recipe", "protocol", "view", "kind", "final_seeds", "fresh_seeds",
+)  # fmt: skip
 """Fields of an identity that checkpoints on one curve share."""
 
 Identity = Mapping[str, Any]
@@ -54,6 +54,7 @@ class Comparable:
             measurements: Whether times, rates and memory are fields, too.
         """
         identity = {name: value for name, value in self.identity.items() if name not in OWN | {"task"}}
+        # `run` names the training that a task started from, which differs between any two models.
         if isinstance(identity.get("start"), Mapping):
             identity["start"] = {name: value for name, value in identity["start"].items() if name != "run"}
         left_out = OWN if measurements else OWN | MEASURED
@@ -152,7 +153,8 @@ def require_alike(
     if prompt_differences:
         tasks = dict.fromkeys(task for names in prompt_differences.values() for task in names)
         sentences.append(
-            f"Each model has prompts of its own on {shorten_names(list(tasks))}; --prompt gives both the same."
+            f"Each model has prompts of its own on {shorten_names(list(tasks))}; "
+            "--prompt gives both the same."
         )
     return sentences
 
@@ -160,8 +162,10 @@ def require_alike(
 def _match_field(pattern: str, field: str) -> bool:
     """Whether a pattern names a field, or its first or last word.
 
-    >>> _match_field("pooling", "encoding.pooling"), _match_field("prompts", "prompts.query"), _match_field("x", "data.x.y")
-    (True, True, False)
+    >>> _match_field("pooling", "encoding.pooling"), _match_field("prompts", "prompts.query")
+    (True, True)
+    >>> _match_field("x", "data.x.y")
+    False
     """
     words = (field, field.partition(".")[0], field.rpartition(".")[2])
     return any(fnmatchcase(word, pattern) for word in words)
@@ -171,6 +175,7 @@ def _match_seeds(
     candidate: Sequence[Identity], baseline: Sequence[Identity]
 ) -> list[tuple[Comparable, Comparable]]:
     """Each score of the baseline with the candidate's of the same seed, else with its first."""
+    # Reversed, so that the first score of a seed stays.
     seeds = {one.get("seed"): one for one in reversed(candidate)}
     same = [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
     return [(Comparable(identity=mine), Comparable(identity=theirs)) for mine, theirs in same]
@@ -230,9 +235,9 @@ def _explain_unlike_scores(refused: Mapping[FieldDifference, Sequence[str]], bas
     flags = " ".join(f"--allow-differences {word}" for word in dict.fromkeys(words))
     return UsageError(
         f"The candidate is not evaluated as the baseline {baseline} was:\n{listed}",
-        hint=f"To compare all the same, as where models have a pooling or prompts of their own: {flags}. "
+        hint=f"To compare them anyway, e.g. models that each need their own pooling or prompts: {flags}. "
         "Else type the options that make both alike (--max-length, --prompt and the like), leave out those "
-        "that were typed for the candidate alone, or set the baseline anew.",
+        "that were typed for the candidate alone, or set the baseline again.",
     )
 
 

@@ -26,7 +26,8 @@ Metric: TypeAlias = Callable[[Floats, Floats, Floats], Floats]
 def _compute_accuracy(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Share of the examples predicted as they are.
 
-    >>> _compute_accuracy(np.array([0.0, 1, 1]), np.array([0.0, 1, 0]), np.array([[1.0, 1, 1], [0, 0, 3]])).tolist()
+    >>> gold, predicted = np.array([0.0, 1, 1]), np.array([0.0, 1, 0])
+    >>> _compute_accuracy(gold, predicted, np.array([[1.0, 1, 1], [0, 0, 3]])).tolist()
     [0.6666666666666666, 0.0]
     """
     return _compute_safe_ratio(weights @ (gold == predicted), weights.sum(axis=1))
@@ -38,6 +39,7 @@ def _compute_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     >>> _compute_f1(np.array([1.0, 1, 0, 0]), np.array([1.0, 0, 1, 0]), np.ones((1, 4))).tolist()
     [0.5]
     """
+    # 2 TP / (2 TP + FP + FN), whose denominator is the number of ones on both sides.
     both = weights @ ((gold == 1) & (predicted == 1))
     return _compute_safe_ratio(2 * both, weights @ (gold == 1) + weights @ (predicted == 1))
 
@@ -48,6 +50,7 @@ def _compute_mcc(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     >>> _compute_mcc(np.array([1.0, 1, 0, 0]), np.array([1.0, 0, 0, 0]), np.ones((1, 4))).round(4).tolist()
     [0.5774]
     """
+    # Matthews' coefficient is Pearson's correlation of the two indicators.
     return _compute_pearson((gold == 1).astype(float), (predicted == 1).astype(float), weights)
 
 
@@ -98,6 +101,7 @@ class _Ranks:
 
     def rank_resamples(self, weights: Floats) -> Floats:
         """Twice the mean ranks in each resample, about their mean, (resamples, examples)."""
+        # Twice a mean rank is a whole number, and int32 holds it for up to a billion units.
         counts = np.take(weights, self.order, axis=1).astype(np.int32)
         if len(self.starts) < len(self.order):
             counts = np.add.reduceat(counts, self.starts, axis=1)
@@ -162,7 +166,7 @@ TINY = 1e-12
 
 
 def _compute_weighted_mean(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
-    """The mean of what each unit scored; there is no gold.
+    """The mean of what each unit scored; `gold` is not used.
 
     >>> _compute_weighted_mean(np.zeros(0), np.array([0.0, 1.0]), np.array([[1.0, 1.0], [2.0, 0.0]])).tolist()
     [0.5, 0.0]
@@ -241,15 +245,22 @@ def compute_v_measure(gold: Places, predicted: Places) -> float:
     classes, clusters = (np.unique(one, return_inverse=True)[1] for one in (gold, predicted))
     joint = np.bincount(classes * (clusters.max() + 1) + clusters)
     of_gold, of_predicted = _compute_entropy(np.bincount(classes)), _compute_entropy(np.bincount(clusters))
+    # V = 2 · mutual information / (entropy of classes + of clusters) (Rosenberg and Hirschberg, 2007).
     shared = of_gold + of_predicted - _compute_entropy(joint)
     total = of_gold + of_predicted
     return float(np.clip(2 * shared / total, 0, 1)) if total > 0 else 1.0
 
 
 def compute_v_measure_losses(gold: Places, predicted: Places, texts: Places) -> Floats:
-    """What the V-measure loses without each text, all its places at once, by the order of the texts.
+    """What the V-measure loses without each text, in the order of the texts' numbers.
 
-    >>> compute_v_measure_losses(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]), np.array([3, 5, 7, 9])).round(3).tolist()
+    Args:
+        gold: The class of each place, (places,).
+        predicted: The cluster of each place, (places,).
+        texts: The text at each place, (places,); a text is left out with all of its places.
+
+    >>> gold, predicted, texts = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]), np.array([3, 5, 7, 9])
+    >>> compute_v_measure_losses(gold, predicted, texts).round(3).tolist()
     [0.07, 0.07, 0.344, -0.656]
     """
     classes, clusters = (np.unique(one, return_inverse=True)[1] for one in (gold, predicted))
@@ -274,6 +285,7 @@ def compute_v_measure_losses(gold: Places, predicted: Places, texts: Places) -> 
 
 
 def _compute_n_log_n(counts: NDArray[np.int_]) -> Floats:
+    # 0 log 0 is 0.
     return np.asarray(counts * np.log(np.maximum(counts, 1)))
 
 

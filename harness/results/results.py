@@ -185,12 +185,14 @@ APPROXIMATE = "approximate"
 def _describe_late_interaction(encoding: Mapping[str, Any]) -> str:
     """The encoding of an identity in a few words, of a multi-vector (ColBERT) model."""
     late = encoding["late_interaction"]
-    expansion = ", attended to" * late["attends_to_expansion"] if late["expansion"] else " at most"
+    expansion = "" if late["expansion"] else " at most"
+    if late["expansion"] and late["attends_to_expansion"]:
+        expansion = ", attended to"
     vectors, by_task = encoding.get("vectors", "float32"), late.get("by_task", True)
     return ", ".join(
         [
             f"{late['dimension']} dimensions for each token",
-            f"queries of {late['query_length']} tokens{expansion}" + " on all tasks" * (not by_task),
+            f"queries of {late['query_length']} tokens{expansion}{'' if by_task else ' on all tasks'}",
             f"documents of {late['document_length']}",
             *([] if late["skiplist"] else ["no skiplist"]),
             encoding["dtype"],
@@ -280,7 +282,7 @@ class MeasuredSuite:
 
     @property
     def lineage(self) -> Lineage | None:
-        """The lineage of the model; None for one that no recipe made."""
+        """The lineage of the model; None unless a recipe made it."""
         return next((record.lineage for record in self.records if record.lineage), None)
 
     @functools.cached_property
@@ -307,7 +309,10 @@ class MeasuredSuite:
         """The records of every artifact that a name matches."""
         results_records, *others = [tuple(store.iter_records()) for store in open_stores(results)]
         everything = {
-            (r.key, get_record_weights(r)): r for records in (*others, results_records) for r in records
+            # The results folder comes last, so that its record replaces the reference record of the same key.
+            (r.key, get_record_weights(r)): r
+            for records in (*others, results_records)
+            for r in records
         }
         named, _, revision = model.partition("@")
         names = [resolve_bm25(model)[0].key] if is_bm25(model) else _list_folder_keys(model) or [named]
@@ -400,6 +405,7 @@ def _list_condition_views(mine: Sequence[Record], suite: Suite, former: str) -> 
     views, seen = [], list[set[str]]()
     for treatment, kept in candidates:
         keys = {record.key for record in kept.values()}
+        # The longest views come first, so a view within a former one says nothing new.
         if keys and not any(keys <= others for others in seen):
             seen.append(keys)
             views.append(_build_condition_view(treatment, kept, suite, former))
@@ -407,11 +413,11 @@ def _list_condition_views(mine: Sequence[Record], suite: Suite, former: str) -> 
 
 
 def _find_wider_records(
-    treatment: Condition, mine: Sequence[Record], suite: Suite, whole: Mapping[str, Record]
+    treatment: Condition, mine: Sequence[Record], suite: Suite, exact_records: Mapping[str, Record]
 ) -> dict[str, Record]:
-    """The records of more or fewer splits and subsets than a task, for columns of which they have all."""
+    """The records with other splits and subsets than a task, for columns whose parts they all have."""
     tasks = {**{task.name: task for task in suite.tasks}, **suite.parts}
-    lacking = {name: task for name, task in tasks.items() if task.name not in whole}
+    lacking = {name: task for name, task in tasks.items() if task.name not in exact_records}
     return {
         name: record
         for name, task in lacking.items()
@@ -486,13 +492,14 @@ def _is(about: ModelPart, wanted: str, revision: str) -> bool:
     return by_key or (about.name == wanted and (about.revision or "").startswith(revision))
 
 
-def _explain_ambiguous_model(model: str, found: Sequence[MeasuredSuite]) -> UsageError:
-    seeds = {one.records[0].model.artifact: one.lineage for one in found}
+def _explain_ambiguous_model(model: str, suites: Sequence[MeasuredSuite]) -> UsageError:
+    seeds = {one.records[0].model.artifact: one.lineage for one in suites}
     listed = ", ".join(
-        key[:12] + (f" ({made.text}, seed {made.seed})" if made else "") for key, made in seeds.items()
+        key[:12] + (f" ({lineage.text}, seed {lineage.seed})" if lineage else "")
+        for key, lineage in seeds.items()
     )
     return UsageError(
-        f"{model!r} names {len(found)} models: {listed}.", hint="Type one of these keys instead."
+        f"{model!r} names {len(suites)} models: {listed}.", hint="Type one of these keys instead."
     )
 
 
@@ -510,10 +517,10 @@ def _explain_missing_records(named: str, revision: str, everything: Sequence[Rec
     if revision and named in names:
         revisions = {r.model.revision[:12] for r in everything if r.model.name == named and r.model.revision}
         message = f"Nothing is recorded of {named} at revision {revision}."
-        return NotMeasuredError(message, hint=f"There is: {', '.join(sorted(revisions)) or 'no revision'}.")
-    error = explain_unknown(
-        "measured model", named, names, then="`harness list records` shows what is there."
-    )
+        return NotMeasuredError(
+            message, hint=f"Recorded revisions: {', '.join(sorted(revisions)) or 'none'}."
+        )
+    error = explain_unknown("measured model", named, names, then="`harness list records` shows all.")
     return NotMeasuredError(error.message, hint=error.hint)
 
 

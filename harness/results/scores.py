@@ -35,6 +35,7 @@ def format_delta(value: float | None) -> str:
     """
     if value is None or value != value:
         return "–"
+    # Rounded first: -0.00001 would else be shown as −0.00.
     hundredths = round(100 * value, 2)
     return "0.00" if hundredths == 0 else f"{hundredths:+.2f}".replace("-", "−")
 
@@ -136,7 +137,8 @@ class Untouched:
     """A suite whose means leave out the columns that chose a model, where scores err upward.
 
     Attributes:
-        suite: The suite with those columns shown only; `Aggregates.aggregate_scores` and `TrainedResult.build_trained_result` take it.
+        suite: The suite with those columns shown only, as `Aggregates.aggregate_scores` and
+            `TrainedResult.build_trained_result` take it.
         selected: The names of those columns, all of which are in the means of the whole suite.
         count: The number of the other columns in its means; 0 if every column chose.
     """
@@ -160,10 +162,10 @@ class Untouched:
         >>> def model(*tasks: str) -> Lineage:
         ...     return Lineage(recipe="r", settings={}, parents=(), data=(), seed=1, selected_on=tasks)
         >>> suite = Suite(name="s", title="S", columns=tuple(map(column, "abc")))
-        >>> found = Untouched.from_suite(suite, [model("b"), model("elsewhere"), None])
-        >>> found.selected, found.text, Untouched.from_suite(suite, [model("elsewhere")])
+        >>> untouched = Untouched.from_suite(suite, [model("b"), model("elsewhere"), None])
+        >>> untouched.selected, untouched.text, Untouched.from_suite(suite, [model("elsewhere")])
         (('b',), 'over the 2 untouched', None)
-        >>> Aggregates.aggregate_scores(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
+        >>> Aggregates.aggregate_scores(untouched.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
         0.375
         """
         apart, lineages = list_exclusions(suite), list(filter(None, models))
@@ -243,7 +245,10 @@ def compute_part_scores(suite: Suite, records: Mapping[str, Record]) -> dict[str
 def compute_metric_scores(suite: Suite, records: Mapping[str, Record], metric: str) -> dict[str, float]:
     """A raw metric of a suite's tasks, and of the columns that show a part of one; a mean over subsets.
 
-    The records are by the names of tasks; a record of a part alone may be under the name of its column.
+    Args:
+        suite: The suite.
+        records: Records by the names of tasks; a record of a part alone may be under its column's name.
+        metric: The name of the metric.
     """
     tasks = {task.name: task for task in suite.tasks}
     return _collect_metric_scores({**tasks, **suite.parts}, records, metric)
@@ -360,7 +365,14 @@ class TrainedResult:
     def build_trained_result(
         suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
     ) -> TrainedResult:
-        """The trained result from records by the names of their tasks."""
+        """The trained result from records.
+
+        Args:
+            suite: The suite.
+            records: Records by the names of their tasks.
+            convention: The convention of the numbers; None for the mean of all raw metrics.
+            files: Finds the per-example file of a record.
+        """
         from harness.results import bootstrap
 
         rows, drawn, apart = [], {}, list_exclusions(suite)
@@ -377,6 +389,7 @@ class TrainedResult:
         numbers = {row.task: row.number for row in averaged if row.number is not None}
         drawn = {task: replicates for task, replicates in drawn.items() if task not in apart}
         bounds = [row.interval for row in averaged if row.interval is not None]
+        # An average over all tasks with the interval of some would look surer than it is.
         has_intervals = bool(numbers) and drawn.keys() == numbers.keys()
         return TrainedResult(
             rows=tuple(rows),
@@ -399,7 +412,7 @@ class TrainedResult:
 
 
 def _mean_of_other(name: str, rows: Sequence[TaskResult]) -> Mean | None:
-    """The average of other evaluations than the best; tasks whose last evaluation counts have their score."""
+    """The average with `last` or `cross_fitted` in place of the best evaluation, where that counts."""
     if not any(row.best_counts for row in rows):
         return None
     return Mean.compute_mean("tasks", [getattr(row, name) if row.best_counts else row.number for row in rows])
@@ -451,6 +464,7 @@ def _add_interval(
     used = [sets[split] for split in splits]
     scores = bootstrap.Predictions.compute_seed_scores(used, metrics)
     deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
+    # A task's draws depend on its name alone, not on the tasks beside it; hash() differs between processes.
     rng = np.random.default_rng([SEED, zlib.crc32(row.task.encode())])
     drawn = bootstrap.Predictions.draw_replicates(used, metrics, rng=rng)
     result = replace(

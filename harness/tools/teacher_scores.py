@@ -45,14 +45,14 @@ _CHUNK = 256
 """Queries whose documents' vectors are held at once."""
 
 _SAME = 1e-6
-"""The difference of scores, relative to a score above 1, up to which they are equal but for rounding."""
+"""Scores that differ by less are equal but for rounding; relative to the score where that is above 1."""
 
 _TEXTS = OwnTexts()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringRequest:
-    """What a user asks for.
+    """The settings of a requested data set.
 
     Attributes:
         teacher: The model that scores, spelled as for a run.
@@ -93,8 +93,13 @@ class ScoringPlan:
     def build_scoring_plan(request: ScoringRequest, data: DataSettings, options: ModelOptions) -> ScoringPlan:
         """The plan of a request.
 
+        Args:
+            request: The settings as requested.
+            data: Where data is looked for.
+            options: How models are found and loaded.
+
         Raises:
-            UsageError: A model or a setting cannot be used, or there is no such data.
+            UsageError: A model or a setting cannot be used, or the data does not exist.
             DataError: A row of the data cannot be read.
         """
         settings = check_fields(request.settings, Settings, "settings")
@@ -106,6 +111,7 @@ class ScoringPlan:
         collection = Collection.read_pairs(request.train_data, request.corpus, data)
         names = tuple(collection.queries)
         if request.queries is not None and request.queries < len(names):
+            # Places are drawn and then sorted, so that rows are in the order of the data.
             drawn = random.Random(settings.seed).sample(range(len(names)), request.queries)
             names = tuple(names[at] for at in sorted(drawn))
         return ScoringPlan(
@@ -134,7 +140,7 @@ class ScoringPlan:
 
     @property
     def pairs(self) -> int:
-        """The scores at most."""
+        """The largest possible number of scores."""
         return len(self.queries) * min(self.request.documents, len(self.collection.documents))
 
     def find_scored_data(self, folder: Path) -> ScoredData | None:
@@ -159,19 +165,19 @@ def _check(request: ScoringRequest, settings: Settings) -> None:
     require_sides(settings.prompts)
 
 
-def _check_ranking(one: ConfiguredModel) -> None:
-    """Refuse methods of BM25 by whose scores it is not known which documents share a word with the query."""
-    if isinstance(one.encoding, Ranking) and one.encoding.method in ("bm25l", "bm25+"):
+def _check_ranking(model: ConfiguredModel) -> None:
+    """Refuse methods of BM25 that also score documents without a word of the query."""
+    if isinstance(model.encoding, Ranking) and model.encoding.method in ("bm25l", "bm25+"):
         raise UsageError(
-            f"{one.artifact.name} gives a score to documents without a word of the query, too.",
+            f"{model.artifact.name} gives a score to documents without a word of the query, too.",
             hint="Choose candidates by the method lucene, robertson or atire.",
         )
 
 
-def _build_model_identity(one: ConfiguredModel) -> dict[str, Any]:
+def _build_model_identity(model: ConfiguredModel) -> dict[str, Any]:
     """The identity of a model with its encoding or ranking."""
-    encoding = one.encoding
-    artifact = resolve_weights(one.artifact)
+    encoding = model.encoding
+    artifact = resolve_weights(model.artifact)
     identity: dict[str, Any] = {"artifact": artifact.key}
     if artifact.trained:
         identity["weights"] = artifact.weights
@@ -183,7 +189,7 @@ def _build_model_identity(one: ConfiguredModel) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class _Counts:
-    """What happened to queries: ids of those with fewer documents, with drawn ones, and so on.
+    """The queries with something to report: with fewer documents, with drawn ones, and so on.
 
     Attributes:
         fewer: Queries with fewer documents than asked.
@@ -257,16 +263,17 @@ _Ranked = Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]
 
 
 def _rank(
-    one: ConfiguredModel, context: JobContext, queries: Sequence[str], documents: Sequence[str], *, k: int
+    model: ConfiguredModel, context: JobContext, queries: Sequence[str], documents: Sequence[str], *, k: int
 ) -> _Ranked:
-    """The best documents of each query by a model; by BM25 those alone that share a word with the query."""
-    encoding = one.encoding
+    """The best documents of each query by a model; by BM25 only those that share a word with the query."""
+    encoding = model.encoding
     if isinstance(encoding, Ranking):
         ranker = BM25Ranker(encoding, lambda *step: tell_ranked(context, *step))
         ranked = ranker.rank(queries, documents, k=k, language=ENGLISH)
+        # A score of 0 is that of documents without a word of the query, in the order of the corpus.
         return [(places[scores > 0], scores[scores > 0]) for places, scores in ranked]
-    artifact = _load_scoring_model(one, context)
-    if one.interacts_late:
+    artifact = _load_scoring_model(model, context)
+    if model.interacts_late:
         return MaxSimRanker(context, artifact, encoding, _TEXTS).rank(queries, documents, k=k)
     from harness.search.search import find_top_k
 
@@ -282,13 +289,13 @@ def _rank(
     return list(zip(places, scores, strict=True))
 
 
-def _load_scoring_model(one: ConfiguredModel, context: JobContext) -> Artifact:
+def _load_scoring_model(model: ConfiguredModel, context: JobContext) -> Artifact:
     """The artifact of a model that was loaded and passed the sanity gate."""
-    assert isinstance(one.encoding, Encoding)
-    Resolve(artifact=one.artifact, encoding=one.encoding).run(context)
-    if one.has_two_stages:
-        context.emit(Event(kind="note", text=f"{one.artifact.name} reads texts behind the null context"))
-    return resolve_weights(one.artifact)
+    assert isinstance(model.encoding, Encoding)
+    Resolve(artifact=model.artifact, encoding=model.encoding).run(context)
+    if model.has_two_stages:
+        context.emit(Event(kind="note", text=f"{model.artifact.name} reads texts behind the null context"))
+    return resolve_weights(model.artifact)
 
 
 def _choose_documents(plan: ScoringPlan, context: JobContext, counts: _Counts) -> dict[str, tuple[int, ...]]:
@@ -299,10 +306,12 @@ def _choose_documents(plan: ScoringPlan, context: JobContext, counts: _Counts) -
     corpus_places = {text: at for at, text in enumerate(documents)}
     texts = [collection.queries[name] for name in plan.queries]
     most = max(len(collection.positives[name]) for name in plan.queries)
+    # As many more as may be barred below: the positives of a query, and its own text.
     ranked = _rank(plan.candidates, context, texts, documents, k=document_count + most + 1)
     chosen = {}
     for name, text, (candidates, _) in zip(plan.queries, texts, ranked, strict=True):
         positives = [places[one] for one in collection.positives[name]]
+        # A query that is a document, too, would be its own best candidate.
         barred = {*positives, corpus_places.get(text, -1)}
         first = [*positives, *(at for at in candidates.tolist() if at not in barred)][:document_count]
         drawn = _draw_documents(
@@ -317,12 +326,15 @@ def _choose_documents(plan: ScoringPlan, context: JobContext, counts: _Counts) -
 def _draw_documents(
     seed: str, first: Sequence[int], barred: set[int], count: int, wanted: int
 ) -> tuple[int, ...]:
-    """Further documents by chance, none of them in `first` or `barred`, as far as there are any."""
+    """Further documents by chance, as far as the corpus has any outside of `first` and `barred`."""
     taken = {*first, *barred} - {-1}
     lacking = min(wanted - len(first), count - len(taken))
     if lacking <= 0:
         return ()
+    # A text as the seed is hashed by SHA-512, the same in every process; a dict keeps the order of the draws.
     chance, draws = random.Random(seed), dict[int, None]()
+    # Drawing until a place is free takes few tries unless a quarter is taken; a list of all places of a large
+    # corpus, for each query, would take long.
     if count < 4 * (len(taken) + lacking):
         return tuple(chance.sample([at for at in range(count) if at not in taken], lacking))
     while len(draws) < lacking:
@@ -342,7 +354,7 @@ def _encode_sides(
     queries: Sequence[str],
     documents: Sequence[str],
 ) -> tuple[Space, Space]:
-    """The vectors of both sides, those of these texts among them."""
+    """The vectors of both sides, complete for these texts."""
     for side, texts in zip(SIDES, (queries, documents), strict=True):
         context.encode_missing(artifact, encoding, _TEXTS, side, list(dict.fromkeys(texts)), hold=True)
     query, document = (context.open_space(artifact, encoding, _TEXTS, side) for side in SIDES)
@@ -403,6 +415,7 @@ def _score_queries(
     texts = list(plan.collection.documents.values())
     vectors = _encode_teacher(plan, context, chosen, texts)
     context.emit(Event(kind="ranking", text="scoring", texts=len(chosen)))
+    # In chunks, as the vectors of all chosen documents need not fit into memory.
     for start in range(0, len(chosen), _CHUNK):
         part = dict(islice(chosen.items(), start, start + _CHUNK))
         places = dict.fromkeys(at for row in part.values() for at in row)
@@ -424,6 +437,7 @@ def _build_query_row(
     positive_count = len(plan.collection.positives[name])
     indices = [at for at, score in enumerate(scores) if score != float("-inf")]
     counts.unscored += len(scores) - len(indices)
+    # Positives come first, so the first scored document is one of them or none has a score.
     if not indices or indices[0] >= positive_count:
         counts.left_out.append(name)
         return None
@@ -442,7 +456,7 @@ def _build_query_row(
 
 
 def _collect_scoring_facts(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> dict[str, Any]:
-    """What provenance.json says beside identity and files: no time and no path, so that runs are alike."""
+    """The facts in provenance.json beside identity and files, without times and paths: runs are alike."""
     every = [score for row in rows for score in row.scores]
     return {
         "teacher": _describe_scoring_model(plan.teacher),
@@ -488,8 +502,8 @@ def _iter_scoring_notes(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _C
         yield f"no positive with a score: {len(gone):,} {of}, left out ({named})"
 
 
-def _describe_scoring_model(one: ConfiguredModel) -> dict[str, Any]:
-    artifact = resolve_weights(one.artifact)
+def _describe_scoring_model(model: ConfiguredModel) -> dict[str, Any]:
+    artifact = resolve_weights(model.artifact)
     return {
         "name": artifact.name,
         "artifact": artifact.key,

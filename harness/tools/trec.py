@@ -28,7 +28,7 @@ from harness.training.model_store import ModelStore
 
 @dataclass(frozen=True, kw_only=True)
 class _TrecExport:
-    """What was written.
+    """The files that an export wrote, and what it left out.
 
     Attributes:
         files: The files.
@@ -62,8 +62,8 @@ def export_trec(
 ) -> _TrecExport:
     """Write `<model>-<key>/<task>.<split>[.<subset>].run` and `.qrels` of each retrieval task of a model.
 
-    All are of one condition: that of the most tasks, and of equals the one in full precision, as the first
-    table of `harness show` is.
+    All are of one condition: that of the most tasks, and among equals that in full precision. It is the
+    condition of the first table of `harness show`.
 
     Args:
         model: A name, six or more digits of an artifact key, or a folder.
@@ -74,7 +74,7 @@ def export_trec(
         results: The results folder, None for the default.
 
     Raises:
-        UsageError: There is nothing to write, or a record has no run.
+        UsageError: No task was measured, or a record has no run.
         DataError: An id cannot be written.
         StoreError: The folder cannot be written.
     """
@@ -98,9 +98,11 @@ def export_trec(
         name: _build_rerun_command(record, model, opened, results) for name, record in chosen.records.items()
     }
     kept = [name for name, record in chosen.records.items() if record.run]
+    # Where only some records have a run, the others can be left out instead.
     if 0 < len(kept) < len(again):
         again = {name: f"{text}\nWithout it: --tasks {','.join(kept)}" for name, text in again.items()}
     for name, record in chosen.records.items():
+        # All ids are checked before the first file is written: an export that fails leaves no files.
         _check_ids(record, *_read_run_tables(record, again[name], results))
     written = [
         path
@@ -127,7 +129,7 @@ def _list_retrieval_tasks(records: Sequence[Record], suites: Sequence[Suite]) ->
 def _collect_conditions(
     records: Sequence[Record], suites: Sequence[Suite], wanted: Sequence[str]
 ) -> list[_Measured]:
-    """The conditions of the wanted tasks: that of the most tasks first, of equals in the order of `show`."""
+    """The conditions of the wanted tasks: that of the most tasks first, equals in the order of `show`."""
     if suites:
         views = [view for suite in suites for view in build_suite_views(records, suite)]
         pairs = [(view.treatment, record) for view in views for record in view.records.values()]
@@ -170,7 +172,7 @@ def _choose_condition(measured: Sequence[_Measured], settings: str) -> _Measured
 def _build_rerun_command(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:
     """The command that makes the files of a record again."""
     task = record.task.name
-    of = next((suite.name for suite in suites for known in suite.tasks if known.name == task), "")
+    of = next((suite.name for suite in suites for suite_task in suite.tasks if suite_task.name == task), "")
     hub = record.identity["data"].get("path")
     suite = of or (f"mteb:{task}" if hub else "local:FOLDER")
     narrow = [] if suite == f"mteb:{task}" else ["--tasks", task]
@@ -244,7 +246,7 @@ def _read_run_tables(record: Record, again: str, results: Path | None) -> tuple[
         lost = "is gone or damaged" if part else "was not kept"
         raise UsageError(
             f"The {what} of {record.model.name} on {record.task.name} {lost}.",
-            hint=f"It is made again by: {again}",
+            hint=f"To make it again: {again}",
         )
     return pq.read_table(run), pq.read_table(examples)
 
@@ -257,15 +259,15 @@ def _check_ids(record: Record, run: Any, examples: Any) -> None:
     """Refuse ids that cannot be a field of a line.
 
     Raises:
-        DataError: One is empty or has a blank, at which these formats part their fields.
+        DataError: One is empty or has a blank, which separates fields in these formats.
     """
     judged = {name for gold in examples["gold"].to_pylist() for name in json.loads(gold)}
     columns = (run["query_id"], run["document_id"], examples["example_id"])
     for name in (*(name for column in columns for name in column.unique().to_pylist()), *judged):
         if len(name.split()) != 1 or name != name.strip():
             raise DataError(
-                f"{record.task.name}: the id {name!r} cannot be written: TREC's formats part fields at "
-                "blanks.",
+                f"{record.task.name}: the id {name!r} cannot be written: TREC's formats separate "
+                "fields by blanks.",
                 hint="Give the data ids without blanks, or read the run file (results/README.md).",
             )
 
@@ -275,6 +277,7 @@ def _write_trec_files(record: Record, run: Any, examples: Any, folder: Path) -> 
     import pyarrow.compute as pc
 
     columns = ("split", "subset")
+    # With threads pyarrow gives the groups in any order, and so the files that are reported.
     for part in run.group_by(columns, use_threads=False).aggregate([]).to_pylist():
         name = ".".join([record.task.name, *(part[c] for c in columns if part[c] != "default")])
         for ending, table, lines in ((".run", run, _run_lines), (".qrels", examples, _iter_qrels_lines)):
@@ -285,16 +288,17 @@ def _write_trec_files(record: Record, run: Any, examples: Any, folder: Path) -> 
 
 
 def _run_lines(table: Any, record: Record) -> Iterator[str]:
-    """query, Q0, document, rank, score, model; a score is written so that it is read as the same float32."""
+    """Lines of query, Q0, document, rank, score, model; a score is read again as the same float32."""
     tag = "-".join(record.model.name.split()) or "model"
     scores = table["score"].to_numpy()
     columns = (table[name].to_pylist() for name in ("query_id", "document_id", "rank"))
     for query, document, rank, score in zip(*columns, scores, strict=True):
+        # Q0 and the 0 of a judgement are fields that trec_eval expects and ignores.
         yield f"{query} Q0 {document} {rank} {score} {tag}"
 
 
 def _iter_qrels_lines(table: Any, _record: Record) -> Iterator[str]:
-    """query, 0, document, grade."""
+    """Lines of query, 0, document, grade."""
     for query, judged in zip(table["example_id"].to_pylist(), table["gold"].to_pylist(), strict=True):
         for document, grade in json.loads(judged).items():
             yield f"{query} 0 {document} {grade}"

@@ -15,7 +15,7 @@ are over a few checkpoints; they see what scatters from checkpoint to checkpoint
   ARRIVAL of all sound checkpoints are flagged, about one in a hundred;
 - with hindsight, a jump between any two checkpoints is compared with a line without a jump, over up to REACH
   checkpoints on each side. The smallest p of all places is compared with that of noise on the same steps,
-  drawn anew DRAWS times: HINDSIGHT of all sound curves are flagged. A curve with a jump is cut there, and
+  drawn DRAWS times: HINDSIGHT of all sound curves are flagged. A curve with a jump is cut there, and
   both sides are tested again.
 
 A flag also needs a score that really is lower than before: a curve that merely flattens has none. Noise is
@@ -96,7 +96,13 @@ def look_at(mean: MeanDifference, *, number: int, reference: int) -> Look:
 
 
 def mean_difference(entry: WatchEntry, reference: WatchEntry, prepared: PreparedRun) -> MeanDifference | str:
-    """A checkpoint's mean minus an earlier one's, or the reason why it cannot be tested."""
+    """A checkpoint's mean minus an earlier one's, or the reason why it cannot be tested.
+
+    Args:
+        entry: The checkpoint.
+        reference: The earlier checkpoint.
+        prepared: The request of the watch, with its suite and its store.
+    """
     (suite,) = prepared.suites
     candidate, other = (_read_check_side(side, prepared) for side in (entry, reference))
     for step, side in ((entry.step, candidate), (reference.step, other)):
@@ -105,11 +111,11 @@ def mean_difference(entry: WatchEntry, reference: WatchEntry, prepared: Prepared
             return f"step {step} has no record of {shorten_names(gone)}"
     sides = Comparison(candidate=candidate, baseline=other, failures={})
     tasks = sides.select_averages([suite]).compute_differences(suite.tasks)
-    tested = {name: found for name, found in tasks.items() if isinstance(found, Difference)}
+    tested = {name: outcome for name, outcome in tasks.items() if isinstance(outcome, Difference)}
     columns = tuple(column for column in suite.columns if column.tasks)  # others are left out
     parts = sides.compute_part_differences(suite)
     mean = MeanDifference.aggregate_suite(replace(suite, columns=columns), tested | parts)
-    reasons = (found for found in tasks.values() if isinstance(found, str))
+    reasons = (outcome for outcome in tasks.values() if isinstance(outcome, str))
     return mean or next(reasons, "no task has examples of its own").replace("the candidate: ", "")
 
 
@@ -143,6 +149,7 @@ def detect_drops(
         values: The score of each checkpoint, (checkpoints,).
         seed: The seed of the noise for the test with hindsight.
     """
+    # log1p, as a watch may begin at step 0.
     x, y = np.log1p(np.asarray(steps, float)), np.asarray(values, float)
     drops, aside = _detect_arrival_drops(x, y)
     kept = np.array([i for i in range(len(x)) if i not in aside], int)
@@ -162,15 +169,17 @@ def detect_change_points(watch: Watch) -> tuple[ChangePoint, ...]:
     return detect_drops([step for step, _ in curve], [mean for _, mean in curve])
 
 
-def _predict_score(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
-    """The straight line through points, continued: expected value, standard error, degrees of freedom."""
+def _predict_score(x: Floats, y: Floats, position: float) -> tuple[float, float, int]:
+    """The forecast of a straight line through points: expected value, standard error, degrees of freedom."""
     centre, degrees = x.mean(), len(x) - 2
+    # The steps of a watch differ, but the logarithms of two large ones may not.
     spread = max(float(((x - centre) ** 2).sum()), np.finfo(float).tiny)
     slope = float(((x - centre) * (y - y.mean())).sum()) / spread
     residuals = y - y.mean() - slope * (x - centre)
     noise = max(float(np.sqrt((residuals**2).sum() / degrees)), FLOOR)
-    error = noise * np.sqrt(1 + 1 / len(x) + (at - centre) ** 2 / spread)
-    return float(y.mean() + slope * (at - centre)), float(error), degrees
+    # The standard error of a prediction by simple linear regression: of the line, and of one point more.
+    error = noise * np.sqrt(1 + 1 / len(x) + (position - centre) ** 2 / spread)
+    return float(y.mean() + slope * (position - centre)), float(error), degrees
 
 
 def _detect_arrival_drops(x: Floats, y: Floats) -> tuple[list[tuple[int, int, float, float]], set[int]]:
@@ -187,7 +196,9 @@ def _detect_arrival_drops(x: Floats, y: Floats) -> tuple[list[tuple[int, int, fl
             window = sound[-WINDOW:]
             expected, error, degrees = _predict_score(x[window], y[window], x[i])
             size, p = expected - float(y[i]), float(stdtr(degrees, (y[i] - expected) / error))
+        # A curve that flattens falls below its forecast, but not below its last sound checkpoint.
         if len(sound) < LEAST or p >= ARRIVAL or y[i] >= y[sound[-1]]:
+            # Too few low ones in a row for a new level: they would bend the line of all later tests.
             aside.update(low)
             low = []
             sound.append(i)
@@ -195,6 +206,7 @@ def _detect_arrival_drops(x: Floats, y: Floats) -> tuple[list[tuple[int, int, fl
         low.append(i)
         first = drops.pop() if len(low) > 1 else (i, i, size, p)
         drops.append((first[0], i, first[2], first[3]))
+        # The low level is the new one: forecasts go on from there.
         if len(low) == SETTLED:
             sound, low = low, []
     return drops, aside
@@ -208,10 +220,13 @@ def _detect_shifts(
     if not places:
         return []
     noise = rng.standard_normal((DRAWS, len(x)))
+    # Without FLOOR, which is in units of scores: these curves have a deviation of 1.
     least = np.min([_fit_jump(x, noise, at)[1] for at in places], axis=0)
     real = [_fit_jump(x, y[None], at, floor=FLOOR) for at in places]
     falls = [y[at : at + SIDE].mean() < y[at - SIDE : at].mean() for at in places]
     smallest = min((float(p[0]), n) for n, (_, p) in enumerate(real))
+    # The curve itself is one of the draws, so p is never 0 (Phipson and Smyth, 2010, Permutation P-values
+    # Should Never Be Zero).
     p = (1 + int((least <= smallest[0]).sum())) / (1 + DRAWS)
     if p >= HINDSIGHT or not falls[smallest[1]]:
         return []
@@ -229,10 +244,12 @@ def _fit_jump(x: Floats, y: Floats, at: int, *, floor: float = 0.0) -> tuple[Flo
     near, values = x[window], y[:, window]
     behind = (np.arange(window.start, window.stop) >= at).astype(float)
     line = np.linalg.qr(np.stack([np.ones_like(near), near - near.mean()], axis=1))[0]
+    # Frisch, Waugh and Lovell: the jump beside the line is a regression on what the line leaves of the step.
     unexplained = behind - line @ (line.T @ behind)
     strength = max(float(unexplained @ unexplained), np.finfo(float).tiny)
     size = values @ unexplained / strength
     rest = values - (values @ line) @ line.T - size[:, None] * unexplained
     degrees = len(near) - 3
     noise = np.maximum(np.sqrt((rest**2).sum(axis=1) / degrees), floor)
+    # 1e-300 stands for no noise at all, e.g. of a curve that is a straight line.
     return size, np.asarray(stdtr(degrees, size * np.sqrt(strength) / np.maximum(noise, 1e-300)))

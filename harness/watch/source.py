@@ -33,7 +33,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedEntry:
-    """An entry of a source that is no checkpoint, and the reason."""
+    """An entry of a source that is not a checkpoint, and the reason."""
 
     name: str
     reason: str
@@ -51,13 +51,19 @@ class CheckpointSource(Protocol):
     def list_checkpoints(self) -> Found:
         """The checkpoints that are there now, by step, and the skipped entries."""
 
-    def check_condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
-        """The condition of a checkpoint: complete, settling, or incomplete."""
+    def check_condition(self, checkpoint: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
+        """The condition of a checkpoint: complete, settling, or incomplete.
 
-    def compute_stamp(self, one: Checkpoint) -> str:
-        """The stamp of a complete checkpoint's condition, without a look at its other parts."""
+        Args:
+            checkpoint: The checkpoint.
+            settle: Seconds for which nothing in it may have changed.
+            own_code: Whether code of its own repository may run to describe it.
+        """
 
-    def format_model_label(self, one: Checkpoint) -> str:
+    def compute_stamp(self, checkpoint: Checkpoint) -> str:
+        """The stamp of a complete checkpoint, without checking whether it is complete."""
+
+    def format_model_label(self, checkpoint: Checkpoint) -> str:
         """The name of a checkpoint as a model; "" for the model's own name."""
 
 
@@ -74,7 +80,7 @@ def open_source(text: str, *, offline: bool = False) -> CheckpointSource:
         raise UsageError(f"{text} is a file.", hint="Watch the folder that checkpoints are written into.")
     if text.startswith((".", "/", "~")) or not HUB_ID.match(text):
         raise UsageError(
-            f"No folder is at {text}, and it is no name of a hub repository.",
+            f"No folder is at {text}, and it is not the name of a hub repository.",
             hint=f"Give a folder (`mkdir {text}` makes one before training begins), or org/name.",
         )
     if "@" in text:
@@ -128,19 +134,19 @@ class _Folder:
             )
         return _parse_entries((path.name, _find_model_folder(path)) for path in below)
 
-    def check_condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
+    def check_condition(self, checkpoint: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """The condition of a checkpoint by its files."""
-        assert one.folder is not None
-        return _check_checkpoint(one.folder, settle=settle, own_code=own_code)
+        assert checkpoint.folder is not None
+        return _check_checkpoint(checkpoint.folder, settle=settle, own_code=own_code)
 
-    def compute_stamp(self, one: Checkpoint) -> str:
+    def compute_stamp(self, checkpoint: Checkpoint) -> str:
         """The stamp of sizes and times of files."""
-        assert one.folder is not None
-        return _compute_folder_stamp(one.folder)
+        assert checkpoint.folder is not None
+        return _compute_folder_stamp(checkpoint.folder)
 
-    def format_model_label(self, one: Checkpoint) -> str:
+    def format_model_label(self, checkpoint: Checkpoint) -> str:
         """The checkpoint's name behind the run's, as every run has a checkpoint-1000."""
-        return f"{self.name}-{one.name}"
+        return f"{self.name}-{checkpoint.name}"
 
 
 def _find_model_folder(path: Path) -> Path:
@@ -149,6 +155,8 @@ def _find_model_folder(path: Path) -> Path:
         return path
     below = list(_iter_config_folders(path))
     named = [p for p in below if p.name in ("hf", "huggingface", "hf_model")]
+    # Of several folders with a config none is chosen by guessing; the checkpoint is then described as it lies
+    # there.
     return (named or below or [path])[0] if len(named or below) <= 1 else path
 
 
@@ -171,6 +179,7 @@ class _Hub:
     def list_checkpoints(self) -> Found:
         """The branches and tags with a step in their name."""
         refs = _fetch_refs(self.text)
+        # Tags come last, so that in reverse a branch replaces the tag of its name.
         commits = dict(reversed(refs))
         checkpoints, skipped = _parse_entries((name, None) for name in sorted(commits))
         pinned = (
@@ -181,15 +190,15 @@ class _Hub:
         )
         return tuple(pinned), skipped
 
-    def check_condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
+    def check_condition(self, checkpoint: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """A complete checkpoint: a commit is never half written."""
-        return _Condition(stamp=one.commit)
+        return _Condition(stamp=checkpoint.commit)
 
-    def compute_stamp(self, one: Checkpoint) -> str:
+    def compute_stamp(self, checkpoint: Checkpoint) -> str:
         """The commit."""
-        return one.commit
+        return checkpoint.commit
 
-    def format_model_label(self, one: Checkpoint) -> str:
+    def format_model_label(self, checkpoint: Checkpoint) -> str:
         """No name of its own: a record names the revision beside the model."""
         return ""
 
@@ -238,7 +247,7 @@ def _step_of(name: str) -> int | None:
     """The step in a folder's or a revision's name, None without a step.
 
     It is the number behind one of WORDS, else a number at the end of the name that stands by itself; k and m
-    behind a number mean thousands and millions. Where a word stands twice, its last number counts.
+    behind a number mean thousands and millions. Of a word that is in the name twice the last number counts.
 
     >>> [_step_of(name) for name in ("step1000-tokens4B", "epoch2-ba500", "0001000", "step-1.5k")]
     [1000, 500, 1000, 1500]
@@ -254,7 +263,7 @@ def _step_of(name: str) -> int | None:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether a name is one that programs write under before they rename.
+    """Whether a name is temporary: programs write under it, and rename the file when it is complete.
 
     >>> [_is_temporary(name) for name in ("tmp-checkpoint-1000", ".step5", "step5.tmp", "step5")]
     [True, True, True, False]
@@ -262,8 +271,8 @@ def _is_temporary(name: str) -> bool:
     return bool(_UNFINISHED.search(name))
 
 
-def _parse_step_number(found: re.Match[str]) -> int:
-    return round(float(found["number"]) * _UNITS[found["unit"].lower()])
+def _parse_step_number(match: re.Match[str]) -> int:
+    return round(float(match["number"]) * _UNITS[match["unit"].lower()])
 
 
 SETTLE = 10.0
@@ -308,6 +317,7 @@ def _check_checkpoint(folder: Path, *, settle: float = SETTLE, own_code: bool = 
     except (OSError, ValueError) as error:
         return _Condition(problem=f"it cannot be read: {error}")
     if age < settle:
+        # The clock of a network file system may be ahead of this machine's, and the age below 0.
         return _Condition(problem=f"it changed {max(age, 0.0):.0f} s ago", settles=settle - age)
     return _Condition(stamp=stamp)
 
@@ -323,6 +333,7 @@ def _compute_folder_stamp(folder: Path) -> str:
 
 def _find_last_change(folder: Path) -> float:
     """The time of the last change in a folder, by its file system's clock."""
+    # Not mtime: a copy that keeps times (cp -p, rsync -t) has old ones from the first byte.
     return max(path.stat().st_ctime for path in (folder, *folder.rglob("*")))
 
 
@@ -334,5 +345,6 @@ def _check_pickle(path: Path) -> None:
         start = file.read(4)
     if start[:2] == LEGACY:
         return
+    # A zip has its directory at the end, so one that is cut short has none.
     if start != ZIP or not zipfile.is_zipfile(path):
         raise ModelError(f"{path} is not a whole file of torch's: its end is missing.")

@@ -46,6 +46,7 @@ class Look(DocumentPart):
 class WatchEntry(DocumentPart):
     """A checkpoint of a watch."""
 
+    # The site draws curves in JavaScript, whose whole numbers are exact up to 2**53.
     step: Annotated[int, Field(le=2**53)]
     name: str
     """The name of its folder, or of its branch or tag."""
@@ -84,7 +85,7 @@ class WatchEntry(DocumentPart):
     look: Look | None = None
     """Its test against an earlier checkpoint; None for the first one of a curve and without scores."""
     untested: str = ""
-    """The reason why there is no such test."""
+    """The reason why it was not tested."""
 
 
 class ChangePoint(DocumentPart):
@@ -131,6 +132,7 @@ class Watch(DocumentPart):
     def curve(self) -> tuple[WatchEntry, ...]:
         """The complete checkpoints, by step, under the same condition as the latest of them."""
         done = [one for one in self.checkpoints if one.mean is not None]
+        # By time, not step: a curve goes on under the condition that is used now, even for an old checkpoint.
         latest = max(done, key=lambda one: one.evaluated, default=None)
         return tuple(one for one in done if latest is not None and one.treatment == latest.treatment)
 
@@ -158,7 +160,7 @@ class Watch(DocumentPart):
 
 
 def _migrate_recipe_settings(watch: dict[str, Any]) -> dict[str, Any]:
-    """A watch of schema 1, in which settings of GLUE were those of every recipe, as one of schema 2."""
+    """A watch of schema 1 in the form of schema 2: settings of GLUE become settings of the recipe."""
     request = dict(watch.get("request", {}))
     options = request.pop("recipe_options", {})
     changed = {
@@ -177,7 +179,7 @@ WATCHES = DocumentFolder(
         type=Watch,
         schema=SCHEMA,
         migrations={1: _migrate_recipe_settings},
-        hint="Remove it and type the same command again: scores that are recorded are not measured anew.",
+        hint="Remove it and type the same command again: recorded scores are reused.",
     ),
     folder="watches",
     then="`harness watch --list` shows them.",

@@ -134,7 +134,7 @@ class EvaluatedCheckpoint:
 
 
 def _evaluate(
-    one: _ReadyCheckpoint,
+    ready: _ReadyCheckpoint,
     source: CheckpointSource,
     options: WatchOptions,
     watch: Watch,
@@ -142,7 +142,7 @@ def _evaluate(
 ) -> EvaluatedCheckpoint:
     """Evaluate a checkpoint; an error that concerns it alone is in its entry."""
     began = time.monotonic()
-    label, spelled = source.format_model_label(one.checkpoint), one.checkpoint.model
+    label, spelled = source.format_model_label(ready.checkpoint), ready.checkpoint.model
     request = replace(options.request, models=(spelled,), names={spelled: label} if label else {})
     try:
         with request.limit_network():
@@ -151,13 +151,13 @@ def _evaluate(
         raise
     except (HarnessError, OSError) as error:
         return EvaluatedCheckpoint(
-            entry=_build_outcome_entry(one, began, state="failed", reason=_truncate_message(str(error)))
+            entry=_build_outcome_entry(ready, began, state="failed", reason=_truncate_message(str(error)))
         )
     outcome = _collect_outcome(report)
-    if source.compute_stamp(one.checkpoint) not in (one.stamp, ""):  # "": removed, not rewritten
+    if source.compute_stamp(ready.checkpoint) not in (ready.stamp, ""):  # "": removed, not rewritten
         outcome = {"state": "waiting", "reason": "it changed while it was evaluated"}
     hows = [result.how for result in report.results]
-    entry = _build_outcome_entry(one, began, **outcome)
+    entry = _build_outcome_entry(ready, began, **outcome)
     entry = entry.model_copy(update=_test(watch.add_entry(entry), entry, report.prepared))
     return EvaluatedCheckpoint(
         entry=entry, new=hows.count("done"), known=hows.count("cached") + hows.count("shared")
@@ -176,17 +176,17 @@ def _test(watch: Watch, entry: WatchEntry, prepared: PreparedRun) -> dict[str, A
 
 
 def _create_entry(checkpoint: Checkpoint, **fields: Any) -> WatchEntry:
-    """An entry with where its checkpoint lies, and other fields."""
+    """An entry with the place of its checkpoint, and other fields."""
     folder = None if checkpoint.folder is None else str(checkpoint.folder)
     revision = checkpoint.commit or None
     return WatchEntry(step=checkpoint.step, name=checkpoint.name, folder=folder, revision=revision, **fields)
 
 
-def _build_outcome_entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> WatchEntry:
-    before = one.former.seconds if one.former is not None else 0.0
+def _build_outcome_entry(ready: _ReadyCheckpoint, began: float, **outcome: Any) -> WatchEntry:
+    before = ready.former.seconds if ready.former is not None else 0.0
     return _create_entry(
-        one.checkpoint,
-        stamp=one.stamp,
+        ready.checkpoint,
+        stamp=ready.stamp,
         evaluated=datetime.now(UTC).isoformat(timespec="milliseconds"),
         seconds=round(before + time.monotonic() - began, 3),
         **outcome,
@@ -224,7 +224,7 @@ def _collect_outcome(report: Report) -> dict[str, Any]:
 
 
 def _list_training_settings(model: ConfiguredModel) -> list[Any]:
-    """What the trainings of a model share with those of other checkpoints; nothing without one."""
+    """The settings that the trainings of a model share with those of other checkpoints."""
     return [
         {"recipe": stage.lineage.recipe, "settings": stage.lineage.settings, "data": stage.lineage.data}
         for stage in model.stages
@@ -292,7 +292,7 @@ class WatchListeners:
 
 
 def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Watch:
-    """Evaluate the checkpoints of a run as they come; those that were evaluated before are not done again.
+    """Evaluate the checkpoints of a run as they come, each of them once.
 
     Args:
         options: The options of the watch.
@@ -339,6 +339,8 @@ class _Following:
     ) -> None:
         self._options, self._source, self._results = options, source, results
         self._watch, self._listeners = watch, listeners
+        # By step and stamp: a checkpoint that fails is tried once in this process, and again when its files
+        # change.
         self._tried: set[tuple[int, str]] = set()
         self._own_code = options.request.trust_remote_code
 
@@ -350,6 +352,8 @@ class _Following:
             queue = self._select_queue(scan)
             if queue:
                 self._evaluate(queue[0])
+                # Again after each checkpoint: a training run may have removed the next one or written a newer
+                # one.
                 scan = self._scan_again(scan)
                 continue
             if self._can_stop(scan):
@@ -357,6 +361,7 @@ class _Following:
             self._sleep(scan)
             scan = self._scan_again(scan)
             self._listeners.scan(scan)
+            # What the budget cut off goes on after the pause.
             self._forget()
 
     def _scan(self) -> Scan:
@@ -379,10 +384,10 @@ class _Following:
         partial = {one.step for one in self._watch.checkpoints if one.state == "partial"}
         self._tried = {(step, stamp) for step, stamp in self._tried if step not in partial}
 
-    def _select_queue(self, found: Scan) -> list[_ReadyCheckpoint]:
+    def _select_queue(self, scan: Scan) -> list[_ReadyCheckpoint]:
         """The checkpoints to evaluate now: new ones first, then unfinished ones."""
-        last = self._find_last_step(found)
-        ready = [*found.new, *found.unfinished]
+        last = self._find_last_step(scan)
+        ready = [*scan.new, *scan.unfinished]
         return [
             one
             for one in ready
@@ -390,19 +395,19 @@ class _Following:
             and (last is None or one.checkpoint.step <= last)
         ]
 
-    def _find_last_step(self, found: Scan) -> int | None:
+    def _find_last_step(self, scan: Scan) -> int | None:
         """The last wanted step, None while no step reaches `until`."""
         until = self._options.until
-        return min((step for step in found.steps if until is not None and step >= until), default=None)
+        return min((step for step in scan.steps if until is not None and step >= until), default=None)
 
-    def _can_stop(self, found: Scan) -> bool:
+    def _can_stop(self, scan: Scan) -> bool:
         if self._options.once:
             return True
-        last = self._find_last_step(found)
+        last = self._find_last_step(scan)
         if last is None:
             return False
-        left = [one for one in found.unfinished if one.former and one.former.state == "partial"]
-        checkpoints = [*(one.checkpoint for one in left), *(one.checkpoint for one in found.waiting)]
+        left = [one for one in scan.unfinished if one.former and one.former.state == "partial"]
+        checkpoints = [*(one.checkpoint for one in left), *(one.checkpoint for one in scan.waiting)]
         return all(checkpoint.step > last for checkpoint in checkpoints)
 
     def _evaluate(self, one: _ReadyCheckpoint) -> None:
@@ -424,21 +429,21 @@ class _Following:
             WATCHES.write_document(self._results, watch.name, watch.to_json())
             self._watch = watch
 
-    def _sleep(self, found: Scan) -> None:
+    def _sleep(self, scan: Scan) -> None:
         """Wait for the next scan, or until the first of those checkpoints that only have to settle has."""
-        settling = [one.settles for one in found.waiting if one.settles > 0]
+        settling = [one.settles for one in scan.waiting if one.settles > 0]
         time.sleep(min([self._options.every, *settling]))
 
 
-def _sync_waiting_entries(watch: Watch, found: Scan) -> Watch:
-    """The watch with an entry for each waiting checkpoint of a scan, and for no other one."""
-    waiting = {one.checkpoint.step: one for one in found.waiting}
+def _sync_waiting_entries(watch: Watch, scan: Scan) -> Watch:
+    """The watch with an entry for each waiting checkpoint of a scan, and without stale ones."""
+    waiting = {one.checkpoint.step: one for one in scan.waiting}
     stay = tuple(one for one in watch.checkpoints if one.state != "waiting" or one.step in waiting)
     watch = watch.model_copy(update={"checkpoints": stay})
     evaluated = {one.step for one in watch.checkpoints if one.state != "waiting"}
     for step, pending in waiting.items():
         if step not in evaluated:  # an evaluated entry stays until the step is evaluated again
-            reason = "it has changed a moment ago" if pending.settles else pending.reason
+            reason = "it changed a moment ago" if pending.settles else pending.reason
             watch = watch.add_entry(_create_entry(pending.checkpoint, state="waiting", reason=reason))
     return watch
 
@@ -452,6 +457,7 @@ def _lock_watch(results: Path, name: str) -> Iterator[None]:
     folder = WATCHES.locate_document(results, name).parent
     files.require_writable(folder)
     files.sweep(folder)
+    # The system frees the lock of a killed process, so no lock is left over.
     lock = FileLock(folder / f".{name}.lock")
     try:
         lock.acquire(timeout=0)
@@ -472,8 +478,8 @@ def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Re
     former = WATCHES.find_document(results, name)
     if differs := _describe_setting_changes(former, now):
         raise UsageError(
-            f"The watch {name} was begun otherwise: {'; '.join(differs)}.",
-            hint="Type the options that it was begun with, or give this one another name with --name.",
+            f"The watch {name} was begun with other settings: {'; '.join(differs)}.",
+            hint="Type the options that it was begun with, or give this watch another --name.",
         )
     return former
 
@@ -496,6 +502,7 @@ def _dump_request(request: Request) -> dict[str, Any]:
         "gate": request.gate,
         "trust_remote_code": request.trust_remote_code,
     }
+    # Through JSON, as it is compared with what was read from a file: tuples are lists there.
     plain: dict[str, Any] = json.loads(json.dumps(settings, default=str, sort_keys=True))
     return plain
 

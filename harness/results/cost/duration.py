@@ -37,7 +37,7 @@ class TimeRange:
         )
 
     def split_time(self, by: float) -> TimeRange:
-        """The time if so many share the work."""
+        """The time if the work is shared by this number of workers."""
         return TimeRange(seconds=self.seconds / by, low=self.low / by, high=self.high / by)
 
     @property
@@ -72,4 +72,6 @@ def format_duration(seconds: float) -> str:
     """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -58,8 +58,9 @@ Device = tuple[str, str]
 
 def _guess_device(devices: Sequence[str]) -> Device:
     """The device that a run would take, without importing torch; a GPU has no name."""
-    gpu = Path("/proc/driver/nvidia/version").exists()
-    kind = devices[0].partition(":")[0] if devices else "cuda" if gpu else "cpu"
+    # The driver's file: asking torch for a GPU would take the seconds of its import.
+    usual = "cuda" if Path("/proc/driver/nvidia/version").exists() else "cpu"
+    kind = devices[0].partition(":")[0] if devices else usual
     return kind, provenance.read_cpu_model() if kind == "cpu" else ""
 
 
@@ -74,6 +75,7 @@ def estimate_non_embedding(parameters: int, width: int | None) -> int:
     >>> estimate_non_embedding(110_000_000, 768)
     86960000
     """
+    # A small model, or one with a small vocabulary, would else be left with nothing that computes.
     return max(parameters - WORDS * (width or 0), parameters // 4)
 
 
@@ -126,12 +128,15 @@ def note_speed(cache: Path, speed: Speed) -> None:
     if not speed.seconds or speed.tokens < (0 if speed.load_seconds else LEAST_TOKENS):
         return
     speeds = {(one.model, one.device, one.dtype): one for one in read_speeds(cache)}
+    # Taken out and put in again, so that it is the newest: a dict keeps the place of a key that is replaced.
     before = speeds.pop((speed.model, speed.device, speed.dtype), None)
-    was_new = speed.import_seconds >= LEAST_IMPORTS
+    import_seconds = before.import_seconds if before else 0.0
+    if speed.import_seconds >= LEAST_IMPORTS:
+        import_seconds = speed.import_seconds
     speed = replace(
         speed,
         load_seconds=speed.load_seconds or (before.load_seconds if before else 0.0),
-        import_seconds=speed.import_seconds if was_new else before.import_seconds if before else 0.0,
+        import_seconds=import_seconds,
     )
     speeds[speed.model, speed.device, speed.dtype] = speed
     with contextlib.suppress(StoreError):
@@ -329,7 +334,7 @@ class _Rate:
 
 @dataclass(frozen=True, kw_only=True)
 class PastWork:
-    """What records and checks of models say of the cost of new scores.
+    """Past work, in records and checks of models, by which the cost of new scores is estimated.
 
     `ranked` are the data and the seconds of past rankings, `cached` the keys of models with cached vectors,
     `device` that of the new work, `keep` the gigabytes of token vectors that are kept, and `alone` whether
@@ -349,7 +354,15 @@ class PastWork:
     def from_records(
         records: Iterable[Record], cache: Path, devices: Sequence[str], *, alone: bool, keep: float
     ) -> PastWork:
-        """What the records of a results folder and the checks in a cache say."""
+        """The past work in the records of a results folder and the checks in a cache.
+
+        Args:
+            records: The records.
+            cache: The cache folder.
+            devices: The requested devices; empty for a guess.
+            alone: Whether each model has a single task.
+            keep: The gigabytes of token vectors that are kept of a corpus with an index.
+        """
         from harness.storage.vectors import list_cached_models
 
         encoding_records = [record for record in records if "encoding" in record.identity]
@@ -372,6 +385,7 @@ class PastWork:
             device=_guess_device(devices),
             alone=alone,
             keep=keep,
+            # torch takes its number of threads from this variable, too.
             cores=int(os.environ.get("OMP_NUM_THREADS", 0) or provenance.count_cores()),
         )
 
@@ -382,6 +396,7 @@ class PastWork:
             self.expect_texts(work) if work.is_open and not ranks else (None if failed else 0,) * 2
         )
         search = self._search_cost(work) if work.is_open else None
+        operations = 0.0 if ranks else _estimate_operations(work, texts, tokens)
         cost = ScoreCost(
             **{name: getattr(work, name) for name in ("task", "key", "state", "purpose", "error")},
             model=work.name,
@@ -389,7 +404,7 @@ class PastWork:
             tokens=tokens,
             data_texts=work.size.texts,
             data_characters=work.size.characters,
-            flops=None if failed else 0.0 if ranks else _estimate_operations(work, texts, tokens),
+            flops=None if failed else operations,
             seconds=None,
             search=search,
             notes=tuple(filter(None, [search.note(work.task) if search else ""])),
@@ -435,6 +450,7 @@ class PastWork:
         alike = [past for past in same if past.setup == _setup_digest(work.identity)]
         if work.model in self.cached and any(past.streamed in ("", index_digest) for past in alike):
             return 0, 0
+        # Runs with fewer texts found some of them in the cache; the largest one had to encode the most.
         past = max(same, key=lambda past: past.texts, default=None)
         if past is not None and (past.texts or not self.alone):
             if past.is_uncut or past.max_length == longest or not past.texts:
@@ -444,6 +460,7 @@ class PastWork:
         if size.texts is None or size.characters is None:
             return size.texts, None
         tokens = size.characters / self.estimate_token_length(work.model)
+        # Two special tokens a text, as in estimate_token_length.
         return size.texts, min(round(tokens) + 2 * size.texts, size.texts * longest)
 
     def estimate_token_length(self, model: str) -> float:

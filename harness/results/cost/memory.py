@@ -108,6 +108,7 @@ def estimate_index_size(work: PlannedWork, keep: float) -> int:
     full_size = estimate_index_bytes(tokens, encoding.late_interaction.dimension, encoding.index)
     if not is_streamed(work, keep) or not size.texts:
         return full_size
+    # The sample's vectors are as large a part of all as its texts.
     sample = (_estimate_vector_bytes(work) or 0) * sample_size(size.texts) // size.texts
     return max(full_size, full_size // 2 + sample)
 
@@ -185,5 +186,6 @@ class DiskNeed:
 
 def _measure_free_disk(folder: Path) -> int:
     """The free bytes of the disk on which a folder lies or will lie."""
+    # The cache folder may not be made yet, and disk_usage wants a path that exists.
     ancestor = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     return shutil.disk_usage(ancestor).free

@@ -41,7 +41,7 @@ LEVEL = 0.8
 """The probability that the interval covers the time left."""
 
 _ROUNDS = 5
-"""How often the durations of work under way are expected anew."""
+"""The number of rounds in which the durations of running work are estimated."""
 
 _VARIES = 0.5
 """The deviation of a duration from the mean, as a share of it, where little is known."""
@@ -80,7 +80,7 @@ class Work:
 
     @property
     def scaled_groups(self) -> tuple[Hashable, ...]:
-        """The groups of work of which as much was expected: of some, or of none."""
+        """The groups, split by whether the plan expected seconds, so that units are not mixed."""
         return tuple((group, bool(self.expected)) for group in self.groups)
 
     def measure_busy_time(self, now: float, since: float = -math.inf) -> float:
@@ -146,7 +146,7 @@ class _PastDurations:
                     self._ages[group].append(piece.measure_busy_time(now) / piece.size)
 
     def expect_durations(self, work: Work) -> _Durations | None:
-        """The durations in the narrowest group of which any are known, or what the plan expected."""
+        """The durations in the narrowest group with known ones, else by what the plan expected."""
         groups = work.scaled_groups
         widest = groups[-1] if groups else None
         if not self._ended.get(widest) and work.expected is None:
@@ -235,6 +235,7 @@ class _Remainder:
             low, high = self._compute_last_bounds()
             return TimeRange(seconds=max(low, min(high, chain)), low=low, high=high)
         tail, tail_variance = self._tail
+        # NormalDist.inv_cdf refuses a deviation of 0, hence 1e-9 seconds.
         by_pace = NormalDist(full + tail, math.sqrt(self._variance / self.pace**2 + tail_variance) or 1e-9)
         by_chain = NormalDist(chain, math.sqrt(chain_variance) or 1e-9)
         low, high = (
@@ -279,7 +280,7 @@ class _Remainder:
 
     @cached_property
     def _chain(self) -> tuple[float, float]:
-        """The seconds of the longest chain of work of which each needs the one before, and their variance."""
+        """The seconds of the longest chain of work, each needing the one before, and their variance."""
         rests = {rest.work.key: rest for rest in self.rests}
         before = {key: [i for i in rest.work.inputs if i in rests] for key, rest in rests.items()}
         ends: dict[str, tuple[float, float]] = {}
@@ -298,5 +299,6 @@ class _Remainder:
 
 
 def _compute_bound_shares(count: int) -> tuple[float, float]:
-    """The shares of the bounds of each of several, all of which lie below the bounds of their largest one."""
+    """The shares for each of several independent values, so that their largest has the interval's bounds."""
+    # The largest of n independent values is below a bound with the n-th power of one value's probability.
     return ((1 - LEVEL) / 2) ** (1 / count), ((1 + LEVEL) / 2) ** (1 / count)

@@ -90,6 +90,8 @@ class _PastTraining:
             return None
         device = facts.get("device", {})
         try:
+            # What is left of the whole time is that of the process, of its data, and of the model that it
+            # writes.
             began, ended = (datetime.fromisoformat(facts[name]) for name in ("started", "written"))
             others = max(0.0, (ended - began).total_seconds() - seconds)
         except (KeyError, ValueError, TypeError):
@@ -204,6 +206,7 @@ class FinetuneSpeed:
     @staticmethod
     def fit_speed(few: StepTime, many: StepTime) -> FinetuneSpeed:
         """The speed by a step with few tokens and one with many: a line through both."""
+        # Both may be of equal size where a task's texts all are: all time then goes to the tokens.
         more = many.tokens - few.tokens
         token = (many.seconds - few.seconds) / more if more > 0 else many.seconds / many.tokens
         token = max(token, 0.0)
@@ -212,12 +215,18 @@ class FinetuneSpeed:
         )
 
     def estimate_seconds(self, steps: int, *, trained: float, scored: float) -> float:
-        """The seconds of so many steps on `trained` tokens, and of scoring `scored` tokens."""
+        """The seconds of training and scoring.
+
+        Args:
+            steps: The number of steps.
+            trained: Tokens in all steps.
+            scored: Tokens that are scored without training.
+        """
         return steps * self.step + trained * self.token + scored * self.scored
 
 
 SHARED_GAIN = 1.25
-"""How much faster runs end that share the cores, as each leaves some of the time of its cores unused."""
+"""The speedup of runs that share the cores: each alone leaves some of their time unused."""
 
 
 def estimate_run_time(seconds: float, workers: int) -> TimeRange:

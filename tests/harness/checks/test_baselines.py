@@ -44,7 +44,7 @@ def test_it_reads_what_was_written(tmp_path: Path) -> None:
 def test_a_name_is_taken_until_it_is_to_be_replaced(tmp_path: Path) -> None:
     write_baseline(tmp_path, ONE, replace=False)
     other = replace(ONE, seeds=5)
-    with pytest.raises(UsageError, match=r"There is a baseline 'release-1\.2' already") as caught:
+    with pytest.raises(UsageError, match=r"A baseline 'release-1\.2' already exists") as caught:
         write_baseline(tmp_path, other, replace=False)
     assert "--replace" in (caught.value.hint or "")
     assert BASELINES.find_document(tmp_path, ONE.name) == ONE

@@ -68,8 +68,8 @@ def test_every_setting_can_be_set(tmp_path: Path) -> None:
         ({"must_not_regres": []}, "Did you mean must_not_regress"),
         ({"tasks": {"A": {"margn": 1}}}, "Did you mean margin"),
         ({"tasks": {"A": {"alpha": 0.1}}}, "'alpha'"),
-        ({"tasks": 3}, "no table of tables"),
-        ({"tasks": {"A": 3}}, "no table of tables"),
+        ({"tasks": 3}, "not a table of tables"),
+        ({"tasks": {"A": 3}}, "not a table of tables"),
         ({"alpha": 0}, "alpha is 0: .*greater than or equal to 0.000001"),
         ({"alpha": 0.6}, "alpha is 0.6: .*less than or equal to 0.5"),
         ({"alpha": "small"}, "alpha is 'small': .*valid number"),
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         Policy.read(tmp_path)
     for content in (b"alpha = = 3", b"\xff\xfe", b"alpha = 1\nalpha = 2"):
         (tmp_path / "p.toml").write_bytes(content)
-        with pytest.raises(UsageError, match="is no TOML"):
+        with pytest.raises(UsageError, match="is not valid TOML"):
             Policy.read(tmp_path / "p.toml")
 
 

@@ -139,8 +139,8 @@ def test_every_command_to_type_exists_with_its_options(
             passed(replace(COLLAPSED, verdict="inconclusive")),
             "Nothing regressed for sure, but look at ArguAna:",
         ),
-        (undecided(MISSING), "Mend what is named under missing below, then run this check again"),
-        (undecided(replace(MISSING, baseline=None)), "set it anew (harness baseline set release --replace"),
+        (undecided(MISSING), "Correct what is named under missing below, then run this check again"),
+        (undecided(replace(MISSING, baseline=None)), "set it again (harness baseline set release --replace"),
         (undecided(UNTESTABLE), "Measure again what is not testable, or ignore it in the policy."),
         (
             undecided(

@@ -223,7 +223,7 @@ def test_a_file_that_was_changed_is_refused(
     code, _, err = asked("check", "--candidate", measured.model("good"), "--baseline", changed, "--offline")
     text = " ".join(err.split())
     assert code == 2
-    assert "is no baseline with its records, or is damaged" in text
+    assert "is not a baseline with its records, or is damaged" in text
     assert told in text
     assert "harness baseline export" in text
     assert not list(tmp_path.rglob("evil.json"))
@@ -294,7 +294,7 @@ def test_a_model_is_no_repeat_of_itself(asked: Any, measured: Any) -> None:
     models = ("--model", measured.model("worse"), "--model", measured.model("worse"))
     code, _, err = asked("baseline", "set", "twice", *models, "--suite", measured.local, "--offline")
     assert code == 2
-    assert "stands twice" in err
+    assert "is given twice" in err
 
 
 def test_a_name_out_of_the_folder_is_none(asked: Any, measured: Any) -> None:

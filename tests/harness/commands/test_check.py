@@ -262,7 +262,7 @@ def test_other_library_versions_only_warn(measured: Any, asked: Any) -> None:
         (("--candidate", "good"), "A check needs --baseline"),
         (("--baseline", "last"), "A check needs --candidate"),
         (("--candidate", "{good}", "--baseline", "{good}"), "Which suite?"),
-        (("--candidate", "{good}", "--baseline", "lost.json"), "There is no file lost.json"),
+        (("--candidate", "{good}", "--baseline", "lost.json"), "The file lost.json does not exist"),
         (
             ("--candidate", "{good}", "--baseline", "last", "--policy", "lost.toml"),
             "lost.toml cannot be read",
@@ -452,7 +452,7 @@ def test_the_python_call_gives_the_check_of_the_command(measured: Any, asked: An
     told = check(measured, asked, "worse", "last")[1]
     assert (found.overall, found.exit_code) == ("regressed", 1)
     assert found.to_json()["tasks"] == told["tasks"]
-    with pytest.raises(UsageError, match="which suite"):
+    with pytest.raises(UsageError, match="a suite is needed"):
         harness.check("minilm", "minilm", results=measured.results)
     with pytest.raises(UsageError, match="argument of harness"):
         harness.check(str(measured.model("worse")), "last", results=measured.results, banana=1)

@@ -138,7 +138,7 @@ def test_an_import_without_times_can_only_take_given_tasks(tmp_path: Path) -> No
     draw = np.random.default_rng(8)
     scores = draw.random((30, 4))
     source = put(tmp_path, suite(4), scores, seconds=np.full((30, 4), np.nan))
-    with pytest.raises(UsageError, match="the time of none"):
+    with pytest.raises(UsageError, match="has no times for"):
         fit_proxy(source, suite(4), ProxyRequest(suite="made"))
     found = fit_proxy(source, suite(4), ProxyRequest(suite="made", tasks=("A",)))
     assert (found.cost.minutes, found.cost.nearest) == (None, None)

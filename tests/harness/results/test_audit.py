@@ -144,8 +144,8 @@ def no_record(world: World) -> Path:
         (cached_source, "source", "its digest says"),
         (weights, "finetuned", "not that in best.json"),
         (units, "units", "not what was written"),
-        (orphan, "examples", "no whole record names it"),
-        (orphan_run, "runs", "no whole record names it"),
+        (orphan, "examples", "no intact record names it"),
+        (orphan_run, "runs", "no intact record names it"),
         (no_record, "records", "it is not a record of schema 5"),
     ],
 )

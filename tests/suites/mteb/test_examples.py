@@ -316,12 +316,12 @@ def test_models_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
     ("change", "arguments", "said"),
     [
         ("", ["--tasks", "OwnSam"], "No retrieval task of tiny is called 'OwnSam'.\nDid you mean OwnSame?"),
-        ("no run", [], "was not kept.\nIt is made again by: harness run --model tiny --suite local:FOLDER "
+        ("no run", [], "was not kept.\nTo make it again: harness run --model tiny --suite local:FOLDER "
          "--tasks OwnSame --pooling mean --max-length 128 --dtype float32 --similarity cosine --normalize "
          "--force"),
         ("one run", [], "--normalize --force\nWithout it: --tasks OwnRetrieval"),
         ("damaged", [], "The run of tiny on OwnSame is gone or damaged."),
-        ("blank", [], "OwnSame: the id 'a b' cannot be written: TREC's formats part fields at blanks."),
+        ("blank", [], "OwnSame: the id 'a b' cannot be written: TREC's formats separate fields by blanks."),
         ("STS", [], "No retrieval task of tiny was measured with tiny."),
         ("", ["--out", "x"], "--trec takes one results folder, no --out and no --format."),
         ("", ["--format", "md"], "--trec takes one results folder, no --out and no --format."),
