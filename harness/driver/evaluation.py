@@ -375,6 +375,7 @@ def _plan_workers(
         fit = _estimate_run_capacity(devices, runs, recipe, cache=cache, weights=weights, threads=threads)
         count = min(count, fit)
     on_cpu = all(device == "cpu" for device in devices)
+    # Several processes with all cores each would wait for one another.
     spread = max(1, count_cores() // count) if on_cpu and count > 1 else None
     return _WorkerPlan(devices=tuple(d for d in devices for _ in range(count)), threads=threads or spread)
 

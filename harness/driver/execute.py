@@ -218,6 +218,7 @@ class Driver:
         ends = None if self._budget is None else time.monotonic() + self._budget
         executor = self._open(self._handle_event)
         with contextlib.ExitStack() as opened:
+            # Closed in reverse: the workers end before their claims become free for others.
             opened.callback(self._leases.release_leases)
             opened.callback(executor.close_executor)
             self._log = RunLog(
@@ -231,6 +232,7 @@ class Driver:
                 raise
             finally:
                 try:
+                    # The log ends last: until its workers have ended, the run counts as running.
                     opened.close()
                 finally:
                     self._log.close_run_log("failed" if reason else self._describe_closing(), reason)
@@ -259,7 +261,9 @@ class Driver:
 
     def _describe_closing(self) -> Closing:
         """How the run has ended, for its log."""
-        return "stopped" if self._unsettled else "failed" if self._failures else "finished"
+        if self._unsettled:
+            return "stopped"
+        return "failed" if self._failures else "finished"
 
     def _show_nodes(self, executor: Executor) -> None:
         """Tell of the nodes of a cluster, every few seconds."""
@@ -345,6 +349,7 @@ class Driver:
         """Claim a score or a training run, or settle it if another process has finished it meanwhile."""
         if claim in self._claimed:
             return True
+        # Claim first, then look: else a record could appear in between, and be made twice.
         free = self._leases.claim(claim)
         if not self._needs_new_record(claim) and self._use_existing_record(claim, now=free):
             if free:

@@ -63,6 +63,7 @@ class _JobTimes:
         """The seconds from its beginning to its end, by its pace so far; None before there is one."""
         if self.begun is None or self.announced is None or not self.done or not self.total:
             return None
+        # At least the time so far: an announced number of tokens may be too low.
         return self.announced - self.begun + (now - self.announced) * max(1.0, self.total / self.done)
 
 
@@ -127,6 +128,7 @@ class Forecast:
                 expected=job.resources.seconds,
             )
             for (key, job), times in zip(self._jobs.items(), self._times.values(), strict=True)
+            # A choice takes a moment, whatever other work takes.
             if job.kind != "select"
         ]
         self._left = time_left(work, now)
@@ -194,6 +196,7 @@ def follow_events(console: Console, clock: Callable[[], float] = time.monotonic)
         def update_bars(count: int, tokens: int) -> None:
             for bar in bars.tasks:
                 of_tokens = bar.fields["unit"] == "tokens"
+                # The total is an estimate where tokens are counted.
                 done = min(bar.total or 0, bar.completed + (tokens if of_tokens else count))
                 bars.update(bar.id, completed=done, tokens=bar.fields["tokens"] + tokens)
                 if not console.is_terminal and clock() - last >= QUIET:
@@ -482,24 +485,24 @@ def _print_announcement(prepared: PreparedRun, out: Console) -> None:
             out.print(line, highlight=False, style="dim", soft_wrap=True)
 
 
-def _is_encoded(one: ConfiguredModel, prepared: PreparedRun) -> bool:
+def _is_encoded(model: ConfiguredModel, prepared: PreparedRun) -> bool:
     """Whether a model is evaluated as it is, and not only fine-tuned."""
-    return any(cell.subject == one and cell.recipe_plan is None for cell in prepared.plan.cells)
+    return any(cell.subject == model and cell.recipe_plan is None for cell in prepared.plan.cells)
 
 
-def _format_training_lines(one: ConfiguredModel) -> list[str]:
+def _format_training_lines(model: ConfiguredModel) -> list[str]:
     """How a model is made, one training after the other, and the notes on that."""
-    return [line for stage in one.stages for line in _format_stage_lines(stage)]
+    return [line for stage in model.stages for line in _format_stage_lines(stage)]
 
 
-def _format_stage_lines(one: ConfiguredModel) -> list[str]:
-    assert one.training is not None
-    assert one.lineage is not None
-    lineage, model = one.lineage, one.training.model
-    notes = [*model.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
+def _format_stage_lines(stage: ConfiguredModel) -> list[str]:
+    assert stage.training is not None
+    assert stage.lineage is not None
+    lineage, planned = stage.lineage, stage.training.model
+    notes = [*planned.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
     return [
-        f"{about}; {_format_training_state(one.training, one.artifact.folder)}",
+        f"{about}; {_format_training_state(stage.training, stage.artifact.folder)}",
         *(f"  {note}" for note in notes),
     ]
 

@@ -206,6 +206,7 @@ def read_runs(
     ]
     now = _read_file_system_time(folder) if beats else None
     ended = [beat for beat in beats if beat.is_over(now)]
+    # Heartbeats are small: they say which of the large logs need not be read.
     skipped = [] if over is None else ended[over:]
     logs = [
         log
@@ -234,6 +235,7 @@ def _watch_heartbeats(logs: Sequence[_Log], pause: Callable[[float], None]) -> d
     """Whether the heartbeats of runs that have not ended go on while they are watched."""
     open_ = [log for log in logs if not log.heartbeat.ended and not log.header.process_is_gone]
     if open_:
+        # Two heartbeats fall into this time, even if one is late.
         pause(2.5 * EVERY)
     later = {log.folder: _Beat.read_heartbeat(log.folder) for log in open_}
     return {
@@ -262,6 +264,7 @@ class _Beat:
 
     def is_over(self, now: float | None) -> bool:
         """Whether the run is certainly over, wherever its driver was."""
+        # The longer bound: where the driver was is in the header, which is not read yet.
         return bool(self.heartbeat.ended) or (now is not None and now - self.written > SILENT_HERE)
 
 
@@ -521,6 +524,7 @@ def _split(attempts: Sequence[_Attempt]) -> Iterator[tuple[bool, float]]:
     changes = [(one.begun, 1, _is_lost(one)) for one in attempts]
     changes += [(one.ended, -1, _is_lost(one)) for one in attempts]
     busy, before = {False: 0, True: 0}, 0.0
+    # At one moment ends (-1) come before beginnings (1), so that neighbours do not overlap.
     for moment, step, is_lost in sorted(changes):
         count = sum(busy.values())
         for kind, number in busy.items():

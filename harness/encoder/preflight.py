@@ -163,6 +163,7 @@ def _check_prefixes(place: Path, late: LateInteraction) -> None:
     if not tokenizer:
         return  # transformers makes a tokenizer of older files; the prefix is looked up at load
     vocabulary = tokenizer.get("model", {}).get("vocab", {})
+    # A Unigram vocabulary is a list of pairs of a token and its score.
     words = vocabulary if isinstance(vocabulary, Mapping) else {word for word, _ in vocabulary}
     tokens = {*words, *(str(token.get("content")) for token in tokenizer.get("added_tokens", ()))}
     for side, prefix in zip(SIDES, (late.query_prefix, late.document_prefix), strict=True):
@@ -219,6 +220,7 @@ def _check_backbone_files(place: Path, artifact: Artifact) -> None:
     _check_type(place, config, own_code=own_code)
     _check_quantised(place, config)
     index = place / "model.safetensors.index.json"
+    # A whole file takes precedence over an index, which is then not read.
     if index.is_file() and not (place / "model.safetensors").is_file():
         check_index(index)
     tensors = read_tensor_headers(list_module_weights(place))
@@ -300,6 +302,7 @@ def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Seque
     try:
         fit(parse_harness_architecture(config) if family is None else family.outline(config))
     except ModelError:
+        # transformers adds defaults to a config, but its import takes seconds: it is asked before a refusal.
         _check_wrapper(tensors)
         exact = _parse_library_config(family, config) if family is not None and family.native else None
         if exact is None:
@@ -316,6 +319,7 @@ def _parse_library_config(family: Family, config: Config) -> Architecture | None
     kind = str(config["model_type"])
     try:
         full = CONFIG_MAPPING[kind].from_dict(dict(config)).to_dict()
+    # from_dict checks values in ways that differ between model types.
     except Exception as error:
         message = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(
@@ -351,8 +355,13 @@ def _check_wrapper(tensors: Tensors) -> None:
 
 
 TABLES = (
-    *("word_embeddings.weight", "tok_embeddings.weight", "embeddings.tokens.weight"),
-    *("embed_tokens.weight", "embed_in.weight", "wte.weight", "shared.weight"),
+    "word_embeddings.weight",
+    "tok_embeddings.weight",
+    "embeddings.tokens.weight",
+    "embed_tokens.weight",
+    "embed_in.weight",
+    "wte.weight",
+    "shared.weight",
 )
 """Endings of the token embedding's name."""
 
@@ -398,6 +407,7 @@ def _iter_token_ids(place: Path) -> Iterator[tuple[int, str]]:
     """The largest token id that each tokenizer file names, and the file."""
     tokenizer_file = place / "tokenizer.json"
     try:
+        # transformers prefers tokenizer.json and then does not read the files of the slow tokenizer.
         if tokenizer_file.is_file():
             yield from (
                 (number, tokenizer_file.name) for number in _iter_tokenizer_ids(read_object(tokenizer_file))
@@ -432,6 +442,7 @@ def _check_pickle(path: Path) -> None:
         return
     with path.open("rb") as file:
         start = file.read(1)
+    # 0x80 opens a pickle of protocol 2 or newer, the form of torch.save before its zip archives.
     if start != b"\x80" and not zipfile.is_zipfile(path):
         raise ModelError(
             f"{path} is no file of PyTorch, or is not whole.",
@@ -475,7 +486,8 @@ def _check_positions(artifact: Artifact, folder: Path) -> None:
     own_code = can_run_remote_code(config, artifact.trust_remote_code)
     if positions in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
         raise ModelError(
-            f"{artifact.name} has {positions} positions, which transformers 5 has dropped: it would run without.",
+            f"{artifact.name} has {positions} positions, which transformers 5 has dropped: "
+            "it would run without.",
             hint="It cannot be evaluated with this version.",
         )
 
@@ -503,12 +515,11 @@ def _check_kind(folder: Path) -> None:
     """Refuse a bare folder whose model gives something other than a vector of a text."""
     what = _detect_model_kind(folder)
     if what is not None:
-        late = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`) to evaluate it as it is. "
-        raise UsageError(
-            f"{folder} is {what}, no embedding model.",
-            hint=late * (what == COLBERT)
-            + "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it.",
-        )
+        hint = "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it."
+        if what == COLBERT:
+            save = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`)"
+            hint = f"{save} to evaluate it as it is. {hint}"
+        raise UsageError(f"{folder} is {what}, no embedding model.", hint=hint)
 
 
 CLASSES = {
@@ -542,6 +553,7 @@ def _detect_model_kind(folder: Path) -> str | None:
 def _can_score_pairs(config: Config) -> bool:
     labels = config.get("id2label")
     has_single_label = isinstance(labels, Mapping) and len(labels) == 1
+    # sentence-transformers writes a section of its own into the config of a CrossEncoder.
     return (
         has_single_label
         or config.get("num_labels") == 1
@@ -559,8 +571,8 @@ def _detect_head_kind(tensors: Tensors, config: Config) -> str | None:
     return COLBERT if "linear.weight" in tensors else None
 
 
-def _describe_choices(name: str, known: Any, *, most: int = 12) -> str:
-    close = find_similar_names(name, known)
+def _describe_choices(name: str, choices: Any, *, most: int = 12) -> str:
+    close = find_similar_names(name, choices)
     if close:
         return f"Did you mean {' or '.join(close)}?"
-    return f"There is: {', '.join(sorted(known)[:most])}." if most else ""
+    return f"There is: {', '.join(sorted(choices)[:most])}." if most else ""

@@ -61,6 +61,7 @@ class Transformer(LibraryTransformer):
             changes = {name: value for name, value in config_args.items() if name not in LOADING}
             self._ours = _is_same_family(folder, changes)
             if self._ours:
+                # The second value says whether the folder holds an adapter.
                 return resolve_network_config(folder, read_family(folder), changes)[0], False
         return super()._load_config(model_name_or_path, cache_dir, backend, config_args)
 
@@ -88,6 +89,7 @@ class Transformer(LibraryTransformer):
         dtype = find_dtype(model_args, folder)
         network = load_network(folder, family, dtype=dtype, config=base_config, allow_extra=allow_extra).model
         attention = str(model_args.get("attn_implementation") or AUTO)
+        # transformers' "eager" has no backend of ours; SDPA computes the same.
         network.attention_asked = LIBRARY_NAMES.get(attention, "sdpa" if attention == "eager" else attention)
         if adapter is not None:
             network.load_adapter(adapter)

@@ -68,6 +68,7 @@ class TwoStage(InputModule):
         self.prompt_head = _build_mlp(width, nn.ReLU(), settings.prompts * width)
         self.output_head = _build_mlp(width, nn.ReLU(), width)
         self.null = nn.Parameter(torch.randn(width) * 0.01)
+        # A buffer moves with the module. It is not saved: a context belongs to a task, not to the model.
         self.register_buffer("context", None, persistent=False)
         self.to(text.auto_model.device)
         if settings.tied:
@@ -107,7 +108,7 @@ class TwoStage(InputModule):
     def forward(self, features: Features, **_unused: Any) -> Features:
         """Add the vectors of texts as `sentence_embedding`: (texts, dimension).
 
-        The context is `compute_context_vectors` of the features, else the module's own, else the null context.
+        The context is `context_vectors` of the features, else the module's own, else the null context.
         """
         context = features.get("context_vectors", self.context)
         return {**features, "sentence_embedding": self.compute_text_vectors(features, context)}
@@ -190,8 +191,8 @@ class TwoStage(InputModule):
         ):
             raise ModelError(
                 f"The stages have two vocabularies (of {len(text.tokenizer)} and {len(context.tokenizer)} "
-                f"tokens, embeddings {tuple(embedding.weight.shape)} and {tuple(other.weight.shape)}): they cannot "
-                "share a token embedding.",
+                f"tokens, embeddings {tuple(embedding.weight.shape)} and {tuple(other.weight.shape)}): "
+                "they cannot share a token embedding.",
                 hint="Leave tied off, or take one backbone for both stages.",
             )
         if not torch.equal(embedding.weight, other.weight):
@@ -242,6 +243,7 @@ class TwoStage(InputModule):
         text, context = (
             Transformer.load(
                 str(folder / name),
+                # load_dir_path has fetched the whole folder, so nothing else may come from the hub.
                 local_files_only=True,
                 trust_remote_code=trusted,
                 model_kwargs=model_kwargs,
@@ -255,6 +257,7 @@ class TwoStage(InputModule):
         require_shapes(
             folder, tensors, {name: one.shape for name, one in module._collect_stage_state().items()}
         )
+        # The backbones have loaded their own weights, and require_shapes has checked the others.
         module.load_state_dict(tensors, strict=False)
         return module
 
@@ -291,6 +294,7 @@ class ContextualEncoder(Encoder):
         context: The name of the present context; empty for the null context.
     """
 
+    # Whether texts go through the first stage; `compute_context_vectors` sets it for its call.
     _first = False
     context = ""
 

@@ -144,7 +144,13 @@ class JobContext:
     def start_job(
         self, inputs: Mapping[str, Mapping[str, bytes]], devices: tuple[str, ...], *, halvings: int = 0
     ) -> None:
-        """Begin a job with the outputs of earlier ones, on these devices."""
+        """Begin a job.
+
+        Args:
+            inputs: The outputs of the jobs that it needs, by key.
+            devices: The devices that it may use.
+            halvings: How often its batches were halved for lack of memory.
+        """
         if halvings != self.halvings:
             self.forget()  # the loaded model has batches of another size
         self.inputs, self.devices, self.halvings = inputs, devices, halvings
@@ -153,7 +159,7 @@ class JobContext:
         """A number of rows or tokens that are computed at once, halved as often as memory did not suffice.
 
         >>> context = JobContext(device="cpu", cache=Path(), emit=print, limits=WorkerLimits())
-        >>> context.begin({}, ("cpu",), halvings=2)
+        >>> context.start_job({}, ("cpu",), halvings=2)
         >>> context.reduce_batch_size(16), context.reduce_batch_size(3)
         (4, 1)
         """
@@ -163,6 +169,7 @@ class JobContext:
         """The loaded model; a single model stays loaded at a time."""
         model_key = (artifact.key, encoding.loaded)
         if self._loaded is None or self._loaded[0] != model_key:
+            # Dropped before the next load, so that two models are never in memory together.
             self._loaded = None
             self._loaded = (model_key, self.load_encoder(artifact, encoding))
             self.tell(self._loaded[1].notes)
@@ -176,7 +183,13 @@ class JobContext:
         return {}
 
     def get_cached_value(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
-        """The last value made under a name, such as tokenized rows, or a new one if `wanted` has changed."""
+        """The last value made under a name, or a new one.
+
+        Args:
+            name: What the value is, such as tokenized rows.
+            wanted: What the value depends on; a change makes a new value.
+            make: Makes the value.
+        """
         if name not in self._kept or self._kept[name][0] != wanted:
             self._kept.pop(name, None)
             self._kept[name] = (wanted, make())
@@ -188,6 +201,7 @@ class JobContext:
         self._loaded = None
         self._kept.clear()
         gc.collect()
+        # Not imported for this: without torch in the process, nothing is to be given back.
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
@@ -218,9 +232,14 @@ class JobContext:
         *,
         documents: ContextDocuments | None = None,
     ) -> Space:
-        """The cached vectors of the texts of `task` on side `role`.
+        """The cached vectors of the texts of a task on one side.
 
-        `documents` are the context of a two-stage model; None for the null context.
+        Args:
+            artifact: The model.
+            encoding: Its settings.
+            task: The task, which may have a prompt of its own.
+            role: The side of the texts.
+            documents: The context of a two-stage model; None for the null context.
         """
         prompt = encoding.resolve_prompt(task, role)
         sided = encoding.late_interaction is not None or _is_asymmetric(artifact.folder)
@@ -276,9 +295,19 @@ class JobContext:
         hold: bool = False,
         documents: ContextDocuments | None = None,
     ) -> EncodedTexts:
-        """Encode `texts` without a cached vector, emitting shards; with `hold` they are usable at once.
+        """Encode the texts that have no cached vector, and emit their vectors in shards.
 
-        `documents` are the context of a two-stage model; None for the null context.
+        Args:
+            artifact: The model.
+            encoding: Its settings.
+            task: The task of the texts.
+            role: Their side.
+            texts: The texts, each once.
+            hold: Whether this process can use the vectors at once, before the driver has written them.
+            documents: The context of a two-stage model; None for the null context.
+
+        Returns:
+            What it has cost.
         """
         space = self.open_space(artifact, encoding, task, role, documents=documents)
         missing = self._find_missing_texts(space, texts)
@@ -366,6 +395,7 @@ class TextEncoding:
 
         Long texts are encoded first, so that only tokens say how far an encoding is.
         """
+        # Every n-th text, since data is often sorted.
         some = texts[:: -(-len(texts) // SAMPLE)]
         each: float = self._encoder.count_tokens(some, **self._how) / max(1, sum(map(len, some)))
         return max(1, round(each * sum(map(len, texts))))
@@ -376,6 +406,7 @@ class TextEncoding:
         """Encode texts into shards of a space, which are emitted; with `hold` they are usable at once."""
         if not texts:
             return
+        # Characters on a GPU; a vector for each token takes far more memory than one for each text.
         many = 2_000_000 if self._of_tokens else 32_000_000
         with _Shards(space, emit, hold=hold) as shards:
             for part in split_portions(
@@ -563,8 +594,10 @@ class ContextDocuments:
         return _draw_documents(corpus_texts, draw, encoding.resolve_prompt(task, role), task.name)
 
 
-def _draw_documents(given: Sequence[Any], draw: ContextDraw, prompt: str, name: str) -> ContextDocuments:
-    texts = [text for text in given if isinstance(text, str) and text.strip()]
+def _draw_documents(
+    corpus_texts: Sequence[Any], draw: ContextDraw, prompt: str, name: str
+) -> ContextDocuments:
+    texts = [text for text in corpus_texts if isinstance(text, str) and text.strip()]
     different = list(dict.fromkeys(texts))
     if not different:
         raise DataError(

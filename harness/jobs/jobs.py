@@ -152,6 +152,7 @@ class Resolve:
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         from harness.encoder import sanity
 
+        # The import above takes seconds, and is measured apart from the load.
         started = time.monotonic()
         artifact = resolve_weights(self.artifact, context.remote)
         encoder = context.get_encoder(artifact, self.encoding)
@@ -160,6 +161,7 @@ class Resolve:
             if self.gate:
                 sanity.require_sane(report)
         except BaseException:
+            # A refused model must not stay loaded for the next job.
             context.forget()
             raise
         for failure in () if self.gate else report.failures:
@@ -281,7 +283,14 @@ class ScoreJob(_TaskJob):
         provenance: Mapping[str, Any],
         lineage: Lineage | None = None,
     ) -> Mapping[str, bytes]:
-        """The record of an outcome and the files beside it."""
+        """The record of an outcome and the files beside it.
+
+        Args:
+            outcome: The scores of the task.
+            model: The model's part of the record.
+            provenance: How the score was made.
+            lineage: What a trained model is made of; None for any other.
+        """
         record = Record(
             key=self.key,
             purpose=self.purpose,
@@ -319,19 +328,19 @@ class Score(ScoreJob):
         return self.build_output(outcome, model, ran, read_model_lineage(artifact))
 
     def _build_score_provenance(
-        self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
+        self, context: JobContext, cached_model: _Known, outcome: Outcome, started: datetime
     ) -> dict[str, Any]:
         counts = context.read_input("counts")
         encoded_texts = EncodedTexts(**counts.get("encoded", {}))
-        encoded_texts.add_counts(known.encoded)
-        seconds = (datetime.now(tz=UTC) - started).total_seconds() - known.encoded.seconds
+        encoded_texts.add_counts(cached_model.encoded)
+        seconds = (datetime.now(tz=UTC) - started).total_seconds() - cached_model.encoded.seconds
         spent = {"load": counts.get("load_seconds", 0.0), "encode": encoded_texts.seconds, "score": seconds}
-        texts = max(counts.get("texts", 0), known.count)
+        texts = max(counts.get("texts", 0), cached_model.count)
         return {
             **build_encoding_provenance(context, self.encoding, encoded_texts, outcome, started, texts=texts),
-            "prompts_applied": known.applied,
-            **({} if known.documents is None else {"context": known.documents.to_json()}),
-            **known.measure_contamination(),
+            "prompts_applied": cached_model.applied,
+            **({} if cached_model.documents is None else {"context": cached_model.documents.to_json()}),
+            **cached_model.measure_contamination(),
             "seconds": {name: round(value, 3) for name, value in spent.items()},
         }
 
@@ -339,7 +348,7 @@ class Score(ScoreJob):
 def build_encoding_provenance(
     context: JobContext,
     encoding: Encoding,
-    made: EncodedTexts,
+    encoded_texts: EncodedTexts,
     outcome: Outcome,
     started: datetime,
     *,
@@ -350,7 +359,7 @@ def build_encoding_provenance(
     Args:
         context: The context of the job, with the facts of the model.
         encoding: The settings of the model.
-        made: The texts that were encoded for it.
+        encoded_texts: The texts that were encoded for it.
         outcome: The outcome of the task.
         started: The time when the job began.
         texts: The number of texts of the task.
@@ -364,13 +373,15 @@ def build_encoding_provenance(
         "attention": facts.get("attention"),
         **({"batch_tokens": context.limits.batch_tokens} if context.limits.batch_tokens else {}),
         "gate": facts.get("gate"),
-        "notes": [*dict.fromkeys([*facts.get("notes", ()), *made.notes, *outcome.notes])],
+        "notes": [*dict.fromkeys([*facts.get("notes", ()), *encoded_texts.notes, *outcome.notes])],
         "prompts_asked": {"named": dict(encoding.prompts), "default": encoding.default_prompt},
         "texts": texts,
-        "texts_encoded": made.texts,
-        "characters_encoded": made.characters,
-        "tokens_encoded": made.tokens,
-        "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
+        "texts_encoded": encoded_texts.texts,
+        "characters_encoded": encoded_texts.characters,
+        "tokens_encoded": encoded_texts.tokens,
+        "tokens_per_second": round(encoded_texts.tokens / encoded_texts.seconds)
+        if encoded_texts.tokens
+        else None,
         "peak_memory_bytes": provenance.measure_peak_memory(),
     }
 
@@ -384,7 +395,13 @@ def count_contamination(artifact: Artifact, texts: Iterable[set[str]]) -> dict[s
 def prepare_task_data(
     task: Task, data: Path | None, cache: Path
 ) -> contextlib.AbstractContextManager[object]:
-    """A context in which the datasets library caches data from a local folder by the data's content."""
+    """A context in which the datasets library caches data from a local folder by the data's content.
+
+    Args:
+        task: The task.
+        data: The local folder of its data; None to load from the hub.
+        cache: The cache folder.
+    """
     content = task.data.content or task.data.revision
     return open_prepared_data(content, cache) if data else explain_disk_full()
 
@@ -539,6 +556,7 @@ class _Known:
         space = self._context.open_space(*self._of, role, documents=self.documents)
         try:
             return space.get(texts)
+        # A text that the task asks for only after it has seen vectors (see the module's docstring).
         except KeyError:
             self.require(texts, role=role)
             return space.get(texts)

@@ -199,6 +199,7 @@ class BM25Ranker:
             part = documents[start : start + DOCUMENTS]
             ids, names = words.tokenize_texts(part)
             numbers = [vocabulary.setdefault(name, len(vocabulary)) for name in names]
+            # 4 bytes a word; a list of Python numbers takes 8 for each reference alone.
             rows += [array("i", [numbers[number] for number in row]) for row in ids]
             self._progress("", 0, len(part))
         return rows, vocabulary
@@ -239,6 +240,7 @@ def _select_best_places(scores: NDArray[np.float32], k: int) -> NDArray[np.int64
     """The places of the `k` highest scores, highest first; of equal ones the first places."""
     import numpy as np
 
+    # Only the best are sorted: a corpus has far more documents than k.
     least = np.partition(scores, -k)[-k]
     above, equal = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
     above = above[np.argsort(-scores[above], kind="stable")]
@@ -279,7 +281,14 @@ class Rank(ScoreJob):
 
 
 def tell_ranked(context: JobContext, step: str, size: int, done: int) -> None:
-    """Pass on the progress of a ranking."""
+    """Pass on the progress of a ranking.
+
+    Args:
+        context: The context of the job.
+        step: The name of a step that begins; empty for progress within one.
+        size: The texts of that step.
+        done: The texts that were done since the last call.
+    """
     if step:
         context.emit(Event(kind="ranking", text=step, texts=size))
     else:

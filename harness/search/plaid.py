@@ -158,21 +158,28 @@ def read_index_artifact(folder: Path) -> str:
 
 
 def estimate_index_bytes(tokens: int, dimension: int, settings: Plaid) -> int:
-    """The bytes that an index of so many token vectors takes, at most.
+    """The bytes that an index takes, at most.
 
-    The centroid of each token (8 bytes) and its rest are there twice, in parts and joined, and its document
-    at most once in the list of the centroid.
+    The centroid of each token (8 bytes) and its residual are stored twice, in parts and joined, and its
+    document at most once in the list of the centroid.
+
+    Args:
+        tokens: The number of token vectors.
+        dimension: Their dimension.
+        settings: The settings of the index, with the bits of a residual.
     """
+    # The number of centroids of ColBERTv2's index, which fast-plaid follows.
     centroids = 2 ** math.floor(math.log2(16 * math.sqrt(tokens))) if tokens else 0
     return tokens * (2 * (8 + dimension * settings.nbits // 8) + 8) + centroids * (2 * dimension + 16)
 
 
 def sample_size(count: int) -> int:
-    """The number of documents that fast-plaid's k-means sees of so many.
+    """The number of documents that fast-plaid's k-means sees in a corpus of `count`.
 
     >>> sample_size(5_183), sample_size(8_841_823)
     (5183, 521173)
     """
+    # As in ColBERT's indexer, for documents of 120 tokens.
     return min(count, 1 + int(16 * math.sqrt(120 * count)))
 
 
@@ -257,6 +264,7 @@ class Recall:
         mean = math.fsum(shares) / count
         if count >= queries:
             return Recall(value=mean, low=mean, high=mean, sampled=count, queries=queries)
+        # The query that is added, see above: without it, equal shares would have a variance of 0.
         more = [*shares, max(0.0, mean - 0.5)]
         centre = math.fsum(more) / len(more)
         variance = math.fsum((one - centre) ** 2 for one in more) / count

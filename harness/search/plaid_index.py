@@ -39,7 +39,7 @@ from harness.storage.leases import Leases
 from harness.storage.vectors import Space, TokenVectors
 
 _VARIABLE = ("plaid.lock", "merged_codes.manifest.json", "merged_residuals.manifest.json", MANIFEST)
-"""Files that fast-plaid may write anew when it opens an index, and ours with the hashes of the others."""
+"""Files that fast-plaid may write again when it opens an index, and ours with the hashes of the others."""
 
 _EXACT = "exact"
 """The start of the names of files with exact results, each of which has its own SHA-256."""
@@ -74,7 +74,7 @@ class ExactSearch:
         self._device = device
 
     def search_block(self, block: TokenVectors, start: int) -> NDArray[np.int64]:
-        """The best documents of a block (see `top_k_of_block`)."""
+        """The best documents of a block (see `find_block_top_k`)."""
         started = time.monotonic()
         matches = find_block_top_k(self._queries, block, start, k=AT, device=self._device)
         self.seconds += time.monotonic() - started
@@ -187,9 +187,11 @@ class PlaidIndex:
 
     def _make(self, corpus: Corpus, exact: ExactSearch) -> bool:
         """Pass once over the documents, for what is not there."""
+        # Asked again under the lock: another process may have made it while this one waited.
         is_new = not self.is_there
         if not is_new and self.read_exact_matches(exact.key) is not None:
             return True
+        # By this manifest `drop_indexes` also finds an index that a killed process left half made.
         files.replace(self.part / MANIFEST, serialize_canonical({"identity": self.identity}).encode())
         making = _Making(self, corpus) if is_new else None
         if making is not None and not making.start():
@@ -214,6 +216,7 @@ class PlaidIndex:
         """A context in which no other process makes this index; those that want to wait."""
         files.require_writable(self.part)
         leases = Leases(self.part)
+        # Whoever waited finds the index whole in `_make`, and only reads it.
         while not leases.claim("lease"):
             time.sleep(1.0)
         try:
@@ -250,6 +253,7 @@ class PlaidIndex:
                     torch.from_numpy(vectors.reshape(len(rows), -1, vectors.shape[1])),
                     top_k=min(k, self.settings.top_k or k, len(places)),
                     n_full_scores=self.settings.n_full_scores,
+                    # The index of a small corpus may have fewer partitions than the usual probes.
                     n_ivf_probe=min(self.settings.n_ivf_probe, partitions),
                     n_processes=threads,
                     show_progress=False,
@@ -266,6 +270,7 @@ def _sort_answer(
     """The places and scores of an answer, best first."""
     places = all_places[np.array([number for number, _ in answer], np.int64)]
     scores = np.array([score for _, score in answer], np.float32)
+    # lexsort compares its last key first: scores, then places.
     order = np.lexsort((places, -scores))
     return places[order], scores[order]
 
@@ -319,8 +324,8 @@ class _Making:
         """Have fast-plaid make or extend the index.
 
         Its `seed` does not reach the sample that it draws: that comes from torch's global generator. Triton's
-        k-means has sums that differ from run to run, and below `start_from_scratch` documents it would keep
-        all vectors and make everything anew with each block.
+        k-means has sums that differ from run to run. Below `start_from_scratch` documents fast-plaid would
+        keep all vectors and make the whole index again with each block.
         """
         settings, device = self._index.settings, self._index.device
         gpus = [torch.device(device).index or 0] if device.startswith("cuda") else []
@@ -346,11 +351,14 @@ class _Making:
     def finish(self) -> None:
         """The manifest and the name of the index."""
         folder, work = self._index.folder, self._work
+        # A damaged index may lie there, and a rename does not replace a folder with files.
         shutil.rmtree(folder, ignore_errors=True)
         np.save(work / _PLACES, np.concatenate(self._places))
+        # fast-plaid writes these files again on opening, so their hashes would not last.
         sums = {path.name: files.hash_file(path) for path in work.iterdir() if path.name not in _VARIABLE}
         content = serialize_canonical({"identity": self._index.identity, "files": sums}).encode()
         (work / MANIFEST).write_bytes(content)
+        # Before the rename, so that after a power cut no index has its name without its bytes.
         for path in work.iterdir():
             files.sync(path)
         try:
@@ -376,6 +384,7 @@ def _convert_plaid_errors(what: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        # pyo3's PanicException cannot be imported, so its name is compared.
         if type(error).__name__ not in ("PanicException", "RuntimeError"):
             raise
         if "No space left" in str(error):

@@ -27,7 +27,18 @@ def find_top_k(
     k: int,
     similarity: Similarity = "cosine",
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The `k` most similar documents of each query, best first; of equal ones the first in the corpus."""
+    """The `k` most similar documents of each query, best first; of equal ones the first in the corpus.
+
+    Args:
+        queries: (queries, dimension).
+        documents: The vectors of documents from a place to another, (documents, dimension).
+        count: The number of documents.
+        k: The number of documents for a query.
+        similarity: How vectors are compared.
+
+    Returns:
+        The scores and the places in the corpus, (queries, at most k) each.
+    """
     k = min(k, count)
     parts = torch.split(_prepare(torch.tensor(queries), similarity), QUERY_BLOCK)
     best = [np.empty((len(part), 0), np.int64) for part in parts]
@@ -45,6 +56,7 @@ def _merge(best: NDArray[np.int64], scores: NDArray[np.float32], start: int, k: 
 
     Rows with fewer candidates than others are filled up with the smallest number, which is worse than any.
     """
+    # Most scores of a block are below the present k-th: leaving them out here saves sorting them.
     if best.shape[1] == k:
         chosen = scores > _unpack_scores(best[:, :1])[0]  # of equal ones the former stay
     else:
@@ -74,6 +86,7 @@ def _unpack_scores(packed: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDAr
 
 def _convert_float_bits(bits: NDArray[np.int32]) -> NDArray[np.int32]:
     """The bits of float32 numbers as integers in the same order; twice is the bits again."""
+    # Positive floats are ordered like their bits, negative ones the other way round, hence the flip.
     return bits ^ ((bits >> 31) & 0x7FFF_FFFF)
 
 
@@ -153,6 +166,7 @@ def _convert_float_vectors(vectors: TokenVectors, device: str) -> torch.Tensor:
 def _iter_document_blocks(documents: TokenVectors, tokens: int) -> Iterator[NDArray[np.int64]]:
     """Documents with a vector in blocks of at most so many tokens, shortest first; a longer one is alone."""
     lengths = documents.lengths
+    # By length, so that `_compute_best_products` has documents of one length side by side.
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
     for start, stop in split_blocks(np.concatenate([[0], np.cumsum(lengths[order])]), tokens):
@@ -179,7 +193,7 @@ def _compute_best_products(
     Args:
         products: (query tokens, document tokens), of documents by rising length.
         lengths: The tokens of each document.
-        longest: See `maxsim`.
+        longest: See `compute_maxsim`.
     """
     sizes, counts = np.unique(lengths, return_counts=True)
     maxima, start = [], 0
@@ -220,7 +234,7 @@ def find_maxsim_top_k(
         counts: The number of vectors of each document.
         k: The number of documents for a query; those without a vector are left out.
         device: A torch device.
-        longest: See `maxsim`.
+        longest: See `compute_maxsim`.
         memory: Bytes of a block of products, at most, of the vectors of documents at one time, and of four
             times their scores.
         progress: Called with the number of documents done.
@@ -241,6 +255,7 @@ def _iter_best_places(best: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int6
     """The places and scores of each query in numbers that `_pack_scores` made, best first."""
     scores, places = _unpack_scores(-np.sort(-best, axis=1))
     for row, row_places in zip(scores, places, strict=True):
+        # Filled places of `_merge` unpack to NaN, and a document without a vector has -inf.
         finite_mask = np.isfinite(row)
         yield row_places[finite_mask], row[finite_mask]
 

@@ -93,6 +93,13 @@ DONE = ("there", "diverged", "to choose")
 """The states of trainings that take no time."""
 
 
+def _format_time_left(line: TrainingCost) -> str:
+    """The time that a training still takes; a question mark where that is not known."""
+    if line.time_left is None:
+        return "?"
+    return "" if line.state in DONE else line.time_left.text
+
+
 def print_trainings(lines: Sequence[TrainingCost]) -> None:
     """Print planned trainings as a table, and what their recipes say of them."""
     table = Table(title="trainings; nothing was run")
@@ -112,7 +119,7 @@ def print_trainings(lines: Sequence[TrainingCost]) -> None:
             line.state,
             "?" if line.steps is None else f"{done}{line.steps:,}",
             "?" if line.texts is None else f"{line.texts:,}",
-            "?" if line.time_left is None else "" if line.state in DONE else line.time_left.text,
+            _format_time_left(line),
         )
     out = create_console()
     print_table(table, out)

@@ -147,7 +147,7 @@ def serialize_choice_columns(suite: Suite, lineage: Lineage | None) -> dict[str,
 
 
 def format_seed_lineages(lineages: Sequence[Lineage | None]) -> list[str]:
-    """The lines of `format_lineage_lines` over the seeds of a training, each seed with the outcome of its sweep."""
+    """The lines of `format_lineage_lines` over the seeds of a training; each seed has its own sweep."""
     named = [
         f"seed {made.seed}: {line}" if len(lineages) > 1 and made is not None and made.sweep else line
         for made in lineages
@@ -211,10 +211,10 @@ def serialize_held_out_mean(
 def format_empty_columns(suite: Suite) -> list[str]:
     """The line on the columns of a suite that narrowing has left nothing of."""
     names = [name for name in suite.left_out if not suite.requested or name in suite.requested]
-    s = "s" * (len(names) != 1)
-    return (
-        [f"nothing of what was asked for in {len(names)} column{s}: {shorten_names(names)}"] if names else []
-    )
+    if not names:
+        return []
+    s = "" if len(names) == 1 else "s"
+    return [f"nothing of what was asked for in {len(names)} column{s}: {shorten_names(names)}"]
 
 
 def format_display_only(apart: Mapping[str, str]) -> list[str]:
@@ -259,7 +259,8 @@ def _format_prediction(predicted: Predicted) -> str:
     """A prediction as a line, its scores times 100.
 
     >>> from harness.core.types import Predicted
-    >>> _format_prediction(Predicted(target="MTEB", value=0.512, low=0.506, high=0.518, level=0.95, families=9))
+    >>> interval = {"low": 0.506, "high": 0.518, "level": 0.95}
+    >>> _format_prediction(Predicted(target="MTEB", value=0.512, families=9, **interval))
     'predicted MTEB: 51.2 ± 0.6 (95 %, cross-validated over 9 families)'
     """
     half = (predicted.high - predicted.low) / 2

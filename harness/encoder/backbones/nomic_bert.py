@@ -37,8 +37,14 @@ GATES = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
 """The authors' names of gated activations, and the activation of the gate."""
 
 FOREIGN = (
-    *("prenorm", "parallel_block", "use_rms_norm", "norm_mlp", "causal", "num_experts"),
-    *("rotary_emb_scale_base", "rotary_head_dim"),
+    "prenorm",
+    "parallel_block",
+    "use_rms_norm",
+    "norm_mlp",
+    "causal",
+    "num_experts",
+    "rotary_emb_scale_base",
+    "rotary_head_dim",
 )
 """Settings that, if on, define another network."""
 

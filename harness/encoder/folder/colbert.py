@@ -55,7 +55,8 @@ def read_colbert_settings(
     if len(modules) < 2 or classes != ["Transformer", *["Dense"] * (len(modules) - 1)]:
         class_names = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
         raise ModelError(
-            f"{folder} is a PyLate model of {class_names}: a backbone and projections of token vectors are wanted.",
+            f"{folder} is a PyLate model of {class_names}: "
+            "it must be a backbone followed by projections of token vectors.",
             hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
         )
     words = _read_late_setting(path, library, "skiplist_words", [*string.punctuation])

@@ -172,6 +172,7 @@ def _resolve_search_index(
             "maxsim-pylate fills up documents beside longer ones, which an index does not.",
             hint="Leave out --similarity, or type --index exact.",
         )
+    # PLAID stores `nbits` of every dimension, packed into whole bytes.
     if index is not None and late.dimension % 8:
         raise UsageError(
             f"fast-plaid packs vectors whose dimension is a multiple of 8; that of {description.name} "
@@ -269,6 +270,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
     modules = read_modules(folder)
     _require_configs(folder)
+    # First: a setting may name other weights than those that are checked next.
     check_external_references(folder)
     for path in weight_files(folder):
         check_weights(path)
@@ -322,17 +324,17 @@ def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings
     return TwoStageSettings.read_stage_settings(folder / place)
 
 
-def _compute_text_limits(backbone: Path, stages: TwoStageSettings, found: _TokenLimits) -> _TokenLimits:
+def _compute_text_limits(backbone: Path, stages: TwoStageSettings, limits: _TokenLimits) -> _TokenLimits:
     """The token limits of a text behind a context, read by the second stage's `backbone`.
 
     Raises:
         ModelError: There are too few positions for texts of the model's own length.
     """
     shape, kind = read_architecture(backbone), str(read_object(backbone / "config.json").get("model_type"))
-    stages.check_positions(shape, found.most if found.most < NO_LIMIT else 1, kind)
+    stages.check_positions(shape, limits.most if limits.most < NO_LIMIT else 1, kind)
     limit = stages.compute_text_limit(shape.positions, shape.max_position_embeddings)
-    table = limit if found.table is not None else None
-    return replace(found, limit=limit, table=table)
+    table = limit if limits.table is not None else None
+    return replace(limits, limit=limit, table=table)
 
 
 def describe_two_stage(
@@ -403,8 +405,8 @@ def _require_tokenizers(folder: Path) -> None:
         tokenizer_id = None if family is None else family.tokenizer
         raise ModelError(
             f"{root} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
-            hint=f"Copy {f'that of {tokenizer_id}' if tokenizer_id else 'the one it was trained with'} into it "
-            "(`tokenizer.save_pretrained(folder)`).",
+            hint=f"Copy {f'that of {tokenizer_id}' if tokenizer_id else 'the one it was trained with'} "
+            "into it (`tokenizer.save_pretrained(folder)`).",
         )
 
 
@@ -526,7 +528,7 @@ def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | 
     return positions
 
 
-def _compute_token_limit(config: Mapping[str, Any], own: int | None) -> int | None:
+def _compute_token_limit(config: Mapping[str, Any], config_length: int | None) -> int | None:
     """The most tokens with computed positions: as in the config, or the model's own length if longer."""
     positions = _parse_positions(config)
-    return None if positions is None else max(positions, own or 0)
+    return None if positions is None else max(positions, config_length or 0)

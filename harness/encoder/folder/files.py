@@ -148,6 +148,7 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
+        # torch.save names a storage by ("storage", class, key, device, number of elements).
         return pid[1]
 
 
@@ -230,6 +231,7 @@ def check_index(index: Path) -> None:
     lost = None
     for part in _list_shards(index):
         held = read_tensor_headers([part])
+        # Only loading can read this part, and loading reports what is missing.
         if held is None:
             return
         lost = lost or next((n for n, at in named.items() if at == part.name and n not in held), None)
@@ -243,6 +245,7 @@ def check_index(index: Path) -> None:
 def _read_safetensors_header(path: Path) -> tuple[dict[str, Any], int]:
     """The header of a whole safetensors file, and the place of its first tensor's bytes."""
     with path.open("rb") as file:
+        # The format: 8 bytes with the length of the header, the header as JSON, the bytes of the tensors.
         length = int.from_bytes(file.read(8), "little")
         return json.loads(file.read(length)), 8 + length
 

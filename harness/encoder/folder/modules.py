@@ -166,6 +166,7 @@ def _read_inner_types(folder: Path, kind: str, sub: str) -> dict[str, str]:
 
 
 def _read_router_config(place: Path) -> dict[str, Any]:
+    # Asym, the module before Router, has its structure in config.json.
     return read_object(place / "router_config.json") or read_object(place / "config.json")
 
 
@@ -174,6 +175,7 @@ def _join_subfolder(sub: str, name: str) -> str:
 
 
 def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
+    # An empty name within a Router would be the Router itself, and the walk would not end.
     parts = Path(sub).parts
     if Path(sub).is_absolute() or ".." in parts or (deeper and not parts):
         raise ModelError(f"{path} names a folder outside of the model: {sub}.")

@@ -115,6 +115,11 @@ class FoundTensors:
     def check_tensors(self, wanted: Shapes, shape: Architecture, name: str) -> None:
         """Refuse tensors other than those of a network; those that may be left out leave `state`.
 
+        Args:
+            wanted: The shape of each tensor of the network, by our names.
+            shape: The architecture of the network.
+            name: The name of the model, for the message.
+
         Raises:
             ModelError: A tensor is missing, left over, there twice, or of another shape.
         """
@@ -134,6 +139,7 @@ class FoundTensors:
         tied = {DECODER} if shape.tie_word_embeddings else set()
         present_names = [name for name in wanted if name in state]
         both = {name for name in tied if {name, TABLE} <= state.keys()}
+        # A tied decoder is the token embedding, so files may leave it out.
         lacking = wanted.keys() - state.keys() - tied
         of_head = {name for name in lacking if name.startswith("head.")}
         faults = (
@@ -185,6 +191,11 @@ class FoundTensors:
 def require_shapes(place: Path, tensors: Mapping[str, Any], wanted: Shapes) -> None:
     """Refuse tensors of a module that have other names or shapes than its config says.
 
+    Args:
+        place: The module's folder, for the message.
+        tensors: Tensors, or the entries of a file's header, by name.
+        wanted: The shape of each tensor by name.
+
     Raises:
         ModelError: A tensor is missing, left over, or of another shape.
     """
@@ -192,7 +203,8 @@ def require_shapes(place: Path, tensors: Mapping[str, Any], wanted: Shapes) -> N
     due = {(name, tuple(shape)) for name, shape in wanted.items()}
     if present_shapes != due:
         raise DamagedModelError(
-            f"{place} has {_format_tensor_shapes(present_shapes - due)}, and its config.json wants {_format_tensor_shapes(due - present_shapes)}."
+            f"{place} has {_format_tensor_shapes(present_shapes - due)}, and its config.json wants "
+            f"{_format_tensor_shapes(due - present_shapes)}."
         )
 
 

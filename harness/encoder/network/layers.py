@@ -58,6 +58,7 @@ def _compute_frequencies(
     kind, factor = scaling["kind"], float(scaling["factor"])
     if kind == "dynamic":
         beyond = lengths.float() / float(scaling["trained"])
+        # base * (factor * length / trained - (factor - 1)) ** (d / (d - 2)), as in transformers.
         grown = (beyond * factor - (factor - 1)).clamp(min=1.0)
         base = grown[:, None].pow(head_dim / (head_dim - 2)) * theta
         return base.pow(steps).reciprocal()
@@ -334,11 +335,13 @@ class Packing:
         """The packing of a batch; a text without attended tokens attends to all of its computed ones."""
         compute = compute | attend
         lengths = compute.sum(dim=1)
+        # Stable: where every place is computed, `pack` takes the tokens in the batch's own order.
         order = torch.argsort(lengths, descending=True, stable=True)
         ordered = compute[order]
         row, column = ordered.nonzero(as_tuple=True)
         ranks = ordered.cumsum(dim=1) - 1
         index = order[row] * compute.shape[1] + column
+        # Waits for the GPU: layouts are built from lengths on the host.
         counted = tuple(length for length in lengths[order].tolist() if length)
         keys = attend | ~attend.any(dim=1, keepdim=True)
         attended = keys.flatten()[index]
