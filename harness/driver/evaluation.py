@@ -246,7 +246,8 @@ def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan
     from harness.executors.ray import RayExecutor
 
     request = prepared.request
-    prepared.store.prepare()  # so that workers see the folder
+    # So that workers see the folder.
+    prepared.store.prepare()
     executor = RayExecutor(
         settings,
         worker=_build_worker_settings(prepared),
@@ -262,7 +263,8 @@ def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan
 def _prepare_slurm_run(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, OpenExecutor]:
     from harness.executors.slurm import SlurmExecutor
 
-    prepared.store.prepare()  # so that workers see the folder
+    # So that workers see the folder.
+    prepared.store.prepare()
     if prepared.request.devices == ("cuda",) and not settings.gpus:
         raise UsageError("--devices cuda with workers that have no GPU.", hint="Type gpus=1 or more.")
     on_cpu = prepared.request.devices == ("cpu",) or not settings.gpus

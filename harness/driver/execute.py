@@ -283,7 +283,8 @@ class Driver:
         started = 0
         while self._queue and executor.has_room():
             job = self._queue.pop()
-            if self._state[job.key] != "waiting":  # another driver has done it meanwhile
+            # Another driver has done it meanwhile.
+            if self._state[job.key] != "waiting":
                 continue
             if job.claim and not self._claim_work(job.claim):
                 if self._state[job.key] == "waiting":
@@ -373,7 +374,8 @@ class Driver:
 
     def _use_existing_record(self, claim: str, *, now: bool) -> bool:
         place = self._jobs[claim].place
-        if place is None:  # it leaves no record: each process does it for itself
+        # A job without a record is done by each process for itself.
+        if place is None:
             return False
         record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose, now=now)
         if record is None or self._has_other_weights(claim, record):
@@ -430,7 +432,8 @@ class Driver:
         record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
         examples, run = finished.output.get("examples"), finished.output.get("run")
         if record.purpose == "trial" and self._has_final(job.place, job.key):
-            record = record.model_copy(update={"purpose": "final"})  # it was asked for by itself before
+            # It was requested as a result of its own before, and stays one.
+            record = record.model_copy(update={"purpose": "final"})
         cell = self._scores.get(job.key)
         again = self._needs_new_record(job.key) or (cell is not None and cell.former is not None)
         kept = self._store.put(job.place.artifact, record, examples, run=run, again=again)

@@ -421,7 +421,8 @@ class Follower:
 def _format_job_status(job: Job, bar: Bar) -> str:
     """How far running work is."""
     part = bar.description.strip()
-    before = f"{part}, " if job.kind == "train" and part != job.label else ""  # what precedes the first step
+    # The name of what precedes the first step.
+    before = f"{part}, " if job.kind == "train" and part != job.label else ""
     pace = "".join(f", {one}" for one in _format_pace_parts(bar))
     return f"  {job.label}: {before}{_format_bar_progress(bar)}{pace}"
 

@@ -256,7 +256,8 @@ class _Beat:
     def read_heartbeat(folder: Path) -> _Beat | None:
         """The heartbeat in a folder; None where there is none."""
         try:
-            with (folder / HEARTBEAT).open("rb") as file:  # what other machines wrote is seen on opening
+            # Opened, because a network file system shows what other machines wrote on opening.
+            with (folder / HEARTBEAT).open("rb") as file:
                 written, text = os.fstat(file.fileno()).st_mtime, file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None

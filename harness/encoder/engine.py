@@ -337,7 +337,8 @@ def tokenize_texts(
         `input_ids`, and `token_type_ids` where the tokenizer has them, of one text after the other; the
         number of tokens of each text; and the tokenizer's encodings, which know what was cut off.
     """
-    stripped = [text.strip() for text in texts]  # as Transformer.tokenize does
+    # As Transformer.tokenize does.
+    stripped = [text.strip() for text in texts]
     tokens = module.tokenizer(
         [text.lower() for text in stripped] if module.do_lower_case else stripped,
         # Batches are cut after sorting, and each pads only to its own longest text.

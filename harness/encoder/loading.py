@@ -172,7 +172,8 @@ def _cut(module: nn.Module, length: int) -> bool:
         return False
     try:
         setattr(module, "max_seq_length", length)  # noqa: B010
-    except AttributeError:  # the module has a fixed length and cuts nothing
+    except AttributeError:
+        # The module has a fixed length and cuts nothing.
         return False
     return True
 

@@ -161,7 +161,8 @@ def _check_prefixes(place: Path, late: LateInteraction) -> None:
     """Refuse a prefix that is no token, for which PyLate would add one with a vector drawn at random."""
     tokenizer = read_object(place / "tokenizer.json")
     if not tokenizer:
-        return  # transformers makes a tokenizer of older files; the prefix is looked up at load
+        # Transformers makes a tokenizer of older files; the prefix is looked up at load.
+        return
     vocabulary = tokenizer.get("model", {}).get("vocab", {})
     # A Unigram vocabulary is a list of pairs of a token and its score.
     words = vocabulary if isinstance(vocabulary, Mapping) else {word for word, _ in vocabulary}
@@ -385,7 +386,8 @@ def _count_embedding_rows(config: Config, tensors: Tensors | None) -> int | None
     """The rows of the token embedding, from its tensor, else from the config."""
     rows = None if tensors is None else _count_table_rows(tensors)
     if rows is None:
-        within = config.get("architecture")  # of our own model type
+        # Configs of our own model type have it within the architecture.
+        within = config.get("architecture")
         rows = config.get("vocab_size", within.get("vocab_size") if isinstance(within, dict) else None)
     return rows if isinstance(rows, int) else None
 

@@ -152,7 +152,8 @@ class SentenceTransformer(_SentenceTransformer):
             return Transformer
         if class_name == ATTENTIVE:
             return AttentivePooling
-        if class_name == TWO_STAGE:  # it imports this file
+        # Imported by name: its file imports this one.
+        if class_name == TWO_STAGE:
             return import_from_string(class_ref)
         return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 

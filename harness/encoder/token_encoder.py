@@ -232,7 +232,8 @@ def _list_text_tokens(module: Any, text: str, prompt: str, late: LateInteraction
 def _build_text_token(
     name: str, span: tuple[int, int] | None, kind: TokenKind, shift: int | None, *, skipped: bool
 ) -> TextToken:
-    has_place = span is not None and shift is not None and span[0] + shift >= 0  # else of the prompt
+    # A token without a place in the text is of the prompt, or special.
+    has_place = span is not None and shift is not None and span[0] + shift >= 0
     start, end = (place + (shift or 0) for place in span) if has_place and span else (None, None)
     return TextToken(token=name, start=start, end=end, kind=kind, skipped=skipped)
 

@@ -152,7 +152,8 @@ class JobContext:
             halvings: How often its batches were halved for lack of memory.
         """
         if halvings != self.halvings:
-            self.forget()  # the loaded model has batches of another size
+            # The loaded model has batches of another size.
+            self.forget()
         self.inputs, self.devices, self.halvings = inputs, devices, halvings
 
     def reduce_batch_size(self, count: int) -> int:
@@ -267,7 +268,8 @@ class JobContext:
         space_key = tuple(f"{name} {identity[name]}" for name in sorted(identity))
         if space_key not in self._spaces:
             mine = {k: s for k, s in self._spaces.items() if s.identity["artifact"] == artifact.key}
-            self._spaces = mine  # open files of another model would keep its disk after it is removed
+            # Open files of another model would keep its disk after it is removed.
+            self._spaces = mine
             self._spaces[space_key] = Space(self.cache, identity)
         return self._spaces[space_key]
 
@@ -372,7 +374,8 @@ class TextEncoding:
         self._model = (artifact, encoding)
         self._how: dict[str, Any] = {"prompt": encoding.resolve_prompt(task, role), "role": role}
         self._of_tokens = encoding.late_interaction is not None
-        self._encoder: Any = None  # the shards take what either kind of model gives
+        # Any: an Encoder or a TokenEncoder, and the shards take what either gives.
+        self._encoder: Any = None
         self._noted = 0
 
     def start_encoding(self, count: int, texts: Sequence[str] = ()) -> None:
@@ -494,7 +497,8 @@ class _Shards:
         self._emit(Event(kind="vectors", space=self._space.identity, content=content))
         if self._hold:
             self._space.hold(keys, vectors, content)
-            self._space.refresh()  # those that the driver has written leave memory
+            # Vectors that the driver has written meanwhile leave memory.
+            self._space.refresh()
 
 
 def _is_asymmetric(folder: Path) -> bool:

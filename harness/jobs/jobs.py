@@ -128,14 +128,11 @@ def resolve_weights(artifact: Artifact, remote: Remote | None = None) -> Artifac
     document = read_document(artifact.folder)
     if document is not None and document.key == artifact.key:
         return replace(artifact, weights=document.weights)
-    stored_model = ModelStore(artifact.folder.parents[1]).find(
-        artifact.key
-    )  # trained elsewhere, under another name
-    return (
-        artifact
-        if stored_model is None
-        else replace(artifact, folder=stored_model[0], weights=stored_model[1].weights)
-    )
+    # It may have been trained elsewhere, under another name.
+    stored_model = ModelStore(artifact.folder.parents[1]).find(artifact.key)
+    if stored_model is None:
+        return artifact
+    return replace(artifact, folder=stored_model[0], weights=stored_model[1].weights)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,8 @@ class Train:
         """
         store = ModelStore(self.results, context.remote)
         if store.fetch_model(self.artifact.key, self.artifact.slug, context.cache) is not None:
-            return {}  # another process has trained it meanwhile
+            # Another process has trained it meanwhile.
+            return {}
         if reason := store.read_divergence(self.artifact.key):
             forget = f"harness models remove {self.artifact.key[:12]}"
             raise DivergenceError(reason, hint=f"To train it again: {forget}, then the same command.")
@@ -236,7 +237,8 @@ class Choose:
 
         store = ModelStore(self.results, context.remote)
         if store.fetch_model(self.artifact.key, self.artifact.slug, context.cache) is not None:
-            return {}  # another process has chosen it meanwhile
+            # Another process has chosen it meanwhile.
+            return {}
         context.emit(Event(kind="stage", text=f"choosing {self.artifact.name}"))
         # The plan was made before the training: the weights are those on disk now.
         members = [resolve_weights(replace(member, weights=""), context.remote) for member in self.members]

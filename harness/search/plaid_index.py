@@ -330,7 +330,8 @@ class _Making:
         settings, device = self._index.settings, self._index.device
         gpus = [torch.device(device).index or 0] if device.startswith("cuda") else []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # parts of files cannot be written, and are not
+            # torch warns of arrays that are read-only parts of files; nothing writes to them.
+            warnings.simplefilter("ignore", UserWarning)
             tensors = [torch.from_numpy(one).half() for one in vectors]
         with (
             _convert_plaid_errors("index"),
@@ -364,7 +365,8 @@ class _Making:
         try:
             files.move(work, folder)
         except StoreError:
-            if find_index_problem(folder, None):  # another process has not made it either
+            # Unless another process has put a whole index there meanwhile.
+            if find_index_problem(folder, None):
                 raise
 
 

@@ -58,7 +58,8 @@ def _merge(best: NDArray[np.int64], scores: NDArray[np.float32], start: int, k: 
     """
     # Most scores of a block are below the present k-th: leaving them out here saves sorting them.
     if best.shape[1] == k:
-        chosen = scores > _unpack_scores(best[:, :1])[0]  # of equal ones the former stay
+        # Of equal scores the earlier documents stay.
+        chosen = scores > _unpack_scores(best[:, :1])[0]
     else:
         chosen = scores >= np.partition(scores, -min(k, scores.shape[1]))[:, [-min(k, scores.shape[1])]]
     rows, columns = np.divmod(np.flatnonzero(chosen), scores.shape[1])
@@ -75,8 +76,9 @@ def _merge(best: NDArray[np.int64], scores: NDArray[np.float32], start: int, k: 
 def _pack_scores(scores: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.int64]:
     """A number for each score and place, larger for a higher score, then for an earlier place."""
     return (
+        # The sum makes -0.0 a 0.0, whose bits differ.
         _convert_float_bits((scores + 0.0).view(np.int32)).astype(np.int64) << 32 | LAST - places
-    )  # -0.0 is 0.0
+    )
 
 
 def _unpack_scores(packed: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -242,7 +244,8 @@ def find_maxsim_top_k(
     best = np.empty((len(queries), 0), np.int64)
     k = min(k, len(counts))
     width = queries.vectors.shape[1]
-    weights = np.maximum(counts, -(-4 * len(queries) // width))  # of short documents the scores are larger
+    # Scores of short documents may take more memory than their vectors.
+    weights = np.maximum(counts, -(-4 * len(queries) // width))
     for start, end in split_blocks(np.concatenate([[0], np.cumsum(weights)]), max(1, memory // (4 * width))):
         block = documents(start, end)
         scores = compute_maxsim(queries, block, device=device, longest=longest, memory=memory)

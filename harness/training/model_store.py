@@ -261,7 +261,8 @@ class ModelStore:
             start = _format_content_name(document)
             for name in self._remote.list_objects(start):
                 place = PurePosixPath(name).relative_to(start)
-                if ".." in place.parts:  # a name that leads out of the folder
+                # Such a name leads out of the folder.
+                if ".." in place.parts:
                     continue
                 path = staged / place
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -316,7 +317,8 @@ class ModelStore:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                continue  # another process has put one there meanwhile
+                # Another process has put one there meanwhile.
+                continue
             files.sync(self.root)
             return target
         return placed_model[0]
@@ -338,7 +340,8 @@ class ModelStore:
             staged = StoredModel.read_stored_model(work / MODEL)
             if staged.document is not None and not staged.problem:
                 slug = build_artifact_slug(staged.document.name, staged.document.key)
-                with contextlib.suppress(StoreError):  # another process does the same, or the disk is full
+                # Another process does the same, or the disk is full.
+                with contextlib.suppress(StoreError):
                     self.put(staged.folder, staged.document, slug)
         for folder in self.list_leftovers():
             shutil.rmtree(folder, ignore_errors=True)

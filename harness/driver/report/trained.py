@@ -127,8 +127,8 @@ def _format_result_lines(found: TrainedResult) -> list[str]:
     if found.interval is not None and found.mean_of_bounds is not None:
         lines.append(
             "± is half of the width of the 95 % interval over seeds and examples; that of the mean is "
-            f"{_format_interval_bounds(found.interval)}. The mean of the tasks' bounds, which OptiBERT prints "
-            f"in its place, is {_format_interval_bounds(found.mean_of_bounds)}."
+            f"{_format_interval_bounds(found.interval)}. The mean of the tasks' bounds, which OptiBERT "
+            f"prints in its place, is {_format_interval_bounds(found.mean_of_bounds)}."
         )
     if average.wanted and not average.complete:
         lines.append("incomplete: not to be ranked beside complete ones")

@@ -275,7 +275,8 @@ class RemoteClass:
 
 def _iter_remote_classes(place: Path, file: str) -> Iterator[RemoteClass]:
     named = read_object(place / file).get("auto_map") or {}
-    if not isinstance(named, dict):  # the old form for a tokenizer: the slow and the fast class
+    # The old form for a tokenizer: the slow and the fast class.
+    if not isinstance(named, dict):
         named = {"AutoTokenizer": named}
     for name, references in named.items():
         for reference in references if isinstance(references, list) else [references]:
@@ -334,7 +335,8 @@ def _check_settings(path: Path, names: Iterable[str]) -> None:
 
 
 def _is_harmless(name: str, value: Any) -> bool:
-    if name == "use_safetensors":  # safetensors are preferred anyway
+    # Safetensors are preferred anyway.
+    if name == "use_safetensors":
         return value is None or value is True
     return value in NOTHING
 

@@ -146,7 +146,8 @@ def _resolve_late_interaction(description: Description, settings: Settings) -> L
                 f"{option} to change.",
                 hint=f"Leave out {option}.",
             )
-    least = 3  # a first token, the prefix, a last one
+    # A first token, the prefix and a last token.
+    least = 3
     for name, length in (("queries", settings.query_length), ("documents", settings.max_length)):
         if length is not None and length <= least:
             raise UsageError(

@@ -101,7 +101,8 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
         with zipfile.ZipFile(path) as archive:
             (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             content = _Unpickler(io.BytesIO(archive.read(name))).load()
-    except Exception:  # an older form, or a pickle that loading looks at more closely
+    except Exception:
+        # An older form, or a pickle that loading looks at more closely.
         return None
     if not isinstance(content, dict) or not all(isinstance(one, _Outline) for one in content.values()):
         return None

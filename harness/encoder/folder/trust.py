@@ -166,7 +166,8 @@ def _check_library(artifact: Artifact) -> None:
 def _check_activations(folder: Path) -> None:
     for kind, sub in list_modules(folder):
         if find_library_class(kind) in TOKENIZED:
-            continue  # there the field is a setting of the backbone, and nothing is imported
+            # There the field is a setting of the backbone, and nothing is imported.
+            continue
         place = folder / sub
         name = read_object(place / "config.json").get("activation_function")
         if isinstance(name, str) and not name.startswith(ACTIVATIONS):
