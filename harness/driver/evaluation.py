@@ -246,7 +246,7 @@ def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan
     from harness.executors.ray import RayExecutor
 
     request = prepared.request
-    # So that workers see the folder.
+    # Made here: workers on other machines look for the folder.
     prepared.store.prepare()
     executor = RayExecutor(
         settings,
@@ -263,7 +263,7 @@ def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan
 def _prepare_slurm_run(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, OpenExecutor]:
     from harness.executors.slurm import SlurmExecutor
 
-    # So that workers see the folder.
+    # Made here: workers on other machines look for the folder.
     prepared.store.prepare()
     if prepared.request.devices == ("cuda",) and not settings.gpus:
         raise UsageError("--devices cuda with workers that have no GPU.", hint="Type gpus=1 or more.")
@@ -397,6 +397,7 @@ def _estimate_run_capacity(
 
         room = psutil.virtual_memory().available * SHARE
         return min(free_cores, compute_run_capacity(room, estimate_job_memory(weights, trains=True)))
+    # A second run on one core would only wait for the first.
     if not devices[0].startswith("cuda") or free_cores == 1:
         return 1
     measured = _measure_run_memory(devices[0], runs, recipe, cache)

@@ -249,6 +249,7 @@ class Driver:
                 if not self._running:
                     break
             started = 0 if late else self._start(executor)
+            # After a start there may be room for more, so it does not wait.
             for finished in executor.poll_jobs(0.0 if started else PATIENCE):
                 self._end(finished)
 
@@ -283,7 +284,7 @@ class Driver:
         started = 0
         while self._queue and executor.has_room():
             job = self._queue.pop()
-            # Another driver has done it meanwhile.
+            # Another driver may have done it meanwhile.
             if self._state[job.key] != "waiting":
                 continue
             if job.claim and not self._claim_work(job.claim):
@@ -305,6 +306,7 @@ class Driver:
         self._next_look = time.monotonic() + (REMOTE_PATIENCE if remote else PATIENCE)
         won = 0
         for _ in range(min(CHECKS, len(self._blocked))):
+            # From the left, and back to the right: each claim has its turn.
             job = self._blocked.popleft()
             if self._state[job.key] != "waiting":
                 continue
@@ -407,6 +409,7 @@ class Driver:
         tries = self._tries.get((job.key, failure.cause), 0)
         if tries >= RETRIES[failure.cause]:
             return False
+        # By cause: a job that lost its node keeps its tries after a lack of memory.
         self._tries[job.key, failure.cause] = tries + 1
         if failure.cause == "memory":
             job = self._jobs[job.key] = replace(job, halvings=job.halvings + 1)
@@ -454,6 +457,7 @@ class Driver:
         return self._store.get(place.artifact, place.task, key) is not None
 
     def _fail(self, job: Job, failure: Failure) -> None:
+        # A folder that cannot be written would fail every other job, too.
         if isinstance(failure.fault, StoreError):
             raise failure.fault
         if job.kind in ("train", "finetune"):
@@ -482,6 +486,7 @@ class Driver:
         self._log.note_job_end(job, "failed", cause=failure.reason, hint=failure.hint)
         members = [key for key in self._find_dependants(job.key) if self._jobs[key].member]
         for key in (job.key, *members):
+            # Done without an output, so that the choice begins with the members that are left.
             self._outputs[key] = {}
             self._set_job_state(key, "done")
         self._give_back(job)

@@ -390,6 +390,7 @@ class _Log:
     def _find_root_jobs(self) -> dict[int, frozenset[int]]:
         """Of each open job those that must end before it and wait for none themselves; else itself."""
         roots: dict[int, frozenset[int]] = {}
+        # A stack: chains of jobs may be longer than Python's limit of recursion.
         pending = [number for number, state in enumerate(self.states) if state in ("waiting", "running")]
         open_ = set(pending)
         while pending:
@@ -472,10 +473,12 @@ def _parse_attempts(lines: Sequence[bytes], jobs: int, heartbeat: Heartbeat) -> 
             continue
         if not 0 <= number < jobs:
             continue
+        # The last line may be newer than the heartbeat.
         now = max(now, moment)
         if event == "started":
             begun[number] = (moment, entry)
         elif event in get_args(_AttemptState):
+            # A job may end without a beginning, such as one that is skipped.
             since, place = begun.pop(number, (moment, {}))
             yield _build_attempt(number, event, since, moment, {**place, **entry})
     for number, (since, place) in begun.items():

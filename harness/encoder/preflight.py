@@ -161,7 +161,7 @@ def _check_prefixes(place: Path, late: LateInteraction) -> None:
     """Refuse a prefix that is no token, for which PyLate would add one with a vector drawn at random."""
     tokenizer = read_object(place / "tokenizer.json")
     if not tokenizer:
-        # Transformers makes a tokenizer of older files; the prefix is looked up at load.
+        # transformers makes a tokenizer of older files; the prefix is looked up at load.
         return
     vocabulary = tokenizer.get("model", {}).get("vocab", {})
     # A Unigram vocabulary is a list of pairs of a token and its score.

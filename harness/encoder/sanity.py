@@ -126,6 +126,7 @@ def check_encoder(
     alone = {role: _Rows.embed_short_texts(encoder, role) for role in encoder.roles}
     failures = [_mark_side(role, _detect_nonfinite_rows(rows)) for role, rows in alone.items()]
     ran = ["finite"]
+    # A vector that is not finite would fail every further check as well.
     if not any(failures):
         for role, rows in alone.items():
             failures += [

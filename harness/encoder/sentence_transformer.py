@@ -79,6 +79,7 @@ class Transformer(LibraryTransformer):
         allow_extra = model_args.pop("allow_extra", ())
         adapter = folder if is_peft_model else None
         if is_peft_model:
+            # The config is the adapter's here, and names the folder of its base model.
             folder = Path(str(config.base_model_name_or_path))
         ours = has_network(folder, own_code=own_code) and (is_peft_model or self._ours)
         if backend != "torch" or not ours:

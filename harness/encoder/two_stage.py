@@ -135,6 +135,7 @@ class TwoStage(InputModule):
         out = network(
             inputs_embeds=torch.cat([before, tokens], dim=1),
             attention_mask=full_mask,
+            # Context vectors and soft prompts have token type 0.
             token_type_ids=None if types is None else torch.cat([ahead.to(types.dtype) * 0, types], dim=1),
             position_ids=self._compute_stage_positions(mask),
         ).last_hidden_state
@@ -174,6 +175,7 @@ class TwoStage(InputModule):
             )
         rows = context.expand(texts, -1, -1)
         if self.training and self.settings.shuffle:
+            # Sorting noise gives each text an order of its own without a loop.
             order = torch.rand(texts, size, device=context.device).argsort(dim=1)
             rows = context[order]
         if self.training and self.settings.sequence_dropout:

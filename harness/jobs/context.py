@@ -492,6 +492,7 @@ class _Shards:
             return
         keys = self._space.hash_texts(self._texts)
         vectors = self._space.join(self._vectors)
+        # Emptied before the shard is sent: if that fails, `__exit__` must not send it again.
         self._texts, self._vectors = [], []
         content = self._space.serialize_shard(keys, vectors)
         self._emit(Event(kind="vectors", space=self._space.identity, content=content))
@@ -618,5 +619,6 @@ def _draw_documents(
 
 def _hash_seed_text(seed: int, text: str) -> int:
     """A number of 128 bits that a seed and a text have."""
+    # A text may hold half of a surrogate pair, which plain UTF-8 refuses.
     content = f"{seed}\n{text}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=16).digest(), "big")

@@ -485,6 +485,7 @@ class _Placeholder:
     def _require_vectors(self, *_: Any, **__: Any) -> NoReturn:
         raise _VectorsNeeded
 
+    # Python looks special methods up on the class, so __getattr__ does not cover them.
     __array__ = __getitem__ = __len__ = __iter__ = __getattr__ = _require_vectors
     __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = _require_vectors
 

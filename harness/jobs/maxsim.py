@@ -89,6 +89,7 @@ class MaxSimRanker:
                 return matches
         space = self._encode_side(documents, "document")
         with self._measure_step("search"):
+            # A list: a generator would do its work after the time is taken.
             return list(self._search_exact(query_vectors, space, documents, k))
 
     @contextlib.contextmanager
@@ -164,6 +165,7 @@ class MaxSimRanker:
         query_space = context.open_space(*self._of, "query")
         some = [queries[row] for row in sample.tolist()]
         exact = plaid_index.ExactSearch(asked.take(sample), query_space, some, device=context.device)
+        # A task may search several corpora, and each record part has the time of its own search.
         was_there, before = index.is_there, self.seconds.copy()
         if not self._ensure_index(index, exact, documents, was_there=was_there):
             return None

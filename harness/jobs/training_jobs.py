@@ -73,6 +73,7 @@ class Train:
         started = datetime.now(tz=UTC)
         backbone = resolve_weights(self.spec.backbone, context.remote)
         spec = replace(self.spec, backbone=backbone, devices=context.devices)
+        # Known where an earlier part of this training ran out of memory.
         spec = replace(spec, micro_batch=store.read_micro_batch(spec.key))
         try:
             outcome, micro_batch = _train(spec, context, store)

@@ -340,7 +340,7 @@ class ModelStore:
             staged = StoredModel.read_stored_model(work / MODEL)
             if staged.document is not None and not staged.problem:
                 slug = build_artifact_slug(staged.document.name, staged.document.key)
-                # Another process does the same, or the disk is full.
+                # It fails where another process does the same, or the disk is full.
                 with contextlib.suppress(StoreError):
                     self.put(staged.folder, staged.document, slug)
         for folder in self.list_leftovers():

@@ -279,7 +279,7 @@ class _Messages:
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         for line in lines:
             message = json.loads(line)
-            # The first one is the cause.
+            # Of several errors the first one is the cause.
             if message["kind"] != "error" or "error" not in self._last:
                 self._last[message["kind"]] = message
             if message["kind"] == "note":

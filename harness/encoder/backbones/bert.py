@@ -83,6 +83,7 @@ def parse_bert_config(config: Config) -> Architecture:
         attention_dropout=attention,
         attention_out_dropout=hidden,
         mlp_out_dropout=hidden,
+        # Loading leaves the pooler out where a checkpoint has none.
         pooler=True,
         head=Head(activation=config["hidden_act"]),
         tie_word_embeddings=config.get("tie_word_embeddings", True),

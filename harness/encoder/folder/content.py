@@ -72,7 +72,9 @@ def list_content_files(folder: Path) -> list[Path]:
         if root.is_dir():
             paths.update(p for p in root.iterdir() if _is_config(p))
             paths.update(p for pattern in TOKENIZERS for p in root.glob(pattern))
+            # transformers loads an adapter that lies beside a model without being asked.
             paths.update(root.glob("adapter_model.*"))
+    # A model's own code may import any file of its folder.
     paths.update(folder.rglob("*.py"))
     return sorted(p for p in paths if p.is_file())
 
@@ -335,7 +337,7 @@ def _check_settings(path: Path, names: Iterable[str]) -> None:
 
 
 def _is_harmless(name: str, value: Any) -> bool:
-    # Safetensors are preferred anyway.
+    # Loading prefers safetensors in any case.
     if name == "use_safetensors":
         return value is None or value is True
     return value in NOTHING

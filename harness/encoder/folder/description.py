@@ -517,6 +517,7 @@ def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | 
     computed = (
         any("rope" in name or "rotary" in name or "alibi" in name for name in config)
         or config.get("position_embedding_type") not in (None, "absolute")
+        # DeBERTa-v3 names a number of positions and has no table of them.
         or config.get("position_biased_input") is False
     )
     network_positions = None if can_run_remote_code(config, own_code) else find_max_positions(config)

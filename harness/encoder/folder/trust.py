@@ -130,6 +130,7 @@ def _format_trust_hint(artifact: Artifact) -> str:
 
 
 def _check_pinned(artifact: Artifact) -> None:
+    # A local folder has no revision: it is what lies there.
     if artifact.revision is not None and not COMMIT.fullmatch(artifact.revision):
         raise ModelError(
             f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",

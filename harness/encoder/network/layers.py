@@ -199,6 +199,7 @@ class Block(nn.Module):
             x = x + self.attention(self.attention_norm(x), layout, turn, partly=partly)
         else:
             x = self.attention_norm(x + self.attention(x, layout, turn, partly=partly))
+        # A compiled block would be traced again for each number of pieces.
         is_unsplit = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
         return self._apply_feed_forward(x) if is_unsplit else _map_pieces(self._apply_feed_forward, x)
 

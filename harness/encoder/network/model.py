@@ -265,6 +265,7 @@ class EncoderModel(EncoderPreTrainedModel):
         """The requested backend: ours, or that of the transformers config."""
         if self.attention_asked != AUTO:
             return self.attention_asked
+        # transformers fills in a default of its own, so only a name in LIBRARY_NAMES is a request.
         return LIBRARY_NAMES.get(str(self.config._attn_implementation), AUTO)
 
     def _note_backends(self, pass_: _Pass) -> None:
@@ -274,6 +275,7 @@ class EncoderModel(EncoderPreTrainedModel):
 
     def _run_block(self, block: nn.Module, *inputs: Any) -> Tensor:
         if self.gradient_checkpointing and self.training:
+            # __call__ and not forward, so that hooks run in the second pass, too.
             again: Tensor = self._gradient_checkpointing_func(block.__call__, *inputs)
             return again
         out: Tensor = block(*inputs)
