@@ -63,6 +63,7 @@ class PlanCost:
         past, plan = _collect_past_work(prepared), prepared.plan
         runs, labels = _share_out(plan.open, _estimate_runs(prepared)), plan.trial_labels
         trials = [
+            # Members of a sweep share a name, so they are shown with their value.
             replace(past.estimate_score_cost(_build_planned_work(trial)), model=labels[trial.key])
             for trial in plan.trials
         ]
@@ -242,6 +243,7 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         parameters=estimate_non_embedding(weight_bytes(model) // 4, width),
     )
     if state in ("there", "diverged"):
+        # Nothing is left to train.
         expected = (TimeRange(), "")
     return TrainingCost(
         model=prepared.format_model_label(model),

@@ -344,6 +344,7 @@ def _assign_job_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> 
         return job
     spec = job.work.spec
     backbone = spec.backbone
+    # In a chain the backbone is made by an earlier training, so its own backbone is asked.
     while not backbone.folder.is_dir() and backbone.key in starts:
         backbone = starts[backbone.key]
     return job.replace_resources(devices=spec.recipe.devices(most, backbone))

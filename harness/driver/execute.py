@@ -466,7 +466,7 @@ class Driver:
             failure = replace(
                 failure,
                 message=f"{job.label}: {failure.message}",
-                hint=f"Leave the value out of --sweep, or mend what is wrong. {failure.hint or ''}".strip(),
+                hint=f"Leave the value out of --sweep, or fix the cause. {failure.hint or ''}".strip(),
             )
         self._set_job_state(job.key, "failed")
         self._log.note_job_end(job, "failed", cause=failure.reason, hint=failure.hint)

@@ -43,10 +43,10 @@ QUIET = 30.0
 """Seconds after which a line says how far running work is, where there are no bars."""
 
 PATIENCE = 0.2
-"""The seconds for which a forecast is always computed anew."""
+"""Seconds taken off the time for which a forecast is kept: a cheap one is computed at every drawing."""
 
 PART, PAUSE = 0.1, 5.0
-"""The part of a piece of work after which there is such a line, too, and the least seconds between two."""
+"""The share of a piece of work after which a line is due, too, and the least seconds between two lines."""
 
 
 @dataclass(kw_only=True)
@@ -260,7 +260,7 @@ class Follower:
     """The progress display of a run: a context manager whose `listeners` the run calls.
 
     On a terminal, bars count training runs, tasks, and the texts and steps of running work. Elsewhere each
-    line begins with the time, and running work of which nothing was said for a minute has a line, too.
+    line begins with the time, and running work has a line of its own from time to time.
     """
 
     def __init__(self, plan: Plan, *, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -555,6 +555,6 @@ def _list_plan_notes(prepared: PreparedRun) -> list[str]:
     runs = sum(job.kind == "finetune" for job in prepared.plan.jobs)
     if runs:
         finished_count = len(prepared.plan.known)
-        lines.append(f"{runs} runs, of which {finished_count} are there")
+        lines.append(f"{runs} runs, {finished_count} of them already done")
     need = estimate_disk_need(prepared)
     return [*lines, need.text] if need is not None and need.is_large else lines

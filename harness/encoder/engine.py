@@ -195,6 +195,7 @@ def _run_queue(
         return
 
     def run_worker() -> None:
+        # Else each of the threads would start torch's own on every core.
         torch.set_num_threads(1)
         try:
             _run_spans(queue, run, halved)

@@ -195,6 +195,7 @@ class Architecture:
             for field in fields(Architecture)
             if field.name not in values and field.default is field.default_factory is MISSING
         ]
+        # Only fields without a default: an older version did not write those that came later.
         if lacking:
             raise DamagedModelError(f"The model's architecture lacks {', '.join(lacking)}.")
         windows = tuple(values.get("windows", ()))
@@ -387,8 +388,8 @@ class Family:
             ) from error
         except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise ModelError(
-                f"The config.json of a {kind} has a value that makes no network: {error}.",
-                hint="Hold it against that of the published model.",
+                f"The config.json of a {kind} has a value that cannot be used: {error}.",
+                hint="Compare it with that of the published model.",
             ) from error
 
     def outline(self, config: Config) -> Architecture:

@@ -301,7 +301,7 @@ def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: _Loa
     more = f" and {len(fresh_names) - SHOWN} more" if len(fresh_names) > SHOWN else ""
     raise ModelError(
         f"{name} is not loaded whole: {len(fresh_names)} tensors that its vectors depend on were initialised "
-        f"at random, for no file has them: {', '.join(fresh_names[:SHOWN])}{more}.",
+        f"at random, because no file has them: {', '.join(fresh_names[:SHOWN])}{more}.",
         hint="Its config and its weights do not belong together, or the weights are of another architecture.",
     )
 

@@ -67,6 +67,11 @@ class PreflightOptions:
 def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOptions) -> None:
     """Refuse a model that would fail at load, or that is no embedding model.
 
+    Args:
+        artifact: The model and its folder.
+        encoding: Its settings.
+        options: The options of the check.
+
     Raises:
         ModelError: It cannot be loaded as it is.
         UsageError: It is a model of another kind and no pooling was requested, or a setting does not fit it.
@@ -171,13 +176,13 @@ def _check_prefixes(place: Path, late: LateInteraction) -> None:
         if prefix and prefix not in tokens:
             raise ModelError(
                 f"The prefix of a {side}, {prefix!r}, is no token of the tokenizer in {place}.",
-                hint="Mend the prefix in config_sentence_transformers.json, or save the model with PyLate, "
-                "which adds the token and its embedding.",
+                hint="Correct the prefix in config_sentence_transformers.json, or save the model with "
+                "PyLate, which adds the token and its embedding.",
             )
 
 
 def _check_attentive(place: Path) -> None:
-    """Hold the query of an attentive pooling against its config."""
+    """Compare the query of an attentive pooling with its config."""
     config, tensors = (
         read_object(place / "config.json"),
         read_tensor_headers(list_module_weights(place, sharded=False)),
@@ -193,7 +198,7 @@ def _check_attentive(place: Path) -> None:
 
 
 def _check_two_stage(place: Path) -> None:
-    """Hold the tensors beside the backbones of two stages against the settings and the backbones' widths."""
+    """Compare the tensors of a two-stage module with its settings and the widths of its backbones."""
     widths = [read_architecture(place / stage).hidden_size for stage in (CONTEXT_STAGE, TEXT_STAGE)]
     tensors = read_tensor_headers(list_module_weights(place, sharded=False))
     if tensors is not None:
@@ -287,7 +292,7 @@ def _check_dtypes(place: Path, tensors: Tensors) -> None:
 
 
 def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Sequence[str]) -> None:
-    """Hold the tensors against the architecture that the config gives our network."""
+    """Compare the tensors with the architecture that the config gives our network."""
     family = read_family(place)
     names = None if family is None else family.names
 
@@ -325,7 +330,7 @@ def _parse_library_config(family: Family, config: Config) -> Architecture | None
         message = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(
             f"The config.json of a {kind} cannot be used: {message}.",
-            hint="Hold it against that of the published model.",
+            hint="Compare it with that of the published model.",
         ) from error
     return family.architecture(full)
 
@@ -368,7 +373,7 @@ TABLES = (
 
 
 def _check_table(place: Path, config: Config, tensors: Tensors) -> None:
-    """Hold the token embedding of a model that transformers runs against its config."""
+    """Compare the token embedding of a model that transformers runs with its config."""
     rows, vocab_size = _count_table_rows(tensors), config.get("vocab_size")
     if rows is not None and isinstance(vocab_size, int) and rows != vocab_size:
         raise ModelError(
@@ -439,7 +444,7 @@ def _iter_tokenizer_ids(content: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _check_pickle(path: Path) -> None:
-    """Refuse a file of weights that is neither an archive nor a pickle."""
+    """Refuse a weight file that is neither a zip archive nor a pickle."""
     if path.suffix == ".safetensors":
         return
     with path.open("rb") as file:
@@ -447,8 +452,8 @@ def _check_pickle(path: Path) -> None:
     # 0x80 opens a pickle of protocol 2 or newer, the form of torch.save before its zip archives.
     if start != b"\x80" and not zipfile.is_zipfile(path):
         raise ModelError(
-            f"{path} is no file of PyTorch, or is not whole.",
-            hint="It was not copied or downloaded to its end. Fetch it again.",
+            f"{path} is not a PyTorch file, or is incomplete.",
+            hint="A copy or a download may have stopped early. Fetch it again.",
         )
 
 
@@ -503,9 +508,9 @@ def _require_no_variant(artifact: Artifact, folder: Path) -> None:
         if artifact.trust_remote_code:
             return
         raise ModelError(
-            f"{artifact.name} is a {kind}, but none that the family {next(iter(named))} computes: its "
-            "config.json lacks a field, or has a setting that makes another network of it.",
-            hint="Hold it against the config.json of the published model. If its folder brings code of its "
+            f"{artifact.name} is a {kind}, but not one that the family {next(iter(named))} can run: its "
+            "config.json lacks a field, or has a setting that changes the network.",
+            hint="Compare it with the config.json of the published model. If its folder brings code of its "
             "own and you trust it, add --trust-remote-code.",
         )
 
@@ -521,7 +526,7 @@ def _check_kind(folder: Path) -> None:
         if what == COLBERT:
             save = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`)"
             hint = f"{save} to evaluate it as it is. {hint}"
-        raise UsageError(f"{folder} is {what}, no embedding model.", hint=hint)
+        raise UsageError(f"{folder} is {what}, not an embedding model.", hint=hint)
 
 
 CLASSES = {

@@ -348,7 +348,7 @@ class TokenEncoder(Engine[_Pass]):
     ) -> TokenVectors:
         """The vectors of the tokens of `texts` on side `role`, float32, each text with `prompt` before it.
 
-        Equal texts are encoded once. A text of which no token has a vector has none.
+        Equal texts are encoded once. A text may have no vector, where all of its tokens are skipped.
 
         Args:
             texts: The texts.

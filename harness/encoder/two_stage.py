@@ -44,7 +44,7 @@ class TwoStage(InputModule):
 
     Args:
         text: The library's Transformer module of the second stage, with our network.
-        context: That of the first stage; another one, unless nothing of both is trained.
+        context: That of the first stage. It may be the same module only where neither is trained.
         settings: The settings of the model.
 
     Raises:

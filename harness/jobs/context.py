@@ -558,7 +558,7 @@ class ContextDocuments:
             return ("the task names no texts to draw a context from: the null context stands in",)
         if self.texts and self.corpus < self.draw.size:
             return (
-                f"the context repeats the {self.corpus:,} different texts of the task, for it has "
+                f"the context repeats the {self.corpus:,} different texts of the task, because it has "
                 f"{self.draw.size:,} documents",
             )
         return ()

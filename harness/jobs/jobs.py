@@ -441,6 +441,7 @@ def build_record_output(
     parts: dict[str, ExamplesPart | RunPart] = {}
     if examples:
         contents["examples"] = _serialize_parquet({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
+        # The store names the files when it writes them.
         parts["examples"] = ExamplesPart(
             file="", rows=len(examples["example_id"]), sha256=_hash_content(contents["examples"])
         )

@@ -176,12 +176,13 @@ class BM25Ranker:
         if words.by_frequency:
             frequent = _find_frequent_words(ids)
             names = list(vocabulary)
+            # Queries must lose the same words, whatever their numbers are there.
             words.add_stop_words(frozenset(names[number] for number in frequent))
             ids = [array("i", (n for n in row if n not in frequent)) for row in ids]
         if not any(ids):
             raise DataError(
-                "BM25 finds no word in any document: each has stop words or signs alone.",
-                hint=f"Look into the data's documents, or keep every word: {NAME}:stop_words=none.",
+                "BM25 finds no word in any document: all of them are stop words or punctuation.",
+                hint=f"Check the documents of the data, or keep every word: {NAME}:stop_words=none.",
             )
         bm25_index = bm25s.BM25(
             k1=self._ranking.k1, b=self._ranking.b, delta=self._ranking.delta, method=self._ranking.method
@@ -219,6 +220,7 @@ class BM25Ranker:
             part = queries[start : start + QUERIES]
             ids, names = words.tokenize_texts(part)
             for row, numbers in enumerate(ids, start):
+                # Queries have numbers of their own, and words that no document has.
                 word_ids = [index.vocab_dict[names[n]] for n in numbers if names[n] in index.vocab_dict]
                 scores = index.get_scores_from_ids(word_ids)
                 if candidates is None:

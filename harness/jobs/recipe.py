@@ -106,7 +106,7 @@ class PlannedModel:
         lineage: What it is made of; its key follows from that.
         description: The model folder that the training will leave, as `describe` will read it.
         steps: Optimizer steps; None where the size of the data is unknown.
-        texts: Texts that are encoded in training, each time counted; None likewise.
+        texts: Texts that are encoded in training, counted each time; None where that is unknown, too.
         notes: Sentences for the user before the training begins.
     """
 

@@ -194,7 +194,7 @@ def _build_training_error(spec: TrainingSpec, outcome: TrainingOutcome) -> Train
         rows = outcome.memory["rows"]
         return TrainingError(
             f"A pass over {rows} rows does not fit into memory.",
-            hint="Type e.g. --set batch_size=N or --set max_length=N for a smaller one; it is another model.",
+            hint="Type e.g. --set batch_size=N or --set max_length=N for a smaller pass (another model).",
         )
     if error is None:
         # -9 is SIGKILL, which Linux sends to a process when main memory runs out.

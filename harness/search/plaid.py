@@ -1,7 +1,7 @@
 """Approximate search by PLAID: its settings as a user types them, the names of indexes, and its recall.
 
 An index (see harness.search.plaid_index) is a folder of the cache, named by the digest of what it is made
-of. It lists the SHA-256 of its files: one that is not as it was written is removed and made again.
+of. It lists the SHA-256 of its files; an index with a changed file is removed and made again.
 """
 
 from __future__ import annotations
@@ -136,12 +136,13 @@ def find_index_problem(folder: Path, cache: Path | None) -> str:
             if not files.has_sha256(folder / name, sha256, cache):
                 return f"{name} is not what was written"
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return "it is not whole"
+        return "it is incomplete"
     return ""
 
 
 def drop_indexes(cache: Path, artifact_key: str) -> int:
     """Remove the indexes of a model's vectors; returns the bytes of their files."""
+    # Half-made indexes, too: they have a manifest from the start.
     mine = [path for path in (cache / NAME).glob("*") if read_index_artifact(path) == artifact_key]
     freed = sum(path.stat().st_size for folder in mine for path in folder.rglob("*") if path.is_file())
     for folder in mine:
@@ -262,6 +263,7 @@ class Recall:
         """
         count = len(shares)
         mean = math.fsum(shares) / count
+        # Every query was sampled, so nothing is estimated.
         if count >= queries:
             return Recall(value=mean, low=mean, high=mean, sampled=count, queries=queries)
         # The query that is added, see above: without it, equal shares would have a variance of 0.

@@ -2,7 +2,7 @@
 
 An index is a folder of the cache, named by the digest of what it is made of: the vectors' identity, the
 documents in order, the settings that make an index, and fast-plaid's version. It is made in a folder beside
-it, which is renamed when it is whole; one that was killed is made anew.
+it, which is renamed when it is whole; after a kill it is made again from the start.
 
 fast-plaid makes it of a sample of the documents, which up to about 30,000 is all of them. In a larger corpus
 the others are added in blocks, so that no more than the sample or a block is there at once. Blocks depend on

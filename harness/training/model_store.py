@@ -485,4 +485,4 @@ def _warn_once(folder: Path, problem: str) -> None:
     # A run looks a model up many times.
     if (folder, problem) not in _warned:
         _warned.add((folder, problem))
-        logging.getLogger(__name__).warning("%s is damaged: %s. It counts as not there.", folder, problem)
+        logging.getLogger(__name__).warning("%s is damaged: %s. It counts as missing.", folder, problem)

@@ -1,4 +1,4 @@
-"""The cost of a plan as tables: its planned scores and trainings, their total, and what it is learnt from."""
+"""The cost of a plan as tables: planned scores and trainings, their total, the sources of the estimate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDE = 110
 
 
 def print_plan(cost: PlanCost, suites: Sequence[Suite], out: Console) -> None:
-    """Print the cost of a plan as tables with their total, what it is learnt from, and the notes."""
+    """Print the cost of a plan as tables with their total, the sources of the estimate, and the notes."""
     with_runs = [line for line in cost.scores if line.runs is not None]
     encoded = [line for line in cost.scores if line.runs is None]
     for lines, names in (

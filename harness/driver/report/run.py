@@ -241,8 +241,8 @@ def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str,
     tasks = list(dict.fromkeys(result.cell.task.name for result in group))
     hint = prepared.insert_suites(failure.hint or "")
     if isinstance(failure.fault, DataMissing):
-        likewise = f" {len(tasks) - 1} more likewise." if len(tasks) > 1 else ""
-        return shorten_names(tasks), failure.message + likewise, hint
+        more = f" The same holds for {len(tasks) - 1} more." if len(tasks) > 1 else ""
+        return shorten_names(tasks), failure.message + more, hint
     several = len(prepared.subjects) > 1
     model = f"{prepared.format_model_label(group[0].cell.subject)}: " if several else ""
     return model + shorten_names(tasks), failure.reason, hint

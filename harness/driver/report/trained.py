@@ -180,6 +180,7 @@ def _list_lost_runs(result: TrainedResult) -> list[str]:
                 f"{row.task}: {score_text(row.number)} without the diverged seeds, "
                 f"{score_text(row.with_diverged)} with them as constant predictions"
             )
+        # These two kinds have no runs beside the grid, whose lost runs are told above.
         seeds = 0 if row.seeds.get("kind") in ("protocol", "maximum") else len(row.seeds.get("scores", ()))
         for name, what in LOST if seeds else ():
             if row.seeds.get(name):

@@ -44,8 +44,8 @@ def read_colbert_settings(
 ) -> LateInteraction | None:
     """The settings of a PyLate model as its files have them; None for a model with one vector a text.
 
-    Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate. What they do not name has
-    PyLate's default.
+    Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate. Settings that they do not
+    name have PyLate's defaults.
     """
     marks = (library.get("model_type") == COLBERT, library.get("similarity_fn_name") == "MaxSim")
     if not (any(marks) or any(kind.startswith("pylate.") for kind, _ in modules)):
@@ -81,7 +81,8 @@ def _read_late_setting(path: Path, library: Mapping[str, Any], name: str, defaul
         return default
     if type(value) is not type(default) or (type(value) is int and value < 1):
         raise ModelError(
-            f"{path} has {name} = {value!r}.", hint=f"It is e.g. {default!r}: mend the file, or save it anew."
+            f"{path} has {name} = {value!r}.",
+            hint=f"A valid value is {default!r}: correct the file, or save the model again.",
         )
     setting: Default = value
     return setting

@@ -85,7 +85,7 @@ class FolderIdentity:
 
     Attributes:
         key: Its ArtifactKey, 64 hex digits.
-        weights: The hash of its weights, likewise.
+        weights: The hash of its weights, 64 hex digits.
         document: Its model.json, where the key comes from there.
     """
 

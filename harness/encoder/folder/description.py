@@ -239,11 +239,10 @@ class Description:
     `pooling` is named as in sentence-transformers, with "+" between concatenated modes, or ATTENTION; None
     for a bare backbone, which then has `usual_pooling`, that of its family; OWN_POOLING without a pooling.
     `normalize` is whether the last module normalizes. `max_length` is SentenceTransformer's length in tokens,
-    special ones included, that of the longest tower; `position_limit` is the number of positions, None where
-    the files name no limit; `lengths` are those of each tower. `prompts` may have empty texts, which mean no
+    special ones included, of the longest tower; `position_limit` is the number of positions, None where the
+    files name no limit; `lengths` are those of each tower. `prompts` may have empty texts, which mean no
     prompt. `late_interaction` is set where each token has a vector, and `two_stage` where a vector depends on
-    context documents; the lengths then count the text alone. `name`
-    is the model's in messages.
+    context documents; the lengths then count the text alone. `name` is the model's name in messages.
     """
 
     folder: Path
@@ -318,7 +317,10 @@ def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings
     if place is None:
         return None
     if place != modules[0][1] or find_library_class(modules[0][0]) != TWO_STAGE:
-        raise ModelError(f"{folder} has two stages behind another module.", hint="Save the model anew.")
+        raise ModelError(
+            f"{folder} has two stages behind another module.",
+            hint="Save the model again, with that module first.",
+        )
     for stage in (TEXT_STAGE, CONTEXT_STAGE):
         if not has_network(folder / place / stage):
             raise _explain_missing_network(folder / place / stage)

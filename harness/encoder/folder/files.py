@@ -181,7 +181,7 @@ def check_present(path: Path) -> None:
 
 
 def check_weights(path: Path) -> None:
-    """Refuse a weight file that is absent in its content, or that is not whole.
+    """Refuse a weight file that has only a pointer in its place, or that is incomplete.
 
     Raises:
         ModelError: It is a git-lfs pointer, empty, truncated or corrupt.
@@ -201,7 +201,7 @@ def check_safetensors(path: Path) -> None:
     if problem:
         raise ModelError(
             f"{path} is not a whole safetensors file: {problem}.",
-            hint="It was not copied or downloaded to its end. Fetch it again.",
+            hint="A copy or a download may have stopped early. Fetch it again.",
         )
 
 

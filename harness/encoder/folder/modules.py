@@ -143,6 +143,7 @@ def _walk_module(folder: Path, kind: str, sub: str) -> Iterator[tuple[str, str, 
 def _iter_input_modules(folder: Path, kind: str, sub: str) -> Iterator[Module]:
     inner = _read_inner_types(folder, kind, sub)
     if find_library_class(kind) == TWO_STAGE:
+        # Texts enter the second stage alone; context documents are encoded before.
         inner = {TEXT_STAGE: inner[TEXT_STAGE]}
     towers = _read_router_config(folder / sub).get("structure") if inner else None
     firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else list(inner)

@@ -80,6 +80,7 @@ class FoundTensors:
         same: Callable[[Any, Any], bool] = _has_same_content,
     ) -> FoundTensors:
         """Tensors by their names in the files, sorted; `head` is whether the masked-language head counts."""
+        # A model saved with a head has the prefix, one saved alone has not.
         prefixed = names is not None and any(name.startswith(names.prefix) for name in tensors)
         folder_tensors = FoundTensors(names=names, prefixed=prefixed, allowed=allowed, same=same)
         for name, tensor in tensors.items():

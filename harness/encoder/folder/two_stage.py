@@ -145,7 +145,8 @@ class TwoStageSettings:
             problem = error.errors()[0]
             message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}"
             raise ModelError(
-                f"{path} has {problem['loc'][0]} = {problem['input']!r}: {message}.", hint="Save it anew."
+                f"{path} has {problem['loc'][0]} = {problem['input']!r}: {message}.",
+                hint="Correct the value, or save the model again.",
             ) from error
 
 

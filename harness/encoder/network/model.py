@@ -405,6 +405,7 @@ def load_network(
     folder_tensors = read_tensors(
         folder, None if family is None else family.names, head=head, allowed=allow_extra
     )
+    # Many checkpoints come without the pooler that their class names, and no vector needs it.
     pooled = shape.pooler and any("pooler." in name for name in folder_tensors.state)
     shape = replace(shape, pooler=pooled, **(changes or {}))
     if isinstance(config, EncoderConfig):

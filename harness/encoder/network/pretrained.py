@@ -329,7 +329,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
 
         folder, name = Path(peft_model_id), adapter_name or "default"
         if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
-            raise ModelError(f"{folder} holds no adapter: {CONFIG} and {WEIGHTS} are wanted.")
+            raise ModelError(f"{folder} holds no adapter: it lacks {CONFIG} or {WEIGHTS}.")
         config: Any = PeftConfig.from_pretrained(str(folder))
         _require_lora(config)
         tensors = load_file(folder / WEIGHTS)
