@@ -41,7 +41,13 @@ class Backend(Protocol):
     name: str
 
     def explain_refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-        """The reason why it cannot run this layer, None if it can."""
+        """The reason why it cannot run a layer, None if it can.
+
+        Args:
+            device: The device of the layer.
+            dtype: The dtype of its queries, keys and values.
+            needs: What the layer needs of its attention.
+        """
         ...
 
     def build_layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:

@@ -159,15 +159,18 @@ class Architecture:
         return shapes | self._list_norm_shapes(f"{prefix}.mlp_norm")
 
     @staticmethod
-    def of_config(config: Mapping[str, Any], **own: Any) -> Architecture:
-        """The architecture of a published config, from its fields of our names and from the fields `own`.
+    def of_config(config: Mapping[str, Any], **family_fields: Any) -> Architecture:
+        """The architecture of a published config.
 
-        Unless given, there are as many key and value heads as query heads, which share the width.
+        Args:
+            config: The config, from which the fields with our names are taken.
+            **family_fields: The other fields of the Architecture. By default there are as many key and value
+                heads as query heads, and the heads share the width.
 
         Raises:
             KeyError: The config lacks a field.
         """
-        values = {name: config[name] for name in _SAME_NAME if name not in own} | own
+        values = {name: config[name] for name in _SAME_NAME if name not in family_fields} | family_fields
         heads = values["num_attention_heads"]
         values["num_key_value_heads"] = values.get("num_key_value_heads") or heads
         values["head_dim"] = values.get("head_dim") or values["hidden_size"] // heads

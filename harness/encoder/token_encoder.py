@@ -276,7 +276,17 @@ _Pass = tuple[Tensor, Tensor]
 def build_side_features(
     model: LibraryModel, texts: Sequence[str], late: LateInteraction, role: Role
 ) -> dict[str, Tensor]:
-    """The features of texts of one side in one batch, in their order, for `compute_token_vectors`."""
+    """The features of texts of one side in one batch, in their order, for `compute_token_vectors`.
+
+    Args:
+        model: The backbone and its projections.
+        texts: The texts, with their prompts.
+        late: The settings of the vectors.
+        role: The side of the texts.
+
+    Returns:
+        (texts, tokens) each, see `_SideInputs.build_features`.
+    """
     inputs = _SideInputs(model[0], texts, late, role)
     rows = torch.from_numpy(np.argsort(inputs.order))
     return {name: one[rows] for name, one in inputs.build_features((0, len(texts))).items()}

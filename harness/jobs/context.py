@@ -327,7 +327,14 @@ class JobContext:
         encoding: Encoding,
         documents: ContextDocuments | None,
     ) -> None:
-        """Give a two-stage model its context, whose vectors are cached and encoded as a whole."""
+        """Give a two-stage model its context, whose vectors are cached.
+
+        Args:
+            encoder: The loaded model.
+            artifact: The model.
+            encoding: Its settings.
+            documents: The context documents; None for the null context.
+        """
         if documents is None or not documents.texts:
             encoder.set_context(None)
         elif encoder.context != documents.digest:
@@ -406,7 +413,14 @@ class TextEncoding:
     def write_shards(
         self, texts: Sequence[str], space: Space, emit: Callable[[Event], None], *, hold: bool = False
     ) -> None:
-        """Encode texts into shards of a space, which are emitted; with `hold` they are usable at once."""
+        """Encode texts into shards of a space.
+
+        Args:
+            texts: The texts.
+            space: The cached vectors to which they belong.
+            emit: Called with each shard.
+            hold: Whether this process can use the vectors at once, before they are written.
+        """
         if not texts:
             return
         # Characters on a GPU; a vector for each token takes far more memory than one for each text.

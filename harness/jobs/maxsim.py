@@ -71,7 +71,7 @@ class MaxSimRanker:
         language: str = "",
         candidates: Sequence[Sequence[int]] | None = None,
     ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """The best documents of each query (see harness.core.types.TextRanker); `language` changes nothing.
+        """The best documents of each query; `language` changes nothing. See harness.core.types.TextRanker.
 
         Documents of which no token has a vector are left out. The order of candidates is exact.
         """

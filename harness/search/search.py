@@ -99,7 +99,13 @@ LAST = 0xFFFF_FFFF
 def compare(
     query: NDArray[np.float32], documents: NDArray[np.float32], similarity: Similarity
 ) -> Sequence[float]:
-    """The similarity of one query, shape (dimension,), to each of `documents`, (n, dimension)."""
+    """The similarity of one query to each document.
+
+    Args:
+        query: (dimension,).
+        documents: (documents, dimension).
+        similarity: How vectors are compared.
+    """
     query_vector = _prepare(torch.tensor(query)[None], similarity)
     scores: list[float] = _compute_similarity(
         query_vector, _prepare(torch.tensor(documents), similarity), similarity

@@ -195,7 +195,12 @@ class ModelStore:
     def fetch_model(
         self, key: str, slug: str, cache: Path | None = None
     ) -> tuple[Path, ModelDocument] | None:
-        """A whole model as `find` gives it; one that is only in the remote is fetched into the folder `slug`.
+        """A model as `find` gives it, which is fetched from the remote where it is only there.
+
+        Args:
+            key: Its ArtifactKey.
+            slug: The name of the folder into which it is fetched.
+            cache: Where hashes of files are cached; None to compute each.
 
         Raises:
             StoreError: The remote cannot be read, or the results folder cannot be written.

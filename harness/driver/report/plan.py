@@ -20,7 +20,13 @@ WIDE = 110
 
 
 def print_plan(cost: PlanCost, suites: Sequence[Suite], out: Console) -> None:
-    """Print the cost of a plan as tables with their total, the sources of the estimate, and the notes."""
+    """Print the cost of a plan as tables with their total, the sources of the estimate, and the notes.
+
+    Args:
+        cost: The cost of the plan.
+        suites: The suites of the request, for their notes.
+        out: The console.
+    """
     with_runs = [line for line in cost.scores if line.runs is not None]
     encoded = [line for line in cost.scores if line.runs is None]
     for lines, names in (

@@ -211,7 +211,13 @@ def list_impossible_results(prepared: PreparedRun) -> list[Result]:
 
 
 def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Console) -> None:
-    """Print each reason once; tasks without data share one reason, whichever data set each lacks."""
+    """Print each reason once; tasks without data share one reason, whichever data set each lacks.
+
+    Args:
+        results: The results of a run; those without a failure are left out.
+        prepared: The request, for the names of models and the hints.
+        console: The console.
+    """
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
         if result.failure is not None:

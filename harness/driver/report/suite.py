@@ -117,7 +117,14 @@ CHOSE = "chose"
 def is_selection_score(
     record: Record, lineage: Lineage | None, splits: Sequence[str] = (), subsets: Sequence[str] = ()
 ) -> bool:
-    """Whether the score of a record, or of some splits and subsets of it, chose the model."""
+    """Whether the score of a record chose the model.
+
+    Args:
+        record: The record.
+        lineage: What the model is made of; None for a model that was not trained here.
+        splits: The splits that count; those of the record by default.
+        subsets: The subsets that count; those of the record by default.
+    """
     about = record.identity
     scored = (splits or about.get("splits", ()), subsets or about.get("subsets", ()))
     return lineage is not None and bool(lineage.chosen_by(record.task.name, *scored))
@@ -201,7 +208,13 @@ def _compute_held_out_means(held_out: Untouched, scores: Sequence[Mapping[str, f
 def serialize_held_out_mean(
     suite: Suite, lineage: Lineage | None, scores: Sequence[Mapping[str, float]]
 ) -> dict[str, Any]:
-    """The mean over the tasks of a suite that did not choose the model; empty where none chose it."""
+    """The mean over the tasks of a suite that did not choose the model; empty where none chose it.
+
+    Args:
+        suite: The suite.
+        lineage: That of the model.
+        scores: By task, of each seed of the model.
+    """
     held_out = Untouched.from_suite(suite, [lineage])
     if held_out is None:
         return {}

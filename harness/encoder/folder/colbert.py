@@ -46,6 +46,14 @@ def read_colbert_settings(
 
     Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate. Settings that they do not
     name have PyLate's defaults.
+
+    Args:
+        folder: The model folder.
+        modules: Its modules, as in modules.json.
+        library: The content of its config_sentence_transformers.json.
+
+    Raises:
+        ModelError: Its modules are not a backbone and projections, or a setting has an invalid value.
     """
     marks = (library.get("model_type") == COLBERT, library.get("similarity_fn_name") == "MaxSim")
     if not (any(marks) or any(kind.startswith("pylate.") for kind, _ in modules)):

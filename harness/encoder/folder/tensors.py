@@ -79,7 +79,15 @@ class FoundTensors:
         allowed: Sequence[str] = (),
         same: Callable[[Any, Any], bool] = _has_same_content,
     ) -> FoundTensors:
-        """Tensors by their names in the files, sorted; `head` is whether the masked-language head counts."""
+        """The tensors of a folder, sorted by what becomes of them.
+
+        Args:
+            tensors: Tensors, or the entries of a file's header, by their names in the files.
+            names: The family's names; None for a folder under our own model type.
+            head: Whether the masked-language head is loaded.
+            allowed: Patterns of tensors that may have no place in the model.
+            same: Whether two tensors are equal, as far as that can be known.
+        """
         # A model saved with a head has the prefix, one saved alone has not.
         prefixed = names is not None and any(name.startswith(names.prefix) for name in tensors)
         folder_tensors = FoundTensors(names=names, prefixed=prefixed, allowed=allowed, same=same)
