@@ -308,8 +308,8 @@ def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Seque
     try:
         fit(parse_harness_architecture(config) if family is None else family.outline(config))
     except ModelError:
-        # transformers adds defaults to a config, but its import takes seconds: it is asked before a refusal.
         _check_wrapper(tensors)
+        # transformers adds defaults to a config, but its import takes seconds: it is asked before a refusal.
         exact = _parse_library_config(family, config) if family is not None and family.native else None
         if exact is None:
             raise

@@ -555,8 +555,8 @@ class _Known:
         space = self._context.open_space(*self._of, role, documents=self.documents)
         try:
             return space.get(texts)
-        # A text that the task asks for only after it has seen vectors (see the module's docstring).
         except KeyError:
+            # A text that the task asks for only after it has seen vectors (see the module's docstring).
             self.require(texts, role=role)
             return space.get(texts)
 

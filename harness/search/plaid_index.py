@@ -355,7 +355,7 @@ class _Making:
         # A damaged index may lie there, and a rename does not replace a folder with files.
         shutil.rmtree(folder, ignore_errors=True)
         np.save(work / _PLACES, np.concatenate(self._places))
-        # fast-plaid writes these files again on opening, so their hashes would not last.
+        # Without _VARIABLE: fast-plaid writes those again on opening, and their hashes would not hold.
         sums = {path.name: files.hash_file(path) for path in work.iterdir() if path.name not in _VARIABLE}
         content = serialize_canonical({"identity": self._index.identity, "files": sums}).encode()
         (work / MANIFEST).write_bytes(content)

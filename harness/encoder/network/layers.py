@@ -27,9 +27,10 @@ def compute_rotations(
 ) -> dict[float, Table]:
     """The rotations of each frequency base in a network; empty where its positions are not rotary.
 
-    The kinds of scaling are "dynamic" (NTK-aware: the base grows by `factor` with the length of the text beyond
-    `trained` positions; NomicBERT's code uses the length of the padded batch), "ntk" (lowered by `factor`,
-    spread over the dimensions by `mixed` if given, as in GTE's code) and "linear" (divided by `factor`).
+    The kinds of scaling are "dynamic" (NTK-aware: the base grows by `factor` with the length of the text
+    beyond `trained` positions; NomicBERT's code uses the length of the padded batch), "ntk" (lowered by
+    `factor`, spread over the dimensions by `mixed` if given, as in GTE's code) and "linear" (divided by
+    `factor`).
 
     Args:
         shape: The architecture of the network.
