@@ -266,7 +266,9 @@ def _prepare_slurm_run(prepared: PreparedRun, settings: SlurmSettings) -> tuple[
     # Made here: workers on other machines look for the folder.
     prepared.store.prepare()
     if prepared.request.devices == ("cuda",) and not settings.gpus:
-        raise UsageError("--devices cuda with workers that have no GPU.", hint="Type gpus=1 or more.")
+        raise UsageError(
+            "--devices cuda needs a GPU, and the workers have none.", hint="Type gpus=1 or more."
+        )
     on_cpu = prepared.request.devices == ("cpu",) or not settings.gpus
     kind: Literal["cpu", "cuda"] = "cpu" if on_cpu else "cuda"
     most = settings.gpus if kind == "cuda" else 1

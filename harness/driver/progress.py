@@ -87,7 +87,7 @@ class Forecast:
         return sum(one.ended is not None for one in some) if ended else len(some)
 
     def note_job_event(self, job: Job, event: Event) -> None:
-        """Note the beginning of a job, before which its inputs have ended, and how far it is."""
+        """Note how far a job is; when it begins, its inputs have ended."""
         times = self._times.get(job.key)
         if times is None:
             return

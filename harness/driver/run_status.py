@@ -55,7 +55,7 @@ _AttemptState = Literal["running", "done", "failed", "lost", "retried", "shared"
 
 @dataclass(frozen=True, kw_only=True)
 class _Attempt:
-    """A job's stay on a node, from one second of the run to another."""
+    """One try of a job on a node; it begins and ends at these seconds of the run."""
 
     job: int
     how: _AttemptState
@@ -499,7 +499,7 @@ def _build_attempt(job: int, how: str, begun: float, ended: float, facts: Mappin
 
 
 def _compute_device_cost(attempts: Sequence[_Attempt]) -> Cost:
-    """The hours of attempts; of those beside each other on one device each has a part of the time."""
+    """The hours of attempts; those that share a device at one time share that time."""
     hours: dict[tuple[bool, bool], float] = defaultdict(float)
     shared: dict[tuple[str, str], list[_Attempt]] = defaultdict(list)
     for attempt in attempts:

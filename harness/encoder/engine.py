@@ -428,7 +428,7 @@ WINDOW = 32_768
 Batch = TypeVar("Batch")
 
 Finish: TypeAlias = Callable[["NDArray[np.int64]", Batch], None]
-"""Takes the rows of a finished batch, and what its pass gave."""
+"""Called with the rows of a finished batch and the output of its pass."""
 
 Progress = Callable[[int, int], None]
 """A callback after each batch with the numbers of finished texts and tokens."""

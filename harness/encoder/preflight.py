@@ -268,7 +268,7 @@ def _check_quantised(place: Path, config: Config) -> None:
         raise ModelError(
             f"{place} is quantised{f' ({method})' if method else ''}: its config.json has a "
             "quantization_config.",
-            hint="Give the model that it was made of: scores of a quantised copy would stand for it.",
+            hint="Give the model that it was made of: a quantised copy has other scores.",
         )
 
 

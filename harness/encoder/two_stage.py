@@ -199,7 +199,7 @@ class TwoStage(InputModule):
             )
         if not torch.equal(embedding.weight, other.weight):
             raise ModelError(
-                "The stages are to share one token embedding, and theirs are not the same.",
+                "The stages are to share one token embedding, but their embeddings differ.",
                 hint="Leave tied off, or take one backbone for both stages.",
             )
         context.auto_model.set_input_embeddings(embedding)

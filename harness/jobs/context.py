@@ -363,7 +363,7 @@ class TextEncoding:
     """The encoding of texts of one side, in one portion or several.
 
     Attributes:
-        cost: What it has cost so far; its notes are there in the end.
+        cost: What it has cost so far; the notes are added at the end.
     """
 
     def __init__(
@@ -386,9 +386,9 @@ class TextEncoding:
         self._noted = 0
 
     def start_encoding(self, count: int, texts: Sequence[str] = ()) -> None:
-        """Announce so many texts, and load the model for them; nothing for none.
+        """Announce a number of texts, and load the model unless the number is 0.
 
-        Where the texts are given, their tokens are announced as well, by those of a sample.
+        Where the texts are given, an estimate of their tokens is announced as well.
         """
         if not count:
             return
@@ -401,7 +401,7 @@ class TextEncoding:
         self._context.emit(Event(kind="encoding", text=self._how["role"], texts=count, tokens=tokens))
 
     def _count_tokens(self, texts: Sequence[str]) -> int:
-        """The tokens of texts, about: their characters by how many tokens those of some have.
+        """An estimate of the tokens of texts: their characters times the tokens a character of a sample.
 
         Long texts are encoded first, so that only tokens say how far an encoding is.
         """

@@ -42,7 +42,7 @@ class MaxSimRanker:
 
     Attributes:
         encoded: The cost of the texts that were encoded.
-        seconds: The time of the searches, by its use.
+        seconds: The time that was spent, by step.
         asked: The texts so far, by side.
         searches: The approximate searches of a whole corpus.
         pairs: The pairs of tokens that exact searches of a whole corpus have compared.
@@ -265,7 +265,7 @@ BYTES_PER_TOKEN = 4.0
 
 
 def _estimate_token_bytes(documents: Sequence[str], encoding: Encoding) -> int:
-    """The bytes of the vectors of the tokens of documents, about; no score depends on it."""
+    """An estimate of the bytes of the token vectors of documents; no score depends on it."""
     late = encoding.late_interaction
     assert late is not None
     sizes = (len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN for text in documents)
@@ -277,11 +277,11 @@ def _estimate_token_bytes(documents: Sequence[str], encoding: Encoding) -> int:
 class _PassingVectors(Corpus):
     """The documents of an index whose token vectors are too many to be kept.
 
-    Those that the cache has not are encoded when they are needed and dropped. Some are needed twice: these
-    lie in the folder in which the index is made, and go with it.
+    Vectors that the cache does not have are encoded when they are needed, and dropped. Some are needed twice:
+    they are kept in the folder in which the index is made, and removed with it.
 
     Attributes:
-        encoding: The encoding of those that the cache has not.
+        encoding: The encoding of the texts that the cache has no vectors of.
     """
 
     def __init__(

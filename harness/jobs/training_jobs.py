@@ -290,7 +290,7 @@ class Choose:
         for task, key in trials.values():
             record = store.get(member.slug, task, key, purpose="trial")
             if record is None or member.weights not in ("", record.model.weights):
-                what = "is not there" if record is None else "is of other weights than the model has now"
+                what = "is missing" if record is None else "is of other weights than the model has now"
                 raise TrainingError(f"The score of {member.name} on {task} {what}.", hint=_AGAIN)
             records.append(record)
         return records

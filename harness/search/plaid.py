@@ -38,8 +38,8 @@ SCRIPT = "pylate-script"
 KEEP_GIGABYTES = 64.0
 """The token vectors of a corpus with an index that are kept, unless told otherwise.
 
-They are those of about 1.4 million documents of 180 tokens at 128 dimensions. Up to there, a disk has room
-for them, and other settings and other queries need not encode again; MS MARCO takes several times of it.
+This is enough for about 1.4 million documents of 180 tokens at 128 dimensions. A disk has room for them, and
+other settings and queries then need no further encoding; MS MARCO takes several times as much.
 """
 
 OF_INDEX = ("nbits", "kmeans_niters", "max_points_per_centroid", "seed")
@@ -190,7 +190,7 @@ class Corpus:
     Args:
         space: The space.
         texts: The documents.
-        begin: Called with the use of the vectors when they begin to be read.
+        begin: Called when the vectors begin to be read, with what they are for.
         progress: Called with the number of documents done.
     """
 
@@ -211,7 +211,7 @@ class Corpus:
         return self.space.list_token_views(texts)
 
     def iter_part_vectors(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
-        """The vectors of the documents of each part in turn; `use` says for the user what for."""
+        """The vectors of the documents of each part in turn; `use` tells the user what they are for."""
         self._begin(use)
         for part in parts:
             yield self._load_part_vectors(part)
@@ -227,7 +227,7 @@ SAMPLE = 100
 """The queries whose exact results are computed, at most."""
 
 AT = 10
-"""The recall is that of so many documents."""
+"""The recall counts this many documents of a query."""
 
 _NORMAL = 1.959964
 """The normal distribution's 97.5 % quantile."""

@@ -47,7 +47,7 @@ _EXACT = "exact"
 _PLACES, _ABOUT, _CENTROIDS = "places.npy", "metadata.json", "centroids.npy"
 
 _LAYOUT = 3
-"""The way of making; another one makes another index."""
+"""The version of how an index is made; a change makes new indexes."""
 
 LEAST_DOCUMENTS = 20
 """The fewest documents of an index; in fewer, fast-plaid has too few vectors, and the search is exact."""
@@ -88,9 +88,9 @@ class PlaidIndex:
     Attributes:
         folder: Where it lies.
         identity: What it is made of; its digest is the folder's name.
-        settings: With which it is made and searched.
+        settings: The settings of its making and its search.
         cache: The cache folder.
-        device: The torch device of its making and its search.
+        device: The torch device on which it is made and searched.
     """
 
     folder: Path
@@ -164,14 +164,14 @@ class PlaidIndex:
         return self.folder / f"{_EXACT}.{key[:32]}.json"
 
     def ensure_complete(self, corpus: Corpus, exact: ExactSearch) -> bool:
-        """Make what is not there of the index and of the exact results of some queries.
+        """Make the index, and the exact results of some queries, as far as they are missing.
 
         Args:
             corpus: The documents.
             exact: The queries.
 
         Returns:
-            Whether there is an index now: there is none where too few documents of the sample have a vector.
+            Whether the index exists now; False where too few documents of the sample have a vector for it.
 
         Raises:
             DataError: A vector is not finite, or fast-plaid cannot make an index of them.
@@ -186,7 +186,7 @@ class PlaidIndex:
                 shutil.rmtree(self.part, ignore_errors=True)
 
     def _make(self, corpus: Corpus, exact: ExactSearch) -> bool:
-        """Pass once over the documents, for what is not there."""
+        """Read the documents once, and make what is missing."""
         # Asked again under the lock: another process may have made it while this one waited.
         is_new = not self.is_there
         if not is_new and self.read_exact_matches(exact.key) is not None:
@@ -307,7 +307,7 @@ class _Making:
 
         Args:
             start: The place of its first document.
-            vectors: Those of its documents.
+            vectors: The vectors of its documents.
         """
         places = start + np.flatnonzero(vectors.lengths)
         places = np.setdiff1d(places, self._sample, assume_unique=True)
@@ -394,7 +394,7 @@ def _convert_plaid_errors(what: str) -> Iterator[None]:
         reason = next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)[:200]
         raise DataError(
             f"fast-plaid failed to {what} these vectors: {reason}.",
-            hint="--index exact searches them without it.",
+            hint="Type --index exact to search them without it.",
         ) from error
 
 

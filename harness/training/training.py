@@ -144,7 +144,7 @@ class TrainingLog:
         self._send("stage", text=text)
 
     def begin(self, *, steps: int, done: int) -> None:
-        """Say how many steps there are, of which some are done; the log ends with the last of these."""
+        """Say how many steps there are and how many are done; the log is cut off behind these."""
         if not self._silent:
             kept = [line for line in read_log(self.path) if line["step"] <= done]
             text = "".join(_format_log_line(line) for line in kept)

@@ -280,7 +280,7 @@ class Report:
 
     @property
     def lacking(self) -> dict[str, str]:
-        """The reason of each task without a score, by task."""
+        """The reason why a task has no score, by task."""
         other = {"stopped": "the budget was used up", "impossible": "its data is missing"}
         return {
             one.cell.task.name: one.failure.message if one.failure else other.get(one.how, "it failed")
