@@ -63,6 +63,7 @@ class PlanCost:
         past, plan = _collect_past_work(prepared), prepared.plan
         runs, labels = _share_out(plan.open, _estimate_runs(prepared)), plan.trial_labels
         trials = [
+            # Members of a sweep share a name, so they are shown with their value.
             replace(past.estimate_score_cost(_build_planned_work(trial)), model=labels[trial.key])
             for trial in plan.trials
         ]
@@ -77,6 +78,7 @@ class PlanCost:
         times += [training.time_left for training in trainings]
         checks = [past.check_time(job.model) for job in plan.jobs if job.kind == "resolve"]
         known_times = [time for time in times if time is not None]
+        # No more work goes on at once than there are pieces of it.
         lanes = min(len(prepared.request.devices or ("",)), max(1, len(known_times)))
         work = reduce(add, [*checks, *known_times], TimeRange()).split_time(lanes)
         return PlanCost(
@@ -118,6 +120,7 @@ def _build_planned_work(score: PlannedScore) -> PlannedWork:
         identity=score.identity,
         encoding=encoding,
         size=score.task.size,
+        # As if in float32: 4 bytes a parameter. Half precision halves this estimate.
         parameters=weight_bytes(subject) // 4,
         width=width,
     )
@@ -125,7 +128,9 @@ def _build_planned_work(score: PlannedScore) -> PlannedWork:
 
 def _describe_score_state(score: PlannedScore) -> str:
     """Whether a planned score is to be made, is there, or cannot be."""
-    return "cannot run" if score.problem else "to do" if score.record is None else "done"
+    if score.problem:
+        return "cannot run"
+    return "to do" if score.record is None else "done"
 
 
 def weight_bytes(model: ConfiguredModel) -> int:
@@ -222,8 +227,11 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
     assert model.lineage is not None
     store, plan, work = ModelStore(prepared.store.root), model.training.model, model.training.job.work
     begun = {one.key: one.done for one in store.list_unfinished_models()}
-    state = "there" if model.training.done else "to go on" if model.artifact.key in begun else "to do"
-    state = "diverged" if model.training.diverged else state
+    state = "to go on" if model.artifact.key in begun else "to do"
+    if model.training.diverged:
+        state = "diverged"
+    elif model.training.done:
+        state = "there"
     data = work.spec.data if isinstance(work, Train) else ()
     width = infer_vector_size(model.on_disk.artifact.folder, "mean")
     expected = expect_training(
@@ -235,6 +243,7 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         parameters=estimate_non_embedding(weight_bytes(model) // 4, width),
     )
     if state in ("there", "diverged"):
+        # Nothing is left to train.
         expected = (TimeRange(), "")
     return TrainingCost(
         model=prepared.format_model_label(model),

@@ -246,7 +246,8 @@ def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan
     from harness.executors.ray import RayExecutor
 
     request = prepared.request
-    prepared.store.prepare()  # so that workers see the folder
+    # Made here: workers on other machines look for the folder.
+    prepared.store.prepare()
     executor = RayExecutor(
         settings,
         worker=_build_worker_settings(prepared),
@@ -262,9 +263,12 @@ def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan
 def _prepare_slurm_run(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, OpenExecutor]:
     from harness.executors.slurm import SlurmExecutor
 
-    prepared.store.prepare()  # so that workers see the folder
+    # Made here: workers on other machines look for the folder.
+    prepared.store.prepare()
     if prepared.request.devices == ("cuda",) and not settings.gpus:
-        raise UsageError("--devices cuda with workers that have no GPU.", hint="Type gpus=1 or more.")
+        raise UsageError(
+            "--devices cuda needs a GPU, and the workers have none.", hint="Type gpus=1 or more."
+        )
     on_cpu = prepared.request.devices == ("cpu",) or not settings.gpus
     kind: Literal["cpu", "cuda"] = "cpu" if on_cpu else "cuda"
     most = settings.gpus if kind == "cuda" else 1
@@ -342,6 +346,7 @@ def _assign_job_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> 
         return job
     spec = job.work.spec
     backbone = spec.backbone
+    # In a chain the backbone is made by an earlier training, so its own backbone is asked.
     while not backbone.folder.is_dir() and backbone.key in starts:
         backbone = starts[backbone.key]
     return job.replace_resources(devices=spec.recipe.devices(most, backbone))
@@ -375,6 +380,7 @@ def _plan_workers(
         fit = _estimate_run_capacity(devices, runs, recipe, cache=cache, weights=weights, threads=threads)
         count = min(count, fit)
     on_cpu = all(device == "cpu" for device in devices)
+    # Several processes with all cores each would wait for one another.
     spread = max(1, count_cores() // count) if on_cpu and count > 1 else None
     return _WorkerPlan(devices=tuple(d for d in devices for _ in range(count)), threads=threads or spread)
 
@@ -394,6 +400,7 @@ def _estimate_run_capacity(
 
         room = psutil.virtual_memory().available * SHARE
         return min(free_cores, compute_run_capacity(room, estimate_job_memory(weights, trains=True)))
+    # A second run on one core would only wait for the first.
     if not devices[0].startswith("cuda") or free_cores == 1:
         return 1
     measured = _measure_run_memory(devices[0], runs, recipe, cache)

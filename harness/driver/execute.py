@@ -218,6 +218,7 @@ class Driver:
         ends = None if self._budget is None else time.monotonic() + self._budget
         executor = self._open(self._handle_event)
         with contextlib.ExitStack() as opened:
+            # Closed in reverse: the workers end before their claims become free for others.
             opened.callback(self._leases.release_leases)
             opened.callback(executor.close_executor)
             self._log = RunLog(
@@ -231,6 +232,7 @@ class Driver:
                 raise
             finally:
                 try:
+                    # The log ends last: until its workers have ended, the run counts as running.
                     opened.close()
                 finally:
                     self._log.close_run_log("failed" if reason else self._describe_closing(), reason)
@@ -247,6 +249,7 @@ class Driver:
                 if not self._running:
                     break
             started = 0 if late else self._start(executor)
+            # After a start there may be room for more, so it does not wait.
             for finished in executor.poll_jobs(0.0 if started else PATIENCE):
                 self._end(finished)
 
@@ -259,7 +262,9 @@ class Driver:
 
     def _describe_closing(self) -> Closing:
         """How the run has ended, for its log."""
-        return "stopped" if self._unsettled else "failed" if self._failures else "finished"
+        if self._unsettled:
+            return "stopped"
+        return "failed" if self._failures else "finished"
 
     def _show_nodes(self, executor: Executor) -> None:
         """Tell of the nodes of a cluster, every few seconds."""
@@ -279,7 +284,8 @@ class Driver:
         started = 0
         while self._queue and executor.has_room():
             job = self._queue.pop()
-            if self._state[job.key] != "waiting":  # another driver has done it meanwhile
+            # Another driver may have done it meanwhile.
+            if self._state[job.key] != "waiting":
                 continue
             if job.claim and not self._claim_work(job.claim):
                 if self._state[job.key] == "waiting":
@@ -300,6 +306,7 @@ class Driver:
         self._next_look = time.monotonic() + (REMOTE_PATIENCE if remote else PATIENCE)
         won = 0
         for _ in range(min(CHECKS, len(self._blocked))):
+            # From the left, and back to the right: each claim has its turn.
             job = self._blocked.popleft()
             if self._state[job.key] != "waiting":
                 continue
@@ -345,6 +352,7 @@ class Driver:
         """Claim a score or a training run, or settle it if another process has finished it meanwhile."""
         if claim in self._claimed:
             return True
+        # Claim first, then look: else a record could appear in between, and be made twice.
         free = self._leases.claim(claim)
         if not self._needs_new_record(claim) and self._use_existing_record(claim, now=free):
             if free:
@@ -368,7 +376,8 @@ class Driver:
 
     def _use_existing_record(self, claim: str, *, now: bool) -> bool:
         place = self._jobs[claim].place
-        if place is None:  # it leaves no record: each process does it for itself
+        # A job without a record is done by each process for itself.
+        if place is None:
             return False
         record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose, now=now)
         if record is None or self._has_other_weights(claim, record):
@@ -400,6 +409,7 @@ class Driver:
         tries = self._tries.get((job.key, failure.cause), 0)
         if tries >= RETRIES[failure.cause]:
             return False
+        # By cause: a job that lost its node keeps its tries after a lack of memory.
         self._tries[job.key, failure.cause] = tries + 1
         if failure.cause == "memory":
             job = self._jobs[job.key] = replace(job, halvings=job.halvings + 1)
@@ -425,7 +435,8 @@ class Driver:
         record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
         examples, run = finished.output.get("examples"), finished.output.get("run")
         if record.purpose == "trial" and self._has_final(job.place, job.key):
-            record = record.model_copy(update={"purpose": "final"})  # it was asked for by itself before
+            # It was requested as a result of its own before, and stays one.
+            record = record.model_copy(update={"purpose": "final"})
         cell = self._scores.get(job.key)
         again = self._needs_new_record(job.key) or (cell is not None and cell.former is not None)
         kept = self._store.put(job.place.artifact, record, examples, run=run, again=again)
@@ -446,6 +457,7 @@ class Driver:
         return self._store.get(place.artifact, place.task, key) is not None
 
     def _fail(self, job: Job, failure: Failure) -> None:
+        # A folder that cannot be written would fail every other job, too.
         if isinstance(failure.fault, StoreError):
             raise failure.fault
         if job.kind in ("train", "finetune"):
@@ -454,7 +466,7 @@ class Driver:
             failure = replace(
                 failure,
                 message=f"{job.label}: {failure.message}",
-                hint=f"Leave the value out of --sweep, or mend what is wrong. {failure.hint or ''}".strip(),
+                hint=f"Leave the value out of --sweep, or fix the cause. {failure.hint or ''}".strip(),
             )
         self._set_job_state(job.key, "failed")
         self._log.note_job_end(job, "failed", cause=failure.reason, hint=failure.hint)
@@ -474,6 +486,7 @@ class Driver:
         self._log.note_job_end(job, "failed", cause=failure.reason, hint=failure.hint)
         members = [key for key in self._find_dependants(job.key) if self._jobs[key].member]
         for key in (job.key, *members):
+            # Done without an output, so that the choice begins with the members that are left.
             self._outputs[key] = {}
             self._set_job_state(key, "done")
         self._give_back(job)

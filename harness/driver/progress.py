@@ -43,10 +43,10 @@ QUIET = 30.0
 """Seconds after which a line says how far running work is, where there are no bars."""
 
 PATIENCE = 0.2
-"""The seconds for which a forecast is always computed anew."""
+"""Seconds taken off the time for which a forecast is kept: a cheap one is computed at every drawing."""
 
 PART, PAUSE = 0.1, 5.0
-"""The part of a piece of work after which there is such a line, too, and the least seconds between two."""
+"""The share of a piece of work after which a line is due, too, and the least seconds between two lines."""
 
 
 @dataclass(kw_only=True)
@@ -63,6 +63,7 @@ class _JobTimes:
         """The seconds from its beginning to its end, by its pace so far; None before there is one."""
         if self.begun is None or self.announced is None or not self.done or not self.total:
             return None
+        # At least the time so far: an announced number of tokens may be too low.
         return self.announced - self.begun + (now - self.announced) * max(1.0, self.total / self.done)
 
 
@@ -86,7 +87,7 @@ class Forecast:
         return sum(one.ended is not None for one in some) if ended else len(some)
 
     def note_job_event(self, job: Job, event: Event) -> None:
-        """Note the beginning of a job, before which its inputs have ended, and how far it is."""
+        """Note how far a job is; when it begins, its inputs have ended."""
         times = self._times.get(job.key)
         if times is None:
             return
@@ -127,6 +128,7 @@ class Forecast:
                 expected=job.resources.seconds,
             )
             for (key, job), times in zip(self._jobs.items(), self._times.values(), strict=True)
+            # A choice takes a moment, whatever other work takes.
             if job.kind != "select"
         ]
         self._left = time_left(work, now)
@@ -194,6 +196,7 @@ def follow_events(console: Console, clock: Callable[[], float] = time.monotonic)
         def update_bars(count: int, tokens: int) -> None:
             for bar in bars.tasks:
                 of_tokens = bar.fields["unit"] == "tokens"
+                # The total is an estimate where tokens are counted.
                 done = min(bar.total or 0, bar.completed + (tokens if of_tokens else count))
                 bars.update(bar.id, completed=done, tokens=bar.fields["tokens"] + tokens)
                 if not console.is_terminal and clock() - last >= QUIET:
@@ -257,7 +260,7 @@ class Follower:
     """The progress display of a run: a context manager whose `listeners` the run calls.
 
     On a terminal, bars count training runs, tasks, and the texts and steps of running work. Elsewhere each
-    line begins with the time, and running work of which nothing was said for a minute has a line, too.
+    line begins with the time, and running work has a line of its own from time to time.
     """
 
     def __init__(self, plan: Plan, *, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -418,7 +421,8 @@ class Follower:
 def _format_job_status(job: Job, bar: Bar) -> str:
     """How far running work is."""
     part = bar.description.strip()
-    before = f"{part}, " if job.kind == "train" and part != job.label else ""  # what precedes the first step
+    # The name of what precedes the first step.
+    before = f"{part}, " if job.kind == "train" and part != job.label else ""
     pace = "".join(f", {one}" for one in _format_pace_parts(bar))
     return f"  {job.label}: {before}{_format_bar_progress(bar)}{pace}"
 
@@ -482,24 +486,24 @@ def _print_announcement(prepared: PreparedRun, out: Console) -> None:
             out.print(line, highlight=False, style="dim", soft_wrap=True)
 
 
-def _is_encoded(one: ConfiguredModel, prepared: PreparedRun) -> bool:
+def _is_encoded(model: ConfiguredModel, prepared: PreparedRun) -> bool:
     """Whether a model is evaluated as it is, and not only fine-tuned."""
-    return any(cell.subject == one and cell.recipe_plan is None for cell in prepared.plan.cells)
+    return any(cell.subject == model and cell.recipe_plan is None for cell in prepared.plan.cells)
 
 
-def _format_training_lines(one: ConfiguredModel) -> list[str]:
+def _format_training_lines(model: ConfiguredModel) -> list[str]:
     """How a model is made, one training after the other, and the notes on that."""
-    return [line for stage in one.stages for line in _format_stage_lines(stage)]
+    return [line for stage in model.stages for line in _format_stage_lines(stage)]
 
 
-def _format_stage_lines(one: ConfiguredModel) -> list[str]:
-    assert one.training is not None
-    assert one.lineage is not None
-    lineage, model = one.lineage, one.training.model
-    notes = [*model.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
+def _format_stage_lines(stage: ConfiguredModel) -> list[str]:
+    assert stage.training is not None
+    assert stage.lineage is not None
+    lineage, planned = stage.lineage, stage.training.model
+    notes = [*planned.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
     return [
-        f"{about}; {_format_training_state(one.training, one.artifact.folder)}",
+        f"{about}; {_format_training_state(stage.training, stage.artifact.folder)}",
         *(f"  {note}" for note in notes),
     ]
 
@@ -551,6 +555,6 @@ def _list_plan_notes(prepared: PreparedRun) -> list[str]:
     runs = sum(job.kind == "finetune" for job in prepared.plan.jobs)
     if runs:
         finished_count = len(prepared.plan.known)
-        lines.append(f"{runs} runs, of which {finished_count} are there")
+        lines.append(f"{runs} runs, {finished_count} of them already done")
     need = estimate_disk_need(prepared)
     return [*lines, need.text] if need is not None and need.is_large else lines

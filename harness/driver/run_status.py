@@ -55,7 +55,7 @@ _AttemptState = Literal["running", "done", "failed", "lost", "retried", "shared"
 
 @dataclass(frozen=True, kw_only=True)
 class _Attempt:
-    """A job's stay on a node, from one second of the run to another."""
+    """One try of a job on a node; it begins and ends at these seconds of the run."""
 
     job: int
     how: _AttemptState
@@ -206,6 +206,7 @@ def read_runs(
     ]
     now = _read_file_system_time(folder) if beats else None
     ended = [beat for beat in beats if beat.is_over(now)]
+    # Heartbeats are small: they say which of the large logs need not be read.
     skipped = [] if over is None else ended[over:]
     logs = [
         log
@@ -234,6 +235,7 @@ def _watch_heartbeats(logs: Sequence[_Log], pause: Callable[[float], None]) -> d
     """Whether the heartbeats of runs that have not ended go on while they are watched."""
     open_ = [log for log in logs if not log.heartbeat.ended and not log.header.process_is_gone]
     if open_:
+        # Two heartbeats fall into this time, even if one is late.
         pause(2.5 * EVERY)
     later = {log.folder: _Beat.read_heartbeat(log.folder) for log in open_}
     return {
@@ -254,7 +256,8 @@ class _Beat:
     def read_heartbeat(folder: Path) -> _Beat | None:
         """The heartbeat in a folder; None where there is none."""
         try:
-            with (folder / HEARTBEAT).open("rb") as file:  # what other machines wrote is seen on opening
+            # Opened, because a network file system shows what other machines wrote on opening.
+            with (folder / HEARTBEAT).open("rb") as file:
                 written, text = os.fstat(file.fileno()).st_mtime, file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -262,6 +265,7 @@ class _Beat:
 
     def is_over(self, now: float | None) -> bool:
         """Whether the run is certainly over, wherever its driver was."""
+        # The longer bound: where the driver was is in the header, which is not read yet.
         return bool(self.heartbeat.ended) or (now is not None and now - self.written > SILENT_HERE)
 
 
@@ -386,6 +390,7 @@ class _Log:
     def _find_root_jobs(self) -> dict[int, frozenset[int]]:
         """Of each open job those that must end before it and wait for none themselves; else itself."""
         roots: dict[int, frozenset[int]] = {}
+        # A stack: chains of jobs may be longer than Python's limit of recursion.
         pending = [number for number, state in enumerate(self.states) if state in ("waiting", "running")]
         open_ = set(pending)
         while pending:
@@ -468,10 +473,12 @@ def _parse_attempts(lines: Sequence[bytes], jobs: int, heartbeat: Heartbeat) -> 
             continue
         if not 0 <= number < jobs:
             continue
+        # The last line may be newer than the heartbeat.
         now = max(now, moment)
         if event == "started":
             begun[number] = (moment, entry)
         elif event in get_args(_AttemptState):
+            # A job may end without a beginning, such as one that is skipped.
             since, place = begun.pop(number, (moment, {}))
             yield _build_attempt(number, event, since, moment, {**place, **entry})
     for number, (since, place) in begun.items():
@@ -492,7 +499,7 @@ def _build_attempt(job: int, how: str, begun: float, ended: float, facts: Mappin
 
 
 def _compute_device_cost(attempts: Sequence[_Attempt]) -> Cost:
-    """The hours of attempts; of those beside each other on one device each has a part of the time."""
+    """The hours of attempts; those that share a device at one time share that time."""
     hours: dict[tuple[bool, bool], float] = defaultdict(float)
     shared: dict[tuple[str, str], list[_Attempt]] = defaultdict(list)
     for attempt in attempts:
@@ -521,6 +528,7 @@ def _split(attempts: Sequence[_Attempt]) -> Iterator[tuple[bool, float]]:
     changes = [(one.begun, 1, _is_lost(one)) for one in attempts]
     changes += [(one.ended, -1, _is_lost(one)) for one in attempts]
     busy, before = {False: 0, True: 0}, 0.0
+    # At one moment ends (-1) come before beginnings (1), so that neighbours do not overlap.
     for moment, step, is_lost in sorted(changes):
         count = sum(busy.values())
         for kind, number in busy.items():

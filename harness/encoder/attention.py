@@ -41,7 +41,13 @@ class Backend(Protocol):
     name: str
 
     def explain_refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-        """The reason why it cannot run this layer, None if it can."""
+        """The reason why it cannot run a layer, None if it can.
+
+        Args:
+            device: The device of the layer.
+            dtype: The dtype of its queries, keys and values.
+            needs: What the layer needs of its attention.
+        """
         ...
 
     def build_layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
@@ -108,6 +114,7 @@ def _has_varlen() -> bool:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
         return False
+    # The function came before its windows, so only the signature tells.
     return "window_size" in inspect.signature(varlen_attn).parameters
 
 
@@ -121,6 +128,7 @@ def _explain_kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Nee
         return "it needs float16 or bfloat16"
     if needs.head_dim > WIDEST_HEAD or needs.head_dim % HEAD_STEP:
         return f"it takes heads of up to {WIDEST_HEAD} dimensions, a multiple of {HEAD_STEP}"
+    # Keys that are not attended to are left out, and the kernel's window counts the keys that remain.
     if needs.partly and needs.window is not None:
         return "it has no window where not all tokens are attended to"
     return None
@@ -139,6 +147,7 @@ class _Bounds:
         from torch.nn.attention.varlen import varlen_attn
 
         key, value = self.select_tokens(key), self.select_tokens(value)
+        # varlen_attn takes as many heads of keys as of queries.
         groups = query.shape[1] // key.shape[1]
         if groups > 1:
             key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
@@ -165,6 +174,7 @@ def _compute_bounds(lengths: Sequence[int], attended: Tensor | None, device: tor
         return _Bounds(queries=queries, keys=queries, longest=(longest, longest), kept=None)
     before = torch.cat([attended.new_zeros(1, dtype=torch.int32), attended.cumsum(0, dtype=torch.int32)])
     keys = before[queries.long()]
+    # The kernel wants this number on the host, so this waits for the GPU, once a pass.
     most = int(keys.diff().max())
     return _Bounds(queries=queries, keys=keys, longest=(longest, most), kept=attended.nonzero().flatten())
 
@@ -177,6 +187,7 @@ class _Flash:
     def explain_refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
         if (missing := _explain_flash_absence()) is not None:
             return missing
+        # ALiBi's distances would count the packed keys, of which some are left out.
         if needs.slopes is not None and needs.partly:
             return "it has no ALiBi where not all tokens are attended to"
         return _explain_kernel_refusal(device, dtype, needs)
@@ -207,6 +218,7 @@ class _FlashBounds:
         bounds = self.bounds
         slopes = None
         if needs.slopes is not None:
+            # flash-attn takes slopes in float32 only, whatever the dtype of the queries.
             slopes = torch.tensor(needs.slopes, dtype=torch.float32, device=query.device)
         out: Tensor = flash_attn_varlen_func(
             query,
@@ -246,6 +258,7 @@ def _build_additive_mask(
 ) -> _Mask:
     sees = allowed.any(dim=-1, keepdim=True)
     base = torch.zeros((), dtype=dtype, device=allowed.device) if bias is None else bias
+    # A row of -inf alone gives NaN: a query that sees no key sees all here, and its result becomes 0.
     added = torch.where(allowed | ~sees, base, float("-inf"))
     return _Mask(bias=added.to(dtype), blind=~sees if blind else None)
 
@@ -370,6 +383,7 @@ def _split_spans(lengths: Sequence[int], slack: int = SLACK) -> list[Span]:
 def _can_share_group(longest: int, length: int, texts: int, slack: int) -> bool:
     if length == longest:
         return True
+    # For short texts a call of their own costs more than a few padding tokens.
     return longest - length <= min(slack, longest // 2) and longest * texts <= MASKED_TOKENS
 
 
@@ -382,6 +396,7 @@ def _build_text_group(lengths: Sequence[int], start: int, kind: _Kind, bias: Ten
         counts = torch.tensor(lengths, device=kind.device)[:, None]
         place = torch.arange(length, device=kind.device)
         keys = place < counts
+        # Padding repeats the last token of its text; the mask hides it, so any valid place would do.
         gather = (start + counts.cumsum(0) - counts + torch.minimum(place, counts - 1)).flatten()
         places = keys.flatten().nonzero().flatten()
     if kind.attended is not None:
@@ -395,6 +410,7 @@ def _mask(keys: Tensor | None, length: int, kind: _Kind, bias: Tensor | None) ->
     """The mask of a group with its attended tokens `keys` (texts, length); None for all."""
     allowed = None if keys is None else keys[:, None, None]
     cut_bias = None if bias is None else bias[..., :length, :length]
+    # A window over the whole text masks nothing, and without a mask SDPA can take a faster kernel.
     window = kind.window if kind.window is not None and kind.window < length - 1 else None
     if window is not None:
         place = torch.arange(length, device=kind.device)
@@ -444,6 +460,7 @@ class _Texts:
     calls: dict[tuple[object, ...], list[_Group | _Blocks]] = field(default_factory=dict)
 
     def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+        # The texts are fixed, so these three decide the masks; layers of one kind share them.
         call_key = (needs.window, needs.slopes, query.dtype)
         if call_key not in self.calls:
             self.calls[call_key] = [*self._iter_calls(needs, query.dtype)]
@@ -463,6 +480,7 @@ class _Texts:
         long = 0
         if needs.window is not None and needs.slopes is None:
             least = BLOCKS_FROM * _compute_block_size(needs.window)
+            # Lengths fall, so the long texts are the first ones.
             long = sum(length > least for length in self.lengths)
         if long:
             yield _build_blocks(self.lengths[:long], kind)
@@ -524,6 +542,12 @@ def choose(
     The default is SDPA on a CPU. On a GPU in half precision SDPA runs only where no other kernel can, with a
     note.
 
+    Args:
+        device: The device of the layer.
+        dtype: The dtype of its queries, keys and values.
+        needs: What the layer needs of its attention.
+        asked: The name of the requested backend.
+
     Raises:
         UsageError: There is no backend of that name.
     """
@@ -531,6 +555,7 @@ def choose(
         tried = BACKENDS.values() if device.type == "cuda" else [BACKENDS["sdpa"]]
         refused = {b.name: b.explain_refusal(device, dtype, needs) for b in tried}
         backend = next(BACKENDS[name] for name, reason in refused.items() if reason is None)
+        # In float32 no other kernel exists, so SDPA is what the user expects and needs no note.
         slow = backend.name == "sdpa" and device.type == "cuda" and dtype.itemsize == HALF
         reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items() if reason is not None)
         return backend, f"sdpa was used for attention ({reasons})" if slow else None

@@ -39,6 +39,7 @@ class AttentivePooling(Module):
         mask = self._mask(features)[:, :, None]
         heads = tokens.float().unflatten(-1, self.query.shape)
         scores = (heads * self.query.float()).sum(-1) / self.query.shape[1] ** 0.5
+        # The lowest finite number: a text whose tokens are all masked would be NaN with -inf.
         lowest = torch.finfo(scores.dtype).min
         weights = scores.masked_fill(~mask, lowest).softmax(dim=1).masked_fill(~mask, 0.0)
         pooled = (heads * weights[..., None]).sum(dim=1)

@@ -39,6 +39,7 @@ def find_dtype(model_args: Mapping[str, Any], folder: Path) -> torch.dtype:
     Raises:
         UsageError: There is no dtype of that name.
     """
+    # `torch_dtype` is the older name, which most published configs still have.
     value = model_args.get("dtype", model_args.get("torch_dtype"))
     if value == "auto":
         content = read_object(folder / "config.json")

@@ -45,6 +45,7 @@ def list_roles(model: SentenceTransformer) -> list[Role]:
     if not routers:
         return [""]
     ways = {side: route(model, side).get("task", routers[0].default_route) for side in ROLES}
+    # Reversed, so that of two sides that share a tower the first one stays in the dict.
     first = {way: side for side, way in reversed(ways.items()) if way is not None}
     return [side for side in ROLES if side in first.values()]
 
@@ -105,6 +106,7 @@ def _widen_outputs(features: dict[str, Any]) -> dict[str, Any]:
 def widen_towers(model: SentenceTransformer) -> None:
     """Make every module within a Router return features in float32."""
     for router in _list_routers(model):
+        # A Router passes features from module to module itself, where `embed_features` cannot widen them.
         for module in chain.from_iterable(_list_towers(router)):
             module.register_forward_hook(lambda _module, _args, features: _widen_outputs(features))
 
@@ -144,8 +146,10 @@ class _Queue:
         with self._changed:
             while self._open:
                 start, stop = self._open[-1]
+                # Lengths fall, so every text of a span is padded to the length of its first.
                 cut = min(stop, start + max(1, self.budget // int(self._lengths[start])))
                 running = self._running + self._count_span_tokens((start, cut))
+                # A span above `at_once` runs alone: it would wait forever for room beside others.
                 if not self._running or self._at_once is None or running <= self._at_once:
                     self._open[-1:] = [(cut, stop)] if cut < stop else []
                     self._running = running
@@ -154,7 +158,7 @@ class _Queue:
             return None
 
     def release_span(self, span: Span) -> None:
-        """Give the room of a span to others, which has run or did not fit."""
+        """Give the room of a span that has run, or did not fit, to others."""
         with self._changed:
             self._running -= self._count_span_tokens(span)
             self._changed.notify_all()
@@ -162,6 +166,7 @@ class _Queue:
     def retry_span(self, span: Span) -> int:
         """Return a span that did not fit, and set the budget to half of its size."""
         with self._changed:
+            # Several threads may fail at once, each with another span: the smallest budget counts.
             self.budget = min(self.budget, self._count_span_tokens(span) // 2)
             self._open.append(span)
             self._changed.notify_all()
@@ -190,10 +195,12 @@ def _run_queue(
         return
 
     def run_worker() -> None:
+        # Else each of the threads would start torch's own on every core.
         torch.set_num_threads(1)
         try:
             _run_spans(queue, run, halved)
         except BaseException:
+            # The other threads end after their present span; `worker.result()` below raises the error.
             queue.clear()
             raise
 
@@ -261,6 +268,7 @@ def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role
     """The inputs for texts with a prompt before each, as in the model's own `encode`."""
     prompted = [prompt + text for text in texts]
     way = route(model, role)
+    # As `encode` of sentence-transformers does: a pooling may leave the tokens of the prompt out.
     length = model._get_prompt_length(prompt, **way) if prompt else None
     extra: dict[str, Any] = {**way, **({} if length is None else {"prompt_length": length})}
     if _is_plain(model):
@@ -303,6 +311,7 @@ class TokenizedTexts:
         left = self._tokenizer.padding_side == "left"
         offsets = columns - (len(columns) - lengths)[:, None] if left else columns[None, :]
         mask = (offsets >= 0) & (offsets < lengths[:, None])
+        # Padding looks up place 0, which always exists; its token is replaced below.
         token_places = np.where(mask, self._starts[slice(*span)][:, None] + offsets, 0)
         fill = {
             "input_ids": self._tokenizer.pad_token_id,
@@ -320,13 +329,20 @@ def tokenize_texts(
 ) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int64], Sequence[Any]]:
     """The tokens of texts by the library's Transformer with a fast tokenizer.
 
+    Args:
+        module: The library's Transformer.
+        texts: The texts, with their prompts.
+        max_length: The most tokens of a text, special ones included; None to cut nothing.
+
     Returns:
         `input_ids`, and `token_type_ids` where the tokenizer has them, of one text after the other; the
         number of tokens of each text; and the tokenizer's encodings, which know what was cut off.
     """
-    stripped = [text.strip() for text in texts]  # as Transformer.tokenize does
+    # As Transformer.tokenize does.
+    stripped = [text.strip() for text in texts]
     tokens = module.tokenizer(
         [text.lower() for text in stripped] if module.do_lower_case else stripped,
+        # Batches are cut after sorting, and each pads only to its own longest text.
         padding=False,
         truncation="longest_first",
         max_length=max_length,
@@ -335,6 +351,7 @@ def tokenize_texts(
     lengths = np.fromiter(map(len, tokens["input_ids"]), dtype=np.int64, count=len(texts))
     total = int(lengths.sum())
     flat = {
+        # int32 takes half of the memory of a window; a batch becomes int64 in `build_features`.
         name: np.fromiter(chain.from_iterable(tokens[name]), dtype=np.int32, count=total)
         for name in ("input_ids", "token_type_ids")
         if name in tokens
@@ -352,6 +369,7 @@ class _Untokenized:
         self._texts = texts
         self._extra = extra
         self._way = way
+        # The guess only sorts texts and sizes batches: a wrong one costs time, and changes no vector.
         guess = np.array([1 + len(text) // CHARACTERS_A_TOKEN for text in texts], dtype=np.int64)
         cuts = [
             getattr(module, "max_seq_length", None) or guess.max() for module in collect_input_modules(model)
@@ -410,7 +428,7 @@ WINDOW = 32_768
 Batch = TypeVar("Batch")
 
 Finish: TypeAlias = Callable[["NDArray[np.int64]", Batch], None]
-"""Takes the rows of a finished batch, and what its pass gave."""
+"""Called with the rows of a finished batch and the output of its pass."""
 
 Progress = Callable[[int, int], None]
 """A callback after each batch with the numbers of finished texts and tokens."""
@@ -470,6 +488,7 @@ class Engine(ABC, Generic[Batch]):
         self._on_cpu = model.device.type == "cpu"
         self._threads = torch.get_num_threads() if self._on_cpu else 0
         self._at_once = batch_tokens or max(GPU_BUDGET, self._threads * CPU_BUDGET)
+        # On a CPU each thread runs a small batch, and `_at_once` bounds all of them together.
         self._budget = min(CPU_BUDGET, self._at_once) if self._on_cpu else self._at_once
         self._lock = threading.Lock()
         self._take_model(model)
@@ -503,6 +522,7 @@ class Engine(ABC, Generic[Batch]):
 
     def reload(self, load: Callable[[], Engine[Any]]) -> None:
         """Replace the model by a new load, never two in memory; no model is left if `load` fails."""
+        # `_forward` puts a closure over a layer into that layer: only gc frees such a circle.
         del self.model
         gc.collect()
         if not self._on_cpu:
@@ -523,6 +543,7 @@ class Engine(ABC, Generic[Batch]):
         def run_span(span: Span) -> None:
             finish(inputs.order[slice(*span)], self._batch(inputs, span))
 
+        # The budget is the size of the whole padded batch, so the first span has every text.
         queue = _Queue(inputs.lengths, len(inputs.lengths) * int(inputs.lengths[0]))
         _run_queue(queue, run_span, threads=min(self._threads, 1), halved=self._reduce_budget)
 
@@ -534,6 +555,7 @@ class Engine(ABC, Generic[Batch]):
         progress: Progress | None,
     ) -> None:
         """Run a window's texts in batches; text i stands for `copies[i]` of the given texts."""
+        # A small window is spread over all threads instead of filling one batch.
         share = -(-int(inputs.lengths.sum()) // max(1, self._threads))
         queue = _Queue(inputs.lengths, min(self._budget, share), self._at_once)
 
@@ -541,6 +563,7 @@ class Engine(ABC, Generic[Batch]):
             rows = inputs.order[slice(*span)]
             outputs = self._batch(inputs, span)
             tokens = int(inputs.lengths[slice(*span)].sum()) - len(rows) * self._before
+            # Threads share the counters and whatever `finish` and `progress` write to.
             with self._lock:
                 finish(rows, outputs)
                 self.tokens_seen += tokens
@@ -559,6 +582,7 @@ class Engine(ABC, Generic[Batch]):
         if self._on_cpu or not isinstance(value, torch.Tensor):
             return value
         if value.device.type == "cpu" and self.model.device.type == "cuda":
+            # Only a copy from pinned memory runs beside the GPU's work; else non_blocking changes nothing.
             value = value.pin_memory()
         return value.to(self.model.device, non_blocking=True)
 
@@ -603,7 +627,13 @@ class Encoder(Engine["Tensor"]):
         """The vectors of `texts`, each with `prompt` before it.
 
         Equal texts are encoded once. The vectors equal those of `SentenceTransformer.encode` up to rounding.
-        `role` is the side of the texts, which chooses the tower. `keeper` gets every finite vector once.
+
+        Args:
+            texts: The texts.
+            prompt: The text before each.
+            role: The side of the texts, which chooses the tower.
+            progress: Called after each batch.
+            keeper: Gets every finite vector once, while others are still being computed.
 
         Returns:
             Shape (len(texts), dimension), float32, in the order of `texts`.
@@ -624,6 +654,7 @@ class Encoder(Engine["Tensor"]):
                 self._run_batches(inputs, copies[part], keep.add_vector_batch, progress)
             finally:
                 keep.send_vectors()
+        # After the loop: the keeper has every finite vector by now, so no work is lost.
         _require_finite(vectors, unique, inverse)
         return vectors[inverse]
 
@@ -632,6 +663,7 @@ class Encoder(Engine["Tensor"]):
         done: Batches = []
         inputs = self._prepare_inputs(texts, prompt, role)
         self._run_padded_batch(inputs, lambda rows, vectors: done.append((rows, vectors)))
+        # Spans end in any order, and their rows are those of the texts sorted by length.
         order = np.argsort(np.concatenate([rows for rows, _ in done]))
         return np.concatenate([vectors.cpu().numpy() for _, vectors in done])[order]
 
@@ -652,6 +684,7 @@ class _Keep:
         self._done: Batches = []
 
     def add_vector_batch(self, rows: NDArray[np.int64], vectors: Tensor) -> None:
+        # Vectors stay on the device until they are due, because a copy waits for the GPU.
         self._done.append((rows, vectors))
         if self._keeper is not None and self._keeper.due:
             self.send_vectors()
@@ -663,6 +696,7 @@ class _Keep:
         if self._keeper is None or not done:
             return
         rows = np.concatenate([rows for rows, _ in done])
+        # A vector that is not finite must not reach the cache; `encode` reports it at the end.
         rows = rows[np.isfinite(self._out[rows]).all(axis=1)]
         self._keeper.add_vectors([self._texts[row] for row in rows], self._out[rows])
 
@@ -688,6 +722,7 @@ def embed_features(model: SentenceTransformer, features: dict[str, Any]) -> Tens
     task = {"task": features.pop("task")} if "task" in features else {}
     for place, module in enumerate(model):
         features = module(features, **(task if "task" in getattr(module, "forward_kwargs", ()) else {}))
+        # Only the backbone runs in the loaded dtype; towers of a Router are widened by hooks.
         features = features if place else _widen_outputs(features)
     vectors: Tensor = features["sentence_embedding"]
     return vectors.float()
@@ -700,9 +735,11 @@ def _use_onednn(model: nn.Module) -> None:
     elsewhere. The sums are of the same float32 products in another order.
     """
     backend: Any = torch.backends.mkldnn
+    # `_linear_pointwise` is private in torch, and may be missing in another version.
     if not backend.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return
     for layer in model.modules():
+        # Exactly Linear: a subclass, such as one with an adapter, computes something else.
         if type(layer) is torch.nn.Linear and layer.weight.dtype == torch.float32:
             layer.forward = _forward(layer)  # type: ignore[assignment, method-assign]
 

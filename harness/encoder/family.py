@@ -39,7 +39,7 @@ class Architecture:
         rotary_theta_local: Base in layers with a window, if different.
         rotary_interleaved: Whether rotated pairs are neighbouring dimensions, not of the two halves.
         rotary_scaling: Scaling of frequencies for long inputs: its `kind`, and the numbers of that kind, as
-            `rotations` in network/layers.py explains them.
+            `compute_rotations` in network/layers.py explains them.
         windows: For each layer the tokens seen to either side; None for all.
         norm: LayerNorm or RMSNorm.
         norm_bias: Whether a LayerNorm has a bias.
@@ -159,15 +159,18 @@ class Architecture:
         return shapes | self._list_norm_shapes(f"{prefix}.mlp_norm")
 
     @staticmethod
-    def of_config(config: Mapping[str, Any], **own: Any) -> Architecture:
-        """The architecture of a published config, from its fields of our names and from the fields `own`.
+    def of_config(config: Mapping[str, Any], **family_fields: Any) -> Architecture:
+        """The architecture of a published config.
 
-        Unless given, there are as many key and value heads as query heads, which share the width.
+        Args:
+            config: The config, from which the fields with our names are taken.
+            **family_fields: The other fields of the Architecture. By default there are as many key and value
+                heads as query heads, and the heads share the width.
 
         Raises:
             KeyError: The config lacks a field.
         """
-        values = {name: config[name] for name in _SAME_NAME if name not in own} | own
+        values = {name: config[name] for name in _SAME_NAME if name not in family_fields} | family_fields
         heads = values["num_attention_heads"]
         values["num_key_value_heads"] = values.get("num_key_value_heads") or heads
         values["head_dim"] = values.get("head_dim") or values["hidden_size"] // heads
@@ -195,6 +198,7 @@ class Architecture:
             for field in fields(Architecture)
             if field.name not in values and field.default is field.default_factory is MISSING
         ]
+        # Only fields without a default: an older version did not write those that came later.
         if lacking:
             raise DamagedModelError(f"The model's architecture lacks {', '.join(lacking)}.")
         windows = tuple(values.get("windows", ()))
@@ -202,8 +206,14 @@ class Architecture:
 
 
 _SAME_NAME = (
-    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
-    *("max_position_embeddings", "pad_token_id", "initializer_range"),
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "pad_token_id",
+    "initializer_range",
 )
 """Fields that most published configs have under the names of Architecture."""
 
@@ -271,6 +281,7 @@ class Names:
         """Our name of a tensor, without ENCODER; None if the network has no such tensor."""
         stem, _, leaf = theirs.rpartition(".")
         name = f"{stem}.{OLD_LEAVES[leaf]}" if leaf in OLD_LEAVES else theirs
+        # An encoder saved alone has names without the prefix; names of the head are stored whole.
         inside = name.removeprefix(self.prefix)
         return _match_name(inside, _swap_names(self.encoder)) or _match_name(name, _swap_names(self.head))
 
@@ -305,6 +316,7 @@ def _swap_names(names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _match_name(name: str, pairs: Iterable[tuple[str, str]]) -> str | None:
     """The name on the other side, from the longest matching entry."""
+    # The longest first: `head.decoder.bias` may have a name apart from that of `head.decoder`.
     for source, target in sorted(pairs, key=lambda pair: -len(pair[0])):
         match = _compile_name_pattern(source).fullmatch(name)
         if match:
@@ -357,6 +369,7 @@ class Family:
     def holds(self, config: Config) -> bool:
         """Whether a config is of this family; False if `only` fails on it."""
         try:
+            # `only` reads the config of a stranger, whose fields may be of any type.
             return config.get("model_type") in self.model_types and self.only(config)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             return False
@@ -378,8 +391,8 @@ class Family:
             ) from error
         except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise ModelError(
-                f"The config.json of a {kind} has a value that makes no network: {error}.",
-                hint="Hold it against that of the published model.",
+                f"The config.json of a {kind} has a value that cannot be used: {error}.",
+                hint="Compare it with that of the published model.",
             ) from error
 
     def outline(self, config: Config) -> Architecture:

@@ -54,7 +54,7 @@ from harness.encoder.two_stage import ContextualEncoder
 def load_encoder(
     artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: int | None = None
 ) -> Encoder:
-    """The model of `artifact` with a vector for each text, ready to encode as `encoding` says (load_any)."""
+    """The model of `artifact` with one vector a text; arguments and errors as in `load_any`."""
     encoder = load_any(artifact, encoding, device=device, batch_tokens=batch_tokens)
     assert isinstance(encoder, Encoder)
     return encoder
@@ -127,6 +127,7 @@ def _build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
     """The arguments with which a backbone is loaded."""
     return {
         "dtype": TORCH_DTYPES[encoding.dtype],
+        # torch.load then unpickles tensors alone, and refuses a pickle with code.
         "weights_only": True,
         # A tensor of another shape becomes part of the report.
         "ignore_mismatched_sizes": True,
@@ -171,7 +172,8 @@ def _cut(module: nn.Module, length: int) -> bool:
         return False
     try:
         setattr(module, "max_seq_length", length)  # noqa: B010
-    except AttributeError:  # the module has a fixed length and cuts nothing
+    except AttributeError:
+        # The module has a fixed length and cuts nothing.
         return False
     return True
 
@@ -228,6 +230,7 @@ PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 SHOWN = 5
 
 
+# Equality by identity: the dataclass's own would compare tensors, and sets need a hash.
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _UninitialisedTensor:
     """A tensor of a backbone that no file set; `shapes` if the file has another shape."""
@@ -257,6 +260,7 @@ class _LoadReport:
             for name, found, wanted in info["mismatched_keys"]
         }
         for name in sorted({*info["missing_keys"], *mismatched}):
+            # Integer buffers, such as position ids, are computed and are in few files.
             if name in tensors and tensors[name].is_floating_point():
                 shapes = mismatched.get(name, "")
                 self.fresh.append(
@@ -269,6 +273,8 @@ def _collect_load_report() -> Iterator[_LoadReport]:
     """While open, every backbone that transformers loads is added to the report."""
     report = _LoadReport()
     patched: Any = PreTrainedModel
+    # sentence-transformers loads the backbone itself and drops the report, so the method is replaced.
+    # The classmethod is taken from __dict__: as an attribute it would be bound to PreTrainedModel.
     original = PreTrainedModel.__dict__["from_pretrained"]
 
     def from_pretrained(cls: type[PreTrainedModel], *args: Any, **kwargs: Any) -> Any:
@@ -295,7 +301,7 @@ def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: _Loa
     more = f" and {len(fresh_names) - SHOWN} more" if len(fresh_names) > SHOWN else ""
     raise ModelError(
         f"{name} is not loaded whole: {len(fresh_names)} tensors that its vectors depend on were initialised "
-        f"at random, for no file has them: {', '.join(fresh_names[:SHOWN])}{more}.",
+        f"at random, because no file has them: {', '.join(fresh_names[:SHOWN])}{more}.",
         hint="Its config and its weights do not belong together, or the weights are of another architecture.",
     )
 
@@ -312,7 +318,9 @@ def _filter_suspects(
 ) -> list[_UninitialisedTensor]:
     """The suspects that the vectors of any side depend on."""
     silent, late = set(suspects), encoding.late_interaction
-    for role in (list_roles(model) if late is None else SIDES) if suspects else ():
+    if not suspects:
+        return []
+    for role in list_roles(model) if late is None else SIDES:
         silent &= _find_unused_tensors(model, late, suspects, role)
     return [fresh for fresh in suspects if fresh not in silent]
 
@@ -339,6 +347,7 @@ def _find_unused_tensors(
         vectors = (
             embed_features(model, features) if late is None else compute_token_vectors(model, features)[0]
         )
+        # Without a gradient, as in a module that detaches, no tensor is known to be unused.
         if not vectors.requires_grad:
             return set()
         direction = torch.linspace(-1, 2, vectors.numel(), device=vectors.device).view_as(vectors)

@@ -67,6 +67,11 @@ class PreflightOptions:
 def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOptions) -> None:
     """Refuse a model that would fail at load, or that is no embedding model.
 
+    Args:
+        artifact: The model and its folder.
+        encoding: Its settings.
+        options: The options of the check.
+
     Raises:
         ModelError: It cannot be loaded as it is.
         UsageError: It is a model of another kind and no pooling was requested, or a setting does not fit it.
@@ -161,21 +166,23 @@ def _check_prefixes(place: Path, late: LateInteraction) -> None:
     """Refuse a prefix that is no token, for which PyLate would add one with a vector drawn at random."""
     tokenizer = read_object(place / "tokenizer.json")
     if not tokenizer:
-        return  # transformers makes a tokenizer of older files; the prefix is looked up at load
+        # transformers makes a tokenizer of older files; the prefix is looked up at load.
+        return
     vocabulary = tokenizer.get("model", {}).get("vocab", {})
+    # A Unigram vocabulary is a list of pairs of a token and its score.
     words = vocabulary if isinstance(vocabulary, Mapping) else {word for word, _ in vocabulary}
     tokens = {*words, *(str(token.get("content")) for token in tokenizer.get("added_tokens", ()))}
     for side, prefix in zip(SIDES, (late.query_prefix, late.document_prefix), strict=True):
         if prefix and prefix not in tokens:
             raise ModelError(
                 f"The prefix of a {side}, {prefix!r}, is no token of the tokenizer in {place}.",
-                hint="Mend the prefix in config_sentence_transformers.json, or save the model with PyLate, "
-                "which adds the token and its embedding.",
+                hint="Correct the prefix in config_sentence_transformers.json, or save the model with "
+                "PyLate, which adds the token and its embedding.",
             )
 
 
 def _check_attentive(place: Path) -> None:
-    """Hold the query of an attentive pooling against its config."""
+    """Compare the query of an attentive pooling with its config."""
     config, tensors = (
         read_object(place / "config.json"),
         read_tensor_headers(list_module_weights(place, sharded=False)),
@@ -191,7 +198,7 @@ def _check_attentive(place: Path) -> None:
 
 
 def _check_two_stage(place: Path) -> None:
-    """Hold the tensors beside the backbones of two stages against the settings and the backbones' widths."""
+    """Compare the tensors of a two-stage module with its settings and the widths of its backbones."""
     widths = [read_architecture(place / stage).hidden_size for stage in (CONTEXT_STAGE, TEXT_STAGE)]
     tensors = read_tensor_headers(list_module_weights(place, sharded=False))
     if tensors is not None:
@@ -219,6 +226,7 @@ def _check_backbone_files(place: Path, artifact: Artifact) -> None:
     _check_type(place, config, own_code=own_code)
     _check_quantised(place, config)
     index = place / "model.safetensors.index.json"
+    # A whole file takes precedence over an index, which is then not read.
     if index.is_file() and not (place / "model.safetensors").is_file():
         check_index(index)
     tensors = read_tensor_headers(list_module_weights(place))
@@ -260,7 +268,7 @@ def _check_quantised(place: Path, config: Config) -> None:
         raise ModelError(
             f"{place} is quantised{f' ({method})' if method else ''}: its config.json has a "
             "quantization_config.",
-            hint="Give the model that it was made of: scores of a quantised copy would stand for it.",
+            hint="Give the model that it was made of: a quantised copy has other scores.",
         )
 
 
@@ -284,7 +292,7 @@ def _check_dtypes(place: Path, tensors: Tensors) -> None:
 
 
 def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Sequence[str]) -> None:
-    """Hold the tensors against the architecture that the config gives our network."""
+    """Compare the tensors with the architecture that the config gives our network."""
     family = read_family(place)
     names = None if family is None else family.names
 
@@ -301,6 +309,7 @@ def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Seque
         fit(parse_harness_architecture(config) if family is None else family.outline(config))
     except ModelError:
         _check_wrapper(tensors)
+        # transformers adds defaults to a config, but its import takes seconds: it is asked before a refusal.
         exact = _parse_library_config(family, config) if family is not None and family.native else None
         if exact is None:
             raise
@@ -316,11 +325,12 @@ def _parse_library_config(family: Family, config: Config) -> Architecture | None
     kind = str(config["model_type"])
     try:
         full = CONFIG_MAPPING[kind].from_dict(dict(config)).to_dict()
+    # from_dict checks values in ways that differ between model types.
     except Exception as error:
         message = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(
             f"The config.json of a {kind} cannot be used: {message}.",
-            hint="Hold it against that of the published model.",
+            hint="Compare it with that of the published model.",
         ) from error
     return family.architecture(full)
 
@@ -351,14 +361,19 @@ def _check_wrapper(tensors: Tensors) -> None:
 
 
 TABLES = (
-    *("word_embeddings.weight", "tok_embeddings.weight", "embeddings.tokens.weight"),
-    *("embed_tokens.weight", "embed_in.weight", "wte.weight", "shared.weight"),
+    "word_embeddings.weight",
+    "tok_embeddings.weight",
+    "embeddings.tokens.weight",
+    "embed_tokens.weight",
+    "embed_in.weight",
+    "wte.weight",
+    "shared.weight",
 )
 """Endings of the token embedding's name."""
 
 
 def _check_table(place: Path, config: Config, tensors: Tensors) -> None:
-    """Hold the token embedding of a model that transformers runs against its config."""
+    """Compare the token embedding of a model that transformers runs with its config."""
     rows, vocab_size = _count_table_rows(tensors), config.get("vocab_size")
     if rows is not None and isinstance(vocab_size, int) and rows != vocab_size:
         raise ModelError(
@@ -376,7 +391,8 @@ def _count_embedding_rows(config: Config, tensors: Tensors | None) -> int | None
     """The rows of the token embedding, from its tensor, else from the config."""
     rows = None if tensors is None else _count_table_rows(tensors)
     if rows is None:
-        within = config.get("architecture")  # of our own model type
+        # Configs of our own model type have it within the architecture.
+        within = config.get("architecture")
         rows = config.get("vocab_size", within.get("vocab_size") if isinstance(within, dict) else None)
     return rows if isinstance(rows, int) else None
 
@@ -398,6 +414,7 @@ def _iter_token_ids(place: Path) -> Iterator[tuple[int, str]]:
     """The largest token id that each tokenizer file names, and the file."""
     tokenizer_file = place / "tokenizer.json"
     try:
+        # transformers prefers tokenizer.json and then does not read the files of the slow tokenizer.
         if tokenizer_file.is_file():
             yield from (
                 (number, tokenizer_file.name) for number in _iter_tokenizer_ids(read_object(tokenizer_file))
@@ -427,15 +444,16 @@ def _iter_tokenizer_ids(content: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _check_pickle(path: Path) -> None:
-    """Refuse a file of weights that is neither an archive nor a pickle."""
+    """Refuse a weight file that is neither a zip archive nor a pickle."""
     if path.suffix == ".safetensors":
         return
     with path.open("rb") as file:
         start = file.read(1)
+    # 0x80 opens a pickle of protocol 2 or newer, the form of torch.save before its zip archives.
     if start != b"\x80" and not zipfile.is_zipfile(path):
         raise ModelError(
-            f"{path} is no file of PyTorch, or is not whole.",
-            hint="It was not copied or downloaded to its end. Fetch it again.",
+            f"{path} is not a PyTorch file, or is incomplete.",
+            hint="A copy or a download may have stopped early. Fetch it again.",
         )
 
 
@@ -475,7 +493,8 @@ def _check_positions(artifact: Artifact, folder: Path) -> None:
     own_code = can_run_remote_code(config, artifact.trust_remote_code)
     if positions in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
         raise ModelError(
-            f"{artifact.name} has {positions} positions, which transformers 5 has dropped: it would run without.",
+            f"{artifact.name} has {positions} positions, which transformers 5 has dropped: "
+            "it would run without.",
             hint="It cannot be evaluated with this version.",
         )
 
@@ -489,9 +508,9 @@ def _require_no_variant(artifact: Artifact, folder: Path) -> None:
         if artifact.trust_remote_code:
             return
         raise ModelError(
-            f"{artifact.name} is a {kind}, but none that the family {next(iter(named))} computes: its "
-            "config.json lacks a field, or has a setting that makes another network of it.",
-            hint="Hold it against the config.json of the published model. If its folder brings code of its "
+            f"{artifact.name} is a {kind}, but not one that the family {next(iter(named))} can run: its "
+            "config.json lacks a field, or has a setting that changes the network.",
+            hint="Compare it with the config.json of the published model. If its folder brings code of its "
             "own and you trust it, add --trust-remote-code.",
         )
 
@@ -503,12 +522,11 @@ def _check_kind(folder: Path) -> None:
     """Refuse a bare folder whose model gives something other than a vector of a text."""
     what = _detect_model_kind(folder)
     if what is not None:
-        late = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`) to evaluate it as it is. "
-        raise UsageError(
-            f"{folder} is {what}, no embedding model.",
-            hint=late * (what == COLBERT)
-            + "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it.",
-        )
+        hint = "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it."
+        if what == COLBERT:
+            save = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`)"
+            hint = f"{save} to evaluate it as it is. {hint}"
+        raise UsageError(f"{folder} is {what}, not an embedding model.", hint=hint)
 
 
 CLASSES = {
@@ -542,6 +560,7 @@ def _detect_model_kind(folder: Path) -> str | None:
 def _can_score_pairs(config: Config) -> bool:
     labels = config.get("id2label")
     has_single_label = isinstance(labels, Mapping) and len(labels) == 1
+    # sentence-transformers writes a section of its own into the config of a CrossEncoder.
     return (
         has_single_label
         or config.get("num_labels") == 1
@@ -559,8 +578,8 @@ def _detect_head_kind(tensors: Tensors, config: Config) -> str | None:
     return COLBERT if "linear.weight" in tensors else None
 
 
-def _describe_choices(name: str, known: Any, *, most: int = 12) -> str:
-    close = find_similar_names(name, known)
+def _describe_choices(name: str, choices: Any, *, most: int = 12) -> str:
+    close = find_similar_names(name, choices)
     if close:
         return f"Did you mean {' or '.join(close)}?"
-    return f"There is: {', '.join(sorted(known)[:most])}." if most else ""
+    return f"There is: {', '.join(sorted(choices)[:most])}." if most else ""

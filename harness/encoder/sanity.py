@@ -72,6 +72,7 @@ def _mark_side(role: Role, failure: _Failure | None) -> _Failure | None:
 def _compute_row_distance(first: Vectors, second: Vectors) -> NDArray[np.float64]:
     """The distance between each two rows, relative to the length of the first."""
     wide = first.astype(np.float64)
+    # 1e-30 keeps a vector of zeros from dividing by 0.
     lengths = np.maximum(np.linalg.norm(wide, axis=1), 1e-30)
     distances: NDArray[np.float64] = np.linalg.norm(wide - second, axis=1) / lengths
     return distances
@@ -125,6 +126,7 @@ def check_encoder(
     alone = {role: _Rows.embed_short_texts(encoder, role) for role in encoder.roles}
     failures = [_mark_side(role, _detect_nonfinite_rows(rows)) for role, rows in alone.items()]
     ran = ["finite"]
+    # A vector that is not finite would fail every further check as well.
     if not any(failures):
         for role, rows in alone.items():
             failures += [
@@ -148,6 +150,7 @@ def _measure_speed(encoder: Encoder | TokenEncoder) -> tuple[int, float]:
     """The tokens and seconds of encoding a long text on each core, by a model that is warm."""
     count = torch.get_num_threads() if encoder.device == "cpu" else 16
     began, before = time.perf_counter(), encoder.tokens_seen
+    # A number makes the texts different: equal ones are encoded once.
     encoder.encode([f"{number} {LONG}" for number in range(count)], role=encoder.roles[0])
     return encoder.tokens_seen - before, time.perf_counter() - began
 
@@ -209,6 +212,7 @@ def _list_context_failures(encoder: ContextualEncoder, without: _Rows) -> list[_
     assert encoder.encoding.context is not None
     documents = encoder.compute_context_vectors(SHORT)
     size = encoder.encoding.context.size
+    # np.resize repeats the few documents until the context is full.
     encoder.set_context(np.resize(documents, (size, documents.shape[1])))
     try:
         rows = _Rows.embed_short_texts(encoder, "")
@@ -259,6 +263,7 @@ def _compute_tensor_sums(model: nn.Module) -> dict[str, int]:
 
 def _sum(tensor: Tensor) -> int:
     integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    # Bits, because NaN differs from itself.
     bits = tensor.contiguous().view(-1).view(integers.get(tensor.element_size(), torch.uint8))
     return int(bits.sum(dtype=torch.int64))
 

@@ -61,6 +61,7 @@ class Transformer(LibraryTransformer):
             changes = {name: value for name, value in config_args.items() if name not in LOADING}
             self._ours = _is_same_family(folder, changes)
             if self._ours:
+                # The second value says whether the folder holds an adapter.
                 return resolve_network_config(folder, read_family(folder), changes)[0], False
         return super()._load_config(model_name_or_path, cache_dir, backend, config_args)
 
@@ -78,6 +79,7 @@ class Transformer(LibraryTransformer):
         allow_extra = model_args.pop("allow_extra", ())
         adapter = folder if is_peft_model else None
         if is_peft_model:
+            # The config is the adapter's here, and names the folder of its base model.
             folder = Path(str(config.base_model_name_or_path))
         ours = has_network(folder, own_code=own_code) and (is_peft_model or self._ours)
         if backend != "torch" or not ours:
@@ -88,6 +90,7 @@ class Transformer(LibraryTransformer):
         dtype = find_dtype(model_args, folder)
         network = load_network(folder, family, dtype=dtype, config=base_config, allow_extra=allow_extra).model
         attention = str(model_args.get("attn_implementation") or AUTO)
+        # transformers' "eager" has no backend of ours; SDPA computes the same.
         network.attention_asked = LIBRARY_NAMES.get(attention, "sdpa" if attention == "eager" else attention)
         if adapter is not None:
             network.load_adapter(adapter)
@@ -150,7 +153,8 @@ class SentenceTransformer(_SentenceTransformer):
             return Transformer
         if class_name == ATTENTIVE:
             return AttentivePooling
-        if class_name == TWO_STAGE:  # it imports this file
+        # Imported by name: its file imports this one.
+        if class_name == TWO_STAGE:
             return import_from_string(class_ref)
         return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 

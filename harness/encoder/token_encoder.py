@@ -1,4 +1,4 @@
-"""Multi-vector (ColBERT) models (ColBERT, in PyLate's folders): their projection and their engine.
+"""Multi-vector (ColBERT) models in PyLate's folders: their projection and their engine.
 
 Equal to PyLate's `ColBERT.encode`. Texts are cut one token short, and the side's prefix is put after the
 first token. A query is filled up with mask tokens (expansion), which attend to the query; its own tokens
@@ -146,6 +146,7 @@ class _SideInputs:
         most = late.query_length if query else late.document_length
         flat, lengths, _ = tokenize_texts(module, texts, most - bool(prefix))
         if prefix:
+            # Behind the first token, or at the front of a text without one.
             after = np.cumsum(lengths) - lengths + np.minimum(lengths, 1)
             number = tokenizer.convert_tokens_to_ids(prefix)
             flat = {
@@ -214,6 +215,7 @@ def _list_text_tokens(module: Any, text: str, prompt: str, late: LateInteraction
     if prefix:
         kinds.insert(min(len(kinds), 1), "prefix")
         spans.insert(min(len(spans), 1), None)
+    # Each overflowing part has special tokens again, which are no tokens of the text.
     token_count = len(kinds) + sum(one.special_tokens_mask.count(0) for one in encoding.overflowing)
     features = _SideInputs(module, [prompt + text], late, role).build_features((0, 1))
     ids, kept = features["input_ids"][0].tolist(), features["kept"][0].tolist()
@@ -230,7 +232,8 @@ def _list_text_tokens(module: Any, text: str, prompt: str, late: LateInteraction
 def _build_text_token(
     name: str, span: tuple[int, int] | None, kind: TokenKind, shift: int | None, *, skipped: bool
 ) -> TextToken:
-    has_place = span is not None and shift is not None and span[0] + shift >= 0  # else of the prompt
+    # A token without a place in the text is of the prompt, or special.
+    has_place = span is not None and shift is not None and span[0] + shift >= 0
     start, end = (place + (shift or 0) for place in span) if has_place and span else (None, None)
     return TextToken(token=name, start=start, end=end, kind=kind, skipped=skipped)
 
@@ -241,6 +244,7 @@ def _compute_text_shift(prompt: str, text: str, *, lower: bool) -> int | None:
     The tokenized text begins with the prompt, has no blanks at its ends, and may be in lower case.
     """
     full_text = prompt + text
+    # Some letters get longer in lower case: İ becomes two characters.
     if lower and len(full_text.lower()) != len(full_text):
         return None
     return len(full_text) - len(full_text.lstrip()) - len(prompt)
@@ -272,7 +276,17 @@ _Pass = tuple[Tensor, Tensor]
 def build_side_features(
     model: LibraryModel, texts: Sequence[str], late: LateInteraction, role: Role
 ) -> dict[str, Tensor]:
-    """The features of texts of one side in one batch, in their order, as `compute_token_vectors` takes them."""
+    """The features of texts of one side in one batch, in their order, for `compute_token_vectors`.
+
+    Args:
+        model: The backbone and its projections.
+        texts: The texts, with their prompts.
+        late: The settings of the vectors.
+        role: The side of the texts.
+
+    Returns:
+        (texts, tokens) each, see `_SideInputs.build_features`.
+    """
     inputs = _SideInputs(model[0], texts, late, role)
     rows = torch.from_numpy(np.argsort(inputs.order))
     return {name: one[rows] for name, one in inputs.build_features((0, len(texts))).items()}
@@ -344,8 +358,14 @@ class TokenEncoder(Engine[_Pass]):
     ) -> TokenVectors:
         """The vectors of the tokens of `texts` on side `role`, float32, each text with `prompt` before it.
 
-        Equal texts are encoded once. `keeper` gets the vectors of every text once. A text of which no token
-        has a vector has none.
+        Equal texts are encoded once. A text may have no vector, where all of its tokens are skipped.
+
+        Args:
+            texts: The texts.
+            prompt: The text before each.
+            role: The side of the texts.
+            progress: Called after each batch.
+            keeper: Gets the vectors of every text once, while others are still being computed.
 
         Raises:
             ModelError: A vector is not finite, or a single text does not fit into memory.
@@ -367,6 +387,7 @@ class TokenEncoder(Engine[_Pass]):
 
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> TokenVectors:
         """The vectors of `texts` in one batch padded to the longest, finite or not."""
+        # The sanity gate, which calls this, reports vectors that are not finite itself.
         keep = _Keep(None, list(texts), finite=False)
         self._run_padded_batch(self._prepare_inputs(texts, prompt, role), keep.add_vector_batch)
         return keep.join_vectors()
@@ -388,8 +409,8 @@ class _Keep:
         self._rows: list[NDArray[np.int64]] = []
         self._parts: list[TokenVectors] = []
 
-    def add_vector_batch(self, rows: NDArray[np.int64], found: _Pass) -> None:
-        self._done.append((rows, found))
+    def add_vector_batch(self, rows: NDArray[np.int64], outputs: _Pass) -> None:
+        self._done.append((rows, outputs))
         if self._keeper is not None and self._keeper.due:
             self.send_vectors()
 
@@ -409,6 +430,7 @@ class _Keep:
         vectors = np.concatenate([vectors.cpu().numpy() for _, (vectors, _) in done])
         token_rows = TokenVectors(vectors=vectors, offsets=np.concatenate([[0], np.cumsum(lengths)]))
         texts = [self._texts[row] for row in rows]
+        # Before the keeper, so that no such vector reaches the cache.
         if self._finite:
             _require_finite(token_rows, texts)
         self._rows.append(rows)
@@ -417,13 +439,13 @@ class _Keep:
             self._keeper.add_vectors(texts, token_rows)
 
 
-def _require_finite(found: TokenVectors, texts: Sequence[str]) -> None:
-    bad = np.flatnonzero(~np.isfinite(found.vectors).all(axis=1))
+def _require_finite(rows: TokenVectors, texts: Sequence[str]) -> None:
+    bad = np.flatnonzero(~np.isfinite(rows.vectors).all(axis=1))
     if not bad.size:
         return
-    text = texts[int(np.searchsorted(found.offsets, bad[0], side="right")) - 1]
+    text = texts[int(np.searchsorted(rows.offsets, bad[0], side="right")) - 1]
     shown = text if len(text) <= 60 else text[:60] + "…"
     raise ModelError(
-        f"{bad.size} of {len(found.vectors)} token vectors are not finite; the first is of {shown!r}.",
+        f"{bad.size} of {len(rows.vectors)} token vectors are not finite; the first is of {shown!r}.",
         hint="Half precision overflows in some models: ask for float32. If it was, the weights are damaged.",
     )

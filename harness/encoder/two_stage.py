@@ -44,7 +44,7 @@ class TwoStage(InputModule):
 
     Args:
         text: The library's Transformer module of the second stage, with our network.
-        context: That of the first stage; another one, unless nothing of both is trained.
+        context: That of the first stage. It may be the same module only where neither is trained.
         settings: The settings of the model.
 
     Raises:
@@ -68,6 +68,7 @@ class TwoStage(InputModule):
         self.prompt_head = _build_mlp(width, nn.ReLU(), settings.prompts * width)
         self.output_head = _build_mlp(width, nn.ReLU(), width)
         self.null = nn.Parameter(torch.randn(width) * 0.01)
+        # A buffer moves with the module. It is not saved: a context belongs to a task, not to the model.
         self.register_buffer("context", None, persistent=False)
         self.to(text.auto_model.device)
         if settings.tied:
@@ -107,7 +108,7 @@ class TwoStage(InputModule):
     def forward(self, features: Features, **_unused: Any) -> Features:
         """Add the vectors of texts as `sentence_embedding`: (texts, dimension).
 
-        The context is `compute_context_vectors` of the features, else the module's own, else the null context.
+        The context is `context_vectors` of the features, else the module's own, else the null context.
         """
         context = features.get("context_vectors", self.context)
         return {**features, "sentence_embedding": self.compute_text_vectors(features, context)}
@@ -134,6 +135,7 @@ class TwoStage(InputModule):
         out = network(
             inputs_embeds=torch.cat([before, tokens], dim=1),
             attention_mask=full_mask,
+            # Context vectors and soft prompts have token type 0.
             token_type_ids=None if types is None else torch.cat([ahead.to(types.dtype) * 0, types], dim=1),
             position_ids=self._compute_stage_positions(mask),
         ).last_hidden_state
@@ -173,6 +175,7 @@ class TwoStage(InputModule):
             )
         rows = context.expand(texts, -1, -1)
         if self.training and self.settings.shuffle:
+            # Sorting noise gives each text an order of its own without a loop.
             order = torch.rand(texts, size, device=context.device).argsort(dim=1)
             rows = context[order]
         if self.training and self.settings.sequence_dropout:
@@ -190,13 +193,13 @@ class TwoStage(InputModule):
         ):
             raise ModelError(
                 f"The stages have two vocabularies (of {len(text.tokenizer)} and {len(context.tokenizer)} "
-                f"tokens, embeddings {tuple(embedding.weight.shape)} and {tuple(other.weight.shape)}): they cannot "
-                "share a token embedding.",
+                f"tokens, embeddings {tuple(embedding.weight.shape)} and {tuple(other.weight.shape)}): "
+                "they cannot share a token embedding.",
                 hint="Leave tied off, or take one backbone for both stages.",
             )
         if not torch.equal(embedding.weight, other.weight):
             raise ModelError(
-                "The stages are to share one token embedding, and theirs are not the same.",
+                "The stages are to share one token embedding, but their embeddings differ.",
                 hint="Leave tied off, or take one backbone for both stages.",
             )
         context.auto_model.set_input_embeddings(embedding)
@@ -242,6 +245,7 @@ class TwoStage(InputModule):
         text, context = (
             Transformer.load(
                 str(folder / name),
+                # load_dir_path has fetched the whole folder, so nothing else may come from the hub.
                 local_files_only=True,
                 trust_remote_code=trusted,
                 model_kwargs=model_kwargs,
@@ -255,6 +259,7 @@ class TwoStage(InputModule):
         require_shapes(
             folder, tensors, {name: one.shape for name, one in module._collect_stage_state().items()}
         )
+        # The backbones have loaded their own weights, and require_shapes has checked the others.
         module.load_state_dict(tensors, strict=False)
         return module
 
@@ -291,6 +296,7 @@ class ContextualEncoder(Encoder):
         context: The name of the present context; empty for the null context.
     """
 
+    # Whether texts go through the first stage; `compute_context_vectors` sets it for its call.
     _first = False
     context = ""
 

@@ -144,9 +144,16 @@ class JobContext:
     def start_job(
         self, inputs: Mapping[str, Mapping[str, bytes]], devices: tuple[str, ...], *, halvings: int = 0
     ) -> None:
-        """Begin a job with the outputs of earlier ones, on these devices."""
+        """Begin a job.
+
+        Args:
+            inputs: The outputs of the jobs that it needs, by key.
+            devices: The devices that it may use.
+            halvings: How often its batches were halved for lack of memory.
+        """
         if halvings != self.halvings:
-            self.forget()  # the loaded model has batches of another size
+            # The loaded model has batches of another size.
+            self.forget()
         self.inputs, self.devices, self.halvings = inputs, devices, halvings
 
     def reduce_batch_size(self, count: int) -> int:
@@ -163,6 +170,7 @@ class JobContext:
         """The loaded model; a single model stays loaded at a time."""
         model_key = (artifact.key, encoding.loaded)
         if self._loaded is None or self._loaded[0] != model_key:
+            # Dropped before the next load, so that two models are never in memory together.
             self._loaded = None
             self._loaded = (model_key, self.load_encoder(artifact, encoding))
             self.tell(self._loaded[1].notes)
@@ -176,7 +184,13 @@ class JobContext:
         return {}
 
     def get_cached_value(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
-        """The last value made under a name, such as tokenized rows, or a new one if `wanted` has changed."""
+        """The last value made under a name, or a new one.
+
+        Args:
+            name: What the value is, such as tokenized rows.
+            wanted: What the value depends on; a change makes a new value.
+            make: Makes the value.
+        """
         if name not in self._kept or self._kept[name][0] != wanted:
             self._kept.pop(name, None)
             self._kept[name] = (wanted, make())
@@ -188,6 +202,7 @@ class JobContext:
         self._loaded = None
         self._kept.clear()
         gc.collect()
+        # Not imported for this: without torch in the process, nothing is to be given back.
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
@@ -218,9 +233,14 @@ class JobContext:
         *,
         documents: ContextDocuments | None = None,
     ) -> Space:
-        """The cached vectors of the texts of `task` on side `role`.
+        """The cached vectors of the texts of a task on one side.
 
-        `documents` are the context of a two-stage model; None for the null context.
+        Args:
+            artifact: The model.
+            encoding: Its settings.
+            task: The task, which may have a prompt of its own.
+            role: The side of the texts.
+            documents: The context of a two-stage model; None for the null context.
         """
         prompt = encoding.resolve_prompt(task, role)
         sided = encoding.late_interaction is not None or _is_asymmetric(artifact.folder)
@@ -248,7 +268,8 @@ class JobContext:
         space_key = tuple(f"{name} {identity[name]}" for name in sorted(identity))
         if space_key not in self._spaces:
             mine = {k: s for k, s in self._spaces.items() if s.identity["artifact"] == artifact.key}
-            self._spaces = mine  # open files of another model would keep its disk after it is removed
+            # Open files of another model would keep its disk after it is removed.
+            self._spaces = mine
             self._spaces[space_key] = Space(self.cache, identity)
         return self._spaces[space_key]
 
@@ -276,9 +297,19 @@ class JobContext:
         hold: bool = False,
         documents: ContextDocuments | None = None,
     ) -> EncodedTexts:
-        """Encode `texts` without a cached vector, emitting shards; with `hold` they are usable at once.
+        """Encode the texts that have no cached vector, and emit their vectors in shards.
 
-        `documents` are the context of a two-stage model; None for the null context.
+        Args:
+            artifact: The model.
+            encoding: Its settings.
+            task: The task of the texts.
+            role: Their side.
+            texts: The texts, each once.
+            hold: Whether this process can use the vectors at once, before the driver has written them.
+            documents: The context of a two-stage model; None for the null context.
+
+        Returns:
+            What it has cost.
         """
         space = self.open_space(artifact, encoding, task, role, documents=documents)
         missing = self._find_missing_texts(space, texts)
@@ -296,7 +327,14 @@ class JobContext:
         encoding: Encoding,
         documents: ContextDocuments | None,
     ) -> None:
-        """Give a two-stage model its context, whose vectors are cached and encoded as a whole."""
+        """Give a two-stage model its context, whose vectors are cached.
+
+        Args:
+            encoder: The loaded model.
+            artifact: The model.
+            encoding: Its settings.
+            documents: The context documents; None for the null context.
+        """
         if documents is None or not documents.texts:
             encoder.set_context(None)
         elif encoder.context != documents.digest:
@@ -325,7 +363,7 @@ class TextEncoding:
     """The encoding of texts of one side, in one portion or several.
 
     Attributes:
-        cost: What it has cost so far; its notes are there in the end.
+        cost: What it has cost so far; the notes are added at the end.
     """
 
     def __init__(
@@ -343,13 +381,14 @@ class TextEncoding:
         self._model = (artifact, encoding)
         self._how: dict[str, Any] = {"prompt": encoding.resolve_prompt(task, role), "role": role}
         self._of_tokens = encoding.late_interaction is not None
-        self._encoder: Any = None  # the shards take what either kind of model gives
+        # Any: an Encoder or a TokenEncoder, and the shards take what either gives.
+        self._encoder: Any = None
         self._noted = 0
 
     def start_encoding(self, count: int, texts: Sequence[str] = ()) -> None:
-        """Announce so many texts, and load the model for them; nothing for none.
+        """Announce a number of texts, and load the model unless the number is 0.
 
-        Where the texts are given, their tokens are announced as well, by those of a sample.
+        Where the texts are given, an estimate of their tokens is announced as well.
         """
         if not count:
             return
@@ -362,10 +401,11 @@ class TextEncoding:
         self._context.emit(Event(kind="encoding", text=self._how["role"], texts=count, tokens=tokens))
 
     def _count_tokens(self, texts: Sequence[str]) -> int:
-        """The tokens of texts, about: their characters by how many tokens those of some have.
+        """An estimate of the tokens of texts: their characters times the tokens a character of a sample.
 
         Long texts are encoded first, so that only tokens say how far an encoding is.
         """
+        # Every n-th text, since data is often sorted.
         some = texts[:: -(-len(texts) // SAMPLE)]
         each: float = self._encoder.count_tokens(some, **self._how) / max(1, sum(map(len, some)))
         return max(1, round(each * sum(map(len, texts))))
@@ -373,9 +413,17 @@ class TextEncoding:
     def write_shards(
         self, texts: Sequence[str], space: Space, emit: Callable[[Event], None], *, hold: bool = False
     ) -> None:
-        """Encode texts into shards of a space, which are emitted; with `hold` they are usable at once."""
+        """Encode texts into shards of a space.
+
+        Args:
+            texts: The texts.
+            space: The cached vectors to which they belong.
+            emit: Called with each shard.
+            hold: Whether this process can use the vectors at once, before they are written.
+        """
         if not texts:
             return
+        # Characters on a GPU; a vector for each token takes far more memory than one for each text.
         many = 2_000_000 if self._of_tokens else 32_000_000
         with _Shards(space, emit, hold=hold) as shards:
             for part in split_portions(
@@ -458,12 +506,14 @@ class _Shards:
             return
         keys = self._space.hash_texts(self._texts)
         vectors = self._space.join(self._vectors)
+        # Emptied before the shard is sent: if that fails, `__exit__` must not send it again.
         self._texts, self._vectors = [], []
         content = self._space.serialize_shard(keys, vectors)
         self._emit(Event(kind="vectors", space=self._space.identity, content=content))
         if self._hold:
             self._space.hold(keys, vectors, content)
-            self._space.refresh()  # those that the driver has written leave memory
+            # Vectors that the driver has written meanwhile leave memory.
+            self._space.refresh()
 
 
 def _is_asymmetric(folder: Path) -> bool:
@@ -522,7 +572,7 @@ class ContextDocuments:
             return ("the task names no texts to draw a context from: the null context stands in",)
         if self.texts and self.corpus < self.draw.size:
             return (
-                f"the context repeats the {self.corpus:,} different texts of the task, for it has "
+                f"the context repeats the {self.corpus:,} different texts of the task, because it has "
                 f"{self.draw.size:,} documents",
             )
         return ()
@@ -563,8 +613,10 @@ class ContextDocuments:
         return _draw_documents(corpus_texts, draw, encoding.resolve_prompt(task, role), task.name)
 
 
-def _draw_documents(given: Sequence[Any], draw: ContextDraw, prompt: str, name: str) -> ContextDocuments:
-    texts = [text for text in given if isinstance(text, str) and text.strip()]
+def _draw_documents(
+    corpus_texts: Sequence[Any], draw: ContextDraw, prompt: str, name: str
+) -> ContextDocuments:
+    texts = [text for text in corpus_texts if isinstance(text, str) and text.strip()]
     different = list(dict.fromkeys(texts))
     if not different:
         raise DataError(
@@ -581,5 +633,6 @@ def _draw_documents(given: Sequence[Any], draw: ContextDraw, prompt: str, name: 
 
 def _hash_seed_text(seed: int, text: str) -> int:
     """A number of 128 bits that a seed and a text have."""
+    # A text may hold half of a surrogate pair, which plain UTF-8 refuses.
     content = f"{seed}\n{text}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=16).digest(), "big")

@@ -128,14 +128,11 @@ def resolve_weights(artifact: Artifact, remote: Remote | None = None) -> Artifac
     document = read_document(artifact.folder)
     if document is not None and document.key == artifact.key:
         return replace(artifact, weights=document.weights)
-    stored_model = ModelStore(artifact.folder.parents[1]).find(
-        artifact.key
-    )  # trained elsewhere, under another name
-    return (
-        artifact
-        if stored_model is None
-        else replace(artifact, folder=stored_model[0], weights=stored_model[1].weights)
-    )
+    # It may have been trained elsewhere, under another name.
+    stored_model = ModelStore(artifact.folder.parents[1]).find(artifact.key)
+    if stored_model is None:
+        return artifact
+    return replace(artifact, folder=stored_model[0], weights=stored_model[1].weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +149,7 @@ class Resolve:
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         from harness.encoder import sanity
 
+        # The import above takes seconds, and is measured apart from the load.
         started = time.monotonic()
         artifact = resolve_weights(self.artifact, context.remote)
         encoder = context.get_encoder(artifact, self.encoding)
@@ -160,6 +158,7 @@ class Resolve:
             if self.gate:
                 sanity.require_sane(report)
         except BaseException:
+            # A refused model must not stay loaded for the next job.
             context.forget()
             raise
         for failure in () if self.gate else report.failures:
@@ -281,7 +280,14 @@ class ScoreJob(_TaskJob):
         provenance: Mapping[str, Any],
         lineage: Lineage | None = None,
     ) -> Mapping[str, bytes]:
-        """The record of an outcome and the files beside it."""
+        """The record of an outcome and the files beside it.
+
+        Args:
+            outcome: The scores of the task.
+            model: The model's part of the record.
+            provenance: How the score was made.
+            lineage: What a trained model is made of; None for any other.
+        """
         record = Record(
             key=self.key,
             purpose=self.purpose,
@@ -319,19 +325,19 @@ class Score(ScoreJob):
         return self.build_output(outcome, model, ran, read_model_lineage(artifact))
 
     def _build_score_provenance(
-        self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
+        self, context: JobContext, cached_model: _Known, outcome: Outcome, started: datetime
     ) -> dict[str, Any]:
         counts = context.read_input("counts")
         encoded_texts = EncodedTexts(**counts.get("encoded", {}))
-        encoded_texts.add_counts(known.encoded)
-        seconds = (datetime.now(tz=UTC) - started).total_seconds() - known.encoded.seconds
+        encoded_texts.add_counts(cached_model.encoded)
+        seconds = (datetime.now(tz=UTC) - started).total_seconds() - cached_model.encoded.seconds
         spent = {"load": counts.get("load_seconds", 0.0), "encode": encoded_texts.seconds, "score": seconds}
-        texts = max(counts.get("texts", 0), known.count)
+        texts = max(counts.get("texts", 0), cached_model.count)
         return {
             **build_encoding_provenance(context, self.encoding, encoded_texts, outcome, started, texts=texts),
-            "prompts_applied": known.applied,
-            **({} if known.documents is None else {"context": known.documents.to_json()}),
-            **known.measure_contamination(),
+            "prompts_applied": cached_model.applied,
+            **({} if cached_model.documents is None else {"context": cached_model.documents.to_json()}),
+            **cached_model.measure_contamination(),
             "seconds": {name: round(value, 3) for name, value in spent.items()},
         }
 
@@ -339,7 +345,7 @@ class Score(ScoreJob):
 def build_encoding_provenance(
     context: JobContext,
     encoding: Encoding,
-    made: EncodedTexts,
+    encoded_texts: EncodedTexts,
     outcome: Outcome,
     started: datetime,
     *,
@@ -350,7 +356,7 @@ def build_encoding_provenance(
     Args:
         context: The context of the job, with the facts of the model.
         encoding: The settings of the model.
-        made: The texts that were encoded for it.
+        encoded_texts: The texts that were encoded for it.
         outcome: The outcome of the task.
         started: The time when the job began.
         texts: The number of texts of the task.
@@ -364,13 +370,15 @@ def build_encoding_provenance(
         "attention": facts.get("attention"),
         **({"batch_tokens": context.limits.batch_tokens} if context.limits.batch_tokens else {}),
         "gate": facts.get("gate"),
-        "notes": [*dict.fromkeys([*facts.get("notes", ()), *made.notes, *outcome.notes])],
+        "notes": [*dict.fromkeys([*facts.get("notes", ()), *encoded_texts.notes, *outcome.notes])],
         "prompts_asked": {"named": dict(encoding.prompts), "default": encoding.default_prompt},
         "texts": texts,
-        "texts_encoded": made.texts,
-        "characters_encoded": made.characters,
-        "tokens_encoded": made.tokens,
-        "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
+        "texts_encoded": encoded_texts.texts,
+        "characters_encoded": encoded_texts.characters,
+        "tokens_encoded": encoded_texts.tokens,
+        "tokens_per_second": round(encoded_texts.tokens / encoded_texts.seconds)
+        if encoded_texts.tokens
+        else None,
         "peak_memory_bytes": provenance.measure_peak_memory(),
     }
 
@@ -384,7 +392,13 @@ def count_contamination(artifact: Artifact, texts: Iterable[set[str]]) -> dict[s
 def prepare_task_data(
     task: Task, data: Path | None, cache: Path
 ) -> contextlib.AbstractContextManager[object]:
-    """A context in which the datasets library caches data from a local folder by the data's content."""
+    """A context in which the datasets library caches data from a local folder by the data's content.
+
+    Args:
+        task: The task.
+        data: The local folder of its data; None to load from the hub.
+        cache: The cache folder.
+    """
     content = task.data.content or task.data.revision
     return open_prepared_data(content, cache) if data else explain_disk_full()
 
@@ -427,6 +441,7 @@ def build_record_output(
     parts: dict[str, ExamplesPart | RunPart] = {}
     if examples:
         contents["examples"] = _serialize_parquet({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
+        # The store names the files when it writes them.
         parts["examples"] = ExamplesPart(
             file="", rows=len(examples["example_id"]), sha256=_hash_content(contents["examples"])
         )
@@ -471,6 +486,7 @@ class _Placeholder:
     def _require_vectors(self, *_: Any, **__: Any) -> NoReturn:
         raise _VectorsNeeded
 
+    # Python looks special methods up on the class, so __getattr__ does not cover them.
     __array__ = __getitem__ = __len__ = __iter__ = __getattr__ = _require_vectors
     __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = _require_vectors
 
@@ -540,6 +556,7 @@ class _Known:
         try:
             return space.get(texts)
         except KeyError:
+            # A text that the task asks for only after it has seen vectors (see the module's docstring).
             self.require(texts, role=role)
             return space.get(texts)
 

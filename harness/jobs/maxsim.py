@@ -42,7 +42,7 @@ class MaxSimRanker:
 
     Attributes:
         encoded: The cost of the texts that were encoded.
-        seconds: The time of the searches, by its use.
+        seconds: The time that was spent, by step.
         asked: The texts so far, by side.
         searches: The approximate searches of a whole corpus.
         pairs: The pairs of tokens that exact searches of a whole corpus have compared.
@@ -71,7 +71,7 @@ class MaxSimRanker:
         language: str = "",
         candidates: Sequence[Sequence[int]] | None = None,
     ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """The best documents of each query (see harness.core.types.TextRanker); `language` changes nothing.
+        """The best documents of each query; `language` changes nothing. See harness.core.types.TextRanker.
 
         Documents of which no token has a vector are left out. The order of candidates is exact.
         """
@@ -89,6 +89,7 @@ class MaxSimRanker:
                 return matches
         space = self._encode_side(documents, "document")
         with self._measure_step("search"):
+            # A list: a generator would do its work after the time is taken.
             return list(self._search_exact(query_vectors, space, documents, k))
 
     @contextlib.contextmanager
@@ -127,17 +128,17 @@ class MaxSimRanker:
         return notes
 
     def _search_exact(
-        self, queries: TokenVectors, there: Space, documents: Sequence[str], k: int
+        self, queries: TokenVectors, space: Space, documents: Sequence[str], k: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         from harness.search.search import find_maxsim_top_k
 
         emit = self._context.emit
         emit(Event(kind="ranking", text="searching", texts=len(documents)))
-        counts = there.count_token_vectors(documents)
+        counts = space.count_token_vectors(documents)
         self.pairs += len(queries.vectors) * int(counts.sum())
         yield from find_maxsim_top_k(
             queries,
-            lambda start, end: there.get_tokens(documents[start:end]),
+            lambda start, end: space.get_tokens(documents[start:end]),
             counts,
             k=k,
             device=self._context.device,
@@ -164,6 +165,7 @@ class MaxSimRanker:
         query_space = context.open_space(*self._of, "query")
         some = [queries[row] for row in sample.tolist()]
         exact = plaid_index.ExactSearch(asked.take(sample), query_space, some, device=context.device)
+        # A task may search several corpora, and each record part has the time of its own search.
         was_there, before = index.is_there, self.seconds.copy()
         if not self._ensure_index(index, exact, documents, was_there=was_there):
             return None
@@ -238,7 +240,7 @@ class MaxSimRanker:
         self,
         queries: TokenVectors,
         row: int,
-        there: Space,
+        space: Space,
         documents: Sequence[str],
         candidates: Sequence[int],
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -250,7 +252,7 @@ class MaxSimRanker:
         if not len(candidates):
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         candidate_places = np.asarray(candidates, dtype=np.int64)
-        block = there.get_tokens([documents[at] for at in candidates])
+        block = space.get_tokens([documents[at] for at in candidates])
         longest = int(block.lengths.max()) if self._pylate else None
         scores = compute_maxsim(queries.take([row]), block, device=self._context.device, longest=longest)[0]
         order = np.argsort(-scores, kind="stable")
@@ -263,10 +265,11 @@ BYTES_PER_TOKEN = 4.0
 
 
 def _estimate_token_bytes(documents: Sequence[str], encoding: Encoding) -> int:
-    """The bytes of the vectors of the tokens of documents, about; no score depends on it."""
+    """An estimate of the bytes of the token vectors of documents; no score depends on it."""
     late = encoding.late_interaction
     assert late is not None
     sizes = (len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN for text in documents)
+    # Three more: a first token, the prefix, a last one.
     tokens = sum(min(late.document_length, size + 3) for size in sizes)
     return round(tokens * late.dimension * (2 if encoding.vectors == "float16" else 4))
 
@@ -274,11 +277,11 @@ def _estimate_token_bytes(documents: Sequence[str], encoding: Encoding) -> int:
 class _PassingVectors(Corpus):
     """The documents of an index whose token vectors are too many to be kept.
 
-    Those that the cache has not are encoded when they are needed and dropped. Some are needed twice: these
-    lie in the folder in which the index is made, and go with it.
+    Vectors that the cache does not have are encoded when they are needed, and dropped. Some are needed twice:
+    they are kept in the folder in which the index is made, and removed with it.
 
     Attributes:
-        encoding: The encoding of those that the cache has not.
+        encoding: The encoding of the texts that the cache has no vectors of.
     """
 
     def __init__(
@@ -296,10 +299,10 @@ class _PassingVectors(Corpus):
         self.encoding.start_encoding(len(missing), missing)
         self.encoding.write_shards(missing, self._own, self._write_folder_shard)
         self._own.refresh()
-        own = self.space.find_missing_texts(texts)
-        known = [*({*texts} - {*own})]
-        views = dict(zip(known, self.space.list_token_views(known), strict=True))
-        views |= zip(own, self._own.list_token_views(own), strict=True)
+        own_texts = self.space.find_missing_texts(texts)
+        cached_texts = [*({*texts} - {*own_texts})]
+        views = dict(zip(cached_texts, self.space.list_token_views(cached_texts), strict=True))
+        views |= zip(own_texts, self._own.list_token_views(own_texts), strict=True)
         return [views[text] for text in texts]
 
     def _write_folder_shard(self, event: Event) -> None:
@@ -320,16 +323,16 @@ class _PassingVectors(Corpus):
 
         others = self.space.find_missing_texts(part)
         new = self._own.find_missing_texts(others)
-        known = [*({*part} - {*others})]
-        own = [*({*others} - {*new})]
-        found = [self.space.get_tokens(known)] if known else []
-        found += [self._own.get_tokens(own)] if own else []
+        cached_texts = [*({*part} - {*others})]
+        own_texts = [*({*others} - {*new})]
+        blocks = [self.space.get_tokens(cached_texts)] if cached_texts else []
+        blocks += [self._own.get_tokens(own_texts)] if own_texts else []
         for few in filter(None, split_portions(new, characters=CPU_CHARACTERS)):
             vectors = self.space.round_vectors(self.encoding.encode_texts(few))
             assert isinstance(vectors, TokenVectors)
-            found.append(vectors)
-        places = {text: place for place, text in enumerate([*known, *own, *new])}
-        return TokenVectors.join(found).take([places[text] for text in part])
+            blocks.append(vectors)
+        places = {text: place for place, text in enumerate([*cached_texts, *own_texts, *new])}
+        return TokenVectors.join(blocks).take([places[text] for text in part])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -176,12 +176,13 @@ class BM25Ranker:
         if words.by_frequency:
             frequent = _find_frequent_words(ids)
             names = list(vocabulary)
+            # Queries must lose the same words, whatever their numbers are there.
             words.add_stop_words(frozenset(names[number] for number in frequent))
             ids = [array("i", (n for n in row if n not in frequent)) for row in ids]
         if not any(ids):
             raise DataError(
-                "BM25 finds no word in any document: each has stop words or signs alone.",
-                hint=f"Look into the data's documents, or keep every word: {NAME}:stop_words=none.",
+                "BM25 finds no word in any document: all of them are stop words or punctuation.",
+                hint=f"Check the documents of the data, or keep every word: {NAME}:stop_words=none.",
             )
         bm25_index = bm25s.BM25(
             k1=self._ranking.k1, b=self._ranking.b, delta=self._ranking.delta, method=self._ranking.method
@@ -199,6 +200,7 @@ class BM25Ranker:
             part = documents[start : start + DOCUMENTS]
             ids, names = words.tokenize_texts(part)
             numbers = [vocabulary.setdefault(name, len(vocabulary)) for name in names]
+            # 4 bytes a word; a list of Python numbers takes 8 for each reference alone.
             rows += [array("i", [numbers[number] for number in row]) for row in ids]
             self._progress("", 0, len(part))
         return rows, vocabulary
@@ -218,6 +220,7 @@ class BM25Ranker:
             part = queries[start : start + QUERIES]
             ids, names = words.tokenize_texts(part)
             for row, numbers in enumerate(ids, start):
+                # Queries have numbers of their own, and words that no document has.
                 word_ids = [index.vocab_dict[names[n]] for n in numbers if names[n] in index.vocab_dict]
                 scores = index.get_scores_from_ids(word_ids)
                 if candidates is None:
@@ -239,6 +242,7 @@ def _select_best_places(scores: NDArray[np.float32], k: int) -> NDArray[np.int64
     """The places of the `k` highest scores, highest first; of equal ones the first places."""
     import numpy as np
 
+    # Only the best are sorted: a corpus has far more documents than k.
     least = np.partition(scores, -k)[-k]
     above, equal = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
     above = above[np.argsort(-scores[above], kind="stable")]
@@ -279,7 +283,14 @@ class Rank(ScoreJob):
 
 
 def tell_ranked(context: JobContext, step: str, size: int, done: int) -> None:
-    """Pass on the progress of a ranking."""
+    """Pass on the progress of a ranking.
+
+    Args:
+        context: The context of the job.
+        step: The name of a step that begins; empty for progress within one.
+        size: The texts of that step.
+        done: The texts that were done since the last call.
+    """
     if step:
         context.emit(Event(kind="ranking", text=step, texts=size))
     else:

@@ -79,7 +79,14 @@ class TaskRecipe(Protocol):
         ...
 
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate, seed: int) -> RecipePlan:
-        """The jobs for the score of a backbone on a task; no model is loaded."""
+        """The jobs for the score of a backbone on a task; no model is loaded.
+
+        Args:
+            artifact: The backbone.
+            task: The task.
+            locate: Gives the place of a task's data.
+            seed: The user's seed.
+        """
         ...
 
     def estimate(self, jobs: Sequence[Job], context: JobContext) -> list[Estimate | None]:
@@ -99,7 +106,7 @@ class PlannedModel:
         lineage: What it is made of; its key follows from that.
         description: The model folder that the training will leave, as `describe` will read it.
         steps: Optimizer steps; None where the size of the data is unknown.
-        texts: Texts that are encoded in training, each time counted; None likewise.
+        texts: Texts that are encoded in training, counted each time; None where that is unknown, too.
         notes: Sentences for the user before the training begins.
     """
 
@@ -211,7 +218,7 @@ class NamedDataRecipe(ModelRecipe, Protocol):
         """The names of the sets that read none of these."""
         ...
 
-    def attach_user_data(self, given: Sequence[str]) -> NamedDataRecipe:
+    def attach_user_data(self, data: Sequence[str]) -> NamedDataRecipe:
         """The recipe with a user's own data, `NAME=DATA` or data alone.
 
         Raises:

@@ -56,10 +56,12 @@ class Train:
         """
         store = ModelStore(self.results, context.remote)
         if store.fetch_model(self.artifact.key, self.artifact.slug, context.cache) is not None:
-            return {}  # another process has trained it meanwhile
+            # Another process has trained it meanwhile.
+            return {}
         if reason := store.read_divergence(self.artifact.key):
             forget = f"harness models remove {self.artifact.key[:12]}"
             raise DivergenceError(reason, hint=f"To train it again: {forget}, then the same command.")
+        # The training runs in processes of its own, and needs the memory of the device.
         context.forget()
         context.emit(Event(kind="stage", text=f"training {self.artifact.name}"))
         for part in self.spec.data:
@@ -71,6 +73,7 @@ class Train:
         started = datetime.now(tz=UTC)
         backbone = resolve_weights(self.spec.backbone, context.remote)
         spec = replace(self.spec, backbone=backbone, devices=context.devices)
+        # Known where an earlier part of this training ran out of memory.
         spec = replace(spec, micro_batch=store.read_micro_batch(spec.key))
         try:
             outcome, micro_batch = _train(spec, context, store)
@@ -191,9 +194,10 @@ def _build_training_error(spec: TrainingSpec, outcome: TrainingOutcome) -> Train
         rows = outcome.memory["rows"]
         return TrainingError(
             f"A pass over {rows} rows does not fit into memory.",
-            hint="Type e.g. --set batch_size=N or --set max_length=N for a smaller one; it is another model.",
+            hint="Type e.g. --set batch_size=N or --set max_length=N for a smaller pass (another model).",
         )
     if error is None:
+        # -9 is SIGKILL, which Linux sends to a process when main memory runs out.
         killed = " (out of memory?)" if outcome.code == -9 else ""
         return TrainingError(f"The training process ended with code {outcome.code}{killed}.", hint=kept)
     if error["name"] == "StoreError":
@@ -234,8 +238,10 @@ class Choose:
 
         store = ModelStore(self.results, context.remote)
         if store.fetch_model(self.artifact.key, self.artifact.slug, context.cache) is not None:
-            return {}  # another process has chosen it meanwhile
+            # Another process has chosen it meanwhile.
+            return {}
         context.emit(Event(kind="stage", text=f"choosing {self.artifact.name}"))
+        # The plan was made before the training: the weights are those on disk now.
         members = [resolve_weights(replace(member, weights=""), context.remote) for member in self.members]
         records = [
             self._read_member_records(*pair, context.remote)
@@ -244,7 +250,7 @@ class Choose:
         best = find_best_member(records)
         if best is None:
             raise TrainingError(
-                f"All {len(members)} trainings of {self.artifact.name} diverged, so that none can be chosen.",
+                f"All {len(members)} trainings of {self.artifact.name} diverged, so none can be chosen.",
                 hint="Sweep other values.",
             )
         stored_model = store.find(members[best].key, context.cache)
@@ -284,7 +290,7 @@ class Choose:
         for task, key in trials.values():
             record = store.get(member.slug, task, key, purpose="trial")
             if record is None or member.weights not in ("", record.model.weights):
-                what = "is not there" if record is None else "is of other weights than the model has now"
+                what = "is missing" if record is None else "is of other weights than the model has now"
                 raise TrainingError(f"The score of {member.name} on {task} {what}.", hint=_AGAIN)
             records.append(record)
         return records
@@ -298,16 +304,18 @@ class Choose:
             MemberPart(
                 value=value,
                 artifact=member.key,
-                scores=dict(zip(sweep.tasks, map(_require_main_score, found), strict=True)) if found else {},
-                mean=_compute_member_mean(found) if found else None,
+                scores=dict(zip(sweep.tasks, map(_require_main_score, trials), strict=True))
+                if trials
+                else {},
+                mean=_compute_member_mean(trials) if trials else None,
             )
-            for value, member, found in zip(sweep.values, self.members, records, strict=True)
+            for value, member, trials in zip(sweep.values, self.members, records, strict=True)
         )
         full_sweep = sweep.model_copy(update={"chosen": sweep.values[best], "curve": curve})
         return self.lineage.model_copy(update={"sweep": full_sweep, "assumed": assumed})
 
 
-_AGAIN = "Run the same command again: what is missing is made anew."
+_AGAIN = "Run the same command again: it makes what is missing."
 
 
 def find_best_member(records: Sequence[Sequence[Record]]) -> int | None:
@@ -316,6 +324,7 @@ def find_best_member(records: Sequence[Sequence[Record]]) -> int | None:
     None where no member has scores.
     """
     means = {place: _compute_member_mean(found) for place, found in enumerate(records) if found}
+    # NaN is neither larger nor smaller: `max` would choose by the order of the members.
     finite = {place: mean if math.isfinite(mean) else -math.inf for place, mean in means.items()}
     return max(finite, key=finite.__getitem__, default=None)
 

@@ -71,7 +71,8 @@ def _format_bm25_value(value: Any) -> str:
 def describe_ranking(settings: Mapping[str, Any]) -> str:
     """The ranking of an identity in a few words.
 
-    >>> describe_ranking({"method": "lucene", "k1": 1.5, "b": 0.75, "stop_words": "auto", "stemmer": "english"})
+    >>> words = {"stop_words": "auto", "stemmer": "english"}
+    >>> describe_ranking({"method": "lucene", "k1": 1.5, "b": 0.75, **words})
     'BM25, k1 1.5, b 0.75, stop words of the language, English stemmer'
     """
     method = str(settings["method"])

@@ -1,7 +1,7 @@
 """Approximate search by PLAID: its settings as a user types them, the names of indexes, and its recall.
 
 An index (see harness.search.plaid_index) is a folder of the cache, named by the digest of what it is made
-of. It lists the SHA-256 of its files: one that is not as it was written is removed and made again.
+of. It lists the SHA-256 of its files; an index with a changed file is removed and made again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ SCRIPT = "pylate-script"
 KEEP_GIGABYTES = 64.0
 """The token vectors of a corpus with an index that are kept, unless told otherwise.
 
-They are those of about 1.4 million documents of 180 tokens at 128 dimensions. Up to there, a disk has room
-for them, and other settings and other queries need not encode again; MS MARCO takes several times of it.
+This is enough for about 1.4 million documents of 180 tokens at 128 dimensions. A disk has room for them, and
+other settings and queries then need no further encoding; MS MARCO takes several times as much.
 """
 
 OF_INDEX = ("nbits", "kmeans_niters", "max_points_per_centroid", "seed")
@@ -136,12 +136,13 @@ def find_index_problem(folder: Path, cache: Path | None) -> str:
             if not files.has_sha256(folder / name, sha256, cache):
                 return f"{name} is not what was written"
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return "it is not whole"
+        return "it is incomplete"
     return ""
 
 
 def drop_indexes(cache: Path, artifact_key: str) -> int:
     """Remove the indexes of a model's vectors; returns the bytes of their files."""
+    # Half-made indexes, too: they have a manifest from the start.
     mine = [path for path in (cache / NAME).glob("*") if read_index_artifact(path) == artifact_key]
     freed = sum(path.stat().st_size for folder in mine for path in folder.rglob("*") if path.is_file())
     for folder in mine:
@@ -158,21 +159,28 @@ def read_index_artifact(folder: Path) -> str:
 
 
 def estimate_index_bytes(tokens: int, dimension: int, settings: Plaid) -> int:
-    """The bytes that an index of so many token vectors takes, at most.
+    """The bytes that an index takes, at most.
 
-    The centroid of each token (8 bytes) and its rest are there twice, in parts and joined, and its document
-    at most once in the list of the centroid.
+    The centroid of each token (8 bytes) and its residual are stored twice, in parts and joined, and its
+    document at most once in the list of the centroid.
+
+    Args:
+        tokens: The number of token vectors.
+        dimension: Their dimension.
+        settings: The settings of the index, with the bits of a residual.
     """
+    # The number of centroids of ColBERTv2's index, which fast-plaid follows.
     centroids = 2 ** math.floor(math.log2(16 * math.sqrt(tokens))) if tokens else 0
     return tokens * (2 * (8 + dimension * settings.nbits // 8) + 8) + centroids * (2 * dimension + 16)
 
 
 def sample_size(count: int) -> int:
-    """The number of documents that fast-plaid's k-means sees of so many.
+    """The number of documents that fast-plaid's k-means sees in a corpus of `count`.
 
     >>> sample_size(5_183), sample_size(8_841_823)
     (5183, 521173)
     """
+    # As in ColBERT's indexer, for documents of 120 tokens.
     return min(count, 1 + int(16 * math.sqrt(120 * count)))
 
 
@@ -182,7 +190,7 @@ class Corpus:
     Args:
         space: The space.
         texts: The documents.
-        begin: Called with the use of the vectors when they begin to be read.
+        begin: Called when the vectors begin to be read, with what they are for.
         progress: Called with the number of documents done.
     """
 
@@ -203,7 +211,7 @@ class Corpus:
         return self.space.list_token_views(texts)
 
     def iter_part_vectors(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
-        """The vectors of the documents of each part in turn; `use` says for the user what for."""
+        """The vectors of the documents of each part in turn; `use` tells the user what they are for."""
         self._begin(use)
         for part in parts:
             yield self._load_part_vectors(part)
@@ -219,7 +227,7 @@ SAMPLE = 100
 """The queries whose exact results are computed, at most."""
 
 AT = 10
-"""The recall is that of so many documents."""
+"""The recall counts this many documents of a query."""
 
 _NORMAL = 1.959964
 """The normal distribution's 97.5 % quantile."""
@@ -255,8 +263,10 @@ class Recall:
         """
         count = len(shares)
         mean = math.fsum(shares) / count
+        # Every query was sampled, so nothing is estimated.
         if count >= queries:
             return Recall(value=mean, low=mean, high=mean, sampled=count, queries=queries)
+        # The query that is added, see above: without it, equal shares would have a variance of 0.
         more = [*shares, max(0.0, mean - 0.5)]
         centre = math.fsum(more) / len(more)
         variance = math.fsum((one - centre) ** 2 for one in more) / count

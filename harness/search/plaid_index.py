@@ -2,7 +2,7 @@
 
 An index is a folder of the cache, named by the digest of what it is made of: the vectors' identity, the
 documents in order, the settings that make an index, and fast-plaid's version. It is made in a folder beside
-it, which is renamed when it is whole; one that was killed is made anew.
+it, which is renamed when it is whole; after a kill it is made again from the start.
 
 fast-plaid makes it of a sample of the documents, which up to about 30,000 is all of them. In a larger corpus
 the others are added in blocks, so that no more than the sample or a block is there at once. Blocks depend on
@@ -39,7 +39,7 @@ from harness.storage.leases import Leases
 from harness.storage.vectors import Space, TokenVectors
 
 _VARIABLE = ("plaid.lock", "merged_codes.manifest.json", "merged_residuals.manifest.json", MANIFEST)
-"""Files that fast-plaid may write anew when it opens an index, and ours with the hashes of the others."""
+"""Files that fast-plaid may write again when it opens an index, and ours with the hashes of the others."""
 
 _EXACT = "exact"
 """The start of the names of files with exact results, each of which has its own SHA-256."""
@@ -47,7 +47,7 @@ _EXACT = "exact"
 _PLACES, _ABOUT, _CENTROIDS = "places.npy", "metadata.json", "centroids.npy"
 
 _LAYOUT = 3
-"""The way of making; another one makes another index."""
+"""The version of how an index is made; a change makes new indexes."""
 
 LEAST_DOCUMENTS = 20
 """The fewest documents of an index; in fewer, fast-plaid has too few vectors, and the search is exact."""
@@ -74,7 +74,7 @@ class ExactSearch:
         self._device = device
 
     def search_block(self, block: TokenVectors, start: int) -> NDArray[np.int64]:
-        """The best documents of a block (see `top_k_of_block`)."""
+        """The best documents of a block (see `find_block_top_k`)."""
         started = time.monotonic()
         matches = find_block_top_k(self._queries, block, start, k=AT, device=self._device)
         self.seconds += time.monotonic() - started
@@ -88,9 +88,9 @@ class PlaidIndex:
     Attributes:
         folder: Where it lies.
         identity: What it is made of; its digest is the folder's name.
-        settings: With which it is made and searched.
+        settings: The settings of its making and its search.
         cache: The cache folder.
-        device: The torch device of its making and its search.
+        device: The torch device on which it is made and searched.
     """
 
     folder: Path
@@ -164,14 +164,14 @@ class PlaidIndex:
         return self.folder / f"{_EXACT}.{key[:32]}.json"
 
     def ensure_complete(self, corpus: Corpus, exact: ExactSearch) -> bool:
-        """Make what is not there of the index and of the exact results of some queries.
+        """Make the index, and the exact results of some queries, as far as they are missing.
 
         Args:
             corpus: The documents.
             exact: The queries.
 
         Returns:
-            Whether there is an index now: there is none where too few documents of the sample have a vector.
+            Whether the index exists now; False where too few documents of the sample have a vector for it.
 
         Raises:
             DataError: A vector is not finite, or fast-plaid cannot make an index of them.
@@ -186,10 +186,12 @@ class PlaidIndex:
                 shutil.rmtree(self.part, ignore_errors=True)
 
     def _make(self, corpus: Corpus, exact: ExactSearch) -> bool:
-        """Pass once over the documents, for what is not there."""
+        """Read the documents once, and make what is missing."""
+        # Asked again under the lock: another process may have made it while this one waited.
         is_new = not self.is_there
         if not is_new and self.read_exact_matches(exact.key) is not None:
             return True
+        # By this manifest `drop_indexes` also finds an index that a killed process left half made.
         files.replace(self.part / MANIFEST, serialize_canonical({"identity": self.identity}).encode())
         making = _Making(self, corpus) if is_new else None
         if making is not None and not making.start():
@@ -214,6 +216,7 @@ class PlaidIndex:
         """A context in which no other process makes this index; those that want to wait."""
         files.require_writable(self.part)
         leases = Leases(self.part)
+        # Whoever waited finds the index whole in `_make`, and only reads it.
         while not leases.claim("lease"):
             time.sleep(1.0)
         try:
@@ -250,6 +253,7 @@ class PlaidIndex:
                     torch.from_numpy(vectors.reshape(len(rows), -1, vectors.shape[1])),
                     top_k=min(k, self.settings.top_k or k, len(places)),
                     n_full_scores=self.settings.n_full_scores,
+                    # The index of a small corpus may have fewer partitions than the usual probes.
                     n_ivf_probe=min(self.settings.n_ivf_probe, partitions),
                     n_processes=threads,
                     show_progress=False,
@@ -266,6 +270,7 @@ def _sort_answer(
     """The places and scores of an answer, best first."""
     places = all_places[np.array([number for number, _ in answer], np.int64)]
     scores = np.array([score for _, score in answer], np.float32)
+    # lexsort compares its last key first: scores, then places.
     order = np.lexsort((places, -scores))
     return places[order], scores[order]
 
@@ -302,7 +307,7 @@ class _Making:
 
         Args:
             start: The place of its first document.
-            vectors: Those of its documents.
+            vectors: The vectors of its documents.
         """
         places = start + np.flatnonzero(vectors.lengths)
         places = np.setdiff1d(places, self._sample, assume_unique=True)
@@ -319,13 +324,14 @@ class _Making:
         """Have fast-plaid make or extend the index.
 
         Its `seed` does not reach the sample that it draws: that comes from torch's global generator. Triton's
-        k-means has sums that differ from run to run, and below `start_from_scratch` documents it would keep
-        all vectors and make everything anew with each block.
+        k-means has sums that differ from run to run. Below `start_from_scratch` documents fast-plaid would
+        keep all vectors and make the whole index again with each block.
         """
         settings, device = self._index.settings, self._index.device
         gpus = [torch.device(device).index or 0] if device.startswith("cuda") else []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # parts of files cannot be written, and are not
+            # torch warns of arrays that are read-only parts of files; nothing writes to them.
+            warnings.simplefilter("ignore", UserWarning)
             tensors = [torch.from_numpy(one).half() for one in vectors]
         with (
             _convert_plaid_errors("index"),
@@ -346,17 +352,21 @@ class _Making:
     def finish(self) -> None:
         """The manifest and the name of the index."""
         folder, work = self._index.folder, self._work
+        # A damaged index may lie there, and a rename does not replace a folder with files.
         shutil.rmtree(folder, ignore_errors=True)
         np.save(work / _PLACES, np.concatenate(self._places))
+        # Without _VARIABLE: fast-plaid writes those again on opening, and their hashes would not hold.
         sums = {path.name: files.hash_file(path) for path in work.iterdir() if path.name not in _VARIABLE}
         content = serialize_canonical({"identity": self._index.identity, "files": sums}).encode()
         (work / MANIFEST).write_bytes(content)
+        # Before the rename, so that after a power cut no index has its name without its bytes.
         for path in work.iterdir():
             files.sync(path)
         try:
             files.move(work, folder)
         except StoreError:
-            if find_index_problem(folder, None):  # another process has not made it either
+            # Unless another process has put a whole index there meanwhile.
+            if find_index_problem(folder, None):
                 raise
 
 
@@ -376,6 +386,7 @@ def _convert_plaid_errors(what: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        # pyo3's PanicException cannot be imported, so its name is compared.
         if type(error).__name__ not in ("PanicException", "RuntimeError"):
             raise
         if "No space left" in str(error):
@@ -383,7 +394,7 @@ def _convert_plaid_errors(what: str) -> Iterator[None]:
         reason = next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)[:200]
         raise DataError(
             f"fast-plaid failed to {what} these vectors: {reason}.",
-            hint="--index exact searches them without it.",
+            hint="Type --index exact to search them without it.",
         ) from error
 
 

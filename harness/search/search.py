@@ -27,7 +27,18 @@ def find_top_k(
     k: int,
     similarity: Similarity = "cosine",
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The `k` most similar documents of each query, best first; of equal ones the first in the corpus."""
+    """The `k` most similar documents of each query, best first; of equal ones the first in the corpus.
+
+    Args:
+        queries: (queries, dimension).
+        documents: The vectors of documents from a place to another, (documents, dimension).
+        count: The number of documents.
+        k: The number of documents for a query.
+        similarity: How vectors are compared.
+
+    Returns:
+        The scores and the places in the corpus, (queries, at most k) each.
+    """
     k = min(k, count)
     parts = torch.split(_prepare(torch.tensor(queries), similarity), QUERY_BLOCK)
     best = [np.empty((len(part), 0), np.int64) for part in parts]
@@ -45,8 +56,10 @@ def _merge(best: NDArray[np.int64], scores: NDArray[np.float32], start: int, k: 
 
     Rows with fewer candidates than others are filled up with the smallest number, which is worse than any.
     """
+    # Most scores of a block are below the present k-th: leaving them out here saves sorting them.
     if best.shape[1] == k:
-        chosen = scores > _unpack_scores(best[:, :1])[0]  # of equal ones the former stay
+        # Of equal scores the earlier documents stay.
+        chosen = scores > _unpack_scores(best[:, :1])[0]
     else:
         chosen = scores >= np.partition(scores, -min(k, scores.shape[1]))[:, [-min(k, scores.shape[1])]]
     rows, columns = np.divmod(np.flatnonzero(chosen), scores.shape[1])
@@ -63,8 +76,9 @@ def _merge(best: NDArray[np.int64], scores: NDArray[np.float32], start: int, k: 
 def _pack_scores(scores: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.int64]:
     """A number for each score and place, larger for a higher score, then for an earlier place."""
     return (
+        # The sum makes -0.0 a 0.0, whose bits differ.
         _convert_float_bits((scores + 0.0).view(np.int32)).astype(np.int64) << 32 | LAST - places
-    )  # -0.0 is 0.0
+    )
 
 
 def _unpack_scores(packed: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -74,6 +88,7 @@ def _unpack_scores(packed: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDAr
 
 def _convert_float_bits(bits: NDArray[np.int32]) -> NDArray[np.int32]:
     """The bits of float32 numbers as integers in the same order; twice is the bits again."""
+    # Positive floats are ordered like their bits, negative ones the other way round, hence the flip.
     return bits ^ ((bits >> 31) & 0x7FFF_FFFF)
 
 
@@ -84,7 +99,13 @@ LAST = 0xFFFF_FFFF
 def compare(
     query: NDArray[np.float32], documents: NDArray[np.float32], similarity: Similarity
 ) -> Sequence[float]:
-    """The similarity of one query, shape (dimension,), to each of `documents`, (n, dimension)."""
+    """The similarity of one query to each document.
+
+    Args:
+        query: (dimension,).
+        documents: (documents, dimension).
+        similarity: How vectors are compared.
+    """
     query_vector = _prepare(torch.tensor(query)[None], similarity)
     scores: list[float] = _compute_similarity(
         query_vector, _prepare(torch.tensor(documents), similarity), similarity
@@ -153,6 +174,7 @@ def _convert_float_vectors(vectors: TokenVectors, device: str) -> torch.Tensor:
 def _iter_document_blocks(documents: TokenVectors, tokens: int) -> Iterator[NDArray[np.int64]]:
     """Documents with a vector in blocks of at most so many tokens, shortest first; a longer one is alone."""
     lengths = documents.lengths
+    # By length, so that `_compute_best_products` has documents of one length side by side.
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
     for start, stop in split_blocks(np.concatenate([[0], np.cumsum(lengths[order])]), tokens):
@@ -179,7 +201,7 @@ def _compute_best_products(
     Args:
         products: (query tokens, document tokens), of documents by rising length.
         lengths: The tokens of each document.
-        longest: See `maxsim`.
+        longest: See `compute_maxsim`.
     """
     sizes, counts = np.unique(lengths, return_counts=True)
     maxima, start = [], 0
@@ -220,7 +242,7 @@ def find_maxsim_top_k(
         counts: The number of vectors of each document.
         k: The number of documents for a query; those without a vector are left out.
         device: A torch device.
-        longest: See `maxsim`.
+        longest: See `compute_maxsim`.
         memory: Bytes of a block of products, at most, of the vectors of documents at one time, and of four
             times their scores.
         progress: Called with the number of documents done.
@@ -228,7 +250,8 @@ def find_maxsim_top_k(
     best = np.empty((len(queries), 0), np.int64)
     k = min(k, len(counts))
     width = queries.vectors.shape[1]
-    weights = np.maximum(counts, -(-4 * len(queries) // width))  # of short documents the scores are larger
+    # Scores of short documents may take more memory than their vectors.
+    weights = np.maximum(counts, -(-4 * len(queries) // width))
     for start, end in split_blocks(np.concatenate([[0], np.cumsum(weights)]), max(1, memory // (4 * width))):
         block = documents(start, end)
         scores = compute_maxsim(queries, block, device=device, longest=longest, memory=memory)
@@ -241,6 +264,7 @@ def _iter_best_places(best: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int6
     """The places and scores of each query in numbers that `_pack_scores` made, best first."""
     scores, places = _unpack_scores(-np.sort(-best, axis=1))
     for row, row_places in zip(scores, places, strict=True):
+        # Filled places of `_merge` unpack to NaN, and a document without a vector has -inf.
         finite_mask = np.isfinite(row)
         yield row_places[finite_mask], row[finite_mask]
 

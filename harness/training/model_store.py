@@ -53,7 +53,7 @@ class StoredModel:
     Attributes:
         folder: The model's folder.
         document: Its model.json; None where that is missing or does not follow from itself.
-        cache: Where hashes of files are cached; None where each is computed anew.
+        cache: Where hashes of files are cached; None where each is computed every time.
     """
 
     folder: Path
@@ -130,13 +130,20 @@ class ModelStore:
         return self.root / f"{_WORK}{key[:12]}"
 
     def start_training(self, key: str, *, name: str, lineage: Lineage, steps: int | None) -> Path:
-        """Make the folder of a training, or find the one of a killed training; a model half written goes.
+        """Make the folder of a training, or find that of a killed one; a half-written model is removed.
+
+        Args:
+            key: The ArtifactKey of the model.
+            name: The name that the model will have.
+            lineage: What it is made of.
+            steps: The steps of the whole training; None where that is not known.
 
         Raises:
             StoreError: The folder cannot be written.
         """
         work = self.locate_training_folder(key)
         about = {"name": name, "key": key, "recipe": lineage.text, "seed": lineage.seed, "steps": steps}
+        # What fitted into memory still does; all else is said again by this start.
         before = {name: value for name, value in _read_training_facts(work).items() if name == "micro_batch"}
         files.replace(work / _BEGUN, json.dumps({"schema": 1, **about, **before}, indent=1).encode())
         shutil.rmtree(work / MODEL, ignore_errors=True)
@@ -175,6 +182,7 @@ class ModelStore:
 
     def find(self, key: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
         """The folder of a whole model and its document; None without one. A damaged one is warned of."""
+        # Folder names have 12 digits of a key, which another key may share.
         for folder in self.list_model_folders(key):
             model = StoredModel.read_stored_model(folder, cache)
             if model.document is not None and model.document.key != key:
@@ -187,7 +195,12 @@ class ModelStore:
     def fetch_model(
         self, key: str, slug: str, cache: Path | None = None
     ) -> tuple[Path, ModelDocument] | None:
-        """A whole model as `find` gives it; one that is only in the remote is fetched into the folder `slug`.
+        """A model as `find` gives it, which is fetched from the remote where it is only there.
+
+        Args:
+            key: Its ArtifactKey.
+            slug: The name of the folder into which it is fetched.
+            cache: Where hashes of files are cached; None to compute each.
 
         Raises:
             StoreError: The remote cannot be read, or the results folder cannot be written.
@@ -209,9 +222,11 @@ class ModelStore:
             remote_objects = self._remote.list_objects(name)
             for path in _iter_folder_paths(folder):
                 place = f"{name}/{path.relative_to(folder).as_posix()}"
+                # The name holds the hash of the content, so that an object of the whole size is this file.
                 sent = place in remote_objects and remote_objects[place].size == path.stat().st_size
                 if path.is_file() and path != folder / FILE and not sent:
                     self._remote.upload(place, path)
+            # Last, and only where none is there: of two machines with this model the first one counts.
             if self._remote.create(_format_document_name(key), (folder / FILE).read_bytes()):
                 return
             first = self._read_remote_document(key)
@@ -251,7 +266,8 @@ class ModelStore:
             start = _format_content_name(document)
             for name in self._remote.list_objects(start):
                 place = PurePosixPath(name).relative_to(start)
-                if ".." in place.parts:  # a name that leads out of the folder
+                # Such a name leads out of the folder.
+                if ".." in place.parts:
                     continue
                 path = staged / place
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -287,6 +303,7 @@ class ModelStore:
         work = self.locate_training_folder(document.key)
         try:
             _copy_log(work, model / TRAINING)
+            # On disk before model.json makes the folder a model.
             _sync(model)
             files.replace(model / FILE, document.to_json().encode())
             placed = self._place_model(model, document.key, slug)
@@ -305,7 +322,8 @@ class ModelStore:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                continue  # another process has put one there meanwhile
+                # Another process has put one there meanwhile.
+                continue
             files.sync(self.root)
             return target
         return placed_model[0]
@@ -327,7 +345,8 @@ class ModelStore:
             staged = StoredModel.read_stored_model(work / MODEL)
             if staged.document is not None and not staged.problem:
                 slug = build_artifact_slug(staged.document.name, staged.document.key)
-                with contextlib.suppress(StoreError):  # another process does the same, or the disk is full
+                # It fails where another process does the same, or the disk is full.
+                with contextlib.suppress(StoreError):
                     self.put(staged.folder, staged.document, slug)
         for folder in self.list_leftovers():
             shutil.rmtree(folder, ignore_errors=True)
@@ -366,6 +385,7 @@ class ModelStore:
         for folder in (*self.list_model_folders(key), self.locate_training_folder(key)):
             if folder.exists():
                 gone = self.root / f"{_REMOVED}{secrets.token_hex(6)}"
+                # Renamed first, so that nobody finds a model that is half removed.
                 files.move(folder, gone)
                 shutil.rmtree(gone, ignore_errors=True)
 
@@ -395,6 +415,7 @@ def copy_model(model: Path, target: Path) -> Path:
 
     def link(source: str, place: str) -> None:
         try:
+            # A stored model is never changed in place, so that two models can share a file.
             os.link(source, place)
         except OSError:
             shutil.copyfile(source, place)
@@ -407,7 +428,7 @@ def copy_model(model: Path, target: Path) -> Path:
 
 
 def find_model_problem(folder: Path) -> str:
-    """What is wrong with a model in its place, every file read anew; empty if nothing."""
+    """What is wrong with a model in its place, every file read again; empty if nothing."""
     model = StoredModel.read_stored_model(folder)
     if not model.problem and not folder.name.endswith(f"-{model.key[:12]}"):
         return f"its folder has the name of another key than {model.key[:12]}"
@@ -466,6 +487,7 @@ _warned: set[tuple[Path, str]] = set()
 def _warn_once(folder: Path, problem: str) -> None:
     import logging
 
+    # A run looks a model up many times.
     if (folder, problem) not in _warned:
         _warned.add((folder, problem))
-        logging.getLogger(__name__).warning("%s is damaged: %s. It counts as not there.", folder, problem)
+        logging.getLogger(__name__).warning("%s is damaged: %s. It counts as missing.", folder, problem)

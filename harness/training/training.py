@@ -144,12 +144,13 @@ class TrainingLog:
         self._send("stage", text=text)
 
     def begin(self, *, steps: int, done: int) -> None:
-        """Say how many steps there are, of which some are done; the log ends with the last of these."""
+        """Say how many steps there are and how many are done; the log is cut off behind these."""
         if not self._silent:
             kept = [line for line in read_log(self.path) if line["step"] <= done]
             text = "".join(_format_log_line(line) for line in kept)
             temporary = self.path.with_suffix(".new")
             temporary.write_text(text, encoding="utf-8")
+            # In one step: a kill while the log is cut off must not lose it.
             temporary.replace(self.path)
         self._send("begin", steps=steps, done=done)
 
@@ -168,7 +169,7 @@ class TrainingLog:
         self._send("note", text=text)
 
     def note_progress(self, event: ProgressKind, *, text: str = "", texts: int = 0, tokens: int = 0) -> None:
-        """Say what is done before the first step, as an event of that kind says (harness.jobs.context)."""
+        """Say what is done before the first step; see `Event` in harness.jobs.context for the arguments."""
         self._send("progress", event=event, text=text, texts=texts, tokens=tokens)
 
     def note_memory_shortage(self, *, rows: int, halves: bool) -> None:
@@ -191,6 +192,7 @@ class TrainingLog:
             self._append_message(kind, **content)
 
     def _append_message(self, kind: Message, **content: Any) -> None:
+        # Every process appends; opened for a single short line, lines of two are not mixed.
         with self._events.open("a", encoding="utf-8") as file:
             file.write(_format_log_line({"kind": kind, **content}))
 
@@ -246,6 +248,7 @@ def run_training(spec: TrainingSpec, listener: Listener) -> TrainingOutcome:
     checkpoint; on a second one, and on any other error, it is killed.
     """
     spec.folder.mkdir(parents=True, exist_ok=True)
+    # Emptied: messages of an earlier start would be told again.
     (spec.folder / EVENTS).write_bytes(b"")
     spec = replace(spec, start=uuid.uuid4().hex)
     (spec.folder / SPEC).write_bytes(pickle.dumps(spec))
@@ -255,6 +258,7 @@ def run_training(spec: TrainingSpec, listener: Listener) -> TrainingOutcome:
             for message in messages.read_messages():
                 listener(message)
             time.sleep(POLL)
+        # What came between the last look and the end of the processes.
         for message in messages.read_messages():
             listener(message)
         return messages.build_outcome(group.code)
@@ -271,10 +275,12 @@ class _Messages:
 
     def read_messages(self) -> Iterator[Mapping[str, Any]]:
         """The messages that have come since the last call."""
+        # The last line may be half written; its rest comes with the next look.
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         for line in lines:
             message = json.loads(line)
-            if message["kind"] != "error" or "error" not in self._last:  # the first one is the cause
+            # Of several errors the first one is the cause.
+            if message["kind"] != "error" or "error" not in self._last:
                 self._last[message["kind"]] = message
             if message["kind"] == "note":
                 self._notes.append(message["text"])
@@ -307,6 +313,7 @@ class _Group:
         codes = [process.poll() for process in self._processes]
         failed = [code for code in codes if code not in (None, 0, STOPPED)]
         if failed:
+            # The others would wait in a collective operation for the process that is gone.
             self._failed = self._failed or failed[0]
             self.kill()
             return False
@@ -327,6 +334,7 @@ class _Group:
 
     def _send_signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
+            # One signal to the group also reaches what the processes started, such as data loaders.
             for leader in self._processes[:1]:
                 os.killpg(leader.pid, number)
 
@@ -353,6 +361,7 @@ def _open_process_group(spec: TrainingSpec) -> Iterator[_Group]:
                         stdout=output,
                         stderr=output,
                         env=_build_rank_environment(spec, rank, port),
+                        # Ctrl-C then reaches this process alone, which lets the others write a checkpoint.
                         process_group=processes[0].pid if processes else 0,
                     )
                 )
@@ -390,18 +399,21 @@ def _build_rank_environment(spec: TrainingSpec, rank: int, port: str) -> dict[st
             visible_devices[index] if index < len(visible_devices) else str(index)
         )
     else:
+        # So that no library takes memory on a GPU for a training on the CPU.
         variables["CUDA_VISIBLE_DEVICES"] = ""
     return variables
 
 
 def _find_free_port() -> int:
     with socket.socket() as probe_socket:
+        # Port 0 is any free one. Another program may take it before the group does: the start then fails.
         probe_socket.bind(("127.0.0.1", 0))
         return int(probe_socket.getsockname()[1])
 
 
 def read_spec(folder: Path, rank: int) -> TrainingSpec:
     """The spec of a training process, as the process that started it wrote it."""
+    # A pickle that `run_training` wrote into its own folder, not a file from elsewhere.
     spec: TrainingSpec = pickle.loads((folder / SPEC).read_bytes())
     return replace(spec, rank=rank)
 
@@ -409,6 +421,7 @@ def read_spec(folder: Path, rank: int) -> TrainingSpec:
 _MARKER = "files.json"
 """The names of a checkpoint's files with their sizes and hashes, written last."""
 
+# The second one stands in where the newest is damaged.
 _KEPT = 2
 """The number of checkpoints that are kept."""
 

@@ -21,7 +21,8 @@ def _run_training_process(folder: str, rank: str) -> int:
     """Train as the spec in the folder says; returns the exit code."""
     faulthandler.enable()
     _end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides when to stop
+    # The process that started this one decides when to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: STOP.set())
     spec = read_spec(Path(folder), int(rank))
     with forbid_network() if spec.offline else contextlib.nullcontext():

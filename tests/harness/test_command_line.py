@@ -518,7 +518,7 @@ def test_tasks_without_data_are_one_message(tmp_path: Path, capfd: pytest.Captur
     captured = capfd.readouterr()
     for text in (captured.out, captured.err):
         assert text.count("harness data pull --suite 'beir' --data DIR") == 1
-        assert "likewise" in text
+        assert "The same holds for" in text
 
 
 def test_what_was_left_out_of_the_data_is_said_each_time(own_data: Path, tmp_path: Path) -> None:

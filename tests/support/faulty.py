@@ -170,7 +170,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "no header": (text("model.safetensors", "x" * 500), "not a whole safetensors file"),
     "missing part": (index, "lacks 1 of its 2 weight files, model-00002-of-00002.safetensors"),
     "parts of two saves": (other_parts, "which does not hold it"),
-    "no pickle": (pickled, "is no file of PyTorch"),
+    "no pickle": (pickled, "is not a PyTorch file"),
     "no config": (without("config.json"), "has no config.json"),
     "broken config": (text("config.json", '{"model_type": "bert",'), "cannot be read as JSON"),
     "config without a type": (config(model_type=None), "has no model_type"),

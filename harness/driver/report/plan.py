@@ -1,4 +1,4 @@
-"""The cost of a plan as tables: its planned scores and trainings, their total, and what it is learnt from."""
+"""The cost of a plan as tables: planned scores and trainings, their total, the sources of the estimate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ WIDE = 110
 
 
 def print_plan(cost: PlanCost, suites: Sequence[Suite], out: Console) -> None:
-    """Print the cost of a plan as tables with their total, what it is learnt from, and the notes."""
+    """Print the cost of a plan as tables with their total, the sources of the estimate, and the notes.
+
+    Args:
+        cost: The cost of the plan.
+        suites: The suites of the request, for their notes.
+        out: The console.
+    """
     with_runs = [line for line in cost.scores if line.runs is not None]
     encoded = [line for line in cost.scores if line.runs is None]
     for lines, names in (
@@ -93,6 +99,13 @@ DONE = ("there", "diverged", "to choose")
 """The states of trainings that take no time."""
 
 
+def _format_time_left(line: TrainingCost) -> str:
+    """The time that a training still takes; a question mark where that is not known."""
+    if line.time_left is None:
+        return "?"
+    return "" if line.state in DONE else line.time_left.text
+
+
 def print_trainings(lines: Sequence[TrainingCost]) -> None:
     """Print planned trainings as a table, and what their recipes say of them."""
     table = Table(title="trainings; nothing was run")
@@ -112,7 +125,7 @@ def print_trainings(lines: Sequence[TrainingCost]) -> None:
             line.state,
             "?" if line.steps is None else f"{done}{line.steps:,}",
             "?" if line.texts is None else f"{line.texts:,}",
-            "?" if line.time_left is None else "" if line.state in DONE else line.time_left.text,
+            _format_time_left(line),
         )
     out = create_console()
     print_table(table, out)

@@ -84,12 +84,12 @@ def _report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _serialize_training(report: Report, one: ConfiguredModel) -> dict[str, Any]:
-    lineage, folder = report.find_lineage(one), one.artifact.folder
+def _serialize_training(report: Report, model: ConfiguredModel) -> dict[str, Any]:
+    lineage, folder = report.find_lineage(model), model.artifact.folder
     assert lineage is not None
     return {
-        "name": report.prepared.format_model_label(one),
-        "artifact": one.artifact.key,
+        "name": report.prepared.format_model_label(model),
+        "artifact": model.artifact.key,
         "folder": str(folder) if folder.is_dir() else None,
         "lineage": lineage.model_dump(mode="json"),
     }
@@ -108,18 +108,18 @@ def _serialize_seed_group(report: Report, group: Sequence[ConfiguredModel], suit
     }
 
 
-def _serialize_suite(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str, Any]:
+def _serialize_suite(report: Report, model: ConfiguredModel, suite: Suite) -> dict[str, Any]:
     suite_aggregates, standing = (
-        report.compute_aggregates(one, suite),
-        report.compute_trained_result(one, suite),
+        report.compute_aggregates(model, suite),
+        report.compute_trained_result(model, suite),
     )
     return {
         "suite": suite.name,
-        "model": one.artifact.name,
-        "artifact": one.artifact.key,
+        "model": model.artifact.name,
+        "artifact": model.artifact.key,
         **serialize_aggregates(suite, suite_aggregates),
-        **serialize_choice_columns(suite, report.find_lineage(one)),
-        **serialize_held_out_mean(suite, report.find_lineage(one), [report.collect_numbers(one, suite)]),
+        **serialize_choice_columns(suite, report.find_lineage(model)),
+        **serialize_held_out_mean(suite, report.find_lineage(model), [report.collect_numbers(model, suite)]),
         **({"standing": serialize_trained_result(standing)} if standing else {}),
     }
 
@@ -211,7 +211,13 @@ def list_impossible_results(prepared: PreparedRun) -> list[Result]:
 
 
 def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Console) -> None:
-    """Print each reason once; tasks without data share one reason, whichever data set each lacks."""
+    """Print each reason once; tasks without data share one reason, whichever data set each lacks.
+
+    Args:
+        results: The results of a run; those without a failure are left out.
+        prepared: The request, for the names of models and the hints.
+        console: The console.
+    """
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
         if result.failure is not None:
@@ -241,8 +247,8 @@ def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str,
     tasks = list(dict.fromkeys(result.cell.task.name for result in group))
     hint = prepared.insert_suites(failure.hint or "")
     if isinstance(failure.fault, DataMissing):
-        likewise = f" {len(tasks) - 1} more likewise." if len(tasks) > 1 else ""
-        return shorten_names(tasks), failure.message + likewise, hint
+        more = f" The same holds for {len(tasks) - 1} more." if len(tasks) > 1 else ""
+        return shorten_names(tasks), failure.message + more, hint
     several = len(prepared.subjects) > 1
     model = f"{prepared.format_model_label(group[0].cell.subject)}: " if several else ""
     return model + shorten_names(tasks), failure.reason, hint
@@ -274,7 +280,7 @@ class Report:
 
     @property
     def lacking(self) -> dict[str, str]:
-        """The reason of each task without a score, by task."""
+        """The reason why a task has no score, by task."""
         other = {"stopped": "the budget was used up", "impossible": "its data is missing"}
         return {
             one.cell.task.name: one.failure.message if one.failure else other.get(one.how, "it failed")
@@ -286,26 +292,26 @@ class Report:
         """0 if every planned score has a record, else 1."""
         return 1 if self.failures else 0
 
-    def compute_aggregates(self, one: ConfiguredModel, suite: Suite) -> Aggregates:
+    def compute_aggregates(self, model: ConfiguredModel, suite: Suite) -> Aggregates:
         """The columns and means of a suite for one model."""
-        return Aggregates.aggregate_scores(suite, self.collect_numbers(one, suite))
+        return Aggregates.aggregate_scores(suite, self.collect_numbers(model, suite))
 
-    def collect_numbers(self, one: ConfiguredModel, suite: Suite) -> dict[str, float]:
+    def collect_numbers(self, model: ConfiguredModel, suite: Suite) -> dict[str, float]:
         """The numbers that enter a suite's means, by task, and by column where it shows a part of a task."""
-        done = self._collect_records(one, suite)
+        done = self._collect_records(model, suite)
         numbers = {name: self._compute_record_number(suite, record) for name, record in done.items()}
         valid_numbers = {name: value for name, value in numbers.items() if value is not None}
         return {**valid_numbers, **compute_part_scores(suite, done)}
 
-    def compute_trained_result(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
+    def compute_trained_result(self, model: ConfiguredModel, suite: Suite) -> TrainedResult | None:
         """The trained result of a model on a suite, with intervals; None if no task of it needs training."""
         part = TrainedResult.select_label_columns(suite)
         if part is None:
             return None
-        store, slug = self.prepared.store, one.artifact.slug
+        store, slug = self.prepared.store, model.artifact.slug
         return TrainedResult.build_trained_result(
             part,
-            self._collect_records(one, part),
+            self._collect_records(model, part),
             self._find_convention(suite),
             lambda record: store.find_examples_file(record, slug),
         )
@@ -329,11 +335,14 @@ class Report:
             *self._format_origin_lines(suite, group),
         ]
 
-    def find_lineage(self, one: ConfiguredModel) -> Lineage | None:
+    def find_lineage(self, model: ConfiguredModel) -> Lineage | None:
         """What a model is made of, with the outcome of its sweep where that has ended."""
-        key = one.artifact.key
+        key = model.artifact.key
         if key not in self._lineages:
-            self._lineages[key] = read_model_lineage(one.artifact) or self._recorded.get(key) or one.lineage
+            # The folder and the records know what a sweep has chosen; the plan does not.
+            self._lineages[key] = (
+                read_model_lineage(model.artifact) or self._recorded.get(key) or model.lineage
+            )
         return self._lineages[key]
 
     @functools.cached_property
@@ -359,11 +368,11 @@ class Report:
             *([f"trained on texts of {shorten_names([*text_notes.values()])}"] if text_notes else []),
         ]
 
-    def _collect_records(self, one: ConfiguredModel, suite: Suite) -> dict[str, Record]:
+    def _collect_records(self, model: ConfiguredModel, suite: Suite) -> dict[str, Record]:
         """The finished records of a suite, by task."""
         keys = self.prepared.plan.keys
         record_by_task = {
-            task.name: self.find_result(one, task).record for task in suite.tasks if (one, task) in keys
+            task.name: self.find_result(model, task).record for task in suite.tasks if (model, task) in keys
         }
         return {name: record for name, record in record_by_task.items() if record and record.status == "done"}
 
@@ -397,11 +406,11 @@ class Report:
             if any((group[0], task) in keys and task.output != "label" for task in suite.tasks)
         )
 
-    def select_column_tasks(self, suite: Suite, column: Column, one: ConfiguredModel) -> list[Task]:
+    def select_column_tasks(self, suite: Suite, column: Column, model: ConfiguredModel) -> list[Task]:
         """The tasks of a column that a model is evaluated on, as a whole."""
         names = [task.name for task in column.tasks]
         keys = self.prepared.plan.keys
-        return [task for task in suite.tasks if task.name in names and (one, task) in keys]
+        return [task for task in suite.tasks if task.name in names and (model, task) in keys]
 
     def format_group_label(self, group: Sequence[ConfiguredModel]) -> str:
         """The name of a model, or of the seeds of a training or of contexts."""
@@ -411,9 +420,9 @@ class Report:
         kind = "contexts" if contexts == len(group) else "seeds"
         return f"{group[0].artifact.name} ({len(group)} {kind})"
 
-    def find_result(self, one: ConfiguredModel, task: Task) -> Result:
+    def find_result(self, model: ConfiguredModel, task: Task) -> Result:
         """The result of one model on a task of a suite."""
-        return self._by_key[self.prepared.plan.keys[one, task]]
+        return self._by_key[self.prepared.plan.keys[model, task]]
 
     @functools.cached_property
     def _by_key(self) -> dict[str, Result]:
@@ -451,6 +460,7 @@ class Report:
         for note in self.notes:
             console.print(note, style="dim", highlight=False, soft_wrap=True)
         print_failures(self.failures, self.prepared, console)
+        # A recipe encodes nothing that would be counted, so only records are named.
         if all(cell.recipe_plan for cell in self.prepared.plan.cells):
             cached_count = sum(result.how == "cached" for result in self.results)
             cached_text = f"{cached_count} of {len(self.results)} scores were there. " if cached_count else ""

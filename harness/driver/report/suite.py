@@ -23,44 +23,45 @@ from harness.search.plaid import Recall, describe_index
 from harness.storage.record import Record
 
 
-def serialize_seed_means(found: Sequence[Aggregates]) -> dict[str, Any]:
+def serialize_seed_means(seed_aggregates: Sequence[Aggregates]) -> dict[str, Any]:
     """The columns and means of a suite over the seeds of a training, as plain values."""
     return {
         "columns": {
-            name: compute_seed_spread([one.columns[name] for one in found]) for name in found[0].columns
+            name: compute_seed_spread([one.columns[name] for one in seed_aggregates])
+            for name in seed_aggregates[0].columns
         },
-        "mean_over_tasks": compute_seed_spread([one.over_tasks.whole for one in found]),
-        "mean_over_types": compute_seed_spread([one.over_types.whole for one in found]),
+        "mean_over_tasks": compute_seed_spread([one.over_tasks.whole for one in seed_aggregates]),
+        "mean_over_types": compute_seed_spread([one.over_types.whole for one in seed_aggregates]),
     }
 
 
-def format_seed_means(suite: Suite, found: Sequence[Aggregates]) -> list[str]:
+def format_seed_means(suite: Suite, seed_aggregates: Sequence[Aggregates]) -> list[str]:
     """The lines with both means of a suite over the seeds of a training, and what they lack."""
     lines = []
     for name in ("over_tasks", "over_types"):
-        means = [getattr(one, name) for one in found]
+        means = [getattr(one, name) for one in seed_aggregates]
         least = min(mean.there for mean in means)
         spread = format_spread([mean.whole for mean in means])
         lines.append(f"mean over {means[0].over} {spread} ({least} of {means[0].wanted})")
-    return [", ".join(lines), *format_mean_lines(suite, found[0])[1:]]
+    return [", ".join(lines), *format_mean_lines(suite, seed_aggregates[0])[1:]]
 
 
-def serialize_aggregates(suite: Suite, found: Aggregates) -> dict[str, Any]:
+def serialize_aggregates(suite: Suite, aggregates: Aggregates) -> dict[str, Any]:
     """A suite's columns and means as plain values."""
     return {
-        "columns": dict(found.columns),
-        "mean_over_tasks": _mean_json(found.over_tasks),
-        "mean_over_types": _mean_json(found.over_types),
+        "columns": dict(aggregates.columns),
+        "mean_over_tasks": _mean_json(aggregates.over_tasks),
+        "mean_over_types": _mean_json(aggregates.over_types),
         **(
-            {"mean_over_requested": _mean_json(_compute_requested_mean(suite, found))}
+            {"mean_over_requested": _mean_json(_compute_requested_mean(suite, aggregates))}
             if suite.requested
             else {}
         ),
-        "by_type": {name: _mean_json(mean) for name, mean in found.by_type.items()},
-        "shown_only": dict(found.shown_only),
+        "by_type": {name: _mean_json(mean) for name, mean in aggregates.by_type.items()},
+        "shown_only": dict(aggregates.shown_only),
         "left_out": list(suite.left_out),
         "notes": list(suite.notes),
-        **({"predicted": _serialize_prediction(suite, found)} if suite.predictor else {}),
+        **({"predicted": _serialize_prediction(suite, aggregates)} if suite.predictor else {}),
     }
 
 
@@ -87,6 +88,7 @@ def format_lineage_lines(lineage: Lineage | None) -> list[str]:
     if lineage is None:
         return []
     own_data, sweep = lineage.own_data, lineage.sweep
+    # The sweep has lines of its own below.
     others = lineage.model_copy(update={"sweep": None}).choices
     return [
         *([f"trained on {own_data}, {lineage.beside_own_data}"] if own_data else []),
@@ -115,7 +117,14 @@ CHOSE = "chose"
 def is_selection_score(
     record: Record, lineage: Lineage | None, splits: Sequence[str] = (), subsets: Sequence[str] = ()
 ) -> bool:
-    """Whether the score of a record, or of some splits and subsets of it, chose the model."""
+    """Whether the score of a record chose the model.
+
+    Args:
+        record: The record.
+        lineage: What the model is made of; None for a model that was not trained here.
+        splits: The splits that count; those of the record by default.
+        subsets: The subsets that count; those of the record by default.
+    """
     about = record.identity
     scored = (splits or about.get("splits", ()), subsets or about.get("subsets", ()))
     return lineage is not None and bool(lineage.chosen_by(record.task.name, *scored))
@@ -147,7 +156,7 @@ def serialize_choice_columns(suite: Suite, lineage: Lineage | None) -> dict[str,
 
 
 def format_seed_lineages(lineages: Sequence[Lineage | None]) -> list[str]:
-    """The lines of `format_lineage_lines` over the seeds of a training, each seed with the outcome of its sweep."""
+    """The lines of `format_lineage_lines` over the seeds of a training; each seed has its own sweep."""
     named = [
         f"seed {made.seed}: {line}" if len(lineages) > 1 and made is not None and made.sweep else line
         for made in lineages
@@ -189,17 +198,23 @@ def format_held_out_mean(
     return [f"mean {held_out.text} {value}{count}; without {shorten_names(held_out.selected)}"]
 
 
-def _compute_held_out_means(found: Untouched, scores: Sequence[Mapping[str, float]]) -> list[Mean]:
-    every = [Aggregates.aggregate_scores(found.suite, one) for one in scores]
-    if found.suite.requested:
-        return [_compute_requested_mean(found.suite, one) for one in every]
+def _compute_held_out_means(held_out: Untouched, scores: Sequence[Mapping[str, float]]) -> list[Mean]:
+    every = [Aggregates.aggregate_scores(held_out.suite, one) for one in scores]
+    if held_out.suite.requested:
+        return [_compute_requested_mean(held_out.suite, one) for one in every]
     return [one.over_tasks for one in every]
 
 
 def serialize_held_out_mean(
     suite: Suite, lineage: Lineage | None, scores: Sequence[Mapping[str, float]]
 ) -> dict[str, Any]:
-    """The mean over the tasks of a suite that did not choose the model; empty where none chose it."""
+    """The mean over the tasks of a suite that did not choose the model; empty where none chose it.
+
+    Args:
+        suite: The suite.
+        lineage: That of the model.
+        scores: By task, of each seed of the model.
+    """
     held_out = Untouched.from_suite(suite, [lineage])
     if held_out is None:
         return {}
@@ -211,10 +226,10 @@ def serialize_held_out_mean(
 def format_empty_columns(suite: Suite) -> list[str]:
     """The line on the columns of a suite that narrowing has left nothing of."""
     names = [name for name in suite.left_out if not suite.requested or name in suite.requested]
-    s = "s" * (len(names) != 1)
-    return (
-        [f"nothing of what was asked for in {len(names)} column{s}: {shorten_names(names)}"] if names else []
-    )
+    if not names:
+        return []
+    s = "" if len(names) == 1 else "s"
+    return [f"nothing of what was asked for in {len(names)} column{s}: {shorten_names(names)}"]
 
 
 def format_display_only(apart: Mapping[str, str]) -> list[str]:
@@ -244,13 +259,13 @@ def mean_text(mean: Mean) -> str:
     return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
 
 
-def _format_prediction_lines(suite: Suite, found: Aggregates) -> list[str]:
+def _format_prediction_lines(suite: Suite, aggregates: Aggregates) -> list[str]:
     """The prediction with its interval, or why there is none; empty without a proxy."""
     if suite.predictor is None:
         return []
-    predicted = suite.predictor.predict(_collect_proxy_scores(found))
+    predicted = suite.predictor.predict(_collect_proxy_scores(aggregates))
     if predicted is None:
-        missing = [name for name in suite.predictor.tasks if name not in _collect_proxy_scores(found)]
+        missing = [name for name in suite.predictor.tasks if name not in _collect_proxy_scores(aggregates)]
         return [f"{suite.predictor.target} is not predicted: no score of {shorten_names(missing)}"]
     return [_format_prediction(predicted), *_format_proxy_warnings(predicted)]
 
@@ -259,7 +274,8 @@ def _format_prediction(predicted: Predicted) -> str:
     """A prediction as a line, its scores times 100.
 
     >>> from harness.core.types import Predicted
-    >>> _format_prediction(Predicted(target="MTEB", value=0.512, low=0.506, high=0.518, level=0.95, families=9))
+    >>> interval = {"low": 0.506, "high": 0.518, "level": 0.95}
+    >>> _format_prediction(Predicted(target="MTEB", value=0.512, families=9, **interval))
     'predicted MTEB: 51.2 ± 0.6 (95 %, cross-validated over 9 families)'
     """
     half = (predicted.high - predicted.low) / 2
@@ -269,9 +285,9 @@ def _format_prediction(predicted: Predicted) -> str:
     )
 
 
-def _serialize_prediction(suite: Suite, found: Aggregates) -> dict[str, Any] | None:
+def _serialize_prediction(suite: Suite, aggregates: Aggregates) -> dict[str, Any] | None:
     """The prediction as plain values; None where a score is missing."""
-    predicted = suite.predictor.predict(_collect_proxy_scores(found)) if suite.predictor else None
+    predicted = suite.predictor.predict(_collect_proxy_scores(aggregates)) if suite.predictor else None
     return None if predicted is None else {**asdict(predicted), "outside": list(predicted.outside)}
 
 
@@ -282,6 +298,6 @@ def _format_proxy_warnings(predicted: Predicted) -> list[str]:
     return [f"outside of what the proxy was fitted on, so that its interval may not hold: {named}"]
 
 
-def _collect_proxy_scores(found: Aggregates) -> dict[str, float]:
+def _collect_proxy_scores(aggregates: Aggregates) -> dict[str, float]:
     """The scores of a proxy's columns, each of which is one task."""
-    return {name: value for name, value in found.columns.items() if value is not None}
+    return {name: value for name, value in aggregates.columns.items() if value is not None}

@@ -28,22 +28,22 @@ LOST = (("diverged", "diverged"), ("constant", "predict one and the same for eve
 """The kinds of runs that learn nothing, with their text."""
 
 
-def serialize_trained_result(found: TrainedResult) -> dict[str, Any]:
+def serialize_trained_result(result: TrainedResult) -> dict[str, Any]:
     """The trained result as plain values (docs/json.md)."""
     return {
-        "view": found.convention.name if found.convention else None,
-        "convention": found.convention.says if found.convention else None,
-        "tasks": [_serialize_task_result(row) for row in found.rows],
+        "view": result.convention.name if result.convention else None,
+        "convention": result.convention.says if result.convention else None,
+        "tasks": [_serialize_task_result(row) for row in result.rows],
         "average": {
-            "value": found.average.value,
-            "there": found.average.there,
-            "wanted": found.average.wanted,
-            "interval": _serialize_interval(found.interval),
-            "mean_of_bounds": _serialize_interval(found.mean_of_bounds),
-            "last": found.last.whole if found.last else None,
-            "cross_fitted": found.cross_fitted.whole if found.cross_fitted else None,
+            "value": result.average.value,
+            "there": result.average.there,
+            "wanted": result.average.wanted,
+            "interval": _serialize_interval(result.interval),
+            "mean_of_bounds": _serialize_interval(result.mean_of_bounds),
+            "last": result.last.whole if result.last else None,
+            "cross_fitted": result.cross_fitted.whole if result.cross_fitted else None,
         },
-        "shown_only": dict(found.shown_only),
+        "shown_only": dict(result.shown_only),
     }
 
 
@@ -69,25 +69,25 @@ def _serialize_task_result(row: TaskResult) -> dict[str, Any]:
     }
 
 
-def _serialize_interval(found: Interval | None) -> list[float] | None:
-    return None if found is None else [found.low, found.high]
+def _serialize_interval(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.high]
 
 
-def print_trained_result(found: TrainedResult, title: str, console: Console) -> None:
+def print_trained_result(result: TrainedResult, title: str, console: Console) -> None:
     """Print the table of a model's trained tasks, and the mean with both of its intervals."""
     table = Table(title=f"{title}, scores × 100")
     table.add_column("task")
-    others = ("last", "cross-fitted") if any(row.best_counts for row in found.rows) else ()
+    others = ("last", "cross-fitted") if any(row.best_counts for row in result.rows) else ()
     for name in ("score", *others, "± 95 %", "sd", "best run"):
         table.add_column(name, justify="right")
     table.add_column("seeds", justify="right")
     table.add_column("raw metrics", style="dim")
     table.add_column("", style="dim")
-    for row in found.rows:
+    for row in result.rows:
         if row.asked:
             table.add_row(row.task, *_format_result_cells(row, others=bool(others)))
     print_table(table, console)
-    for line in _format_result_lines(found):
+    for line in _format_result_lines(result):
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -113,45 +113,45 @@ def _format_raw_metrics(raw: Mapping[tuple[str, str], float]) -> list[str]:
     ]
 
 
-def _format_half_width(found: Interval | None) -> str:
+def _format_half_width(interval: Interval | None) -> str:
     """Half of an interval's width, times 100; a dash for None."""
-    return "–" if found is None else f"{50 * (found.high - found.low):.2f}"
+    return "–" if interval is None else f"{50 * (interval.high - interval.low):.2f}"
 
 
-def _format_result_lines(found: TrainedResult) -> list[str]:
-    average = found.average
-    lines = [mean_text(average) + (f" ± {_format_half_width(found.interval)}" if found.interval else "")]
+def _format_result_lines(result: TrainedResult) -> list[str]:
+    average = result.average
+    lines = [mean_text(average) + (f" ± {_format_half_width(result.interval)}" if result.interval else "")]
     if not average.wanted:
         lines = ["no mean: every task is shown by itself"]
-    lines += format_display_only(found.shown_only)
-    if found.interval is not None and found.mean_of_bounds is not None:
+    lines += format_display_only(result.shown_only)
+    if result.interval is not None and result.mean_of_bounds is not None:
         lines.append(
-            f"± is half of the 95 % interval over seeds and examples; of the mean it is "
-            f"{_format_interval_bounds(found.interval)}. The mean of the tasks' bounds, which OptiBERT prints in its place, "
-            f"is {_format_interval_bounds(found.mean_of_bounds)}."
+            "± is half of the width of the 95 % interval over seeds and examples; that of the mean is "
+            f"{_format_interval_bounds(result.interval)}. The mean of the tasks' bounds, which OptiBERT "
+            f"prints in its place, is {_format_interval_bounds(result.mean_of_bounds)}."
         )
     if average.wanted and not average.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
-    lacking = [row.task for row in found.rows if row.record is not None and row.number is None]
-    if lacking and found.convention:
+    lacking = [row.task for row in result.rows if row.record is not None and row.number is None]
+    if lacking and result.convention:
         lines.append(
-            f"{', '.join(lacking)}: not all is there that the view {found.convention.name} is made of"
+            f"{', '.join(lacking)}: not all is there that the view {result.convention.name} is made of"
         )
-    kinds = dict.fromkeys(row.seeds.get("kind") for row in found.rows if row.record is not None)
+    kinds = dict.fromkeys(row.seeds.get("kind") for row in result.rows if row.record is not None)
     lines += [f"seeds: {KINDS[kind]}" for kind in kinds if kind in KINDS]
-    lines += _format_evaluation_lines(found)
+    lines += _format_evaluation_lines(result)
     if "fresh" in kinds or "final" in kinds:
         lines.append("best run: of the grid, chosen on the rows that it is scored on; it errs upward")
-    if found.convention:
-        lines.append(f"view {found.convention.name}: {found.convention.says}")
-    return [*lines, *_list_lost_runs(found)]
+    if result.convention:
+        lines.append(f"view {result.convention.name}: {result.convention.says}")
+    return [*lines, *_list_lost_runs(result)]
 
 
-def _format_evaluation_lines(found: TrainedResult) -> list[str]:
+def _format_evaluation_lines(result: TrainedResult) -> list[str]:
     """Lines on scores of best evaluations, which were chosen on the rows that they are measured on."""
-    if found.last is None or found.cross_fitted is None:
+    if result.last is None or result.cross_fitted is None:
         return []
-    rows = [row for row in found.rows if row.best_counts]
+    rows = [row for row in result.rows if row.best_counts]
     counts = [count for row in rows for count in row.get_training_field("evaluation")["evaluations"]]
     most = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(max(counts))
     return [
@@ -159,18 +159,18 @@ def _format_evaluation_lines(found: TrainedResult) -> list[str]:
         "does not see",
         "last: the last evaluation of the same runs; cross-fitted: the evaluation is chosen on one half of "
         "the set and scored on the other",
-        f"last: {mean_text(found.last)}; cross-fitted: {mean_text(found.cross_fitted)}",
+        f"last: {mean_text(result.last)}; cross-fitted: {mean_text(result.cross_fitted)}",
     ]
 
 
-def _format_interval_bounds(found: Interval) -> str:
-    return f"{score_text(found.low)} to {score_text(found.high)}"
+def _format_interval_bounds(interval: Interval) -> str:
+    return f"{score_text(interval.low)} to {score_text(interval.high)}"
 
 
-def _list_lost_runs(found: TrainedResult) -> list[str]:
+def _list_lost_runs(result: TrainedResult) -> list[str]:
     """Lines on runs and seeds that learned nothing."""
     lines = []
-    for row in found.rows:
+    for row in result.rows:
         cells = len(row.get_training_field("cells", ()))
         for name, what in LOST:
             if row.get_training_field(name):
@@ -180,6 +180,7 @@ def _list_lost_runs(found: TrainedResult) -> list[str]:
                 f"{row.task}: {score_text(row.number)} without the diverged seeds, "
                 f"{score_text(row.with_diverged)} with them as constant predictions"
             )
+        # These two kinds have no runs beside the grid, whose lost runs are told above.
         seeds = 0 if row.seeds.get("kind") in ("protocol", "maximum") else len(row.seeds.get("scores", ()))
         for name, what in LOST if seeds else ():
             if row.seeds.get(name):

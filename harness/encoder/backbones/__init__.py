@@ -33,7 +33,8 @@ def find_family(config: Mapping[str, Any]) -> Family | None:
     Raises:
         UsageError: No family holds it, and an entry that may does not load.
     """
-    if "model_type" not in config:  # a module without a backbone, as pooling
+    # A module without a backbone, such as pooling.
+    if "model_type" not in config:
         return None
     return next((family for family in _iter_families() if family.holds(config)), None)
 

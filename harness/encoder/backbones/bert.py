@@ -83,6 +83,7 @@ def parse_bert_config(config: Config) -> Architecture:
         attention_dropout=attention,
         attention_out_dropout=hidden,
         mlp_out_dropout=hidden,
+        # Loading leaves the pooler out where a checkpoint has none.
         pooler=True,
         head=Head(activation=config["hidden_act"]),
         tie_word_embeddings=config.get("tie_word_embeddings", True),
@@ -91,6 +92,7 @@ def parse_bert_config(config: Config) -> Architecture:
 
 def is_plain_bert(config: Config) -> bool:
     """Whether a config is of the published encoder; an untied decoder makes it a variant."""
+    # alibi_starting_size marks MosaicBERT, whose configs have BERT's model type.
     variants = ("is_decoder", "add_cross_attention", "alibi_starting_size")
     return (
         not any(config.get(name) for name in variants)

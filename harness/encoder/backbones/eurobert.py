@@ -86,6 +86,7 @@ def _parse_eurobert_config(config: Config) -> Architecture:
         mlp_in_bias=mlp_bias,
         mlp_out_bias=mlp_bias,
         attention_dropout=config["attention_dropout"],
+        # The class for masked language modelling takes its decoder's bias from mlp_bias.
         head=Head(dense=False, norm=False, decoder_bias=mlp_bias),
         tie_word_embeddings=config["tie_word_embeddings"],
     )

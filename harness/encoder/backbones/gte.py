@@ -82,6 +82,7 @@ def _parse_gte_config(config: Config) -> Architecture:
         qkv="stacked" if full["pack_qkv"] else "split",
         activation=full["hidden_act"],
         gated=True,
+        # The gate is the second half of up_gate_proj, which has no bias.
         gate_first=False,
         mlp_in_bias=False,
         embedding_dropout=hidden,

@@ -68,6 +68,7 @@ LARGE = {
 
 
 def _parse_modernbert_config(config: Config) -> Architecture:
+    # local_attention counts the tokens on both sides, our windows those on one.
     local = config["local_attention"] // 2
     rotary = config["rope_parameters"]
     return Architecture.of_config(
@@ -79,6 +80,7 @@ def _parse_modernbert_config(config: Config) -> Architecture:
         norm_bias=config["norm_bias"],
         norm_eps=config["norm_eps"],
         prenorm=True,
+        # The norm of the embeddings has just been applied, so the first block has none before attention.
         first_attention_norm=False,
         final_norm=True,
         qkv="stacked",
@@ -91,6 +93,7 @@ def _parse_modernbert_config(config: Config) -> Architecture:
         mlp_out_bias=config["mlp_bias"],
         embedding_dropout=config["embedding_dropout"],
         attention_dropout=config["attention_dropout"],
+        # transformers' class applies attention_dropout after the output projection, too.
         attention_out_dropout=config["attention_dropout"],
         mlp_dropout=config["mlp_dropout"],
         head=Head(

@@ -37,8 +37,14 @@ GATES = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
 """The authors' names of gated activations, and the activation of the gate."""
 
 FOREIGN = (
-    *("prenorm", "parallel_block", "use_rms_norm", "norm_mlp", "causal", "num_experts"),
-    *("rotary_emb_scale_base", "rotary_head_dim"),
+    "prenorm",
+    "parallel_block",
+    "use_rms_norm",
+    "norm_mlp",
+    "causal",
+    "num_experts",
+    "rotary_emb_scale_base",
+    "rotary_head_dim",
 )
 """Settings that, if on, define another network."""
 
@@ -95,10 +101,12 @@ def _parse_nomic_config(config: Config) -> Architecture:
     positions, scaling = _parse_nomic_scaling(full)
     return Architecture.of_config(
         full,
+        # The tensor has the rows of the padded vocabulary, the config the number of tokens.
         vocab_size=_round_size(full["vocab_size"], full["pad_vocab_size_multiple"]),
         hidden_size=width,
         num_hidden_layers=full["n_layer"],
         num_attention_heads=full["n_head"],
+        # 8/3 of the width: three gated matrices then have the parameters of two of 4 times the width.
         intermediate_size=_round_size(full["n_inner"] or int(8 * width / 3), MULTIPLE),
         max_position_embeddings=positions,
         positions="rotary",
@@ -144,6 +152,7 @@ def _parse_nomic_scaling(full: Config) -> tuple[int, Mapping[str, Any] | None]:
     if full["rotary_scaling_factor"]:
         scaling = {"kind": "dynamic", "factor": full["rotary_scaling_factor"], "trained": trained}
         return max(named, FARTHEST * trained), scaling
+    # A config may name more positions than were trained; without scaling those do not count.
     return min(named, trained) if named > 0 else trained, None
 
 

@@ -79,6 +79,7 @@ def _parse_optibert_config(config: Config) -> Architecture:
         head=Head(dense=False, norm=False, decoder_bias=False),
         tie_word_embeddings=config.get("weight_tying", False),
         pad_token_id=config.get("pad_token_id", 1),
+        # Lingua's default: 1 / sqrt(dim).
         initializer_range=config.get("init_base_std") or width**-0.5,
     )
 

@@ -35,6 +35,7 @@ def _parse_roberta_config(config: Config) -> Architecture:
         same,
         position_offset=unused,
         max_position_embeddings=same.max_position_embeddings - unused,
+        # RoBERTa's head has gelu whatever the config's hidden_act is.
         head=Head(activation="gelu"),
     )
 

@@ -44,8 +44,16 @@ def read_colbert_settings(
 ) -> LateInteraction | None:
     """The settings of a PyLate model as its files have them; None for a model with one vector a text.
 
-    Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate. What they do not name has
-    PyLate's default.
+    Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate. Settings that they do not
+    name have PyLate's defaults.
+
+    Args:
+        folder: The model folder.
+        modules: Its modules, as in modules.json.
+        library: The content of its config_sentence_transformers.json.
+
+    Raises:
+        ModelError: Its modules are not a backbone and projections, or a setting has an invalid value.
     """
     marks = (library.get("model_type") == COLBERT, library.get("similarity_fn_name") == "MaxSim")
     if not (any(marks) or any(kind.startswith("pylate.") for kind, _ in modules)):
@@ -55,7 +63,8 @@ def read_colbert_settings(
     if len(modules) < 2 or classes != ["Transformer", *["Dense"] * (len(modules) - 1)]:
         class_names = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
         raise ModelError(
-            f"{folder} is a PyLate model of {class_names}: a backbone and projections of token vectors are wanted.",
+            f"{folder} is a PyLate model of {class_names}: "
+            "it must be a backbone followed by projections of token vectors.",
             hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
         )
     words = _read_late_setting(path, library, "skiplist_words", [*string.punctuation])
@@ -80,7 +89,8 @@ def _read_late_setting(path: Path, library: Mapping[str, Any], name: str, defaul
         return default
     if type(value) is not type(default) or (type(value) is int and value < 1):
         raise ModelError(
-            f"{path} has {name} = {value!r}.", hint=f"It is e.g. {default!r}: mend the file, or save it anew."
+            f"{path} has {name} = {value!r}.",
+            hint=f"A valid value is {default!r}: correct the file, or save the model again.",
         )
     setting: Default = value
     return setting

@@ -72,7 +72,9 @@ def list_content_files(folder: Path) -> list[Path]:
         if root.is_dir():
             paths.update(p for p in root.iterdir() if _is_config(p))
             paths.update(p for pattern in TOKENIZERS for p in root.glob(pattern))
+            # transformers loads an adapter that lies beside a model without being asked.
             paths.update(root.glob("adapter_model.*"))
+    # A model's own code may import any file of its folder.
     paths.update(folder.rglob("*.py"))
     return sorted(p for p in paths if p.is_file())
 
@@ -83,7 +85,7 @@ class FolderIdentity:
 
     Attributes:
         key: Its ArtifactKey, 64 hex digits.
-        weights: The hash of its weights, likewise.
+        weights: The hash of its weights, 64 hex digits.
         document: Its model.json, where the key comes from there.
     """
 
@@ -95,7 +97,7 @@ class FolderIdentity:
 def compute_content_key(
     folder: Path, cache_dir: Path | None = None, *, trust_remote_code: bool = False
 ) -> tuple[str, str]:
-    """The ArtifactKey of a folder and the hash of its weights (see `identify`)."""
+    """The ArtifactKey of a folder and the hash of its weights (see `compute_folder_identity`)."""
     identity = compute_folder_identity(folder, cache_dir, trust_remote_code=trust_remote_code)
     return identity.key, identity.weights
 
@@ -105,11 +107,16 @@ def compute_folder_identity(
 ) -> FolderIdentity:
     """The identity of a folder.
 
-    The key covers name and content of every file of `list_content_files`; a copy elsewhere has the same key. Of a
-    trained model it is that of its lineage, as long as the content is what model.json says. The weights' hash
-    is the file's own SHA-256 for a single file; safetensors in several parts count as the one file that their
-    tensors make. File hashes are cached in `cache_dir`. A folder with classes of its own has another key with
-    `trust_remote_code`, because it is then another program.
+    The key covers name and content of every file of `list_content_files`; a copy elsewhere has the same key.
+    That of a trained model is the key of its lineage, as long as the content is what model.json says. The
+    hash of the weights is the file's own SHA-256 for a single file; safetensors in several parts count as the
+    one file that their tensors make.
+
+    Args:
+        folder: The model folder.
+        cache_dir: Where hashes of files are cached; None to compute each.
+        trust_remote_code: Whether the folder's own classes run. With such classes it then has another key,
+            because it is another program.
 
     Raises:
         ModelError: There are no weights, or a config cannot be read.
@@ -148,8 +155,23 @@ WHOLE = "model.safetensors"
 """The weights of a module in one file."""
 
 ORDER = (
-    *("U64", "I64", "F64", "C64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16"),
-    *("F8_E8M0", "F8_E4M3", "F8_E5M2", "I8", "U8", "BOOL"),
+    "U64",
+    "I64",
+    "F64",
+    "C64",
+    "F32",
+    "U32",
+    "I32",
+    "BF16",
+    "F16",
+    "U16",
+    "I16",
+    "F8_E8M0",
+    "F8_E4M3",
+    "F8_E5M2",
+    "I8",
+    "U8",
+    "BOOL",
 )
 """The types of tensors in the order in which safetensors writes them, those of one type by name."""
 
@@ -172,6 +194,7 @@ def _digest_shards(parts: Sequence[Path]) -> str:
         begin, end = end, end + tensor.end - tensor.begin
         header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    # safetensors fills its header up with blanks to a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
     hasher = hashlib.sha256(len(text).to_bytes(8, "little") + text)
     for name in names:
@@ -187,12 +210,12 @@ BLOCK = 1 << 24
 """Bytes that are read at once."""
 
 
-def _read_into(found: Any, tensor: StoredTensor) -> None:
+def _read_into(hasher: Any, tensor: StoredTensor) -> None:
     with tensor.path.open("rb") as file:
         file.seek(tensor.begin)
         left = tensor.end - tensor.begin
         while left and (block := file.read(min(left, BLOCK))):
-            found.update(block)
+            hasher.update(block)
             left -= len(block)
 
 
@@ -206,6 +229,7 @@ def _hash(path: Path, cache_dir: Path | None) -> str:
     content = read_json(path)
     if isinstance(content, dict):
         content = {name: value for name, value in content.items() if name not in VOLATILE}
+    # Written again from its values, so that the order and the blanks of a config do not count.
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -253,7 +277,8 @@ class RemoteClass:
 
 def _iter_remote_classes(place: Path, file: str) -> Iterator[RemoteClass]:
     named = read_object(place / file).get("auto_map") or {}
-    if not isinstance(named, dict):  # the old form for a tokenizer: the slow and the fast class
+    # The old form for a tokenizer: the slow and the fast class.
+    if not isinstance(named, dict):
         named = {"AutoTokenizer": named}
     for name, references in named.items():
         for reference in references if isinstance(references, list) else [references]:
@@ -312,7 +337,8 @@ def _check_settings(path: Path, names: Iterable[str]) -> None:
 
 
 def _is_harmless(name: str, value: Any) -> bool:
-    if name == "use_safetensors":  # safetensors are preferred anyway
+    # Loading prefers safetensors in any case.
+    if name == "use_safetensors":
         return value is None or value is True
     return value in NOTHING
 

@@ -146,7 +146,8 @@ def _resolve_late_interaction(description: Description, settings: Settings) -> L
                 f"{option} to change.",
                 hint=f"Leave out {option}.",
             )
-    least = 3  # a first token, the prefix, a last one
+    # A first token, the prefix and a last token.
+    least = 3
     for name, length in (("queries", settings.query_length), ("documents", settings.max_length)):
         if length is not None and length <= least:
             raise UsageError(
@@ -172,6 +173,7 @@ def _resolve_search_index(
             "maxsim-pylate fills up documents beside longer ones, which an index does not.",
             hint="Leave out --similarity, or type --index exact.",
         )
+    # PLAID stores `nbits` of every dimension, packed into whole bytes.
     if index is not None and late.dimension % 8:
         raise UsageError(
             f"fast-plaid packs vectors whose dimension is a multiple of 8; that of {description.name} "
@@ -237,11 +239,10 @@ class Description:
     `pooling` is named as in sentence-transformers, with "+" between concatenated modes, or ATTENTION; None
     for a bare backbone, which then has `usual_pooling`, that of its family; OWN_POOLING without a pooling.
     `normalize` is whether the last module normalizes. `max_length` is SentenceTransformer's length in tokens,
-    special ones included, that of the longest tower; `position_limit` is the number of positions, None where
-    the files name no limit; `lengths` are those of each tower. `prompts` may have empty texts, which mean no
+    special ones included, of the longest tower; `position_limit` is the number of positions, None where the
+    files name no limit; `lengths` are those of each tower. `prompts` may have empty texts, which mean no
     prompt. `late_interaction` is set where each token has a vector, and `two_stage` where a vector depends on
-    context documents; the lengths then count the text alone. `name`
-    is the model's in messages.
+    context documents; the lengths then count the text alone. `name` is the model's name in messages.
     """
 
     folder: Path
@@ -269,6 +270,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
     modules = read_modules(folder)
     _require_configs(folder)
+    # First: a setting may name other weights than those that are checked next.
     check_external_references(folder)
     for path in weight_files(folder):
         check_weights(path)
@@ -315,24 +317,27 @@ def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings
     if place is None:
         return None
     if place != modules[0][1] or find_library_class(modules[0][0]) != TWO_STAGE:
-        raise ModelError(f"{folder} has two stages behind another module.", hint="Save the model anew.")
+        raise ModelError(
+            f"{folder} has two stages behind another module.",
+            hint="Save the model again, with that module first.",
+        )
     for stage in (TEXT_STAGE, CONTEXT_STAGE):
         if not has_network(folder / place / stage):
             raise _explain_missing_network(folder / place / stage)
     return TwoStageSettings.read_stage_settings(folder / place)
 
 
-def _compute_text_limits(backbone: Path, stages: TwoStageSettings, found: _TokenLimits) -> _TokenLimits:
+def _compute_text_limits(backbone: Path, stages: TwoStageSettings, limits: _TokenLimits) -> _TokenLimits:
     """The token limits of a text behind a context, read by the second stage's `backbone`.
 
     Raises:
         ModelError: There are too few positions for texts of the model's own length.
     """
     shape, kind = read_architecture(backbone), str(read_object(backbone / "config.json").get("model_type"))
-    stages.check_positions(shape, found.most if found.most < NO_LIMIT else 1, kind)
+    stages.check_positions(shape, limits.most if limits.most < NO_LIMIT else 1, kind)
     limit = stages.compute_text_limit(shape.positions, shape.max_position_embeddings)
-    table = limit if found.table is not None else None
-    return replace(found, limit=limit, table=table)
+    table = limit if limits.table is not None else None
+    return replace(limits, limit=limit, table=table)
 
 
 def describe_two_stage(
@@ -403,8 +408,8 @@ def _require_tokenizers(folder: Path) -> None:
         tokenizer_id = None if family is None else family.tokenizer
         raise ModelError(
             f"{root} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
-            hint=f"Copy {f'that of {tokenizer_id}' if tokenizer_id else 'the one it was trained with'} into it "
-            "(`tokenizer.save_pretrained(folder)`).",
+            hint=f"Copy {f'that of {tokenizer_id}' if tokenizer_id else 'the one it was trained with'} "
+            "into it (`tokenizer.save_pretrained(folder)`).",
         )
 
 
@@ -514,6 +519,7 @@ def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | 
     computed = (
         any("rope" in name or "rotary" in name or "alibi" in name for name in config)
         or config.get("position_embedding_type") not in (None, "absolute")
+        # DeBERTa-v3 names a number of positions and has no table of them.
         or config.get("position_biased_input") is False
     )
     network_positions = None if can_run_remote_code(config, own_code) else find_max_positions(config)
@@ -526,7 +532,7 @@ def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | 
     return positions
 
 
-def _compute_token_limit(config: Mapping[str, Any], own: int | None) -> int | None:
+def _compute_token_limit(config: Mapping[str, Any], config_length: int | None) -> int | None:
     """The most tokens with computed positions: as in the config, or the model's own length if longer."""
     positions = _parse_positions(config)
-    return None if positions is None else max(positions, own or 0)
+    return None if positions is None else max(positions, config_length or 0)

@@ -99,7 +99,8 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
         with zipfile.ZipFile(path) as archive:
             (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             content = _Unpickler(io.BytesIO(archive.read(name))).load()
-    except Exception:  # an older form, or a pickle that loading looks at more closely
+    except Exception:
+        # An older form, or a pickle that loading looks at more closely.
         return None
     if not isinstance(content, dict) or not all(isinstance(one, _Outline) for one in content.values()):
         return None
@@ -146,6 +147,7 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
+        # torch.save names a storage by ("storage", class, key, device, number of elements).
         return pid[1]
 
 
@@ -177,7 +179,7 @@ def check_present(path: Path) -> None:
 
 
 def check_weights(path: Path) -> None:
-    """Refuse a weight file that is absent in its content, or that is not whole.
+    """Refuse a weight file that has only a pointer in its place, or that is incomplete.
 
     Raises:
         ModelError: It is a git-lfs pointer, empty, truncated or corrupt.
@@ -197,7 +199,7 @@ def check_safetensors(path: Path) -> None:
     if problem:
         raise ModelError(
             f"{path} is not a whole safetensors file: {problem}.",
-            hint="It was not copied or downloaded to its end. Fetch it again.",
+            hint="A copy or a download may have stopped early. Fetch it again.",
         )
 
 
@@ -228,6 +230,7 @@ def check_index(index: Path) -> None:
     lost = None
     for part in _list_shards(index):
         held = read_tensor_headers([part])
+        # Only loading can read this part, and loading reports what is missing.
         if held is None:
             return
         lost = lost or next((n for n, at in named.items() if at == part.name and n not in held), None)
@@ -241,6 +244,7 @@ def check_index(index: Path) -> None:
 def _read_safetensors_header(path: Path) -> tuple[dict[str, Any], int]:
     """The header of a whole safetensors file, and the place of its first tensor's bytes."""
     with path.open("rb") as file:
+        # The format: 8 bytes with the length of the header, the header as JSON, the bytes of the tensors.
         length = int.from_bytes(file.read(8), "little")
         return json.loads(file.read(length)), 8 + length
 

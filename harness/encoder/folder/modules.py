@@ -143,6 +143,7 @@ def _walk_module(folder: Path, kind: str, sub: str) -> Iterator[tuple[str, str, 
 def _iter_input_modules(folder: Path, kind: str, sub: str) -> Iterator[Module]:
     inner = _read_inner_types(folder, kind, sub)
     if find_library_class(kind) == TWO_STAGE:
+        # Texts enter the second stage alone; context documents are encoded before.
         inner = {TEXT_STAGE: inner[TEXT_STAGE]}
     towers = _read_router_config(folder / sub).get("structure") if inner else None
     firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else list(inner)
@@ -166,6 +167,7 @@ def _read_inner_types(folder: Path, kind: str, sub: str) -> dict[str, str]:
 
 
 def _read_router_config(place: Path) -> dict[str, Any]:
+    # Asym, the module before Router, has its structure in config.json.
     return read_object(place / "router_config.json") or read_object(place / "config.json")
 
 
@@ -174,6 +176,7 @@ def _join_subfolder(sub: str, name: str) -> str:
 
 
 def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
+    # An empty name within a Router would be the Router itself, and the walk would not end.
     parts = Path(sub).parts
     if Path(sub).is_absolute() or ".." in parts or (deeper and not parts):
         raise ModelError(f"{path} names a folder outside of the model: {sub}.")

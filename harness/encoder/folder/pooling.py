@@ -50,7 +50,9 @@ def infer_vector_size(folder: Path, pooling: str) -> int | None:
     except (ModelError, OSError):
         return None
     width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
-    return out if isinstance(out, int) else None if width is None else width * len(pooling.split("+"))
+    if isinstance(out, int):
+        return out
+    return None if width is None else width * len(pooling.split("+"))
 
 
 def find_family_pooling(folder: Path) -> str:

@@ -79,7 +79,16 @@ class FoundTensors:
         allowed: Sequence[str] = (),
         same: Callable[[Any, Any], bool] = _has_same_content,
     ) -> FoundTensors:
-        """Tensors by their names in the files, sorted; `head` is whether the masked-language head counts."""
+        """The tensors of a folder, sorted by what becomes of them.
+
+        Args:
+            tensors: Tensors, or the entries of a file's header, by their names in the files.
+            names: The family's names; None for a folder under our own model type.
+            head: Whether the masked-language head is loaded.
+            allowed: Patterns of tensors that may have no place in the model.
+            same: Whether two tensors are equal, as far as that can be known.
+        """
+        # A model saved with a head has the prefix, one saved alone has not.
         prefixed = names is not None and any(name.startswith(names.prefix) for name in tensors)
         folder_tensors = FoundTensors(names=names, prefixed=prefixed, allowed=allowed, same=same)
         for name, tensor in tensors.items():
@@ -115,6 +124,11 @@ class FoundTensors:
     def check_tensors(self, wanted: Shapes, shape: Architecture, name: str) -> None:
         """Refuse tensors other than those of a network; those that may be left out leave `state`.
 
+        Args:
+            wanted: The shape of each tensor of the network, by our names.
+            shape: The architecture of the network.
+            name: The name of the model, for the message.
+
         Raises:
             ModelError: A tensor is missing, left over, there twice, or of another shape.
         """
@@ -134,6 +148,7 @@ class FoundTensors:
         tied = {DECODER} if shape.tie_word_embeddings else set()
         present_names = [name for name in wanted if name in state]
         both = {name for name in tied if {name, TABLE} <= state.keys()}
+        # A tied decoder is the token embedding, so files may leave it out.
         lacking = wanted.keys() - state.keys() - tied
         of_head = {name for name in lacking if name.startswith("head.")}
         faults = (
@@ -185,6 +200,11 @@ class FoundTensors:
 def require_shapes(place: Path, tensors: Mapping[str, Any], wanted: Shapes) -> None:
     """Refuse tensors of a module that have other names or shapes than its config says.
 
+    Args:
+        place: The module's folder, for the message.
+        tensors: Tensors, or the entries of a file's header, by name.
+        wanted: The shape of each tensor by name.
+
     Raises:
         ModelError: A tensor is missing, left over, or of another shape.
     """
@@ -192,7 +212,8 @@ def require_shapes(place: Path, tensors: Mapping[str, Any], wanted: Shapes) -> N
     due = {(name, tuple(shape)) for name, shape in wanted.items()}
     if present_shapes != due:
         raise DamagedModelError(
-            f"{place} has {_format_tensor_shapes(present_shapes - due)}, and its config.json wants {_format_tensor_shapes(due - present_shapes)}."
+            f"{place} has {_format_tensor_shapes(present_shapes - due)}, and its config.json wants "
+            f"{_format_tensor_shapes(due - present_shapes)}."
         )
 
 

@@ -65,10 +65,12 @@ def _iter_import_names(folder: Path) -> Iterator[str]:
             yield str(tokenizer)
 
 
-def _find_network_family(own: RemoteClass) -> Family | None:
+def _find_network_family(remote: RemoteClass) -> Family | None:
     """The family whose network may replace a class that a config names, None without one."""
-    family = read_family(own.folder)
-    return family if own.file == "config.json" and family is not None and family.shape is not None else None
+    family = read_family(remote.folder)
+    return (
+        family if remote.file == "config.json" and family is not None and family.shape is not None else None
+    )
 
 
 def read_library_types() -> frozenset[str]:
@@ -86,23 +88,23 @@ def read_library_types() -> frozenset[str]:
     return frozenset()
 
 
-def _require_native(artifact: Artifact, own: RemoteClass) -> None:
-    if _read_model_type(own) not in read_library_types():
+def _require_native(artifact: Artifact, remote: RemoteClass) -> None:
+    if _read_model_type(remote) not in read_library_types():
         raise ModelError(
             f"{artifact.name} needs code of its own: transformers knows no "
-            f"{_read_model_type(own) or 'such model type'!r}.",
+            f"{_read_model_type(remote) or 'such model type'!r}.",
             hint=_format_trust_hint(artifact),
         )
 
 
-def _require_no_other(artifact: Artifact, own: RemoteClass) -> None:
-    if own.name == "AutoTokenizer" and _has_library_tokenizer(_read_model_type(own)):
+def _require_no_other(artifact: Artifact, remote: RemoteClass) -> None:
+    if remote.name == "AutoTokenizer" and _has_library_tokenizer(_read_model_type(remote)):
         return
     raise ModelError(
-        f"{artifact.name} names code of its own, {own.reference} as {own.name}: without it, "
-        f"{_describe_owner(own)} {_read_model_type(own)} would be evaluated in its place.",
-        hint=f"{_format_trust_hint(artifact)} To evaluate transformers' class, take auto_map out of {own.file} in a "
-        "copy of the folder.",
+        f"{artifact.name} names code of its own, {remote.reference} as {remote.name}: without it, "
+        f"{_describe_owner(remote)} {_read_model_type(remote)} would be evaluated in its place.",
+        hint=f"{_format_trust_hint(artifact)} To evaluate transformers' class, take auto_map out of "
+        f"{remote.file} in a copy of the folder.",
     )
 
 
@@ -113,13 +115,13 @@ def _has_library_tokenizer(kind: str) -> bool:
     return kind in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
 
 
-def _describe_owner(own: RemoteClass) -> str:
-    family = _find_network_family(own)
+def _describe_owner(remote: RemoteClass) -> str:
+    family = _find_network_family(remote)
     return "transformers'" if family is None or family.native else "the harness's"
 
 
-def _read_model_type(own: RemoteClass) -> str:
-    return str(read_object(own.folder / "config.json").get("model_type", ""))
+def _read_model_type(remote: RemoteClass) -> str:
+    return str(read_object(remote.folder / "config.json").get("model_type", ""))
 
 
 def _format_trust_hint(artifact: Artifact) -> str:
@@ -128,14 +130,19 @@ def _format_trust_hint(artifact: Artifact) -> str:
 
 
 def _check_pinned(artifact: Artifact) -> None:
+    # A local folder has no revision: it is what lies there.
     if artifact.revision is not None and not COMMIT.fullmatch(artifact.revision):
         raise ModelError(
             f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
             hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
         )
-    named = [(own.name, own.reference, own.file) for own in RemoteClass.list_references(artifact.folder)]
+    named = [
+        (remote.name, remote.reference, remote.file)
+        for remote in RemoteClass.list_references(artifact.folder)
+    ]
     modules = [("a module", kind, "modules.json") for kind in _iter_import_names(artifact.folder)]
     for name, reference, file in [*named, *modules]:
+        # In auto_map, `owner/name--file.Class` is the newest code of another repository.
         repository, _, inside = reference.partition("--")
         if inside:
             raise ModelError(
@@ -160,7 +167,8 @@ def _check_library(artifact: Artifact) -> None:
 def _check_activations(folder: Path) -> None:
     for kind, sub in list_modules(folder):
         if find_library_class(kind) in TOKENIZED:
-            continue  # there the field is a setting of the backbone, and nothing is imported
+            # There the field is a setting of the backbone, and nothing is imported.
+            continue
         place = folder / sub
         name = read_object(place / "config.json").get("activation_function")
         if isinstance(name, str) and not name.startswith(ACTIVATIONS):

@@ -30,8 +30,12 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         "Clustering": "clustering: ",
         **dict.fromkeys(
             (
-                *("Classification", "MultilabelClassification", "PairClassification", "Reranking"),
-                *("STS", "Summarization"),
+                "Classification",
+                "MultilabelClassification",
+                "PairClassification",
+                "Reranking",
+                "STS",
+                "Summarization",
             ),
             "classification: ",
         ),
@@ -40,7 +44,7 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""The text before each input as the authors have it, by side, type of task or task (`Encoding.resolve_prompt`).
+"""The authors' text before each input, by side, type of task or task (see `Encoding.resolve_prompt`).
 
 Both sides of Quora are questions.
 """
@@ -141,12 +145,19 @@ class TwoStageSettings:
             problem = error.errors()[0]
             message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}"
             raise ModelError(
-                f"{path} has {problem['loc'][0]} = {problem['input']!r}: {message}.", hint="Save it anew."
+                f"{path} has {problem['loc'][0]} = {problem['input']!r}: {message}.",
+                hint="Correct the value, or save the model again.",
             ) from error
 
 
 def list_stage_shapes(settings: TwoStageSettings, context: int, text: int) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of the module beside its backbones, of these widths."""
+    """The shape of every tensor of the module that belongs to neither backbone.
+
+    Args:
+        settings: The settings of the model.
+        context: The width of the first stage.
+        text: The width of the second stage.
+    """
     sizes = {
         f"{CONTEXT_STAGE}_head.0": (context, context),
         f"{CONTEXT_STAGE}_head.2": (text, context),

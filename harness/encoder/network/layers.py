@@ -27,10 +27,18 @@ def compute_rotations(
 ) -> dict[float, Table]:
     """The rotations of each frequency base in a network; empty where its positions are not rotary.
 
-    `places`, (tokens,), is where each token stands in its text; None for its rank. The kinds of scaling are
-    "dynamic" (NTK-aware: the base grows by `factor` with the text's own length beyond `trained` positions;
-    NomicBERT's code uses the length of the padded batch), "ntk" (lowered by `factor`, spread over the
-    dimensions by `mixed` if given, as in GTE's code) and "linear" (divided by `factor`).
+    The kinds of scaling are "dynamic" (NTK-aware: the base grows by `factor` with the length of the text
+    beyond `trained` positions; NomicBERT's code uses the length of the padded batch), "ntk" (lowered by
+    `factor`, spread over the dimensions by `mixed` if given, as in GTE's code) and "linear" (divided by
+    `factor`).
+
+    Args:
+        shape: The architecture of the network.
+        packed: The packing of the batch.
+        places: (tokens,), the place of each token in its text; None for its rank.
+
+    Returns:
+        By frequency base, the cosines and sines of every token.
 
     Raises:
         ModelError: The scaling is of another kind.
@@ -58,6 +66,7 @@ def _compute_frequencies(
     kind, factor = scaling["kind"], float(scaling["factor"])
     if kind == "dynamic":
         beyond = lengths.float() / float(scaling["trained"])
+        # base * (factor * length / trained - (factor - 1)) ** (d / (d - 2)), as in transformers.
         grown = (beyond * factor - (factor - 1)).clamp(min=1.0)
         base = grown[:, None].pow(head_dim / (head_dim - 2)) * theta
         return base.pow(steps).reciprocal()
@@ -137,7 +146,13 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(shape.embedding_dropout)
 
     def forward(self, embedded: Tensor, positions: Tensor, types: Tensor | None) -> Tensor:
-        """Add positions and types to embedded tokens (tokens, width); `types` None means all 0."""
+        """Add positions and types to embedded tokens, then normalise.
+
+        Args:
+            embedded: (tokens, width), the embeddings of the token ids.
+            positions: (tokens,), the place of each token in its text.
+            types: (tokens,), the token types; None for type 0.
+        """
         if self.types is not None:
             embedded = embedded + (self.types.weight[0] if types is None else self.types(types))
         if self.positions is not None:
@@ -193,11 +208,22 @@ class Block(nn.Module):
         self.mlp = _FeedForward(shape)
 
     def forward(self, x: Tensor, layout: Layout, turn: Table | None, partly: bool) -> Tensor:
-        """(tokens, width) to (tokens, width)."""
+        """The next hidden state.
+
+        Args:
+            x: (tokens, width).
+            layout: The attention layout of the texts.
+            turn: The rotations of the tokens; None without rotary positions.
+            partly: Whether some computed tokens are not attended to.
+
+        Returns:
+            (tokens, width).
+        """
         if self.prenorm:
             x = x + self.attention(self.attention_norm(x), layout, turn, partly=partly)
         else:
             x = self.attention_norm(x + self.attention(x, layout, turn, partly=partly))
+        # A compiled block would be traced again for each number of pieces.
         is_unsplit = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
         return self._apply_feed_forward(x) if is_unsplit else _map_pieces(self._apply_feed_forward, x)
 
@@ -334,11 +360,13 @@ class Packing:
         """The packing of a batch; a text without attended tokens attends to all of its computed ones."""
         compute = compute | attend
         lengths = compute.sum(dim=1)
+        # Stable: where every place is computed, `pack` takes the tokens in the batch's own order.
         order = torch.argsort(lengths, descending=True, stable=True)
         ordered = compute[order]
         row, column = ordered.nonzero(as_tuple=True)
         ranks = ordered.cumsum(dim=1) - 1
         index = order[row] * compute.shape[1] + column
+        # Waits for the GPU: layouts are built from lengths on the host.
         counted = tuple(length for length in lengths[order].tolist() if length)
         keys = attend | ~attend.any(dim=1, keepdim=True)
         attended = keys.flatten()[index]

@@ -52,10 +52,10 @@ def _compute_roberta_positions(ids: Tensor, pad: int) -> Tensor:
     return real.cumsum(dim=1) * real - 1
 
 
-def _mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
+def _mask_of(inputs: Tensor, mask: Tensor | None) -> Tensor:
     """The mask of a batch as (texts, columns) bool; all ones without a mask."""
     if mask is None:
-        return torch.ones(given.shape[:2], dtype=torch.bool, device=given.device)
+        return torch.ones(inputs.shape[:2], dtype=torch.bool, device=inputs.device)
     if mask.dim() != 2:
         raise ValueError(f"attention_mask has {mask.dim()} dimensions; it is (texts, columns).")
     return mask.bool()
@@ -241,6 +241,7 @@ class EncoderModel(EncoderPreTrainedModel):
         places = packed.positions if explicit_places is None else explicit_places
         pad = self.shape.pad_token_id
         if explicit_places is None and ids is not None and pad is not None and self.shape.position_offset:
+            # RoBERTa counts by token ids, not by the mask: a padding token within a text has no rank.
             places = packed.pack(_compute_roberta_positions(ids, pad))
         return packed, self.embeddings(embedded, places, kinds), explicit_places
 
@@ -264,6 +265,7 @@ class EncoderModel(EncoderPreTrainedModel):
         """The requested backend: ours, or that of the transformers config."""
         if self.attention_asked != AUTO:
             return self.attention_asked
+        # transformers fills in a default of its own, so only a name in LIBRARY_NAMES is a request.
         return LIBRARY_NAMES.get(str(self.config._attn_implementation), AUTO)
 
     def _note_backends(self, pass_: _Pass) -> None:
@@ -273,6 +275,7 @@ class EncoderModel(EncoderPreTrainedModel):
 
     def _run_block(self, block: nn.Module, *inputs: Any) -> Tensor:
         if self.gradient_checkpointing and self.training:
+            # __call__ and not forward, so that hooks run in the second pass, too.
             again: Tensor = self._gradient_checkpointing_func(block.__call__, *inputs)
             return again
         out: Tensor = block(*inputs)
@@ -346,6 +349,7 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         logits = self.head(states[-1])
         loss = None
         if labels is not None:
+            # -100 is what cross_entropy ignores by default.
             loss = nn.functional.cross_entropy(logits.float(), packed.pack(labels))
         out = MaskedLMOutput(
             loss=cast(Any, loss),
@@ -387,7 +391,7 @@ def load_network(
         family: The family of its published form; None for a folder under our own model type.
         dtype: The dtype of its parameters.
         head: Whether the masked-language head is loaded.
-        config: The config from `configured`, if already known.
+        config: The config from `resolve_network_config`, if already known.
         changes: Fields of the Architecture that override the config.
         allow_extra: Tensors, with * and ?, that may have no place in the network.
 
@@ -401,15 +405,18 @@ def load_network(
     folder_tensors = read_tensors(
         folder, None if family is None else family.names, head=head, allowed=allow_extra
     )
+    # Many checkpoints come without the pooler that their class names, and no vector needs it.
     pooled = shape.pooler and any("pooler." in name for name in folder_tensors.state)
     shape = replace(shape, pooler=pooled, **(changes or {}))
     if isinstance(config, EncoderConfig):
         config.replace_architecture(shape)
+    # Without memory: load_state_dict below puts the tensors of the files in place.
     with torch.device("meta"):
         model = _build(config, shape, family, head=head)
     expected_shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     folder_tensors.check_tensors(expected_shapes, shape, folder.name)
     state = {name: tensor.to(dtype) for name, tensor in folder_tensors.state.items()}
+    # check_tensors has compared every name; a tied decoder may be absent, and is tied next.
     model.load_state_dict(state, assign=True, strict=False)
     model.tie_weights()
     model.eval()  # type: ignore[no-untyped-call]
@@ -498,7 +505,7 @@ def _build_family_config(content: Mapping[str, Any], family: Family) -> tuple[Pr
 
 
 def _resolve_architecture(config: PreTrainedConfig, family: Family | None) -> Architecture:
-    """The architecture of a config from `configured`."""
+    """The architecture of a config from `resolve_network_config`."""
     if isinstance(config, EncoderConfig):
         return config.shape
     assert family is not None

@@ -126,6 +126,7 @@ def _export_lora_config(
     layers: dict[str, Any] = {module: model.get_submodule(module) for module in modules}
     ranks = {m: layer.r[name] for m, layer in layers.items() if layer.r[name] != config.r}
     scales = {m: a for m, layer in layers.items() if (a := layer.lora_alpha[name]) != config.lora_alpha}
+    # peft reads these keys as regular expressions, in which a dot is any character.
     adapter_config.rank_pattern = {
         re.escape(_export_tensor_name(model, m)): rank for m, rank in ranks.items()
     }
@@ -165,6 +166,7 @@ class EncoderConfig(PreTrainedConfig):
         self.architecture = architecture or {}
         for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"):
             kwargs.setdefault(name, self.architecture.get(name))
+        # Only as defaults: after a resize the config alone has the present size of the vocabulary.
         for name in ("vocab_size", "pad_token_id", "tie_word_embeddings", "initializer_range"):
             kwargs.setdefault(name, self.architecture.get(name))
         super().__init__(**kwargs)
@@ -282,6 +284,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
             _save_adapter(self, folder, state_dict=state_dict)
             return
         folder.mkdir(parents=True, exist_ok=True)
+        # Beside the files of an adapter, the folder would be loaded as that adapter.
         for stale in (WEIGHTS, CONFIG):
             (folder / stale).unlink(missing_ok=True)
         config: PreTrainedConfig = self.config
@@ -326,7 +329,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
 
         folder, name = Path(peft_model_id), adapter_name or "default"
         if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
-            raise ModelError(f"{folder} holds no adapter: {CONFIG} and {WEIGHTS} are wanted.")
+            raise ModelError(f"{folder} holds no adapter: it lacks {CONFIG} or {WEIGHTS}.")
         config: Any = PeftConfig.from_pretrained(str(folder))
         _require_lora(config)
         tensors = load_file(folder / WEIGHTS)
@@ -336,6 +339,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
         config.target_modules = {key.partition(PART)[0] for key in state}
         config.inference_mode = not is_trainable
         for pattern in ("rank_pattern", "alpha_pattern"):
+            # Undoes the re.escape of the saved names.
             values = {re.sub(r"\\(.)", r"\1", key): value for key, value in getattr(config, pattern).items()}
             setattr(
                 config,
@@ -343,6 +347,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
                 {re.escape(_import_tensor_name(self, key)): value for key, value in values.items()},
             )
         inject_adapter_in_model(config, self, name)
+        # transformers' own mark, by which `save_pretrained` knows of the adapter.
         self._hf_peft_config_loaded = True
         result: Any = set_peft_model_state_dict(self, state, adapter_name=name)
         lacking = [key for key in result.missing_keys if PART in key]

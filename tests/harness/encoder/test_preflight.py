@@ -134,7 +134,7 @@ def test_the_encoder_in_another_model_is_evaluated_if_asked(kind: str, named: bo
     folder = faulty.spoiled(tiny.folder(FAMILIES["bert"], tmp_path / "whole"), tmp_path / "spoiled", kind)
     if not named:
         faulty.rewrite(folder / "config.json", architectures=None)
-    with pytest.raises(UsageError, match="no embedding model"):
+    with pytest.raises(UsageError, match="not an embedding model"):
         check(folder)
     check(folder, pooling="mean")
     check(folder, trained=True)

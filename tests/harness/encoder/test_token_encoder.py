@@ -175,7 +175,7 @@ def _settings(**fields: Any) -> Callable[[Path], None]:
     ("spoil", "told"),
     [
         (_colbert_ai, "is a ColBERT of colbert-ai"),
-        (_without_projection, "a backbone and projections of token vectors are wanted"),
+        (_without_projection, "it must be a backbone followed by projections of token vectors"),
         (_settings(query_length="32"), "query_length = '32'"),
         (_settings(document_length=0), "document_length = 0"),
         (_settings(skiplist_words=5), "skiplist_words = 5"),

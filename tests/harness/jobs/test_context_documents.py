@@ -97,7 +97,9 @@ def test_a_smaller_corpus_is_repeated_whole() -> None:
         {a: 3, b: 3, c: 2} for a, b, c in (TEXTS[:3], TEXTS[1:3] + TEXTS[:1], [TEXTS[0], TEXTS[2], TEXTS[1]])
     )
     assert found.texts[:3] == found.texts[3:6]
-    assert found.notes == ("the context repeats the 3 different texts of the task, for it has 8 documents",)
+    assert found.notes == (
+        "the context repeats the 3 different texts of the task, because it has 8 documents",
+    )
 
 
 def test_without_a_corpus_the_null_context_stands_in() -> None:
