@@ -169,7 +169,8 @@ class NewEntry(_EntryFacts):
         """What entries that differ only in the seed of their training share; None without a training."""
         if self.lineage is None:
             return None
-        recipe = None if self.recipe == self.lineage.name else self.recipe  # it has several names by variants
+        # The recipe of the model itself goes by several names (variants); the lineage identifies it.
+        recipe = None if self.recipe == self.lineage.name else self.recipe
         return _digest(self.lineage.group, recipe, self.treatment)
 
     @property
@@ -177,9 +178,11 @@ class NewEntry(_EntryFacts):
         """The model's name in URLs; with a digest where it is not one model's alone, or lost letters."""
         plain = format_slug(self.model.replace("/", "--"))[:120]
         lost = plain != self.model.replace("/", "--") or "--" in self.model
-        if self.lineage:  # one model under all its seeds
+        # The group is the lineage without its seed: all seeds are one model.
+        if self.lineage:
             return f"{plain}-{self.lineage.group[:8]}".lstrip("-")
-        if self.artifact and "/" not in self.model:  # a folder's name: there may be others of that name
+        # The name of a folder, which other folders may have, too.
+        if self.artifact and "/" not in self.model:
             return f"{plain}-{self.artifact[:8]}".lstrip("-")
         return f"{plain}-{_compute_short_digest(self.model)}".lstrip("-") if lost else plain
 
@@ -187,6 +190,7 @@ class NewEntry(_EntryFacts):
     def slug(self) -> str:
         """The entry's name in URLs."""
         revision = "joined" if self.revisions else self.revision
+        # Links from elsewhere hold this name: another list of parts here would break all of them.
         what = _compute_short_digest(self.origin, self.source, revision, self.artifact, self.treatment)
         return f"{self.model_slug}-{what}"
 
@@ -217,4 +221,5 @@ def _compute_short_digest(*parts: object) -> str:
 
 
 def _digest(*parts: object) -> str:
+    # repr tells None from "None", and ("ab", "c") from ("a", "bc").
     return hashlib.sha256(repr(parts).encode()).hexdigest()

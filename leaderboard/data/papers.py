@@ -82,6 +82,8 @@ class PaperValue:
     def is_same_value(self, other: PaperValue) -> bool:
         """Whether two values differ by rounding alone."""
         coarser = max(self.last_place, other.last_place)
+        # Rounding moves a number by half a unit of its last place at most. Floats are not exact enough
+        # here.
         return abs(Decimal(self.value) - Decimal(other.value)) * 2 <= coarser
 
 
@@ -135,8 +137,10 @@ _QUERIES = {"TREC-DL 2019": "TREC-DL 2019", "dev split": "dev"}
 def normalize_metric(suite: str, metric: str) -> str:
     """One name for a task or mean that papers spell differently.
 
-    >>> normalize_metric("GLUE dev", "SST"), normalize_metric("MTEB(eng, v1)", "Avg. (56 tasks)"), normalize_metric("BEIR", "DPR BEIR")
-    ('SST-2', 'Avg.', 'Avg.')
+    >>> normalize_metric("GLUE dev", "SST"), normalize_metric("BEIR", "DPR BEIR")
+    ('SST-2', 'Avg.')
+    >>> normalize_metric("MTEB(eng, v1)", "Avg. (56 tasks)")
+    'Avg.'
     """
     average = metric.startswith(AVERAGE) or metric.endswith(f" {suite}")
     return AVERAGE if average else _SPELLED.get((suite, metric), metric)
@@ -153,7 +157,9 @@ def match_task_column(metric: str, names: Sequence[str]) -> str | None:
     letters = {name: re.sub(r"[^a-z0-9]", "", name.casefold()) for name in (*names, metric)}
     alike = [name for name in names if letters[name] == letters[metric]]
     longer = [name for name in names if letters[name].startswith(letters[metric])]
-    return alike[0] if alike else longer[0] if len(longer) == 1 else None
+    if alike:
+        return alike[0]
+    return longer[0] if len(longer) == 1 else None
 
 
 def format_table_title(table: str) -> str:
@@ -176,6 +182,7 @@ def parse_finite_number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
+    # float() also reads "nan" and "inf".
     return number if math.isfinite(number) else None
 
 
@@ -227,6 +234,7 @@ def iter_csv_records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, 
     """A CSV file's records with their line numbers, or a RecordError."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
+            # Without `strict` an open quote takes the rest of the file into one field.
             lines = csv.reader(file, strict=True)
             if (header := next(lines, [])) != list(columns):
                 what = f"the columns are {', '.join(header)}."
@@ -324,6 +332,7 @@ def compute_printed_means(suite: str, values: Mapping[str, float | None]) -> dic
         return {}
     if not mteb:
         return {f"mean of {len(scores)} tasks": fmean(scores.values())}
+    # Papers print MTEB by type: a mean over tasks follows if each type weighs as many tasks as it has.
     weights = [counts[TYPES[name]] for name in scores]
     return {OVER_TYPES: fmean(scores.values()), OVER_TASKS: fmean(scores.values(), weights)}
 
@@ -340,6 +349,7 @@ def compute_power_laws(rows: Sequence[PaperValue]) -> dict[str, tuple[float, flo
     a, b, alpha, beta = (fit.get(name) for name in ("A_log10", "B_log10", "alpha", "beta"))
     if a is None or b is None or not alpha or not beta:
         return {}
+    # The minimum of A / F_N^alpha + B / D^beta where F_N * D = C, in logarithms to base 10.
     n = (a + math.log10(alpha) - b - math.log10(beta)) / (alpha + beta)
     eta = beta / (alpha + beta)
     return {"F_N vs C": (n, eta), "D vs C": (-n, 1 - eta), "D/F_N vs C": (-2 * n, 1 - 2 * eta)}

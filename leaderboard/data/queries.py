@@ -108,11 +108,14 @@ class Queries:
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         """The tables of the snapshot, the large ones as views; empty tables where there is none."""
+        # One thread: a process renders one page at a time, and several workers share the machine.
         connection = duckdb.connect(config={**SETTINGS, "threads": 1, "memory_limit": MEMORY})
+        # Pages of the former version may still be at work: the last of them to end closes the connection.
         weakref.finalize(self, connection.close)
         for name, columns in TABLES.items():
             if self._snapshot:
-                kind = "TABLE" if name in ("entries", "scores") else "VIEW"  # pages ask for them most often
+                # In memory, as pages ask for these two most often; the others are read from their files.
+                kind = "TABLE" if name in ("entries", "scores") else "VIEW"
                 files = self._snapshot.list_table_files(name)
                 connection.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
             else:
@@ -128,10 +131,14 @@ class Queries:
             StoreError: Its files cannot be read.
         """
         try:
+            # A DuckDB connection is not safe for several threads; its cursors are.
             return self._connection.cursor().execute(sql, list(values))
         except duckdb.Error as error:
+            # Files of a former version are removed after a while: the page is rendered again with the new
+            # one.
             if self.index.version != self.version:
                 raise IndexChanged from error
+            # The next refresh reads this, and writes the snapshot again.
             self.index.damaged = True
             reason = " ".join(str(error).split())[:300]
             raise StoreError(
@@ -258,6 +265,7 @@ class Queries:
         scores = self._suite_scores.get(key)
         if scores is None:
             scores = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
+            # The suite of this page stays in any case, even if it alone is larger than HELD.
             while sum(one.size for one in self._suite_scores.values()) > HELD and len(self._suite_scores) > 1:
                 self._suite_scores.popitem(last=False)
         self._suite_scores.move_to_end(key)
@@ -282,6 +290,7 @@ class Queries:
         scopes = list(dict.fromkeys(chain(*columns, filter(None, wholes))))
         place = {number: at for at, number in enumerate(scopes)}
         if entries is None:
+            # Numbers of our own: no text of a reader gets into the SQL.
             stored = self._fetch_score_columns(f"scope IN ({', '.join(map(str, scopes)) or 'NULL'})")
         else:
             stored = self._load_entry_columns(
@@ -354,6 +363,7 @@ class Queries:
         An entry that stands for several revisions has the results that were chosen, under their own numbers.
         """
         fits, values = _build_sql_conditions(where)
+        # The entry that joins revisions has a copy of each chosen row, under the same id.
         source_filter = " AND source = entry" if "id" in where else ""
         sql = f"SELECT {_RESULT} FROM results WHERE {fits}{source_filter} ORDER BY task, id, entry"
         return [EntryResult._make(row) for row in self._fetch_rows(sql, *values)]
@@ -381,6 +391,7 @@ class Queries:
     ) -> dict[int, tuple[int, float]]:
         """The entry with the highest score that counts of each scope, and that score."""
         counted = [REASONS.index(""), *([] if pinned else [REASONS.index("other")])]
+        # Ties go to the lower number of an entry, so that every worker names the same one.
         rows = self._fetch_rows(
             """SELECT scope, entry, value FROM scores WHERE scope IN (SELECT unnest(?::INTEGER[]))
                  AND reason IN (SELECT unnest(?::INTEGER[])) AND value IS NOT NULL
@@ -482,8 +493,8 @@ class Queries:
     def load_entry_facts(self, entry: Entry) -> Mapping[str, Any]:
         """What else is known of an entry."""
         rows = self._fetch_rows("SELECT facts FROM entries WHERE id = ?", entry.id)
-        found: Mapping[str, Any] = json.loads(rows[0][0])
-        return found
+        facts: Mapping[str, Any] = json.loads(rows[0][0])
+        return facts
 
 
 _RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (EntryResult, ScopeScore))
@@ -492,6 +503,7 @@ _RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (
 def _build_sql_conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
     """SQL for columns that are equal to values, or in lists of them."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in where.items()}
+    # `IN ()` is no SQL; nothing is in (NULL).
     names = [f"{name} IN ({', '.join('?' * len(some)) or 'NULL'})" for name, some in lists.items()]
     return " AND ".join(names) or "true", [*chain(*lists.values())]
 
@@ -514,6 +526,7 @@ def _parse_model_card(facts: Mapping[str, Any]) -> Card:
 
 @cache
 def _parse_name_set(text: str) -> frozenset[str]:
+    # Many entries have the same list: parsed once, they share one set.
     return frozenset(json.loads(text))
 
 

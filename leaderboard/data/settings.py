@@ -108,8 +108,10 @@ class RemoteCopy:
             StoreError: The remote cannot be read, or the cache cannot be written.
         """
         changes = self._records.compare_records(self._known)
+        # Records that the remote does not have: in a copy of it they are gone.
         for path in changes.send:
             path.unlink(missing_ok=True)
         fetched = self._records.fetch(changes.fetch)
+        # Only after the fetch: if that fails, the next pull tries the same objects again.
         self._known = changes.objects
         return fetched

@@ -76,6 +76,7 @@ class Snapshot(BaseModel):
             return False
         with duckdb.connect() as connection, suppress(duckdb.Error):
             for name in TABLES:
+                # A count reads no more than the ends of the files.
                 connection.execute("SELECT count(*) FROM read_parquet(?)", [self.list_table_files(name)])
             return True
         return False
@@ -105,6 +106,7 @@ class SiteIndex:
             facts = (self.folder / "current.json").stat()
         except OSError:
             return None
+        # The file is replaced, never written in place: a new inode tells versions of one clock tick apart.
         place = (facts.st_mtime_ns, facts.st_ino)
         if place != self._seen[0]:
             self._seen = (place, _read_snapshot(self.folder / "current.json"))
@@ -122,6 +124,7 @@ class SiteIndex:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
+            # Without a snapshot to show, a process must wait for the one that makes it.
             with FileLock(self.folder / ".lock", timeout=0 if self.version and not self.damaged else -1):
                 return self._refresh()
         except Timeout:
@@ -150,8 +153,10 @@ class SiteIndex:
     ) -> Changes:
         """Write a new version beside the former one, and then in its place."""
         old = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
+        # A process that was killed may have left a folder that current.json never named.
         version = max([self.version, *old]) + 1
         new = self.folder / f"new-{version}"
+        # Left by killed processes: this one holds the lock, so nobody else is writing.
         for rest in self.folder.glob("new-*"):
             shutil.rmtree(rest, ignore_errors=True)
         new.mkdir()
@@ -159,6 +164,7 @@ class SiteIndex:
         read, stamps = self._fill_own_tables(tables, former, units, fresh)
         changed = bool(read or gone or not former.version)
         if changed:
+            # After all units: means over seeds need those that were kept as well as those just read.
             records.put_seeds(tables)
             tables.save_tables(new / OWN)
         else:
@@ -168,6 +174,7 @@ class SiteIndex:
             shutil.rmtree(new)
             return Changes(taken=0, dropped=0, version=former.version)
         dropped = gone + (0 if taken else len(former.imports.keys() - import_parts.keys()))
+        # The folder first, then current.json: no reader may see a version whose files are missing.
         files.move(new, self.folder / str(version))
         self._replace_current(version, stamps, import_parts)
         return Changes(taken=read + taken, dropped=dropped, version=version)
@@ -200,6 +207,7 @@ class SiteIndex:
                 locations[name] = former.imports[name]
                 continue
             tables = Tables()
+            # One set for all parts: of an entry that two imports have only the first is taken.
             tables.slugs = slugs
             try:
                 taken += imports.put_import(tables, source, self._scopes, self.scope_ids)
@@ -226,6 +234,7 @@ class SiteIndex:
         files.replace(self.folder / "current.json", json.dumps(document).encode())
         self.damaged = False
         for old in self.folder.iterdir():
+            # Pages of the version before may still be at work.
             if old.name.isdecimal() and int(old.name) < version and time.time() - old.stat().st_mtime > SPARE:
                 shutil.rmtree(old, ignore_errors=True)
 
@@ -257,6 +266,8 @@ def _map_import_parts(sources: Sequence[Imported]) -> dict[str, Imported]:
     tables = imports.MAIN_REVISIONS.read_bytes()
     parts: dict[str, Imported] = {}
     for source in sources:
+        # What a part holds depends on the imports before it, as their slugs go first, and on the main
+        # revisions: a change of either must give it a new name.
         before = [one.id for one in parts.values() if one.source == source.source]
         digest = hashlib.sha256(repr((source.source, source.id, before)).encode() + tables).hexdigest()
         parts[f"{source.id}-{digest[:12]}"] = source
@@ -271,6 +282,7 @@ def _read_unit(unit: Unit) -> Sequence[Any] | None:
     """What a unit holds; None, and a word in the log, where it cannot be read: it is tried again."""
     try:
         return unit.read()
+    # Whatever is wrong with a single file, the site shows the rest.
     except Exception:
         log.exception("%s of %s cannot be read. What was known of it stays.", unit.name, unit.source)
         return None
@@ -282,6 +294,7 @@ def _link(former: Snapshot, part: str, new: Path) -> None:
     for name in TABLES:
         old, place = former.folder / part / f"{name}.parquet", new / part / f"{name}.parquet"
         try:
+            # A hard link takes no space; some file systems have none.
             os.link(old, place)
         except OSError:
             shutil.copyfile(old, place)
@@ -311,5 +324,6 @@ def _prune_snapshots(keep: Path, name: str) -> None:
     """Remove snapshots of other forms that nobody has used for a week."""
     for old in keep.parent.glob(f"{name}-*"):
         with suppress(OSError):
+            # Another process may be removing the same folders.
             if old != keep and time.time() - (old / "current.json").stat().st_mtime > WEEK:
                 shutil.rmtree(old)

@@ -115,6 +115,7 @@ def _find_main_score(metrics: Mapping[str, Any], metric: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
+# Not None: that is a score which a file has, but which is no possible number.
 _ABSENT = object()
 
 
@@ -190,6 +191,7 @@ def load_site_suites(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSu
     for typed, main in _list_suite_names(extra):
         suite = catalog.open_suite(typed, SuiteOptions(cache=cache))
         columns = tuple(build_task_scope(task).form for column in suite.columns for task in column.tasks)
+        # The catalog offers some suites twice: `mteb` is `mteb:MTEB(eng, v2)`.
         if columns and columns not in seen:
             seen.add(columns)
             names = chain([format_slug(typed)], (f"{format_slug(typed)}-{number}" for number in count(2)))

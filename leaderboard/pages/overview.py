@@ -63,6 +63,7 @@ def _show_overview(site: Site, state: State) -> Page:
     main = [slug for slug in queries.entries_of_suites if queries.suites[slug].main]
     slugs = [slug for slug in dict.fromkeys([*TEXTS, *main]) if slug in queries.suites]
     tables = dict(
+        # A generator: suites behind the sixth are not put together at all.
         islice(((s, t) for s in slugs if (t := _load_suite_table(queries, s)).scores.entries), MOST)
     )
     boards = [_build_board(slug, table) for slug, table in tables.items()]

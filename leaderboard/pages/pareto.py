@@ -153,6 +153,7 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     )
     rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.should_keep(e)]
     untouched = scores.compute_untouched_means(rows)
+    # The filters may leave only models that no score selected: then this is the mean over all tasks.
     if untouched is None and state.y == "untouched":
         state = state.apply_changes(y="tasks")
     labels = _list_score_labels(scores, untouched)
@@ -269,7 +270,8 @@ def _build_pareto_points(
 
     return _Points(
         dots=dots, best=select_frontier_points(plot, dots), plot=plot,
-        without=count_models(eligible_rows) - count_models(shown), part=0 if state.part else count_models(scored_rows) - count_models(complete_rows),
+        without=count_models(eligible_rows) - count_models(shown),
+        part=0 if state.part else count_models(scored_rows) - count_models(complete_rows),
     )  # fmt: skip
 
 
@@ -292,6 +294,7 @@ def _build_pareto_tables(
     """The frontier, each with its gain, and all points, each with what beats it."""
     measure, expected, column = MEASURES[state.x], score.means.expected, sorting.Field[Dot]
     by_x = points.best if points.plot.better == "lower" else points.best[::-1]
+    # By identity, as two points of the frontier may be equal.
     neighbours = {id(dot): last for last, dot in pairwise(by_x)}
     fields = [
         column(
@@ -378,6 +381,7 @@ def _build_pareto_form(
         price = Control(
             kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"
         )
+        # Behind the suite, the score and the axis, to which it belongs.
         choices.insert(3, price)
     note = "Means over some of the tasks, hollow and never on the frontier."
     part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)

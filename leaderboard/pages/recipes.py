@@ -252,7 +252,9 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
         },
         context={
             "entry": entry, "variant": variant, "recipe": definition, "protocol": protocol, "paper": paper,
-            "suites": [s for s in site.queries.suites.values() if _get_convention(definition) in s.suite.conventions],
+            "suites": [
+                s for s in site.queries.suites.values() if _get_convention(definition) in s.suite.conventions
+            ],
             "printed": _list_glue_tables(paper) if paper and entry.kind == "task" else [],
         },
     )  # fmt: skip

@@ -95,6 +95,7 @@ def list_watch_values(watch: Watch, task: str = "") -> list[_Value]:
 
     An incomplete checkpoint has the mean over the tasks that it has, which is not comparable.
     """
+    # When the settings of a watch change, its former checkpoints are not comparable with the new ones.
     latest = watch.curve[-1].treatment if watch.curve else ""
     return [
         _build_watch_value(one, task, latest) for one in sorted(watch.checkpoints, key=lambda one: one.step)

@@ -77,7 +77,7 @@ def build_checks_table(queries: Queries, entries: Sequence[Entry]) -> Table | No
         )
         for check in newest
     ]
-    caption = f"It was checked {times}" + f"; the newest {SHOWN}" * (len(checks) > SHOWN)
+    more = f"; the newest {SHOWN}" if len(checks) > SHOWN else ""
     heads = {"name": "Against", "suites": "Suites", "when": "When", "verdict": "Verdict",
              "delta": "Difference of the mean"}  # fmt: skip
-    return values_table("checks", caption, heads, rows) if rows else None
+    return values_table("checks", f"It was checked {times}{more}", heads, rows) if rows else None

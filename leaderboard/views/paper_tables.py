@@ -78,7 +78,8 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
                 head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
                 row_cells = [head, *[EMPTY] * (len(heads) - 1), *values]
                 rows.append(TableRow(cells=[_mark_measured(cell) for cell in row_cells]))
-    odd = any({"/", " "} <= set(line.first.model) for line in lines)  # `D/F_N vs C` is no model
+    # OptiBERT's laws stand in the column of models: `D/F_N vs C` must not look like a name.
+    odd = any({"/", " "} <= set(line.first.model) for line in lines)
     columns = [
         replace(one, key="line") if odd and one.key == "model" else one for one in _build_head_columns(heads)
     ]
@@ -214,6 +215,7 @@ def _note_reversals(lines: Sequence[Line]) -> list[str]:
     for first, other in itertools.permutations(lines, 2):
         mine, theirs, printed = first.means, other.means, (_average(first), _average(other))
         below = mine and theirs and all(mine[way] < theirs[way] for way in mine)
+        # Pairs compare by their first part: the first is printed above the other.
         if below and None not in printed and printed > printed[::-1]:
             sides = [
                 f"{x:.2f} against {theirs[way]:.2f} as {_SHORT.get(way, way)}" for way, x in mine.items()
@@ -241,6 +243,7 @@ def _note_law_ratio(rows: Sequence[PaperValue]) -> list[str]:
     prefactor, exponent, laws = printed.get("a_log10"), printed.get("exponent"), compute_power_laws(rows)
     if prefactor is None or exponent is None or name not in laws:
         return []
+    # In logarithms to base 10, with C = 1e19: log10 of the prefactor, and 19 times the exponent.
     ours = 10 ** (laws[name][0] + 19 * laws[name][1])
     text = f"At C = 1e19 the printed law gives D/F_N = {10 ** (prefactor + 19 * exponent):.2f}"
     return [f"{text}, eq. 7 with the printed A, B, alpha and beta {ours:.1f}."]

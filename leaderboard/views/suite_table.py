@@ -143,6 +143,7 @@ class SuiteTable:
             ranks = self.scores.compute_ranks(self.mean, each)
         if self.state.rank == "mean":
             return ranks
+        # NaN is greater than nothing, so rows without a rank push no other down.
         points, place = np.where(ranks.place > 0, ranks.borda, np.nan), np.zeros_like(ranks.place)
         place[ranks.place > 0] = 1 + (points[None, :] > points[ranks.place > 0, None]).sum(axis=1)
         return replace(ranks, place=place)
@@ -155,32 +156,37 @@ class SuiteTable:
         place, rows = ranks.place.tolist(), range(len(entries))
         borda = [points if rank else None for points, rank in zip(ranks.borda.tolist(), place, strict=True)]
         return [
-            _build_number_column("rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
-                    note="Models that cannot be told apart from the first of their group share its rank."),
-            _build_text_column("model", "Model", lambda row: entries[row].model, lambda row: build_model_cell(entries[row])),
-            _build_number_column("parameters", "Size", [*map(find_parameter_count, entries)], format_parameters, "?",
-                    note="Parameters."),
-            self._build_mean_column("tasks", "over tasks", scores.over_tasks,
-                       f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
-            self._build_mean_column("types", "over types", scores.over_types, "The mean of the types' means."),
+            _build_number_column(
+                "rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
+                note="Models that cannot be told apart from the first of their group share its rank."),
+            _build_text_column("model", "Model", lambda row: entries[row].model,
+                               lambda row: build_model_cell(entries[row])),
+            _build_number_column("parameters", "Size", [*map(find_parameter_count, entries)],
+                                 format_parameters, "?", note="Parameters."),
+            self._build_mean_column(
+                "tasks", "over tasks", scores.over_tasks,
+                f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
+            self._build_mean_column("types", "over types", scores.over_types,
+                                    "The mean of the types' means."),
             *self._iter_untouched_means(several),
             _build_number_column("borda", "Borda", borda, group="Mean", scored=True, optional=True,
-                    note="The models that are worse, ties half, summed over tasks."),
+                                 note="How many models are worse, ties half, summed over tasks."),
             *self._iter_type_columns(several),
             _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
                     note="Tasks with a score that counts."),
-            _build_number_column("unseen", "Zero-shot", _replace_nan(scores.zero_shot), "{:.0%}", "?", optional=True,
-                    note="The share of the tasks that the model was not trained on, as its makers state."),
+            _build_number_column(
+                "unseen", "Zero-shot", _replace_nan(scores.zero_shot), "{:.0%}", "?", optional=True,
+                note="The share of the tasks that the model was not trained on, as its makers state."),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
-                    note="Of an embedding."),
-            _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries], optional=True,
-                    note="Of an input."),
-            _build_number_column("memory", "Memory, MB", [self.find_card(row).memory for row in rows], optional=True,
-                    note="Of the weights."),
+                                 note="Of an embedding."),
+            _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries],
+                                 optional=True, note="Of an input."),
+            _build_number_column("memory", "Memory, MB", [self.find_card(row).memory for row in rows],
+                                 optional=True, note="Of the weights."),
             _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
-                    note="The mean of the ranks on each task, among ranked models."),
+                                 note="The mean of the ranks on each task, among ranked models."),
             _build_text_column("origin", "Origin", lambda row: entries[row].origin,
-                  lambda row: _build_origin_cell(entries[row])),
+                               lambda row: _build_origin_cell(entries[row])),
             _Column("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
@@ -197,8 +203,8 @@ class SuiteTable:
             return mean_of(mean, self.scores, row, kind) if own else mean
 
         return _Column(
-            key=key, label=label, group=kind or "Mean", note=note, cell=build_column_mean, scored=True, kind=kind,
-            sort=_replace_nan(np.where(means.complete, means.values, np.nan)).__getitem__,
+            key=key, label=label, group=kind or "Mean", note=note, cell=build_column_mean, scored=True,
+            kind=kind, sort=_replace_nan(np.where(means.complete, means.values, np.nan)).__getitem__,
             card=kind or ("Mean" if key == self.mean else ""),
         )  # fmt: skip
 
@@ -297,7 +303,7 @@ class SuiteTable:
     @cached_property
     def _state(self) -> SuiteState:
         """The state with the key of the column that sorts."""
-        sign, name = "-" * self.state.sort.startswith("-"), self.state.sort.removeprefix("-")
+        sign, name = "-" if self.state.sort.startswith("-") else "", self.state.sort.removeprefix("-")
         return self.state.model_copy(update={"sort": sign + self._resolve_column_key(name)})
 
     @cached_property
@@ -308,6 +314,7 @@ class SuiteTable:
         """
         means = self.scores.mean("types" if self.mean == "types" else "tasks")
         count, values = means.count.tolist(), np.nan_to_num(means.values, nan=-1.0).tolist()
+        # Three stable sorts, the one that matters most last.
         rows = sorted(self.rows, key=lambda row: (-count[row], -values[row]))
         rows = sort_rows(rows, self.columns, self._state.sort)
         rows.sort(key=lambda row: self.scores.entries[row].origin == "reported")
@@ -331,6 +338,7 @@ class SuiteTable:
         for column in self.shown:
             if column.scored and column.sort:
                 values = {row: value for row in rows if (value := column.sort(row)) is not None}
+                # By value, so that equal cells have the same mark.
                 marks = dict(zip(sorted({*values.values()}, reverse=True), ("best", "second"), strict=False))
                 marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
         return marked
@@ -403,8 +411,8 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size") -> Chart:
     drawn = ranked if ranked.any() else means.complete
     points = [
         Point(
-            label=entry.model.rpartition("/")[2], x=find_parameter_count(entry), href=_format_entry_path(entry),
-            y=round(100 * float(means.values[row]), 2), series=entry.origin,
+            label=entry.model.rpartition("/")[2], x=find_parameter_count(entry),
+            href=_format_entry_path(entry), y=round(100 * float(means.values[row]), 2), series=entry.origin,
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
     ]  # fmt: skip
@@ -500,6 +508,7 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
         cell = Cell(text=score_text(value), value=value, kind="part", note=note)
     elif average and average.get("interval"):
         low, high = average["interval"]
+        # Half of the width, times 100.
         text = f"{score_text(value)} ± {50 * (high - low):.2f}"
         return Cell(text=text, value=value, note="± half of the 95 % interval")
     else:

@@ -27,6 +27,7 @@ class EntryState(State):
     )
     recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
     backbone: Text = Field("", description="The model that it was made of, by a recipe or by its makers.")
+    # Browsers send the name of an empty field without a value.
     tokens: Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
         None, ge=1, le=2**31 - 1, description="At least so many tokens of input."
     )
@@ -155,6 +156,7 @@ REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 
 def build_entry_controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
     """The form of `state`; choices that no entry has are not offered."""
+    # Entries may be an iterator, and are read several times.
     seen = list(entries)
     recipes = _build_choice_options({entry.recipe for entry in seen if entry.recipe})
     sizes = {entry.size for entry in seen}

@@ -136,6 +136,7 @@ def serve_page(
     """
 
     def make_route(view: Callable[..., Page]) -> PageRoute:
+        # The annotations are texts, as the files import annotations from __future__.
         state = inspect.signature(view, eval_str=True).parameters["state"].annotation
         return PageRoute(
             path=path, state=state, view=view, summary=summary, formats=formats,

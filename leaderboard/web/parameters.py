@@ -59,6 +59,7 @@ class State(BaseModel):
 
     def apply_changes(self, **changes: Any) -> Self:
         """This state with some changes, as if the query had named them."""
+        # Validated again, which model_copy does not do; and the set of named fields stays right.
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self).model_validate({**named, **changes})
 

@@ -87,6 +87,7 @@ class Site:
     def _show_version(self, version: int) -> int:
         if version != self.queries.version:
             self.queries = Queries(self.index, version)
+            # A cached_property keeps its value in there.
             self.__dict__.pop("papers", None)
             self.cache.clear()
         self.kinds = self.queries.list_document_kinds()
@@ -96,7 +97,10 @@ class Site:
         self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str
     ) -> Hashable:
         """What a rendered page is cached under."""
+        # Other formats have all rows unless the query names some, even if it names the default.
         named = tuple(sorted(state.model_fields_set & {"rows", "page"})) if form != "html" else ()
+        # With the version: a page that was begun before a refresh is never taken for one of the new
+        # snapshot.
         return (self.queries.version, route.path, form, tuple(arguments.values()), state.build_query(), named)
 
     def render(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> RenderedPage:
@@ -213,6 +217,7 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
 
 def load_page_routes() -> list[PageRoute]:
     """Every page: what `serve_page` makes in each file in pages/ whose name begins without an underscore."""
+    # Sorted, so that the order of routes is the same on every machine.
     names = sorted(m.name for m in pkgutil.iter_modules(pages.__path__) if not m.name.startswith("_"))
     modules = [open_entry(f"leaderboard.pages.{name}", "__dict__") for name in names]
     return [route for module in modules for route in module.values() if isinstance(route, PageRoute)]
@@ -234,6 +239,7 @@ def create_environment() -> Environment:
 def format_asset_url(name: str) -> str:
     """The address of a static file, which changes with its content."""
     path = STATIC / name
+    # With the time of change in the key of the cache, an edited file is read again.
     return f"/static/{name}?v={_digest(path, path.stat().st_mtime_ns)}"
 
 

@@ -46,6 +46,7 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
     """
     site = open_site(settings)
     _prepare(folder)
+    # All paths first: links to other pages of the site are taken out.
     pages = [(route, path) for route in site.pages for path in route.all_paths(site)]
     paths = {path for _, path in pages}
     try:
@@ -74,6 +75,7 @@ def _prepare(folder: Path) -> None:
 
 def _write_page(site: Site, route: PageRoute, path: str, folder: Path, paths: set[str]) -> None:
     arguments = route.match_path(path) or {}
+    # The defaults, as a file cannot answer a query.
     state = route.state.model_validate({})
     html = site.render(
         replace(route, view=partial(_build_static_page, route)), state.show_all_rows(), arguments, "html"
@@ -100,6 +102,7 @@ def _resolve_page_file(path: str) -> str:
 
 def _clean_file_path(path: str) -> str:
     """A path whose parts are names of files, whatever they were."""
+    # A part of dots alone would lead out of the folder.
     parts = [part if part.strip(".") else part.replace(".", "_") for part in path.split("/")]
     return "/".join(re.sub(r"[^\w.+,()@ -]", "_", part)[:180] for part in parts)
 
