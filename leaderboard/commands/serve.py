@@ -88,14 +88,14 @@ def command(
 ) -> int:
     """Open the leaderboard over results folders: what was measured, imported and reported."""
     if url and not url.startswith(("https://", "http://")):
-        hint = "For example https://example.org/encoders."
+        hint = "It begins with https:// or http://, as https://example.org/encoders does."
         raise UsageError(f"--url is {url!r}, no web address.", hint=hint)
     overrides = {"suites": suites, "refresh": refresh, "static": static is not None, "url": url.rstrip("/")}
     settings = read_site_settings(results, remote=remote, **overrides)
     if not remote and not settings.results[0].is_dir():
         some = settings.reference or settings.reported
         left = "only the reference records and the papers are shown" if some else "nothing is shown"
-        click.echo(f"There is no ./{settings.results[0]}: {left}.", err=True)
+        click.echo(f"No folder ./{settings.results[0]} exists: {left}.", err=True)
     if static is None:
         return _serve(settings, host, port, workers)
     from leaderboard.web.static_site import write_site

@@ -1,4 +1,4 @@
-"""The papers' backbones under all their names, and what is printed of each by recipe and suite."""
+"""The papers' backbones under all their names, and their printed numbers by recipe and suite."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _read_backbones_csv(folder: Path) -> dict[str, Backbone]:
     path = folder / "backbones.csv"
     for line, record in iter_csv_records(path, _FIELDS):
         if record["slug"] in backbones_by_slug or not record["name"]:
-            raise build_csv_error(path, line, "it has no name, or a slug that stands there twice.")
+            raise build_csv_error(path, line, "it has no name, or the slug of an earlier line.")
         fields: dict[str, Any] = {
             **record,
             **{name: tuple(record[name].split()) for name in ("hub_ids", "models")},
@@ -161,7 +161,7 @@ class Benchmark(NamedTuple):
     metric: str = ""
 
     def has(self, row: PaperValue) -> bool:
-        """Whether a printed number belongs into this column."""
+        """Whether a printed number belongs in this column."""
         if row.suite != self.printed or not row.is_score or row.is_copy:
             return False
         if self.metric:
@@ -205,7 +205,7 @@ def collect_printed_scores(
 ) -> dict[tuple[str, str], list[PrintedScore]]:
     """The printed numbers by backbone (its slug) and benchmark (its key), in print's order.
 
-    Numbers that a paper copies, or repeats in an overview, stand there once.
+    Copied numbers are left out; a number that an overview repeats counts once.
     """
     scores: dict[tuple[str, str], list[PrintedScore]] = defaultdict(list)
     for paper in papers.values():

@@ -45,7 +45,7 @@ def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
 
 
 def _read_document(kind: Kind, read: Reading, name: str, path: Path) -> list[StoredDocument]:
-    """A document for the index; nothing, and a word in the log, of a file that is none."""
+    """A document for the index; empty, with a line in the log, if the file is not one."""
     try:
         return [read(name, path)]
     except HarnessError as error:
@@ -57,7 +57,7 @@ def _read_document(kind: Kind, read: Reading, name: str, path: Path) -> list[Sto
 
 
 def format_document_name(stem: str) -> str:
-    """A file's name in URLs: itself, or where it is not fit for one, what is left of it and a digest.
+    """A file's name in URLs: as it is, or its safe letters with a digest.
 
     >>> format_document_name("20260102T030405-0123456789ab"), format_document_name("a b")
     ('20260102T030405-0123456789ab', 'a-b-c8687a08')
@@ -70,7 +70,7 @@ def format_document_name(stem: str) -> str:
 
 
 def _iter_json_files(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The JSON files of a folder with what changes whenever they do, by name."""
+    """The JSON files of a folder, by name, each with a stamp that changes whenever the file does."""
     # A file of the same name, size and time may lie in another folder after a change of folders.
     place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
     for path in sorted(folder.glob("[!.]*.json")):

@@ -15,8 +15,8 @@ from leaderboard.data.suites import Raw, format_slug
 Origin = Literal["measured", "imported", "reported"]
 
 Trust = Literal["measured", "commit", "external", "none", "other", "reported"]
-"""How far a score's model is known: measured here; of a pinned commit; told by its makers; of no
-known revision; of a revision that is no commit; printed."""
+"""How far a score's model is known: measured here; pinned to a commit; stated by its makers; without a
+known revision; with a revision that is no commit; printed in a paper."""
 
 
 TRUST: tuple[Trust, ...] = ("measured", "commit", "other", "external", "none", "reported")
@@ -45,7 +45,7 @@ def find_size_class(number: int | None) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _EntryFacts:
-    """What sources and pages alike know of an entry; `lineage` is what a recipe made the model of."""
+    """Facts of an entry that sources give and pages show; `lineage` says what a recipe made it from."""
 
     model: str
     origin: Origin
@@ -175,7 +175,7 @@ class NewEntry(_EntryFacts):
 
     @property
     def model_slug(self) -> str:
-        """The model's name in URLs; with a digest where it is not one model's alone, or lost letters."""
+        """The model's name in URLs; with a digest if other models may have it, or if it lost letters."""
         plain = format_slug(self.model.replace("/", "--"))[:120]
         lost = plain != self.model.replace("/", "--") or "--" in self.model
         # The group is the lineage without its seed: all seeds are one model.
@@ -208,7 +208,7 @@ class StoredDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """What is taken in or dropped as a whole; `stamp` changes whenever its files do."""
+    """The files that the index reads or drops together; `stamp` changes whenever one of them does."""
 
     source: str
     name: str

@@ -157,8 +157,8 @@ def _put_results(tables: Tables) -> None:
            FROM files f JOIN owners o ON o.number = f.entry LEFT JOIN kinds k USING (task)"""
     )
     tables.connection.execute(
-        # As mteb joins revisions: the main one, else the newest version of mteb, a known revision before
-        # one that is not stated.
+        # As mteb joins revisions: the main one first, then those with a version of mteb, then known ones;
+        # of these the newest version.
         """CREATE TEMP TABLE chosen AS SELECT o.id, o.joined, f.task
            FROM files f JOIN owners o ON o.number = f.entry LEFT JOIN versions v USING (version)
            WHERE o.joined IS NOT NULL QUALIFY 1 = row_number() OVER (

@@ -39,7 +39,7 @@ class Unreadable(Exception):
 
 
 class Content(NamedTuple):
-    """The facts of one file: `problem` says why it gives no scores, `seconds` are of their evaluation."""
+    """The facts of one file; `problem` says why it gives no scores, `seconds` is how long evaluation took."""
 
     problem: str = ""
     task: str | None = None

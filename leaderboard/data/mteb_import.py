@@ -55,7 +55,7 @@ TRUST = ("commit", "external", "none", "other")
 """Kinds of revisions: a commit, stated by the authors, unknown, any other word."""
 
 _TRANSIENT = ("cannot be", "too large for the memory")
-"""How the problems begin that may be gone at the next import."""
+"""The first words of problems that may be gone at the next import."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of files read so far, and of all that are to be read."""
@@ -114,12 +114,12 @@ def import_results(
 ) -> ImportResult:
     """Import a checkout of the repository, or its `results` folder; or refresh the import there.
 
-    The former import is valid until the last step, so one that was stopped is simply run again.
+    The former import stays valid until the last step: after an interruption, run the import again.
 
     Raises:
-        UsageError: There are no results at `path`, or another import is at work.
+        UsageError: `path` holds no results, or another import is at work.
         StoreError: The results folder cannot be written.
-        RecordError: The import there is of a newer schema.
+        RecordError: The former import has a newer schema.
     """
     if not path.is_dir():
         raise UsageError(
@@ -197,7 +197,7 @@ def _load_former_import(imported: Imported | None) -> _Former:
             cards={f"{e['folder']}/{CARD}": {name: e[name] for name in FACTS} for e in entries if e["card"]},
         )
     except RecordError as error:
-        log.warning("%s Everything is imported anew.", error.message)
+        log.warning("%s Every file is read again.", error.message)
         return _Former()
 
 

@@ -46,7 +46,7 @@ class PaperValue:
 
     @property
     def number(self) -> float | None:
-        """The value, None if it is none or no number."""
+        """The value as a number; None for a dash or a word."""
         return parse_finite_number(self.value)
 
     @property
@@ -61,7 +61,7 @@ class PaperValue:
 
     @property
     def treatment(self) -> str:
-        """How the model was fine-tuned; empty where no name of this list stands there."""
+        """How the model was fine-tuned, by TREATMENTS; empty if the line names none of them."""
         return next((name for name in TREATMENTS if name in f"{self.setting} {self.metric}"), "")
 
     @property
@@ -147,13 +147,13 @@ def normalize_metric(suite: str, metric: str) -> str:
 
 
 def has_same_queries(row: PaperValue, column: str) -> bool:
-    """Whether a number is, as far as its note says, of the queries that a task names in brackets."""
+    """Whether a number is of the queries that a task names in brackets, as far as its note says."""
     queries = next((queries for words, queries in _QUERIES.items() if words in row.note), "")
     return not queries or "(" not in column or column.endswith(f"({queries})")
 
 
 def match_task_column(metric: str, names: Sequence[str]) -> str | None:
-    """The task of a printed name: alike but for signs, or the only one that begins so."""
+    """The task of a printed name: the same letters and digits, or the only task that begins with them."""
     letters = {name: re.sub(r"[^a-z0-9]", "", name.casefold()) for name in (*names, metric)}
     alike = [name for name in names if letters[name] == letters[metric]]
     longer = [name for name in names if letters[name].startswith(letters[metric])]
@@ -225,7 +225,7 @@ def read_printed_names(folder: Path) -> dict[tuple[str, str], _PrintedName]:
         if not key[0] or not record["backbone"]:
             raise build_csv_error(path, line, "it names no model or no backbone.")
         if key in names:
-            raise build_csv_error(path, line, f"{' '.join(key).strip()} stands there twice.")
+            raise build_csv_error(path, line, f"{' '.join(key).strip()} has two lines.")
         names[key] = _PrintedName(**record)
     return names
 
@@ -272,7 +272,7 @@ def _read_paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, s
             PaperValue(**record, backbone=printed_name.backbone, hub_id=printed_name.hub_id)
         )
     if empty := [name for name in captions if not rows[name]]:
-        raise RecordError(f"{path} has nothing of table {empty[0]}.")
+        raise RecordError(f"{path} has no line of table {empty[0]}, which papers.toml names.")
     tables = {n: PaperTable(id=n, caption=captions[n], rows=tuple(rows[n])) for n in captions}
     about = {name: facts[name] for name in ("name", "title", "year", "authors")}
     return Paper(slug=slug, arxiv=facts.get("arxiv", ""), tables=MappingProxyType(tables), **about)

@@ -39,11 +39,11 @@ HELD = 24_000_000
 """Bytes that the scores of suites may take, by estimate."""
 
 MEMORY = "96MB"
-"""Of a query."""
+"""Memory that DuckDB may take for a query."""
 
 
 class EntryResult(NamedTuple):
-    """One task's outcome; of several revisions of a model, `source` is the entry whose own it is."""
+    """One task's outcome; where a model's revisions are joined, `source` is the revision that has it."""
 
     id: int
     entry: int
@@ -62,7 +62,7 @@ class EntryResult(NamedTuple):
 
 
 class ScopeScore(NamedTuple):
-    """An entry's number for a scope, or the reason why there is none (a place in REASONS)."""
+    """An entry's number for a scope, or why it does not count: `reason` is a place in REASONS."""
 
     scope: int
     entry: int
@@ -107,7 +107,7 @@ class Queries:
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """The tables of the snapshot, the large ones as views; empty tables where there is none."""
+        """The tables of the snapshot, the large ones as views; empty tables without a snapshot."""
         # One thread: a process renders one page at a time, and several workers share the machine.
         connection = duckdb.connect(config={**SETTINGS, "threads": 1, "memory_limit": MEMORY})
         # Pages of the former version may still be at work: the last of them to end closes the connection.
@@ -142,7 +142,8 @@ class Queries:
             self.index.damaged = True
             reason = " ".join(str(error).split())[:300]
             raise StoreError(
-                f"The site's snapshot cannot be read: {reason}.", hint="It is made anew within a minute."
+                f"The site's snapshot cannot be read: {reason}.",
+                hint="It is written again within a minute: reload the page.",
             ) from error
 
     def _fetch_rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -242,13 +243,13 @@ class Queries:
         return [{**json.loads(facts), "name": name, "when": written} for name, written, facts in rows]
 
     def fetch_document(self, kind: str, name: str) -> str:
-        """The whole of a check or a watch that is there, as JSON."""
+        """The JSON document of a check or a watch that is in the index."""
         return str(
             self._fetch_rows("SELECT document FROM documents WHERE kind = ? AND name = ?", kind, name)[0][0]
         )
 
     def list_document_kinds(self) -> frozenset[str]:
-        """The kinds of documents that are there: "check", "watch"."""
+        """The kinds of documents in the index: "check", "watch"."""
         return frozenset(
             kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents WHERE kind != 'record'")
         )
@@ -256,7 +257,7 @@ class Queries:
     def load_suite_scores(
         self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False, revisions: bool = False
     ) -> SuiteScores:
-        """A suite with all its entries, by a convention; by the first one, if any, where it has no name.
+        """A suite with all its entries by a convention; an empty name stands for the suite's first one.
 
         With `pinned` only scores on the pinned revisions of the data count; with `revisions` each revision
         of an imported model has a row of its own.
@@ -491,7 +492,7 @@ class Queries:
         return [(row, self.entries[row.entry]) for row in map(EntryResult._make, rows)]
 
     def load_entry_facts(self, entry: Entry) -> Mapping[str, Any]:
-        """What else is known of an entry."""
+        """The facts of an entry that have no column of their own."""
         rows = self._fetch_rows("SELECT facts FROM entries WHERE id = ?", entry.id)
         facts: Mapping[str, Any] = json.loads(rows[0][0])
         return facts

@@ -67,7 +67,7 @@ def compute_suite_means(
     averages: Mapping[int, Mapping[str, Any]],
     by_seed: Mapping[int, Floats],
 ) -> SuiteMeans:
-    """The means of every row, of those that a paper prints as printed, with deviations over seeds."""
+    """The means of every row, those of papers as printed, with deviations over seeds."""
     averaged = select_mean_columns(suite)
     by_type = _compute_type_means(suite, averaged, values, counted)
     over_tasks = _compute_row_means("tasks", values[:, averaged], counted[:, averaged])

@@ -232,7 +232,7 @@ def _average(trained_result: TrainedResult) -> dict[str, Any]:
 
 
 def _find_examples_file(record: Record, places: Mapping[str, Path]) -> Path | None:
-    """The per-example file of a record, if it is there and whole."""
+    """The per-example file of a record, if it exists and has the recorded digest."""
     if record.examples is None:
         return None
     path = places[record.key].with_name(record.examples.file)
@@ -242,7 +242,7 @@ def _find_examples_file(record: Record, places: Mapping[str, Path]) -> Path | No
     except OSError:
         return None
     if not intact:
-        log.warning("%s is not what its record says; no interval is made of it.", path)
+        log.warning("%s has other content than its record says. Its scores have no interval.", path)
     return path if intact else None
 
 
@@ -257,7 +257,7 @@ _SOME, _OTHER = REASONS.index("seeds"), REASONS.index("other")
 
 
 def put_seeds(tables: Tables) -> None:
-    """Put in an entry for every training with several seeds: means over them of what all of them have."""
+    """Add an entry for every training with several seeds: the means of what all of its seeds have."""
     entries = tables.fetch_rows('SELECT * FROM entries WHERE "group" IS NOT NULL ORDER BY id')
     for members in group_by(entries, lambda entry: entry["group"]).values():
         if len(members) > 1:

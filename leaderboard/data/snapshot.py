@@ -1,4 +1,4 @@
-"""Snapshots: what folders hold, as Parquet files of one version each, which can be made anew."""
+"""Snapshots: what folders hold, as Parquet files of one version each, which can be written again at any time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from leaderboard.data.tables import TABLES, Tables, Writer, clean_stored_text
 log = logging.getLogger(__name__)
 
 FORM = 17
-"""The form of snapshots; raised when tables or what they hold change, so that old ones are made anew."""
+"""The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"
 """The part of a snapshot that holds everything but imports."""
@@ -83,11 +83,11 @@ class Snapshot(BaseModel):
 
 
 NOTHING = Snapshot(folder=Path(), version=0, units={}, parts=(), imports={}, sizes={})
-"""What stands for the former snapshot where there is none."""
+"""The former snapshot of a folder that has none yet."""
 
 
 class SiteIndex:
-    """The snapshots of some folders, of which the last one counts."""
+    """The snapshots of some folders; the newest is shown."""
 
     def __init__(self, settings: SiteSettings, folder: Path, suites: dict[str, SiteSuite]) -> None:
         self.settings = settings
@@ -133,7 +133,7 @@ class SiteIndex:
     def _refresh(self) -> Changes:
         former = self.snapshot or NOTHING
         if former.version and (self.damaged or not former.whole):
-            log.error("%s is damaged. It is made anew.", former.folder)
+            log.error("%s is damaged. It is written again from the folders.", former.folder)
             former = NOTHING
         units = {_format_unit_name(unit): unit for unit in self._iter_source_units()}
         fresh = {name: unit for name, unit in units.items() if former.units.get(name) != unit.stamp}
@@ -198,7 +198,7 @@ class SiteIndex:
     def _write_imports(
         self, new: Path, former: Snapshot, parts: Mapping[str, Imported], slugs: set[str]
     ) -> tuple[dict[str, tuple[str, str, str]], int]:
-        """Write the parts of imports, and how many entries were read; one that is damaged stays as it was."""
+        """Write the parts of imports, and count the entries read; a damaged import keeps its former part."""
         locations: dict[str, tuple[str, str, str]] = {}
         taken = 0
         for name, source in parts.items():
@@ -279,7 +279,7 @@ def _format_unit_name(unit: Unit) -> str:
 
 
 def _read_unit(unit: Unit) -> Sequence[Any] | None:
-    """What a unit holds; None, and a word in the log, where it cannot be read: it is tried again."""
+    """What a unit holds; None, with a line in the log, if it cannot be read: the next refresh tries again."""
     try:
         return unit.read()
     # Whatever is wrong with a single file, the site shows the rest.
@@ -289,7 +289,7 @@ def _read_unit(unit: Unit) -> Sequence[Any] | None:
 
 
 def _link(former: Snapshot, part: str, new: Path) -> None:
-    """The files of a part of the former snapshot, once more."""
+    """Take over the files of a part of the former snapshot."""
     (new / part).mkdir()
     for name in TABLES:
         old, place = former.folder / part / f"{name}.parquet", new / part / f"{name}.parquet"
@@ -305,17 +305,17 @@ def _read_file_sizes(folder: Path) -> dict[str, int]:
 
 
 def _read_snapshot(path: Path) -> Snapshot | None:
-    """The snapshot that a file names; None, and a word in the log, where it is damaged."""
+    """The snapshot that a file names; None, with a line in the log, if the file is damaged."""
     try:
         document = json.loads(path.read_bytes())
         return Snapshot(**document, folder=path.parent / str(document["version"]))
     except (OSError, ValueError, KeyError, TypeError):
-        log.exception("%s cannot be read. The snapshot is made anew.", path)
+        log.exception("%s cannot be read. The snapshot is written again from the folders.", path)
         return None
 
 
 def _hash_snapshot_form(scopes: Mapping[str, Sequence[Scope]]) -> str:
-    """A digest of all that snapshots must have been made with to be of use."""
+    """A digest of everything that a snapshot's numbers depend on beside the folders."""
     forms = [scope.form for some in scopes.values() for scope in some]
     return hashlib.sha256(repr((FORM, forms)).encode() + REVISIONS.read_bytes()).hexdigest()[:8]
 

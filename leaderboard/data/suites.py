@@ -42,7 +42,7 @@ REVISIONS = Path(__file__).with_name("revisions.csv")
 
 @cache
 def read_revisions() -> Mapping[tuple[str, str], str]:
-    """The revision that each other one of a task is the same as."""
+    """By task and revision, the revision that holds the same texts."""
     with REVISIONS.open(encoding="utf-8", newline="") as file:
         return {(row["task"], row["revision"]): row["same_as"] for row in csv.DictReader(file)}
 
@@ -174,7 +174,7 @@ def build_whole_scope(column: Column) -> Scope | None:
 
 
 def list_conventions(suite: Suite) -> tuple[str, ...]:
-    """The conventions of a suite; an empty name for the main score where there are none."""
+    """The conventions of a suite; without any an empty name, which stands for the main score."""
     return tuple(suite.conventions) or ("",)
 
 
@@ -184,7 +184,7 @@ def load_site_suites(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSu
     A benchmark with the columns of a suite that has a name of its own is listed once.
 
     Raises:
-        UsageError: One of these cannot be opened.
+        UsageError: One of the user's suites cannot be opened.
     """
     suites_by_slug: dict[str, SiteSuite] = {}
     seen: set[tuple[str, ...]] = set()

@@ -79,7 +79,7 @@ _Line: TypeAlias = tuple[Backbone, str]
 def _show_backbones(site: Site, state: _BackbonesState) -> Page:
     """The table of backbones."""
     benchmarks = {one.key: one for one in BENCHMARKS}
-    hint = "The page /backbones offers those there are."
+    hint = "The page /backbones offers all columns."
     check_name("column", state.column, benchmarks, then=hint, is_needed=True)
     benchmark = benchmarks[state.column]
     convention = GlueView.resolve_convention(state, site.papers)

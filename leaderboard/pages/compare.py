@@ -126,7 +126,7 @@ def _resolve_entry(queries: Queries, name: str) -> Entry:
 
 def _load_common(site: Site, entries: Sequence[Entry], state: _CompareState) -> Common:
     names = {name for one in site.queries.suites.values() for name in list_conventions(one.suite)}
-    check_name("view", state.view, names, then="A suite's page offers those there are.")
+    check_name("view", state.view, names, then="The page of a suite offers its conventions.")
     pinned, settings = state.revisions == "pinned", site.settings
     folders = [*settings.results, *filter(None, [settings.reference])]
     return load_common(
@@ -208,9 +208,9 @@ def _describe_overlap(shared: Common) -> str:
 def _list_compare_notes(shared: Common) -> list[str]:
     notes = []
     if not shared.columns and shared.types:
-        notes.append("Papers print only means within types of some of them: there is no task to compare on.")
+        notes.append("Papers print only means within types of some of them: they have no task to compare on.")
     elif not shared.columns:
-        notes.append("There is no task that all of them have on this suite: no mean can be compared.")
+        notes.append("No task of this suite has a score of all of them: no mean can be compared.")
     more = shared.on_other_data - len(shared.columns)
     if more:
         notes.append(f"All of them have {more} more of its tasks, but not all on the pinned data.")

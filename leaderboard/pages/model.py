@@ -98,7 +98,7 @@ def find_model(queries: Queries, slug: str) -> _Model:
     """The model of a path; a backbone also has the path of any of its names.
 
     Raises:
-        NotFound: There is none; the nearest are named.
+        NotFound: No model has this path; the message names the nearest.
     """
     candidates = queries.models.get(slug, [])
     backbone = load_backbones().get(slug) or (find_backbone(candidates[0].model) if candidates else None)
@@ -140,7 +140,7 @@ def list_parents(queries: Queries, model: _Model, parent: str | None) -> list[st
 
 
 def _find_model_path(queries: Queries, name: str) -> str:
-    """The page of a model by its name; empty where there is none."""
+    """The path of a model's page by its name; empty if the site does not have the model."""
     backbone = find_backbone(name)
     slugs = (entry.model_slug for entry in queries.entries.values() if entry.model == name)
     slug = backbone.slug if backbone else next(slugs, "")
@@ -357,7 +357,7 @@ def _load_training_records(queries: Queries, results: Sequence[EntryResults]) ->
 def _build_results_section(
     queries: Queries, entries: Sequence[EntryResults], state: _ModelState, path: str
 ) -> tuple[list[Table], Paging, Form, int]:
-    """The results of some entries by task, with the search above them and how many there are."""
+    """The results of some entries by task, the search above them, and the number of all results."""
     shown = entries[:SIDE_BY_SIDE]
     # From the last entry to the first, whose rows then replace those of the others.
     rows = {task: row for one in reversed(shown) for task, row in one.rows.items()}

@@ -106,7 +106,7 @@ def _build_board(slug: str, table: SuiteTable) -> _Board:
 
 
 def _iter_backbone_boards(site: Site) -> Iterator[_Board]:
-    """The backbones of the papers, those first of which they print the most numbers; none without papers."""
+    """The backbones with the most printed numbers, as one board; nothing without papers."""
     rows = (row for paper in site.papers.values() for row in paper.rows if row.number is not None)
     counts = Counter(backbone.slug for row in rows if (backbone := find_backbone(row.backbone)))
     ranking = [(load_backbones()[slug], count) for slug, count in counts.most_common(2 * BEST)]

@@ -1,4 +1,4 @@
-"""The papers: who they are, where they differ, and every table as printed, with what was measured below."""
+"""The papers: who wrote them, where they differ, and every table as printed, with measured lines below."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _count_odd_numbers(paper: Paper) -> int:
 
 
 def _build_conflicts_table(papers: Mapping[str, Paper], conflicts: Sequence[Conflict]) -> Table:
-    """What papers print different values of, the furthest apart first."""
+    """Scores that papers print with different values, those furthest apart first."""
     names = {row.paper for one in conflicts for row in one.prints}
     slugs = {paper.name: slug for slug, paper in papers.items() if paper.name in names}
     treated = any(one.treatment for one in conflicts)
@@ -226,7 +226,7 @@ def _collect_measured_lines(queries: Queries, paper: Paper, table: PaperTable) -
 
 
 def _clear(rows: Sequence[PaperValue]) -> list[PaperValue]:
-    """Rows without columns that have one plain name, such as the averages of two treatments of BEIR."""
+    """The rows whose plain name stands for one column only: two averages of BEIR, say, are left out."""
     columns: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         columns.setdefault((row.suite, normalize_metric(row.suite, row.metric)), set()).add(row.metric)

@@ -103,7 +103,7 @@ class _Score:
 
 @dataclass(frozen=True, kw_only=True)
 class _Across:
-    """What stands across: values by row, points of papers, the axis, devices, why there is nothing."""
+    """What stands across: values by row, points of papers, the axis, devices, and the reason if no value is known."""
 
     axis: Axis
     values: Mapping[int, Place] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.", is_needed=True)
     suite = queries.suites[state.suite]
     conventions = list_conventions(suite.suite)
-    check_name("view", state.view, conventions, then="The suite's page offers those there are.")
+    check_name("view", state.view, conventions, then="The suite's page offers its conventions.")
     scores = queries.load_suite_scores(
         suite, state.view or conventions[0], revisions=state.each == "revision"
     )
@@ -157,7 +157,7 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     if untouched is None and state.y == "untouched":
         state = state.apply_changes(y="tasks")
     labels = _list_score_labels(scores, untouched)
-    hint = "The form above the plot offers those there are."
+    hint = "The form above the plot offers all scores."
     check_name("score", state.y, labels, then=hint, is_needed=True)
     score = _select_score(scores, state.y, labels[state.y], untouched)
     across = _load_x_values(queries, scores, state, site.papers.values())

@@ -70,7 +70,7 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
     check_name("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
     title, conventions = listed.suite.title, list_conventions(listed.suite)
-    check_name("view", state.view, conventions, then="The suite's page offers those there are.")
+    check_name("view", state.view, conventions, then="The suite's page offers its conventions.")
     scores = queries.load_suite_scores(
         listed,
         state.view or conventions[0],
@@ -171,13 +171,13 @@ def _build_suite_form(table: SuiteTable) -> Form:
 
 
 def _list_frequent_values(values: Sequence[str], current: str) -> list[tuple[str, str]]:
-    """The 40 most frequent values as options; none where there is no value."""
+    """The 40 most frequent values as options; empty without any value."""
     names = sorted({*dict(Counter(values).most_common(40)), current} - {""})
     return [("", "any"), *((name, name) for name in names)] if names else []
 
 
 def _describe_counts(table: SuiteTable) -> str:
-    """How many entries there are, and how many are ranked."""
+    """How many entries have scores, and how many are ranked, in a sentence."""
     ranked, count = _count_ranked_entries(table)
     what = "model" if table.state.each == "model" else "revision"
     printed = sum(entry.origin == "reported" for entry in table.scores.entries)

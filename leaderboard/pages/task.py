@@ -157,7 +157,7 @@ def _ask(queries: Queries, state: _TaskState, task: str) -> _Asked:
     questions = questions or [build_default_question(task, results)]
     question = _choose_question(questions, state.scope)
     subsets = sorted({subset for one in questions for subset in one.scope.subsets})
-    check_name("subset", state.subset, subsets, then="The task's page offers those there are.")
+    check_name("subset", state.subset, subsets, then="The task's page offers all subsets.")
     scope = question.scope
     if state.subset and scope.subsets != (state.subset,):
         scope = replace(scope, subsets=(state.subset,), view="")
@@ -175,7 +175,7 @@ def _choose_question(questions: Sequence[Question], name: str) -> Question:
     if exact or by_suite:
         return [*exact, *by_suite][0]
     names = [one.name for one in questions]
-    raise build_missing_error("scope", name, names, then="The task's page offers those there are.")
+    raise build_missing_error("scope", name, names, then="The task's page offers all scopes.")
 
 
 def _build_ranking_fields(

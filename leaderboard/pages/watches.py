@@ -201,7 +201,7 @@ def _build_change_cell(change: ChangePoint | None) -> Cell:
 
 
 def _build_watch_crumbs(site: Site) -> list[Crumb]:
-    """The way to the list of watches: by the checks, where there are any."""
+    """The way to the list of watches: by the checks, if the site has any."""
     return [Crumb(label="Checks", href="/checks")] if "check" in site.kinds else []
 
 

@@ -1,4 +1,4 @@
-"""What the pages over backbones share: one convention of GLUE, the filters, and whom a number is of."""
+"""What the pages over backbones share: one convention of GLUE, the filters, and a number's backbone."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ class GlueView:
         """The convention that a state names; the suite's first, if none.
 
         Raises:
-            NotFound: There is no such convention.
+            NotFound: GLUE has no convention of this name.
         """
         conventions = open_suite(GLUE).conventions
-        check_name("convention", state.view, conventions, then="The page /glue offers those there are.")
+        check_name("convention", state.view, conventions, then="The page /glue offers all conventions.")
         return GlueView(chosen=state.view or next(iter(conventions)), papers=papers)
 
     @cached_property

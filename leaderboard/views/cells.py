@@ -28,7 +28,7 @@ def score_cell(value: float | None, href: str = "", *, kind: str = "", note: str
 
 
 def make_size_cell(parameters: int | None, unknown: str = "?") -> Cell:
-    """The cell of a number of parameters; `unknown` is the text of none."""
+    """The cell of a number of parameters; `unknown` is its text where the number is not known."""
     return Cell(text=format_parameters(parameters) if parameters else unknown, value=parameters)
 
 

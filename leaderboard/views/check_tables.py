@@ -61,7 +61,7 @@ def find_suite_path(queries: Queries, name: str) -> str:
 
 
 def build_checks_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
-    """The newest checks of a model's entries as candidates; None where there are none."""
+    """The newest checks that had one of a model's entries as the candidate; None without any."""
     artifacts = dict.fromkeys(entry.artifact for entry in entries if entry.artifact)
     checks = {check.name: check for key in artifacts for check in queries.checks_of.get(key, ())}
     newest = sorted(checks.values(), key=lambda check: check.when, reverse=True)[:SHOWN]

@@ -81,8 +81,8 @@ class _Pair:
 class Common:
     """Entries on a suite, in the order that a reader chose: differences are to the first.
 
-    `overlaps` has how many tasks all of them have, by suite, without those of none. `tests` are differences
-    of two rows on a column over the examples that both were scored on.
+    `overlaps` counts the tasks that all of them have, by suite; suites without any are left out. `tests` are
+    differences of two rows on a column over the examples that both were scored on.
     """
 
     entries: Sequence[Entry]
@@ -124,13 +124,13 @@ class Common:
 
     @property
     def over_tasks(self) -> Floats:
-        """The mean over the columns that all have, of each entry; NaN where there are none."""
+        """The mean over the columns that all have, of each entry; NaN without such columns."""
         means = self.scores.over_tasks
         return means.values if means.complete.all() else self.mean(self.averaged)
 
     @property
     def over_types(self) -> Floats:
-        """The mean of the types' means that all have, of each entry; NaN where there are none."""
+        """The mean of the types' means that all have, of each entry; NaN without shared types."""
         values = [one.values for one in self.types.values()]
         return np.mean(values, axis=0) if values else np.full(len(self.entries), np.nan)
 
@@ -189,7 +189,9 @@ class Common:
         weights = [len(kinds) / (len({*kinds}) * kinds.count(kind)) for kind in kinds]
         return _Pair(
             first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
-            tasks=self._compute_gap(one, other, self.averaged, known_half=self._compute_interval_half(one, other)),
+            tasks=self._compute_gap(
+                one, other, self.averaged, known_half=self._compute_interval_half(one, other)
+            ),
             types=self._compute_gap(one, other, self.averaged, weights),
             untouched=self._compute_gap(one, other, self.untouched) if self.untouched else None,
         )  # fmt: skip
@@ -262,8 +264,8 @@ def load_common(
     Args:
         queries: The site's queries.
         entries: 2 to 6.
-        suite: A suite that there is, by slug.
-        view: A convention; where the suite has none of that name, that which most of them have.
+        suite: The slug of one of the site's suites; empty for none.
+        view: A convention; if the suite does not have it, the one that most of them have.
         pinned: Whether only scores on the pinned revisions of the data count.
         folders: Results folders whose records may hold a score for each example.
     """

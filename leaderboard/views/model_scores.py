@@ -293,7 +293,7 @@ def collect_reasons(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
 
 
 def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:
-    """The score of a result times 100, or why there is none."""
+    """The score of a result times 100, or why it has none."""
     if row.status == "failed":
         return Cell(text="×", kind="failed", note="It was run and failed: its result says why.")
     if row.status == "part":

@@ -34,7 +34,7 @@ OURS = "what {} comes to from the printed numbers, where the print does not foll
 
 @dataclass(frozen=True, kw_only=True)
 class _Numbers:
-    """A column of numbers; `measured` is what measured cells call it, empty if there are none."""
+    """A column of numbers; `measured` is its (suite, metric) in measured cells, None if these have none."""
 
     column: TableColumn
     make: Callable[[Line], Cell]
@@ -250,7 +250,7 @@ def _note_law_ratio(rows: Sequence[PaperValue]) -> list[str]:
 
 
 def build_printed_cell(row: PaperValue) -> Cell:
-    """A number with its error or its interval, and what is known of it."""
+    """A printed number with its error or interval, and a note on its unit and on its agreement."""
     if not row.value:
         return Cell(text="–", kind="away", note=_format_sentence(row.note))
     value = row.value if row.number is None else row.number

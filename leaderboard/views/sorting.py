@@ -59,7 +59,7 @@ def sort_rows(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[
     """Rows by the field that `sort` names, with `-` in front from the largest value.
 
     Raises:
-        NotFound: There is no such field.
+        NotFound: No field that sorts has this name.
     """
     values = {field.key: field.sort for field in fields if field.sort}
     value = values.get(sort.removeprefix("-"))

@@ -150,7 +150,7 @@ class SuiteTable:
 
     @cached_property
     def columns(self) -> list[_Column]:
-        """Every column that there is."""
+        """Every column that the suite can show."""
         scores, ranks, entries = self.scores, self.ranks, self.scores.entries
         several = len(scores.by_type) > 1
         place, rows = ranks.place.tolist(), range(len(entries))
@@ -254,7 +254,7 @@ class SuiteTable:
     def shown(self) -> list[_Column]:
         """The columns that are shown."""
         state, types = self.state, self.scores.by_type
-        check_name("task type", state.type, types, then="The suite's page offers those there are.")
+        check_name("task type", state.type, types, then="The suite's page offers all types.")
         picked = {self._resolve_column_key(name) for name in state.cols}
         return [
             column
@@ -297,7 +297,7 @@ class SuiteTable:
         column = next((key for key in tries if key in keys), None)
         if column is None:
             names = [key.partition(":")[2] or key for key in keys]
-            raise build_missing_error("column", name, names, then="The suite's page offers those there are.")
+            raise build_missing_error("column", name, names, then="The suite's page offers all columns.")
         return column
 
     @cached_property
@@ -381,7 +381,7 @@ def _build_number_column(
     gone: str = "",
     **more: Any,
 ) -> _Column:
-    """A column of numbers; `gone` is the text where there is none."""
+    """A column of numbers; `gone` is the text of a cell without a number."""
     text = form.format if isinstance(form, str) else form
 
     def build_number_cell(row: int) -> Cell:
@@ -549,7 +549,7 @@ def describe_untouched(untouched: UntouchedMeans) -> str:
 
 
 def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
-    """A task's score, or why there is none; `entries` has those of single revisions."""
+    """A task's score, or why it has none; `entries` also has those of single revisions."""
     reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
     entry, column = scores.entries[row], scores.site_suite.suite.columns[at]
     if reason == "seeds":
@@ -575,7 +575,7 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
 
 
 def _list_revision_notes(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> list[str]:
-    """The revisions that a score is of, where there are others: of a joined model, and of the data."""
+    """Notes on the revision of a joined model, and on data that is not the pinned one."""
     notes, entry = [], scores.entries[row]
     source = entries.get(int(scores.sources[row, at])) if scores.sources.size else None
     if len(entry.revisions) > 1 and source and source.revision:

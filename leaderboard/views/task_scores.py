@@ -76,7 +76,7 @@ def find_task(key: str, names: Iterable[str]) -> str:
     """The task of a name in an address.
 
     Raises:
-        NotFound: There is none; the nearest are named.
+        NotFound: No task has this name; the message names the nearest.
     """
     task_names = list(names)
     keys = {format_task_key(name): name for name in task_names} | {name: name for name in task_names}
@@ -118,7 +118,7 @@ class Question:
 
 
 def _format_listing(names: Sequence[str], what: str, most: int = 3) -> str:
-    """Names, or how many there are.
+    """Names, or only their number if they are many.
 
     >>> _format_listing(["de"], "subset"), _format_listing(["a", "b", "c", "d"], "subset")
     ('subset de', '4 subsets')

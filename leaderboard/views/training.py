@@ -232,7 +232,7 @@ def build_grid_lines(cells: Sequence[Document]) -> list[Curve]:
 
 
 def _mean_point(rate: float, scores: Sequence[float | None]) -> Point:
-    """The mean of the runs that did not diverge, with their range where there are several."""
+    """The mean of the runs that did not diverge, with their range where several did not."""
     finite_scores = [score for score in scores if score is not None]
     low, high = (min(finite_scores), max(finite_scores)) if len(finite_scores) > 1 else (None, None)
     return Point(x=rate, y=mean(finite_scores) if finite_scores else None, low=low, high=high)

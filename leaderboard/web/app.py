@@ -307,7 +307,7 @@ _ERROR = {"type": "object", "required": list(_PARTS), "properties": _PARTS}
 _SHAPE: dict[str, Any] = {"type": "object", "required": ["error"], "properties": {"error": _ERROR}}
 _STATUSES = {
     400: "The query is malformed.",
-    404: "There is no such page.",
+    404: "No page has this address.",
     414: "The query is too long.",
     422: "A parameter is not what it should be.",
     429: "Too many requests; Retry-After says when to try again.",

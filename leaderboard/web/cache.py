@@ -73,7 +73,7 @@ class PageCache:
             return self._pages.get(key)
 
     def put(self, key: Hashable, page: RenderedPage) -> None:
-        """Cache a page; one that is larger than the whole cache stays alone until the next one."""
+        """Cache a page; a page larger than the whole cache stays in it alone until the next page comes."""
         with self._lock:
             former = self._pages.pop(key, None)
             self._pages[key] = page

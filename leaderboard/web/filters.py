@@ -90,7 +90,7 @@ class Form:
         controls: What can be asked.
         hidden: What else of the state the form keeps.
         chips: The filters in force, each with the URL without it.
-        reset: The page without any filter; empty where there is none in force.
+        reset: The URL of the page without any filter; empty if none is in force.
     """
 
     path: str
@@ -108,7 +108,7 @@ def build_form(
     chips: Sequence[tuple[str, str]] = (),
     reset: str = "",
 ) -> Form:
-    """The form of a page; it keeps whatever of the state it has no control for, but for the page's number."""
+    """The form of a page; hidden fields keep the state that has no control, but not the page's number."""
     control_names = {"page", *(control.name for control in controls)}
     hidden = [(name, value) for name, value in state.list_query_pairs() if name not in control_names]
     return Form(

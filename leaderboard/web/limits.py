@@ -97,8 +97,8 @@ def check_query(query: bytes) -> None:
     """Look at a query string before it is parsed into parameters.
 
     Raises:
-        Refusal: 414 where it is too long, 400 where it has too many parameters, one that is too
-            long, or characters that no text has.
+        Refusal: 414 if it is too long; 400 if it has too many parameters, a parameter that is too
+            long, or control characters.
     """
     if len(query) > QUERY_BYTES:
         raise Refusal(414, f"The query is longer than {QUERY_BYTES} bytes.")

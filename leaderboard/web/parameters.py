@@ -1,4 +1,4 @@
-"""The state of a page, all of which is in its address, and paging."""
+"""The state of a page, which its address holds whole, and paging."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> l
 
 @cache
 def default_values(kind: type[State]) -> dict[str, Any]:
-    """The values of a state of which nothing is named."""
+    """The values of a state where the query names nothing."""
     fields = kind.model_fields.items()
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
 
@@ -107,7 +107,7 @@ SIZES = ("25", "50", "100", "250", "all")
 
 @dataclass(frozen=True, kw_only=True)
 class Paging:
-    """Where in a table a page is; rows count from 1, and `first` is 0 where there are none.
+    """Where in a table a page is; rows count from 1, and `first` is 0 in an empty table.
 
     `pages` and `sizes` are (label, URL, current); a label without URL is a gap.
     """

@@ -126,7 +126,7 @@ class Site:
         """A page by its address in one of its formats, with every row unless the query names some.
 
         Raises:
-            NotFound: There is no such page, or not in this format.
+            NotFound: No page has this path, or it lacks this format.
             UsageError: The query holds something that the page does not take.
         """
         routes = [route for route in self.pages if form in route.formats]
@@ -187,11 +187,11 @@ def open_site(settings: SiteSettings, *, follows: bool = False) -> Site:
 def render_badge(site: Site, suite: str, slug: str) -> str:
     """The badge of an entry: its mean over tasks, or how much of the suite it has.
 
-    Of a model that scores on some of the tasks chose it has the mean over the others, too, and its title
-    names those that are left out.
+    Where scores on some of the tasks chose the model, it also shows the mean over the other tasks, and its
+    title names the tasks that are left out.
 
     Raises:
-        NotFound: There is no such suite, or no such entry of it.
+        NotFound: No suite has this slug, or no entry of the suite has that one.
     """
     queries = site.queries
     if suite not in queries.suites:
