@@ -1,4 +1,4 @@
-"""Snapshots: what folders hold, as Parquet files of one version each, which can be written again at any time."""
+"""Snapshots: what folders hold, as Parquet files of one version each; they can be written again."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _show_check(site: Site, state: State, check: str) -> Page:
 def _choose_pair(
     candidates: Sequence[Entry], baselines: Sequence[Entry], recipe: str
 ) -> tuple[Entry, Entry] | None:
-    """An entry of each side: best with the same treatment, then with the check's recipe, then the most tasks."""
+    """An entry of each side: the same treatment first, then the check's recipe, then the most tasks."""
 
     def weigh_pair(pair: tuple[Entry, Entry]) -> tuple[bool, bool, int]:
         candidate, other = pair

@@ -103,7 +103,7 @@ class _Score:
 
 @dataclass(frozen=True, kw_only=True)
 class _Across:
-    """What stands across: values by row, points of papers, the axis, devices, and the reason if no value is known."""
+    """What stands across: values by row, points of papers, the axis, devices, and why no value is known."""
 
     axis: Axis
     values: Mapping[int, Place] = field(default_factory=dict)
