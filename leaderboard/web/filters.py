@@ -82,7 +82,7 @@ class Control:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class FilterForm:
     """The form above a table, and the filters in force.
 
     Attributes:
@@ -107,11 +107,11 @@ def build_form(
     *,
     chips: Sequence[tuple[str, str]] = (),
     reset: str = "",
-) -> Form:
+) -> FilterForm:
     """The form of a page; hidden fields keep the state that has no control, but not the page's number."""
     control_names = {"page", *(control.name for control in controls)}
     hidden = [(name, value) for name, value in state.list_query_pairs() if name not in control_names]
-    return Form(
+    return FilterForm(
         path=path, controls=controls, hidden=hidden, chips=chips, reset=reset or (path if chips else "")
     )
 
