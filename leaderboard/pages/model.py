@@ -356,13 +356,8 @@ def _load_training_records(queries: Queries, results: Sequence[EntryResults]) ->
 
 def _build_results_section(
     queries: Queries, entries: Sequence[EntryResults], state: _ModelState, path: str
-<<<<<<< HEAD
-) -> tuple[list[Table], Paging, Form, int]:
-    """The results of some entries by task, the search above them, and the number of all results."""
-=======
 ) -> tuple[list[Table], Paging, FilterForm, int]:
-    """The results of some entries by task, with the search above them and how many there are."""
->>>>>>> work2
+    """The results of some entries by task, the search above them, and the number of all results."""
     shown = entries[:SIDE_BY_SIDE]
     # From the last entry to the first, whose rows then replace those of the others.
     rows = {task: row for one in reversed(shown) for task, row in one.rows.items()}
