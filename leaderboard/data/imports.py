@@ -46,6 +46,12 @@ def put_import(
 ) -> int:
     """Put an import's entries, results and scores into tables; returns how many entries it has.
 
+    Args:
+        tables: Tables in memory, which get the rows.
+        source: The import.
+        scopes: What suites ask, by task.
+        numbers: The number of each scope, by its form.
+
     Raises:
         duckdb.Error: Its Parquet files cannot be read.
     """

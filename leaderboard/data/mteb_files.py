@@ -70,7 +70,13 @@ def ignore_interrupts() -> None:
 
 
 def parse_files(root: str, tasks: Tasks, paths: Sequence[str]) -> Parsed:
-    """Read files below `root`; a bad one is a `problem`, never an error."""
+    """Read files below `root`; a bad one is a `problem`, never an error.
+
+    Args:
+        root: The folder of results.
+        tasks: The tasks that mteb knows (build_task_index).
+        paths: Paths of files below `root`.
+    """
     parsed = Parsed()
     for path in paths:
         try:

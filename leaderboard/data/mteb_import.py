@@ -116,6 +116,12 @@ def import_results(
 
     The former import stays valid until the last step: after an interruption, run the import again.
 
+    Args:
+        path: The checkout, or its folder of results.
+        results: The results folder that holds the import.
+        workers: Processes that read files; None for one for each core.
+        progress: Called as files are read.
+
     Raises:
         UsageError: `path` holds no results, or another import is at work.
         StoreError: The results folder cannot be written.

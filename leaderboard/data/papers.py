@@ -406,7 +406,13 @@ def group_table_lines(
     labels: Callable[[PaperValue], dict[str, str]],
     column: Callable[[PaperValue], str],
 ) -> list[Line]:
-    """A number goes into the last line with its labels, or a new one if its place there is taken."""
+    """A number goes into the last line with its labels, or a new one if its place there is taken.
+
+    Args:
+        rows: The printed numbers, in the order of print.
+        labels: The labels of the line that a number belongs to, by heading.
+        column: The name of its column.
+    """
     lines: list[Line] = []
     for row in rows:
         line_labels, name = labels(row), column(row)

@@ -259,8 +259,11 @@ class Queries:
     ) -> SuiteScores:
         """A suite with all its entries by a convention; an empty name stands for the suite's first one.
 
-        With `pinned` only scores on the pinned revisions of the data count; with `revisions` each revision
-        of an imported model has a row of its own.
+        Args:
+            site_suite: The suite.
+            convention: The convention's name; empty for the first.
+            pinned: Whether only scores on the pinned revisions of the data count.
+            revisions: Whether each revision of an imported model has its own row.
         """
         key = (site_suite.slug, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
@@ -275,7 +278,14 @@ class Queries:
     def load_entry_scores(
         self, entries: Sequence[Entry], site_suite: SiteSuite, convention: str = "", *, pinned: bool = False
     ) -> SuiteScores:
-        """A suite with a row for each of some entries, which may be members of others."""
+        """A suite with a row for each of some entries, which may be members of others.
+
+        Args:
+            entries: The rows, in order.
+            site_suite: The suite.
+            convention: The convention's name; empty for the first.
+            pinned: Whether only scores on the pinned revisions of the data count.
+        """
         return self._make(site_suite, convention, entries, pinned, False)
 
     def _make(

@@ -67,7 +67,15 @@ def compute_suite_means(
     averages: Mapping[int, Mapping[str, Any]],
     by_seed: Mapping[int, Floats],
 ) -> SuiteMeans:
-    """The means of every row, those of papers as printed, with deviations over seeds."""
+    """The means of every row, those of papers as printed, with deviations over seeds.
+
+    Args:
+        suite: The suite, whose columns have types.
+        values: Scores as shares of 1, (rows, columns).
+        counted: Which values count, of the same shape.
+        averages: By row what a paper prints of its means (leaderboard.data.paper_rows).
+        by_seed: By row the scores of each of its seeds, (seeds, columns).
+    """
     averaged = select_mean_columns(suite)
     by_type = _compute_type_means(suite, averaged, values, counted)
     over_tasks = _compute_row_means("tasks", values[:, averaged], counted[:, averaged])
@@ -140,7 +148,12 @@ def rank_entries(
 ) -> Ranks:
     """Ranks of the `ranked` entries by a mean; each group of ties begins with its best.
 
-    `averages` are the known intervals of means by row, `weights` what a column weighs, of mean 1.
+    Args:
+        values: Scores as shares of 1, (rows, columns).
+        means: The mean that ranks, (rows,).
+        ranked: Which rows get a rank, (rows,).
+        averages: By row what else is known of its mean; `interval` holds the ends.
+        weights: What a column weighs in the mean, of mean 1; None for 1 each.
     """
     weights = np.ones(values.shape[1]) if weights is None else weights
     place = np.zeros(len(means), np.int64)

@@ -331,10 +331,9 @@ def _mean_seed_scores(scores: Sequence[Row], expected: int) -> Row:
     complete = len(values) == expected
     reasons = {score["reason"] for score in scores}
     texts = [score["trained_on"] for score in scores if score["trained_on"] is not None]
+    reason = _SOME if values else max(reasons)
     if complete:
         reason = _OTHER if _OTHER in reasons else 0
-    else:
-        reason = _SOME if values else max(reasons)
     return {
         "value": fmean(values) if complete else None,
         "reason": reason,

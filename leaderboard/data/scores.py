@@ -76,7 +76,14 @@ class Cells:
         scopes: Sequence[int],
         seeds: Mapping[int, Sequence[int]],
     ) -> Cells:
-        """Cells of stored rows; `seeds` are by row the entries of the seeds that it stands for."""
+        """Cells of stored scores.
+
+        Args:
+            columns: Columns of stored scores by name, (scores,) each.
+            entries: The entries' numbers, one for each row.
+            scopes: The scopes' numbers, one for each column of the result.
+            seeds: By row, the entries of its seeds.
+        """
         # DuckDB gives masked arrays for columns that hold NULL.
         stored = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
         indices, rows, places = _locate_cells(stored, entries, scopes)

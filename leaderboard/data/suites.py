@@ -99,7 +99,13 @@ class Scope:
 def extract_main_scores(
     scores: Mapping[str, Mapping[str, Mapping[str, Any]]], metric: str, main_score: float | None
 ) -> dict[str, dict[str, float | None]]:
-    """Main scores by split and subset, of a record's raw metrics; of a single one the main score itself."""
+    """Main scores by split and subset, of a record's raw metrics; of a single one the main score itself.
+
+    Args:
+        scores: Split → subset → metric → value.
+        metric: The task's main metric, for files without `main_score`.
+        main_score: The record's score, which replaces the score of a single subset.
+    """
     scores_by_split = {
         split: {subset: _find_main_score(metrics, metric) for subset, metrics in subsets.items()}
         for split, subsets in scores.items()

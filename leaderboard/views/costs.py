@@ -92,7 +92,16 @@ def compute_throughput(by_row: _Works, device: str) -> dict[int, float]:
 
 
 def compute_cost(by_row: _Works, device: str, price: float) -> dict[int, float]:
-    """The price of each row's seconds, where it ran on this device alone."""
+    """The price of each row's seconds, where it ran on this device alone.
+
+    Args:
+        by_row: Work by row and device.
+        device: The device.
+        price: Dollars for an hour of it.
+
+    Returns:
+        Dollars by row.
+    """
     return {
         # A price is for an hour of one machine: the cost of what ran on two is not known.
         row: by_device[device].seconds * price / 3600

@@ -75,7 +75,13 @@ class Standing:
 def iter_standings(
     queries: Queries, entries: Sequence[Entry], present: Collection[int]
 ) -> Iterator[Standing]:
-    """Every suite in which some entries have anything: numbers of scopes that are `present`, or means."""
+    """Every suite in which some entries have anything: numbers of scopes that are `present`, or means.
+
+    Args:
+        queries: The site's queries.
+        entries: The entries of one model.
+        present: The numbers of scopes that these entries have scores for.
+    """
     means = queries.list_averages([entry.id for entry in entries])
     printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
     for slug, site_suite in queries.suites.items():

@@ -58,6 +58,11 @@ class Field(Generic[T]):
 def sort_rows(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T]:
     """Rows by the field that `sort` names, with `-` in front from the largest value.
 
+    Args:
+        rows: The rows.
+        fields: The fields of their table.
+        sort: The key of a field, with `-` in front for the largest first.
+
     Raises:
         NotFound: No field that sorts has this name.
     """

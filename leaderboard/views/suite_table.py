@@ -497,7 +497,14 @@ def build_treatment_cell(entry: Entry) -> Cell:
 
 
 def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: Sequence[int] = ()) -> Cell:
-    """A mean; `average` has what else is known of it (SuiteScores.averages), `seeds` are those it is over."""
+    """The cell of a mean: with its interval or deviation, or in italics if it is over some tasks only.
+
+    Args:
+        means: The means of all rows.
+        row: The row.
+        average: What else is known of its mean (SuiteScores.averages); None for nothing.
+        seeds: The seeds that the mean is over.
+    """
     value, count = float(means.values[row]), int(means.count[row])
     if not count:
         return Cell(text="–", kind="none")
@@ -527,7 +534,14 @@ def _build_printed_mean(means: Means, row: int, printed: float | None) -> Cell:
 
 
 def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
-    """The cell of a mean (of all tasks, or of a type's), marked where some of them selected the model."""
+    """The cell of a mean, marked where some of its tasks selected the model.
+
+    Args:
+        cell: The cell of the mean.
+        scores: The suite.
+        row: The row.
+        kind: The task type that the mean is over; empty for all tasks.
+    """
     has_lineage = cell.value is not None and scores.entries[row].lineage is not None
     selected = scores.find_selection_columns(row, kind) if has_lineage else []
     if not selected:
@@ -549,7 +563,14 @@ def describe_untouched(untouched: UntouchedMeans) -> str:
 
 
 def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
-    """A task's score, or why it has none; `entries` also has those of single revisions."""
+    """A task's score, or why it has none.
+
+    Args:
+        scores: The suite.
+        row: The row.
+        at: The column's place.
+        entries: Entries by number, single revisions among them.
+    """
     reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
     entry, column = scores.entries[row], scores.site_suite.suite.columns[at]
     if reason == "seeds":

@@ -297,6 +297,12 @@ def rank_scores(rows: Sequence[Scored]) -> dict[int, int]:
 def is_tie(one: float | None, other: float | None, half: float | None, other_half: float | None) -> bool:
     """Whether two scores are equal, or differ by no more than the half-widths of both intervals combined.
 
+    Args:
+        one: A score, as a share of 1.
+        other: Another score on the same task.
+        half: Half of the first score's 95 % interval; None where it is not known.
+        other_half: Half of the second score's interval.
+
     >>> is_tie(0.5, 0.52, None, 0.01), is_tie(0.5, 0.52, 0.015, 0.015)
     (False, True)
     """

@@ -187,7 +187,14 @@ def build_chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Di
 
 
 def build_size_chart(title: str, label: str, points: Iterable[Point], name: str = "size") -> Chart:
-    """Scores against the number of parameters; what was measured is emphasised."""
+    """Scores against the number of parameters; what was measured is emphasised.
+
+    Args:
+        title: The heading of the chart.
+        label: The label of the upright axis.
+        points: The models; x is the number of parameters.
+        name: The chart's name, unique on its page.
+    """
     plot_points = [replace(point, emphasised=point.series == "measured") for point in points]
     plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=label), points=plot_points)
     return build_chart(name, title, plot)

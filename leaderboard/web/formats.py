@@ -276,6 +276,11 @@ def format_seeds(seeds: Sequence[int]) -> str:
 def add_seed_deviation(cell: Cell, deviation: float | None, seeds: Sequence[int]) -> Cell:
     """A score times 100 with its standard deviation over seeds, where there is one.
 
+    Args:
+        cell: The cell of the score.
+        deviation: The standard deviation as a share of 1; None or NaN for none.
+        seeds: The seeds that the score is the mean over.
+
     >>> add_seed_deviation(Cell(text="51.00", value=0.51), 0.01, [1, 2]).text
     '51.00 ± 1.00'
     """

@@ -71,7 +71,14 @@ class NotFound(UsageError):
 
 
 def build_missing_error(what: str, name: str, known: Iterable[str], *, then: str) -> NotFound:
-    """The error for an unknown name in a URL: with the nearest names, all of a few, or only `then`."""
+    """The error for an unknown name in a URL: with the nearest names, all of a few, or only `then`.
+
+    Args:
+        what: What the name is of, such as "suite".
+        name: The unknown name.
+        known: The names that exist.
+        then: What a reader does next, in a sentence.
+    """
     names = list(known)
     error = explain_unknown(what, name, names, then=then)
     return NotFound(
@@ -81,6 +88,13 @@ def build_missing_error(what: str, name: str, known: Iterable[str], *, then: str
 
 def check_name(what: str, name: str, known: Collection[str], *, then: str, is_needed: bool = False) -> None:
     """Refuse an unknown name in a URL; an empty name asks for nothing, unless a name is needed.
+
+    Args:
+        what: What the name is of, such as "suite".
+        name: The name in the URL.
+        known: The names that exist.
+        then: What a reader does next, in a sentence.
+        is_needed: Whether an empty name is refused, too.
 
     Raises:
         NotFound: The name is not among the known ones.

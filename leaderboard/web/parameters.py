@@ -126,7 +126,13 @@ class Paging:
 
 
 def build_paging(total: int, state: Any, path: str) -> Paging:
-    """The page of `total` rows that a state with `rows` and `page` names; one behind the last is the last."""
+    """The page of `total` rows that a state with `rows` and `page` names; one behind the last is the last.
+
+    Args:
+        total: Rows of the whole table.
+        state: The state of the page; `rows` and `page` say which rows are shown.
+        path: The page's own path, for links.
+    """
     size = total if state.rows == "all" else int(state.rows)
     count = max(1, -(-total // size)) if size else 1
     page = min(state.page, count)

@@ -104,7 +104,14 @@ class Site:
         return (self.queries.version, route.path, form, tuple(arguments.values()), state.build_query(), named)
 
     def render(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> RenderedPage:
-        """A page in one of its formats, or as "html"; again where the snapshot is replaced meanwhile."""
+        """A page in one of its formats, or as "html"; again where the snapshot is replaced meanwhile.
+
+        Args:
+            route: The page.
+            state: The parameters of its query.
+            arguments: The parameters of its path.
+            form: A format of FORMATS, or "html".
+        """
         for _ in range(TRIES - 1):
             try:
                 return self._render(route, state, arguments, form)
@@ -124,6 +131,11 @@ class Site:
 
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
         """A page by its address in one of its formats, with every row unless the query names some.
+
+        Args:
+            path: The page's path.
+            query: The values of each parameter, as text.
+            form: A format of FORMATS.
 
         Raises:
             NotFound: No page has this path, or it lacks this format.
@@ -189,6 +201,14 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
 
     Where scores on some of the tasks chose the model, it also shows the mean over the other tasks, and its
     title names the tasks that are left out.
+
+    Args:
+        site: The site.
+        suite: The suite's slug.
+        slug: The entry's slug.
+
+    Returns:
+        The badge as SVG.
 
     Raises:
         NotFound: No suite has this slug, or no entry of the suite has that one.
