@@ -397,6 +397,7 @@ def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[
     Raises:
         HarnessError: A process was killed.
     """
+    # Each chunk is one message between processes: too small ones cost more than the reading.
     chunks = [paths[at : at + CHUNK] for at in range(0, len(paths), CHUNK)]
     count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
     read = partial(parse_files, str(root), load_mteb_tasks())

@@ -272,6 +272,7 @@ class Queries:
             # The suite of this page stays in any case, even if it alone is larger than HELD.
             while sum(one.size for one in self._suite_scores.values()) > HELD and len(self._suite_scores) > 1:
                 self._suite_scores.popitem(last=False)
+        # Used last, dropped last.
         self._suite_scores.move_to_end(key)
         return scores
 
@@ -364,6 +365,7 @@ class Queries:
             self._stored_of[ids] = self._fetch_score_columns(
                 f"entry IN ({', '.join(map(str, ids)) or 'NULL'})"
             )
+            # A page asks for a few sets of entries at most; the next page may ask for the same ones.
             while len(self._stored_of) > 4:
                 self._stored_of.popitem(last=False)
         return self._stored_of[ids]

@@ -144,6 +144,7 @@ def _build_place_cells(table: SuiteTable, row: int) -> list[Cell]:
 def _fit_card_chart(chart: Chart) -> Chart:
     """A chart for a card, with a few names."""
     layout = chart.figure["layout"]
+    # Pixels: a card is narrower than a page.
     small = {"height": 260, "meta": {"names": layout["meta"]["names"][:6]}, "showlegend": False}
     small["margin"] = {"l": 44, "r": 8, "t": 8, "b": 36}
     return replace(chart, figure={**chart.figure, "layout": {**layout, **small}})

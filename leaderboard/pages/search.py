@@ -56,6 +56,7 @@ class _Item:
 
     def match(self, words: Sequence[str]) -> tuple[int, int, str] | None:
         """How well it matches: 0 for a whole name, 1 for its beginning, 2 for a part; and by which name."""
+        # Without spaces, as names are compared by their letters and digits alone.
         query, matches = "".join(words), []
         for position, (letters, short_letters, name) in enumerate(self._names):
             if all(word in letters for word in words):

@@ -66,6 +66,7 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
         }
         for cells in measured
     ]
+    # A model may have several printed lines: measured ones stand below the last.
     last = {line.model: line for line in lines}
     rows: list[TableRow] = []
     for line in lines:

@@ -40,6 +40,7 @@ class SecurityHeaders:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                # Only this message has headers; those that follow hold the body.
                 headers = MutableHeaders(scope=message)
                 for name, value in {"Content-Security-Policy": POLICY, **HEADERS}.items():
                     # Not set: pages with charts bring a policy of their own.

@@ -86,6 +86,7 @@ class Site:
 
     def _show_version(self, version: int) -> int:
         if version != self.queries.version:
+            # A new object, so that pages that are being rendered keep theirs.
             self.queries = Queries(self.index, version)
             # A cached_property keeps its value in there.
             self.__dict__.pop("papers", None)
