@@ -774,7 +774,7 @@ def test_a_check_trains_scores_and_compares_in_one_command(
         assert [task["candidate"], task["baseline"]] == pytest.approx(scores)
 
     script = f"{BLOCKER}\nimport sample_model_recipe\nfrom harness.plan import catalog\n" + (
-        "known = {**catalog.recipes(), 'sample-centered': sample_model_recipe.RECIPE}\n"
+        "known = {**catalog.load_recipe_entries(), 'sample-centered': sample_model_recipe.RECIPE}\n"
         "catalog.recipes = lambda: known\nfrom harness.cli import invoke\nsys.exit(invoke(sys.argv[1:]))"
     )
     done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
