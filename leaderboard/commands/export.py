@@ -81,9 +81,11 @@ def command(
         raise UsageError(
             f"{'--tasks' if tasks else '--settings'} is for --trec.", hint="Name a folder: --trec DIR."
         )
+    # Not at the top: the site loads FastAPI and DuckDB, which the help and --trec do without.
     from leaderboard.web.site import open_site
 
     path, query, ending = _split_address(page)
+    # csv is a default: only a format that was typed can contradict the address.
     if ending and source is not ParameterSource.DEFAULT and form != ending:
         raise UsageError(
             f"{page!r} ends in .{ending}, and --format says {form}.", hint="Leave one of the two out."

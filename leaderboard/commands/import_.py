@@ -41,6 +41,7 @@ def _import_mteb_results(path: Path, results: Path | None, workers: int | None, 
 
     PATH is the checkout or its `results` folder. Typed again, only new and changed files are read.
     """
+    # Not at the top: pyarrow loads slowly, and the help does without it.
     from leaderboard.data.mteb_import import import_results
 
     began = time.perf_counter()
@@ -84,6 +85,7 @@ def _list_bad_files(count: int, what: str, rows: list[dict[str, Any]], why: str)
     if count:
         yield f"  {count:,} {what}" + (f", the first {_LISTED}:" if count > _LISTED else ":")
     for row in rows[:_LISTED]:
+        # Names of files come from a stranger: control characters would reach the terminal.
         path = "".join(c if c.isprintable() else "?" for c in str(row["path"]))
         yield f"    {path}: {'not finite' if row[why] is None else row[why]}"
 

@@ -112,11 +112,11 @@ def _select_papers(slug: str) -> list[Paper]:
     return [papers_by_slug[slug]] if slug else [*papers_by_slug.values()]
 
 
-def _collect_suite_lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[_Line]:
+def _collect_suite_lines(papers: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[_Line]:
     """The lines that papers print of a suite."""
     name, alone = _PRINTED.get(suite.name, ("", ()))
     groups: dict[tuple[str, ...], list[PaperValue]] = {}
-    for row in (row for paper in given for row in paper.rows if row.suite == name and row.is_score):
+    for row in (row for paper in papers for row in paper.rows if row.suite == name and row.is_score):
         mean_name = row.metric if row.metric in alone else ""
         if mean_name or (not alone and not row.metric.endswith(f" {name}")):
             key = (row.paper, row.table, row.model, row.size_class, row.setting, mean_name)
@@ -142,7 +142,8 @@ def _build_suite_line(rows: Sequence[PaperValue], suite: Suite, means: Aggregate
         printed_mean = fmean(columns[name] for name in common) if common else None
         measured_mean = fmean(measured) if common and len(measured) == len(common) else None
     return _Line(
-        paper=first.paper, table=format_table_title(first.table), model=first.name, mean=mean, columns=columns,
+        paper=first.paper, table=format_table_title(first.table), model=first.name,
+        mean=mean, columns=columns,
         setting=f"{first.setting}, {first.metric}" if alone else first.setting, other_queries=others,
         common=common, printed_mean=printed_mean, measured_mean=measured_mean,
     )  # fmt: skip

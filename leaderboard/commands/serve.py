@@ -88,14 +88,14 @@ def command(
 ) -> int:
     """Open the leaderboard over results folders: what was measured, imported and reported."""
     if url and not url.startswith(("https://", "http://")):
-        hint = "For example https://example.org/encoders."
+        hint = "It begins with https:// or http://, as https://example.org/encoders does."
         raise UsageError(f"--url is {url!r}, no web address.", hint=hint)
     overrides = {"suites": suites, "refresh": refresh, "static": static is not None, "url": url.rstrip("/")}
     settings = read_site_settings(results, remote=remote, **overrides)
     if not remote and not settings.results[0].is_dir():
         some = settings.reference or settings.reported
         left = "only the reference records and the papers are shown" if some else "nothing is shown"
-        click.echo(f"There is no ./{settings.results[0]}: {left}.", err=True)
+        click.echo(f"No folder ./{settings.results[0]} exists: {left}.", err=True)
     if static is None:
         return _serve(settings, host, port, workers)
     from leaderboard.web.static_site import write_site
@@ -117,6 +117,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
     from leaderboard.web.site import open_site
 
     options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    # Before the snapshot, which may take minutes: that a port is taken is said at once.
     with _bind_socket(host, port) as listening:
         _report_refresh(settings)
         site = open_site(settings)
@@ -127,6 +128,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
             uvicorn.Server(uvicorn.Config(app.create_app(settings, site), **options)).run(sockets=[listening])
             return 0
         ends = Event()
+        # This process alone writes snapshots; the workers look for the newest one.
         refresher = Thread(target=app.refresh_again_and_again, args=[site, ends])
         refresher.start()
         worker = partial(app.create_app, settings, follows=True)
@@ -137,14 +139,17 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
         finally:
             ends.set()
             refresher.join()
-    raise KeyboardInterrupt  # as a single worker ends: only a signal ends it
+    # A single worker ends like this, too: only a signal ends the server.
+    raise KeyboardInterrupt
 
 
 def _bind_socket(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        reason = (error.strerror or str(error)).partition(" (")[0]  # Python adds the address
+        # Python adds the address in brackets, which the message has already.
+        reason = (error.strerror or str(error)).partition(" (")[0]
+        # EACCES: ports below 1024 need rights.
         port_conflict = error.errno in (errno.EADDRINUSE, errno.EACCES)
         hint = "--host takes an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for all."
         message = f"Cannot listen on {host}:{port}: {reason}."

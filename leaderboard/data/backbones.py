@@ -1,4 +1,4 @@
-"""The papers' backbones under all their names, and what is printed of each by recipe and suite."""
+"""The papers' backbones under all their names, and their printed numbers by recipe and suite."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _read_backbones_csv(folder: Path) -> dict[str, Backbone]:
     path = folder / "backbones.csv"
     for line, record in iter_csv_records(path, _FIELDS):
         if record["slug"] in backbones_by_slug or not record["name"]:
-            raise build_csv_error(path, line, "it has no name, or a slug that stands there twice.")
+            raise build_csv_error(path, line, "it has no name, or the slug of an earlier line.")
         fields: dict[str, Any] = {
             **record,
             **{name: tuple(record[name].split()) for name in ("hub_ids", "models")},
@@ -76,6 +76,7 @@ def _read_backbones_csv(folder: Path) -> dict[str, Backbone]:
             "printed": tuple(printed.pop(record["name"], ())),
         }
         backbones_by_slug[record["slug"]] = Backbone(**fields)
+    # A name of models.csv that fits no backbone is misspelt: its numbers would be on no page.
     if printed:
         raise build_csv_error(path, line, f"no backbone is called {next(iter(printed))!r}, as in models.csv.")
     return backbones_by_slug
@@ -110,7 +111,9 @@ def _map_aliases(folder: Path) -> dict[str, Backbone]:
     for backbone in backbones_by_slug.values():
         for alias in backbone.aliases:
             owners[_normalize_backbone_name(alias)].add(backbone.slug)
+    # An alias of several sizes, such as BERT, names none of them: a guess would mix their scores.
     names = {alias: backbones_by_slug[min(slugs)] for alias, slugs in owners.items() if len(slugs) == 1}
+    # The own name of a backbone names it even where it is an alias of another.
     exact = {
         _normalize_backbone_name(name): one
         for one in backbones_by_slug.values()
@@ -133,6 +136,7 @@ def resolve_base_backbones(
     backbone_by_model = {model: one for one in load_backbones(folder).values() for model in one.models}
     behind = {}
     for model in parents:
+        # Cards may name each other as parents: `seen` ends the circle.
         name, seen = None if find_backbone(model, folder) else model, set[str]()
         while name and name not in seen:
             if backbone := backbone_by_model.get(name) or find_backbone(name, folder):
@@ -157,7 +161,7 @@ class Benchmark(NamedTuple):
     metric: str = ""
 
     def has(self, row: PaperValue) -> bool:
-        """Whether a printed number belongs into this column."""
+        """Whether a printed number belongs in this column."""
         if row.suite != self.printed or not row.is_score or row.is_copy:
             return False
         if self.metric:
@@ -201,10 +205,11 @@ def collect_printed_scores(
 ) -> dict[tuple[str, str], list[PrintedScore]]:
     """The printed numbers by backbone (its slug) and benchmark (its key), in print's order.
 
-    Numbers that a paper copies, or repeats in an overview, stand there once.
+    Copied numbers are left out; a number that an overview repeats counts once.
     """
     scores: dict[tuple[str, str], list[PrintedScore]] = defaultdict(list)
     for paper in papers.values():
+        # Overviews last: their numbers count only where no other table of the paper has them.
         rows = sorted(paper.rows, key=lambda row: row.setting == "overview")
         for row, benchmark in ((row, one) for row in rows for one in BENCHMARKS if one.has(row)):
             backbone = find_backbone(row.backbone, folder)
@@ -226,7 +231,9 @@ def _collect_score_notes(row: PaperValue, rows: Sequence[PaperValue]) -> tuple[s
     for part in line:
         if part.metric != row.metric and part.note:
             notes[part.note].append(part.metric)
+    # The note of the average stands in front of the others anyway.
     notes.pop(row.note, None)
+    # A note of all tasks needs no list of them; the line also holds the average, hence - 1.
     texts = [n if len(of) == len(line) - 1 else f"{', '.join(of)}: {n}" for n, of in notes.items()]
     return tuple(filter(None, [row.note, *texts]))
 
@@ -264,6 +271,7 @@ def collect_glue_lines(papers: Mapping[str, Paper], folder: Path | None = None) 
             for at, line in enumerate(lines)
             if (line.paper, line.backbone, line.average) == (overview.paper, overview.backbone, None)
         ]
+        # Where two lines could take the average, it stays a line of its own: a guess may be wrong.
         if len(matches) == 1:
             lines[matches[0]] = replace(lines[matches[0]], average=overview.average)
             lines.remove(overview)
@@ -275,6 +283,7 @@ def find_glue_source(paper: Paper, row: PaperValue) -> tuple[str, str]:
     note = row.setting.partition(";")[0] if row.is_copy else row.note
     source = "" if note.startswith(_OWN) else note
     named = next((slug for words, slug in _SOURCES.items() if words in source), "")
+    # "BERT-Base [14, 18]": papers also cite the source of a line in the name of its model.
     copied = source or re.search(r"\[\d", row.model)
     return source, named if copied else paper.slug
 

@@ -27,6 +27,8 @@ class _TaskDescription:
         >>> _TaskDescription(text="Of St. Petersburg, v1.5. And more.").sentence
         'Of St. Petersburg, v1.5.'
         """
+        # Two lower-case letters, digits or a bracket before the full stop: so "St." ends no sentence. A
+        # version such as "v1.5." does.
         return re.split(r"(?<=[a-z0-9)]{2}\.|\.\d\.) (?=[A-Z])", self.text)[0]
 
 

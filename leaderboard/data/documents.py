@@ -45,32 +45,36 @@ def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
 
 
 def _read_document(kind: Kind, read: Reading, name: str, path: Path) -> list[StoredDocument]:
-    """A document for the index; nothing, and a word in the log, of a file that is none."""
+    """A document for the index; empty, with a line in the log, if the file is not one."""
     try:
         return [read(name, path)]
     except HarnessError as error:
         log.warning("%s It is left out.", error.message)
+    # Other programs and other versions write these files: a bad one must not take the rest off the site.
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         log.warning("%s is no %s: %s. It is left out.", path, kind, " ".join(str(error).split())[:300])
     return []
 
 
 def format_document_name(stem: str) -> str:
-    """A file's name in URLs: itself, or where it is not fit for one, what is left of it and a digest.
+    """A file's name in URLs: as it is, or its safe letters with a digest.
 
     >>> format_document_name("20260102T030405-0123456789ab"), format_document_name("a b")
     ('20260102T030405-0123456789ab', 'a-b-c8687a08')
     """
     if re.fullmatch(r"[A-Za-z0-9_][\w.+-]{0,99}", stem, re.ASCII) and format_slug(stem) == stem:
         return stem
+    # File names need not be UTF-8; Python holds their other bytes as surrogates.
     digest = hashlib.sha256(stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return f"{format_slug(stem)[:80]}-{digest}".lstrip("-")
 
 
 def _iter_json_files(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The JSON files of a folder with what changes whenever they do, by name."""
+    """The JSON files of a folder, by name, each with a stamp that changes whenever the file does."""
+    # A file of the same name, size and time may lie in another folder after a change of folders.
     place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
     for path in sorted(folder.glob("[!.]*.json")):
+        # A file may be removed between the listing and this look at it.
         with suppress(OSError):
             facts = path.stat()
             yield path, f"{place}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
@@ -154,6 +158,7 @@ def build_check_adapter() -> TypeAdapter[Check]:
 def format_line_name(check: Check) -> str:
     """The name of a check's model line in URLs: one for a baseline, its suites and a recipe."""
     name = check.baseline.baseline or check.baseline.name
+    # A named baseline and a model that has the same name are two lines.
     parts = (bool(check.baseline.baseline), name, sorted(check.suites), check.recipe)
     digest = hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:8]
     readable = "-".join(filter(None, (format_slug(name)[:60], format_slug("-".join(check.suites))[:40])))
@@ -189,6 +194,7 @@ def _read_watch(name: str, path: Path) -> StoredDocument:
     watch = WATCHES.kind.read_document_file(path)
     document = json.dumps(watch.model_dump(mode="json", by_alias=True), allow_nan=False)
     curve = [(one.mean, one.step) for one in watch.curve if one.mean is not None]
+    # Of equal means the later step counts, as pairs compare by their second part then.
     best, best_step = max(curve, default=(None, None))
     mean, step = curve[-1] if curve else (None, None)
     summary = WatchSummary(

@@ -15,8 +15,8 @@ from leaderboard.data.suites import Raw, format_slug
 Origin = Literal["measured", "imported", "reported"]
 
 Trust = Literal["measured", "commit", "external", "none", "other", "reported"]
-"""How far a score's model is known: measured here; of a pinned commit; told by its makers; of no
-known revision; of a revision that is no commit; printed."""
+"""How far a score's model is known: measured here; pinned to a commit; stated by its makers; without a
+known revision; with a revision that is no commit; printed in a paper."""
 
 
 TRUST: tuple[Trust, ...] = ("measured", "commit", "other", "external", "none", "reported")
@@ -45,7 +45,7 @@ def find_size_class(number: int | None) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _EntryFacts:
-    """What sources and pages alike know of an entry; `lineage` is what a recipe made the model of."""
+    """Facts of an entry that sources give and pages show; `lineage` says what a recipe made it from."""
 
     model: str
     origin: Origin
@@ -169,17 +169,20 @@ class NewEntry(_EntryFacts):
         """What entries that differ only in the seed of their training share; None without a training."""
         if self.lineage is None:
             return None
-        recipe = None if self.recipe == self.lineage.name else self.recipe  # it has several names by variants
+        # The recipe of the model itself goes by several names (variants); the lineage identifies it.
+        recipe = None if self.recipe == self.lineage.name else self.recipe
         return _digest(self.lineage.group, recipe, self.treatment)
 
     @property
     def model_slug(self) -> str:
-        """The model's name in URLs; with a digest where it is not one model's alone, or lost letters."""
+        """The model's name in URLs; with a digest if other models may have it, or if it lost letters."""
         plain = format_slug(self.model.replace("/", "--"))[:120]
         lost = plain != self.model.replace("/", "--") or "--" in self.model
-        if self.lineage:  # one model under all its seeds
+        # The group is the lineage without its seed: all seeds are one model.
+        if self.lineage:
             return f"{plain}-{self.lineage.group[:8]}".lstrip("-")
-        if self.artifact and "/" not in self.model:  # a folder's name: there may be others of that name
+        # The name of a folder, which other folders may have, too.
+        if self.artifact and "/" not in self.model:
             return f"{plain}-{self.artifact[:8]}".lstrip("-")
         return f"{plain}-{_compute_short_digest(self.model)}".lstrip("-") if lost else plain
 
@@ -187,6 +190,7 @@ class NewEntry(_EntryFacts):
     def slug(self) -> str:
         """The entry's name in URLs."""
         revision = "joined" if self.revisions else self.revision
+        # Links from elsewhere hold this name: another list of parts here would break all of them.
         what = _compute_short_digest(self.origin, self.source, revision, self.artifact, self.treatment)
         return f"{self.model_slug}-{what}"
 
@@ -204,7 +208,7 @@ class StoredDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """What is taken in or dropped as a whole; `stamp` changes whenever its files do."""
+    """The files that the index reads or drops together; `stamp` changes whenever one of them does."""
 
     source: str
     name: str
@@ -217,4 +221,5 @@ def _compute_short_digest(*parts: object) -> str:
 
 
 def _digest(*parts: object) -> str:
+    # repr tells None from "None", and ("ab", "c") from ("a", "bc").
     return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -46,9 +46,16 @@ def put_import(
 ) -> int:
     """Put an import's entries, results and scores into tables; returns how many entries it has.
 
+    Args:
+        tables: Tables in memory, which get the rows.
+        source: The import.
+        scopes: What suites ask, by task.
+        numbers: The number of each scope, by its form.
+
     Raises:
         duckdb.Error: Its Parquet files cannot be read.
     """
+    # The order matters: entries make the table `owners`, which results and scores join.
     _read_rows(tables, source)
     tables.insert({"entries": _build_entry_rows(tables, source)})
     _put_results(tables)
@@ -71,6 +78,8 @@ def _read_rows(tables: Tables, source: Imported) -> None:
            ) twice USING (entry, task, split, subset) WHERE twice.last IS NULL OR line = twice.last"""
     )
     tables.connection.execute(
+        # fsum is compensated: a plain sum depends on how DuckDB splits the rows among threads. Old files of
+        # mteb hold the word None where they know no revision of the data.
         """CREATE TEMP TABLE files AS SELECT entry, task, max(mteb_version) AS version,
              coalesce(max(nullif(data_revision, 'None')), '') AS data,
              CASE WHEN count(score) = count(*) THEN fsum(score) / count(*) END AS value
@@ -100,13 +109,15 @@ def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
     rows: list[Row] = []
     owners: list[Row] = []
     for members in groups.values():
+        # Slugs are addresses: an import that comes before this one has precedence.
         members = [row for row in members if row["slug"] not in tables.slugs]
         tables.slugs |= {row["slug"] for row in members}
         merged_row = _merge_revisions(members) if len(members) > 1 else None
         rows += members if merged_row is None else [merged_row, *members]
         owners += [
-            {"number": row["number"], "id": row["id"], "slug": row["slug"], "joined": merged_row and merged_row["id"],
-             "main": _is_main(row), "known": row["revision"] not in ("external", "no_revision_available")}
+            {"number": row["number"], "id": row["id"], "slug": row["slug"],
+             "joined": merged_row and merged_row["id"], "main": _is_main(row),
+             "known": row["revision"] not in ("external", "no_revision_available")}
             for row in members
         ]  # fmt: skip
     kinds = {"number": "INTEGER", "id": "BIGINT", "slug": "VARCHAR", "joined": "BIGINT", "main": "BOOLEAN",
@@ -124,8 +135,8 @@ def _merge_revisions(members: Sequence[Row]) -> Row:
     for row in members:
         row |= {"group": group, "member": True}
     revisions_of = [row["revision"] for row in members]
-    return {**first, "id": compute_permanent_id(slug), "slug": slug, "group": group, "member": False, "number": None,
-            "revisions": json.dumps(revisions_of)}  # fmt: skip
+    return {**first, "id": compute_permanent_id(slug), "slug": slug, "group": group, "member": False,
+            "number": None, "revisions": json.dumps(revisions_of)}  # fmt: skip
 
 
 def _is_main(row: Row) -> bool:
@@ -144,6 +155,7 @@ def _put_results(tables: Tables) -> None:
     places = [(text, ordered.index(version)) for text, version in parsed.items()]
     tables.create("versions", {"version": "VARCHAR", "place": "INTEGER"}, places)
     tables.connection.execute(
+        # The id is compute_permanent_id(slug, task), written in SQL: both must give the same number.
         """INSERT INTO results BY NAME
            SELECT '' AS unit, o.id AS entry, o.id AS source, f.task, coalesce(k.type, '') AS type,
              coalesce(k.metric, '') AS metric, 'done' AS status, f.value, f.data,
@@ -151,6 +163,8 @@ def _put_results(tables: Tables) -> None:
            FROM files f JOIN owners o ON o.number = f.entry LEFT JOIN kinds k USING (task)"""
     )
     tables.connection.execute(
+        # As mteb joins revisions: the main one first, then those with a version of mteb, then known ones;
+        # of these the newest version.
         """CREATE TEMP TABLE chosen AS SELECT o.id, o.joined, f.task
            FROM files f JOIN owners o ON o.number = f.entry LEFT JOIN versions v USING (version)
            WHERE o.joined IS NOT NULL QUALIFY 1 = row_number() OVER (
@@ -184,7 +198,8 @@ def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: 
     tables.create(
         "scopes",
         {"scope": "INTEGER", "task": "VARCHAR", "data": "VARCHAR", "size": "INTEGER", "trained": "BOOLEAN"},
-        [(numbers[s.form], s.task, resolve_data_revision(s.task, s.data), len(s.splits) * len(s.subsets), bool(s.view))
+        [(numbers[s.form], s.task, resolve_data_revision(s.task, s.data), len(s.splits) * len(s.subsets),
+          bool(s.view))
          for s in every],
     )  # fmt: skip
     tables.create(
@@ -196,6 +211,8 @@ def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: 
     tables.create("same", dict.fromkeys(("task", "data", "first"), "VARCHAR"), same)
     part, bad, other = (REASONS.index(reason) for reason in ("part", "bad", "other"))
     tables.connection.execute(
+        # Files of mteb know nothing of the conventions of fine-tuning, so scopes of trained tasks get no
+        # value.
         f"""WITH sums AS (
              SELECT p.scope, c.entry, fsum(score) AS total, count(*) AS n,
                count(*) FILTER (WHERE score BETWEEN -1 AND 1) AS good
@@ -233,6 +250,7 @@ def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence
 
 
 def _parse_max_tokens(value: float | None) -> int | None:
+    # Some cards state infinity or a huge number where they mean no limit; the column has 32 bits.
     return int(value) if value is not None and 0 < value < 2**31 else None
 
 
@@ -276,6 +294,7 @@ def _resolve_card_tasks(
 
 def _iter_parent_cards(entry: Card, cards: Mapping[str, Sequence[Card]]) -> Iterator[Card]:
     """The card itself and those of what it was adapted from that declare training data, each once."""
+    # Cards may name each other as parents: `seen` ends the circle.
     seen, waiting = {entry["model"]}, [entry]
     while waiting:
         card = waiting.pop()

@@ -39,7 +39,7 @@ class Unreadable(Exception):
 
 
 class Content(NamedTuple):
-    """The facts of one file: `problem` says why it gives no scores, `seconds` are of their evaluation."""
+    """The facts of one file; `problem` says why it gives no scores, `seconds` is how long evaluation took."""
 
     problem: str = ""
     task: str | None = None
@@ -65,11 +65,18 @@ class Parsed:
 
 def ignore_interrupts() -> None:
     """Leave Ctrl-C to the process that started this one."""
+    # A terminal sends Ctrl-C to every process of the group: each worker would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def parse_files(root: str, tasks: Tasks, paths: Sequence[str]) -> Parsed:
-    """Read files below `root`; a bad one is a `problem`, never an error."""
+    """Read files below `root`; a bad one is a `problem`, never an error.
+
+    Args:
+        root: The folder of results.
+        tasks: The tasks that mteb knows (build_task_index).
+        paths: Paths of files below `root`.
+    """
     parsed = Parsed()
     for path in paths:
         try:
@@ -81,6 +88,7 @@ def parse_files(root: str, tasks: Tasks, paths: Sequence[str]) -> Parsed:
                 content = _add_scores(parsed, data, tasks)
         except Unreadable as error:
             content = Content(problem=str(error))
+        # json reads nested lists by recursion: ten thousand brackets in one file must not end the import.
         except RecursionError:
             content = Content(problem="nested too deeply")
         except MemoryError:
@@ -98,6 +106,8 @@ def _load(path: str) -> dict[str, Any]:
     if len(content) > LARGEST:
         raise Unreadable(f"larger than {LARGEST >> 20} MiB")
     try:
+        # The hook drops the other metrics while the file is read: whole, it takes many times its size as
+        # objects. It is slow, so small files do without it.
         data = json.loads(content, object_pairs_hook=_filter_main_scores if len(content) > LARGE else None)
     except ValueError as error:
         raise Unreadable(f"not JSON: {str(error)[:80]}") from error
@@ -108,8 +118,11 @@ def _load(path: str) -> dict[str, Any]:
 
 def _read_file_bytes(path: str) -> bytes:
     """The first bytes of a file, at most one more than LARGEST."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a link or a pipe may have taken the file's place
+    # Since the listing a link or a pipe may have taken the place of the file.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+        # read(n) allocates n bytes at once, so n is what the file holds. One byte more tells a file that is
+        # too large. A pipe without a writer gives None.
         return file.read(min(os.fstat(file.fileno()).st_size, LARGEST) + 1) or b""
 
 
@@ -132,7 +145,8 @@ def _add_scores(parsed: Parsed, data: Mapping[str, Any], tasks: Tasks) -> Conten
     rows = [(split, subset, x) for split, subsets in scores.items() for subset, x in subsets.items()]
     for split, subset, raw_score in rows:
         score, flag = parse_main_score(raw_score)
-        parsed.split.append(sys.intern(split))  # one object for each name makes the result small to send
+        # One object for each name: pickle then sends it to the parent process only once.
+        parsed.split.append(sys.intern(split))
         parsed.subset.append(sys.intern(subset))
         parsed.score.append(score)
         parsed.flag.append(flag)
@@ -147,13 +161,13 @@ def _add_scores(parsed: Parsed, data: Mapping[str, Any], tasks: Tasks) -> Conten
     )
 
 
-def _parse_split_scores(given: Any) -> tuple[dict[str, dict[str, Any]], int]:
-    """Split → subset → main score, and the number of repeated subsets, of which the last counts."""
-    if not isinstance(given, dict):
+def _parse_split_scores(table: Any) -> tuple[dict[str, dict[str, Any]], int]:
+    """Split → subset → main score, and how many subsets are repeated: the last one counts."""
+    if not isinstance(table, dict):
         raise Unreadable("its scores are no table")
     scores: dict[str, dict[str, Any]] = {}
     total = 0
-    for split, rows in given.items():
+    for split, rows in table.items():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise Unreadable("a split that is no list of tables")
         subsets = scores[_require_name(split, "a split")] = {}
@@ -163,16 +177,18 @@ def _parse_split_scores(given: Any) -> tuple[dict[str, dict[str, Any]], int]:
     return scores, total - sum(map(len, scores.values()))
 
 
-def parse_main_score(given: Any) -> tuple[float, str]:
+def parse_main_score(value: Any) -> tuple[float, str]:
     """A main score and its flag; NaN where it is no finite number.
 
     >>> parse_main_score(0.5), parse_main_score(98.1), parse_main_score("0.5")
     ((0.5, ''), (98.1, 'impossible'), (nan, 'no-score'))
     """
-    if isinstance(given, bool) or not isinstance(given, int | float):
+    # bool is a kind of int in Python: `true` is no score.
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan, NO_SCORE
     try:
-        score = float(given)
+        score = float(value)
+    # JSON may hold integers that no float can.
     except OverflowError:
         score = math.inf
     if not math.isfinite(score):
@@ -180,19 +196,20 @@ def parse_main_score(given: Any) -> tuple[float, str]:
     return score, FINE if -1 <= score <= 1 else IMPOSSIBLE
 
 
-def _parse_evaluation_time(given: Any) -> float | None:
-    valid = not isinstance(given, bool) and isinstance(given, int | float) and 0 < given < 2**31
-    return float(given) if valid else None
+def _parse_evaluation_time(seconds: Any) -> float | None:
+    # Seconds: 2**31 are 68 years, and no evaluation took that long.
+    valid = not isinstance(seconds, bool) and isinstance(seconds, int | float) and 0 < seconds < 2**31
+    return float(seconds) if valid else None
 
 
-def _require_name(given: Any, what: str) -> str:
-    if not isinstance(given, str) or not 0 < len(given) <= _NAME_LENGTH:
+def _require_name(name: Any, what: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= _NAME_LENGTH:
         raise Unreadable(f"{what} has no name")
-    return _replace_surrogates(given)
+    return _replace_surrogates(name)
 
 
-def _parse_version_text(given: Any) -> str | None:
-    return _replace_surrogates(given) if isinstance(given, str) and 0 < len(given) <= _NAME_LENGTH else None
+def _parse_version_text(text: Any) -> str | None:
+    return _replace_surrogates(text) if isinstance(text, str) and 0 < len(text) <= _NAME_LENGTH else None
 
 
 def _replace_surrogates(text: str) -> str:
@@ -225,6 +242,7 @@ def _convert(name: str, data: Mapping[str, Any], tasks: Tasks) -> tuple[str, dic
     name = _NEW_NAMES.get(name, name)
     task, metric = tasks.get(name) or tasks.get(name.lower()) or (name, "main_score")
     splits = {s: table for s, table in data.items() if s not in _NOT_SPLITS and isinstance(table, dict)}
+    # Files with several languages have a table for each; in others the metrics stand right below the split.
     nested = any(
         isinstance(x, dict) for table in splits.values() for n, x in table.items() if n not in _NOT_SUBSETS
     )
@@ -236,6 +254,8 @@ def _convert(name: str, data: Mapping[str, Any], tasks: Tasks) -> tuple[str, dic
             for n, x in subsets
             if isinstance(x, dict)
         }
+    # From here on as mteb does in TaskResult._convert_from_before_v1_11_0: these versions wrote the French
+    # subset as the default one.
     test, french = scores.get("test", {}), task in _FRENCH_ONLY
     if french and data.get("mteb_version") in ("1.1.2.dev0", "1.1.3.dev0") and "default" in test:
         test["fr"] = test.pop("default")
@@ -307,10 +327,12 @@ def _parse_flag(value: Any) -> bool | None:
 
 
 def _parse_flag_or_link(value: Any) -> bool | None:
+    # Cards state public data or code with true, or with its address.
     return True if _link(value) else _parse_flag(value)
 
 
 def _parse_positive_number(value: Any) -> float | None:
+    # Above, int64 columns could not hold it; infinity is left to `tokens_unlimited`.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**62:
         return None
     return float(value)
@@ -360,12 +382,15 @@ def _format_card_settings(value: Any) -> str | None:
 
 
 _SAME_NAME: dict[str, Callable[[Any], Any]] = {
-    "release_date": _parse_card_date, "n_parameters": _parse_card_count, "n_embedding_parameters": _parse_card_count,
-    "n_active_parameters_override": _parse_card_count, "memory_usage_mb": _parse_positive_number, "max_tokens": _parse_card_count,
-    "embed_dim": _parse_card_count, "license": _parse_card_text, "open_weights": _parse_flag, "adapted_from": _parse_model_name,
-    "superseded_by": _parse_model_name, "training_datasets": _parse_card_names, "public_training_data": _parse_flag_or_link,
-    "public_training_code": _parse_flag_or_link, "use_instructions": _parse_flag, "similarity_fn_name": _parse_card_text,
-    "languages": _parse_card_languages, "framework": _parse_nonempty_names, "modalities": _parse_nonempty_names,
+    "release_date": _parse_card_date, "n_parameters": _parse_card_count,
+    "n_embedding_parameters": _parse_card_count, "n_active_parameters_override": _parse_card_count,
+    "memory_usage_mb": _parse_positive_number, "max_tokens": _parse_card_count,
+    "embed_dim": _parse_card_count, "license": _parse_card_text, "open_weights": _parse_flag,
+    "adapted_from": _parse_model_name, "superseded_by": _parse_model_name,
+    "training_datasets": _parse_card_names, "public_training_data": _parse_flag_or_link,
+    "public_training_code": _parse_flag_or_link, "use_instructions": _parse_flag,
+    "similarity_fn_name": _parse_card_text, "languages": _parse_card_languages,
+    "framework": _parse_nonempty_names, "modalities": _parse_nonempty_names,
     "model_type": _parse_nonempty_names, "reference": _link, "is_cross_encoder": _parse_flag,
 }  # fmt: skip
 FACTS: dict[str, tuple[str, Callable[[Any], Any]]] = {

@@ -55,7 +55,7 @@ TRUST = ("commit", "external", "none", "other")
 """Kinds of revisions: a commit, stated by the authors, unknown, any other word."""
 
 _TRANSIENT = ("cannot be", "too large for the memory")
-"""How the problems begin that may be gone at the next import."""
+"""The first words of problems that may be gone at the next import."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of files read so far, and of all that are to be read."""
@@ -114,12 +114,18 @@ def import_results(
 ) -> ImportResult:
     """Import a checkout of the repository, or its `results` folder; or refresh the import there.
 
-    The former import is valid until the last step, so one that was stopped is simply run again.
+    The former import stays valid until the last step: after an interruption, run the import again.
+
+    Args:
+        path: The checkout, or its folder of results.
+        results: The results folder that holds the import.
+        workers: Processes that read files; None for one for each core.
+        progress: Called as files are read.
 
     Raises:
-        UsageError: There are no results at `path`, or another import is at work.
+        UsageError: `path` holds no results, or another import is at work.
         StoreError: The results folder cannot be written.
-        RecordError: The import there is of a newer schema.
+        RecordError: The former import has a newer schema.
     """
     if not path.is_dir():
         raise UsageError(
@@ -128,18 +134,22 @@ def import_results(
         )
     root = path / "results" if (path / "results").is_dir() else path
     files = scan(root)
-    if all(file[-1] for file in files):  # nothing is written for a wrong path
+    # Before anything is written: a wrong path must not replace the former import.
+    if all(file[-1] for file in files):
         raise UsageError(
             f"{path} holds no results of mteb.",
             hint="They lie at <model>/<revision>/<Task>.json, here or in `results` below.",
         )
     folder = Imported.resolve_import_folder(results, SOURCE)
+    # Two imports at a time would each write tables over those of the other.
     with Imported.lock(folder):
         former = Imported.read_import(folder)
         versions = {"harness": __version__, "parser": PARSER}
         if former is not None and (former.stamp.get("versions") != versions or not former.has_all_tables()):
             former = None
         facts = {"commit": read_git_commit(root), "scan": hashlib.sha256(repr(files).encode()).hexdigest()}
+        # Files that could not be read for want of rights or memory may be readable now, though none
+        # changed.
         retry = former and any(one.startswith(_TRANSIENT) for one in former.counts.get("problems", {}))
         if former is not None and former.stamp.get("scan") == facts["scan"] and not retry:
             return _build_unchanged_result(former, facts, read=0, total=len(files))
@@ -193,7 +203,7 @@ def _load_former_import(imported: Imported | None) -> _Former:
             cards={f"{e['folder']}/{CARD}": {name: e[name] for name in FACTS} for e in entries if e["card"]},
         )
     except RecordError as error:
-        log.warning("%s Everything is imported anew.", error.message)
+        log.warning("%s Every file is read again.", error.message)
         return _Former()
 
 
@@ -219,6 +229,7 @@ def _refresh(
         else:
             same.append(row)
     now = parse([str(file[0]) for file in read]) if read else _Read()
+    # Only files of the last time were tried again, and failed again: the tables would be the same.
     if former.imported and not changed and all(content.problem for content in now.contents):
         return _build_unchanged_result(former.imported, facts, read=len(read), total=len(files))
     new = [(*file, *content) for file, content in zip(read, now.contents, strict=True)]
@@ -246,6 +257,7 @@ def _build_import_tables(
 
     `new` are the files that were read now, in order, and the bad ones; `same` the rows of the unchanged ones.
     """
+    # The first row of each file among all scores: those read now come first, the former ones behind.
     starts = np.cumsum([0, *new["rows"].to_pylist(), *former.files["rows"].to_pylist()])[:-1]
     starts = np.concatenate([starts[: new.num_rows], starts[new.num_rows :][same]])
     unchanged = former.files.take(pa.array(same, pa.int64()))
@@ -285,7 +297,9 @@ def _collect_file_scores(files: pa.Table, parts: Sequence[pa.Table]) -> tuple[pa
     """The scores in the order of the files, and the row of the file of each."""
     lengths = files["rows"].to_numpy()
     first = np.cumsum(lengths) - lengths
+    # For every file its rows start, start + 1, …: a loop over hundreds of thousands is slow.
     index = np.arange(lengths.sum()) + np.repeat(files["start"].to_numpy() - first, lengths)
+    # Every part was encoded with a dictionary of its own: the codes agree only when these are unified.
     score_table = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(index).cast(_SCORES)
     file_of_row = np.repeat(np.arange(files.num_rows), lengths)
     named = files.select(["entry", "task", "data_revision", "mteb_version"]).take(file_of_row)
@@ -304,10 +318,12 @@ def _build_import_entries(
     files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mapping[str, Any]]
 ) -> pa.Table:
     named = [(folder.partition("/")[0], cards[folder]["card_name"]) for folder in sorted(cards)]
+    # Folders have `__` for the slash: the name on a card counts only if mteb makes the same folder of it.
     names = {model: n for model, n in named if n and n.replace("/", "__").replace(" ", "_") == model}
     stat = list(zip(*(files[name].to_pylist() for name in (*_STAT, "problem")), strict=True))
     rows, tasks = files["rows"].to_numpy(), files["task"].is_valid().to_numpy()
     entry = files["entry"].drop_null().to_numpy()
+    # Files are sorted by entry, so those of an entry are one run; files of no entry (null) stand last.
     bounds = np.searchsorted(entry, np.arange(len(folders) + 1)).tolist()
     entries = []
     for folder, (first, last) in zip(folders, pairwise(bounds), strict=True):
@@ -381,6 +397,7 @@ def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[
     Raises:
         HarnessError: A process was killed.
     """
+    # Each chunk is one message between processes: too small ones cost more than the reading.
     chunks = [paths[at : at + CHUNK] for at in range(0, len(paths), CHUNK)]
     count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
     read = partial(parse_files, str(root), load_mteb_tasks())
@@ -389,7 +406,8 @@ def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[
     with ExitStack() as stack:
         parallel: Iterator[Parsed] = map(read, chunks)
         if count > 1:
-            spawn = multiprocessing.get_context("spawn")  # the process that imports may have threads
+            # Not fork: the process that imports may have threads, whose locks a fork would copy.
+            spawn = multiprocessing.get_context("spawn")
             pool = ProcessPoolExecutor(count, mp_context=spawn, initializer=ignore_interrupts)
             parallel = stack.enter_context(pool).map(read, chunks)
         try:
@@ -434,7 +452,9 @@ def _list(root: Path, below: str, files: list[File], *, results: bool) -> list[s
         with os.scandir(f"{root}/{below}") as entries:
             for entry in entries:
                 path = f"{prefix}{entry.name}"
+                # A link could lead out of the checkout, or in a circle.
                 if entry.is_dir(follow_symlinks=False):
+                    # At the top lie .git and .github.
                     if below or not entry.name.startswith("."):
                         folders.append(path)
                 elif entry.name.endswith(".json"):
@@ -456,7 +476,8 @@ def _read_file_facts(entry: os.DirEntry[str], path: str, results: bool) -> File:
         path, problem = _escape_path(path), "its name is not UTF-8"
     elif not stat.S_ISREG(facts.st_mode):
         problem = "a symbolic link" if stat.S_ISLNK(facts.st_mode) else "no regular file"
-    mtime = facts.st_mtime_ns % 2**63  # a time after the year 2262 fits no column
+    # Nanoseconds after the year 2262 do not fit int64.
+    mtime = facts.st_mtime_ns % 2**63
     return path, facts.st_size, mtime, facts.st_ctime_ns, problem
 
 
@@ -465,6 +486,7 @@ def _escape_path(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
+# SHA-1, or SHA-256 in repositories that use it.
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -474,9 +496,11 @@ def read_git_commit(path: Path) -> str | None:
     if git is None:
         return None
     commit = _read_git_file(git / "HEAD")
+    # HEAD comes with the checkout: its ref must not lead out of .git.
     if commit.startswith("ref: refs/") and ".." not in commit:
         name = commit.removeprefix("ref: ")
         packed = (line.partition(" ") for line in _read_git_file(git / "packed-refs").splitlines())
+        # Git packs refs into one file and removes their own; a ref that has moved since has its own again.
         commit = _read_git_file(git / name) or {ref: commit for commit, _, ref in packed}.get(name, "")
     return commit if _COMMIT.fullmatch(commit) else None
 

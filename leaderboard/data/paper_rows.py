@@ -37,6 +37,7 @@ def iter_paper_units(folder: Path | None, suites: Mapping[str, SiteSuite]) -> It
     """One unit for all papers of a folder."""
     if folder is None:
         return
+    # By content: a checkout gives files new times.
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*")):
         digest.update(path.name.encode() + path.read_bytes() if path.is_file() else b"")

@@ -46,7 +46,7 @@ class PaperValue:
 
     @property
     def number(self) -> float | None:
-        """The value, None if it is none or no number."""
+        """The value as a number; None for a dash or a word."""
         return parse_finite_number(self.value)
 
     @property
@@ -61,7 +61,7 @@ class PaperValue:
 
     @property
     def treatment(self) -> str:
-        """How the model was fine-tuned; empty where no name of this list stands there."""
+        """How the model was fine-tuned, by TREATMENTS; empty if the line names none of them."""
         return next((name for name in TREATMENTS if name in f"{self.setting} {self.metric}"), "")
 
     @property
@@ -82,6 +82,8 @@ class PaperValue:
     def is_same_value(self, other: PaperValue) -> bool:
         """Whether two values differ by rounding alone."""
         coarser = max(self.last_place, other.last_place)
+        # Rounding moves a number by half a unit of its last place at most. Floats are not exact enough
+        # here.
         return abs(Decimal(self.value) - Decimal(other.value)) * 2 <= coarser
 
 
@@ -135,25 +137,29 @@ _QUERIES = {"TREC-DL 2019": "TREC-DL 2019", "dev split": "dev"}
 def normalize_metric(suite: str, metric: str) -> str:
     """One name for a task or mean that papers spell differently.
 
-    >>> normalize_metric("GLUE dev", "SST"), normalize_metric("MTEB(eng, v1)", "Avg. (56 tasks)"), normalize_metric("BEIR", "DPR BEIR")
-    ('SST-2', 'Avg.', 'Avg.')
+    >>> normalize_metric("GLUE dev", "SST"), normalize_metric("BEIR", "DPR BEIR")
+    ('SST-2', 'Avg.')
+    >>> normalize_metric("MTEB(eng, v1)", "Avg. (56 tasks)")
+    'Avg.'
     """
     average = metric.startswith(AVERAGE) or metric.endswith(f" {suite}")
     return AVERAGE if average else _SPELLED.get((suite, metric), metric)
 
 
 def has_same_queries(row: PaperValue, column: str) -> bool:
-    """Whether a number is, as far as its note says, of the queries that a task names in brackets."""
+    """Whether a number is of the queries that a task names in brackets, as far as its note says."""
     queries = next((queries for words, queries in _QUERIES.items() if words in row.note), "")
     return not queries or "(" not in column or column.endswith(f"({queries})")
 
 
 def match_task_column(metric: str, names: Sequence[str]) -> str | None:
-    """The task of a printed name: alike but for signs, or the only one that begins so."""
+    """The task of a printed name: the same letters and digits, or the only task that begins with them."""
     letters = {name: re.sub(r"[^a-z0-9]", "", name.casefold()) for name in (*names, metric)}
     alike = [name for name in names if letters[name] == letters[metric]]
     longer = [name for name in names if letters[name].startswith(letters[metric])]
-    return alike[0] if alike else longer[0] if len(longer) == 1 else None
+    if alike:
+        return alike[0]
+    return longer[0] if len(longer) == 1 else None
 
 
 def format_table_title(table: str) -> str:
@@ -176,6 +182,7 @@ def parse_finite_number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
+    # float() also reads "nan" and "inf".
     return number if math.isfinite(number) else None
 
 
@@ -218,7 +225,7 @@ def read_printed_names(folder: Path) -> dict[tuple[str, str], _PrintedName]:
         if not key[0] or not record["backbone"]:
             raise build_csv_error(path, line, "it names no model or no backbone.")
         if key in names:
-            raise build_csv_error(path, line, f"{' '.join(key).strip()} stands there twice.")
+            raise build_csv_error(path, line, f"{' '.join(key).strip()} has two lines.")
         names[key] = _PrintedName(**record)
     return names
 
@@ -227,6 +234,7 @@ def iter_csv_records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, 
     """A CSV file's records with their line numbers, or a RecordError."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
+            # Without `strict` an open quote takes the rest of the file into one field.
             lines = csv.reader(file, strict=True)
             if (header := next(lines, [])) != list(columns):
                 what = f"the columns are {', '.join(header)}."
@@ -264,7 +272,7 @@ def _read_paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, s
             PaperValue(**record, backbone=printed_name.backbone, hub_id=printed_name.hub_id)
         )
     if empty := [name for name in captions if not rows[name]]:
-        raise RecordError(f"{path} has nothing of table {empty[0]}.")
+        raise RecordError(f"{path} has no line of table {empty[0]}, which papers.toml names.")
     tables = {n: PaperTable(id=n, caption=captions[n], rows=tuple(rows[n])) for n in captions}
     about = {name: facts[name] for name in ("name", "title", "year", "authors")}
     return Paper(slug=slug, arxiv=facts.get("arxiv", ""), tables=MappingProxyType(tables), **about)
@@ -324,6 +332,7 @@ def compute_printed_means(suite: str, values: Mapping[str, float | None]) -> dic
         return {}
     if not mteb:
         return {f"mean of {len(scores)} tasks": fmean(scores.values())}
+    # Papers print MTEB by type: a mean over tasks follows if each type weighs as many tasks as it has.
     weights = [counts[TYPES[name]] for name in scores]
     return {OVER_TYPES: fmean(scores.values()), OVER_TASKS: fmean(scores.values(), weights)}
 
@@ -340,6 +349,7 @@ def compute_power_laws(rows: Sequence[PaperValue]) -> dict[str, tuple[float, flo
     a, b, alpha, beta = (fit.get(name) for name in ("A_log10", "B_log10", "alpha", "beta"))
     if a is None or b is None or not alpha or not beta:
         return {}
+    # The minimum of A / F_N^alpha + B / D^beta where F_N * D = C, in logarithms to base 10.
     n = (a + math.log10(alpha) - b - math.log10(beta)) / (alpha + beta)
     eta = beta / (alpha + beta)
     return {"F_N vs C": (n, eta), "D vs C": (-n, 1 - eta), "D/F_N vs C": (-2 * n, 1 - 2 * eta)}
@@ -396,7 +406,13 @@ def group_table_lines(
     labels: Callable[[PaperValue], dict[str, str]],
     column: Callable[[PaperValue], str],
 ) -> list[Line]:
-    """A number goes into the last line with its labels, or a new one if its place there is taken."""
+    """A number goes into the last line with its labels, or a new one if its place there is taken.
+
+    Args:
+        rows: The printed numbers, in the order of print.
+        labels: The labels of the line that a number belongs to, by heading.
+        column: The name of its column.
+    """
     lines: list[Line] = []
     for row in rows:
         line_labels, name = labels(row), column(row)

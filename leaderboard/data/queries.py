@@ -39,11 +39,11 @@ HELD = 24_000_000
 """Bytes that the scores of suites may take, by estimate."""
 
 MEMORY = "96MB"
-"""Of a query."""
+"""Memory that DuckDB may take for a query."""
 
 
 class EntryResult(NamedTuple):
-    """One task's outcome; of several revisions of a model, `source` is the entry whose own it is."""
+    """One task's outcome; where a model's revisions are joined, `source` is the revision that has it."""
 
     id: int
     entry: int
@@ -62,7 +62,7 @@ class EntryResult(NamedTuple):
 
 
 class ScopeScore(NamedTuple):
-    """An entry's number for a scope, or the reason why there is none (a place in REASONS)."""
+    """An entry's number for a scope, or why it does not count: `reason` is a place in REASONS."""
 
     scope: int
     entry: int
@@ -107,12 +107,15 @@ class Queries:
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """The tables of the snapshot, the large ones as views; empty tables where there is none."""
+        """The tables of the snapshot, the large ones as views; empty tables without a snapshot."""
+        # One thread: a process renders one page at a time, and several workers share the machine.
         connection = duckdb.connect(config={**SETTINGS, "threads": 1, "memory_limit": MEMORY})
+        # Pages of the former version may still be at work: the last of them to end closes the connection.
         weakref.finalize(self, connection.close)
         for name, columns in TABLES.items():
             if self._snapshot:
-                kind = "TABLE" if name in ("entries", "scores") else "VIEW"  # pages ask for them most often
+                # In memory, as pages ask for these two most often; the others are read from their files.
+                kind = "TABLE" if name in ("entries", "scores") else "VIEW"
                 files = self._snapshot.list_table_files(name)
                 connection.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
             else:
@@ -128,14 +131,19 @@ class Queries:
             StoreError: Its files cannot be read.
         """
         try:
+            # A DuckDB connection is not safe for several threads; its cursors are.
             return self._connection.cursor().execute(sql, list(values))
         except duckdb.Error as error:
+            # Files of a former version are removed after a while: the page is rendered again with the new
+            # one.
             if self.index.version != self.version:
                 raise IndexChanged from error
+            # The next refresh reads this, and writes the snapshot again.
             self.index.damaged = True
             reason = " ".join(str(error).split())[:300]
             raise StoreError(
-                f"The site's snapshot cannot be read: {reason}.", hint="It is made anew within a minute."
+                f"The site's snapshot cannot be read: {reason}.",
+                hint="It is written again within a minute: reload the page.",
             ) from error
 
     def _fetch_rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -235,13 +243,13 @@ class Queries:
         return [{**json.loads(facts), "name": name, "when": written} for name, written, facts in rows]
 
     def fetch_document(self, kind: str, name: str) -> str:
-        """The whole of a check or a watch that is there, as JSON."""
+        """The JSON document of a check or a watch that is in the index."""
         return str(
             self._fetch_rows("SELECT document FROM documents WHERE kind = ? AND name = ?", kind, name)[0][0]
         )
 
     def list_document_kinds(self) -> frozenset[str]:
-        """The kinds of documents that are there: "check", "watch"."""
+        """The kinds of documents in the index: "check", "watch"."""
         return frozenset(
             kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents WHERE kind != 'record'")
         )
@@ -249,24 +257,36 @@ class Queries:
     def load_suite_scores(
         self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False, revisions: bool = False
     ) -> SuiteScores:
-        """A suite with all its entries, by a convention; by the first one, if any, where it has no name.
+        """A suite with all its entries by a convention; an empty name stands for the suite's first one.
 
-        With `pinned` only scores on the pinned revisions of the data count; with `revisions` each revision
-        of an imported model has a row of its own.
+        Args:
+            site_suite: The suite.
+            convention: The convention's name; empty for the first.
+            pinned: Whether only scores on the pinned revisions of the data count.
+            revisions: Whether each revision of an imported model has its own row.
         """
         key = (site_suite.slug, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
             scores = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
+            # The suite of this page stays in any case, even if it alone is larger than HELD.
             while sum(one.size for one in self._suite_scores.values()) > HELD and len(self._suite_scores) > 1:
                 self._suite_scores.popitem(last=False)
+        # Used last, dropped last.
         self._suite_scores.move_to_end(key)
         return scores
 
     def load_entry_scores(
         self, entries: Sequence[Entry], site_suite: SiteSuite, convention: str = "", *, pinned: bool = False
     ) -> SuiteScores:
-        """A suite with a row for each of some entries, which may be members of others."""
+        """A suite with a row for each of some entries, which may be members of others.
+
+        Args:
+            entries: The rows, in order.
+            site_suite: The suite.
+            convention: The convention's name; empty for the first.
+            pinned: Whether only scores on the pinned revisions of the data count.
+        """
         return self._make(site_suite, convention, entries, pinned, False)
 
     def _make(
@@ -282,6 +302,7 @@ class Queries:
         scopes = list(dict.fromkeys(chain(*columns, filter(None, wholes))))
         place = {number: at for at, number in enumerate(scopes)}
         if entries is None:
+            # Numbers of our own: no text of a reader gets into the SQL.
             stored = self._fetch_score_columns(f"scope IN ({', '.join(map(str, scopes)) or 'NULL'})")
         else:
             stored = self._load_entry_columns(
@@ -344,6 +365,7 @@ class Queries:
             self._stored_of[ids] = self._fetch_score_columns(
                 f"entry IN ({', '.join(map(str, ids)) or 'NULL'})"
             )
+            # A page asks for a few sets of entries at most; the next page may ask for the same ones.
             while len(self._stored_of) > 4:
                 self._stored_of.popitem(last=False)
         return self._stored_of[ids]
@@ -354,6 +376,7 @@ class Queries:
         An entry that stands for several revisions has the results that were chosen, under their own numbers.
         """
         fits, values = _build_sql_conditions(where)
+        # The entry that joins revisions has a copy of each chosen row, under the same id.
         source_filter = " AND source = entry" if "id" in where else ""
         sql = f"SELECT {_RESULT} FROM results WHERE {fits}{source_filter} ORDER BY task, id, entry"
         return [EntryResult._make(row) for row in self._fetch_rows(sql, *values)]
@@ -381,6 +404,7 @@ class Queries:
     ) -> dict[int, tuple[int, float]]:
         """The entry with the highest score that counts of each scope, and that score."""
         counted = [REASONS.index(""), *([] if pinned else [REASONS.index("other")])]
+        # Ties go to the lower number of an entry, so that every worker names the same one.
         rows = self._fetch_rows(
             """SELECT scope, entry, value FROM scores WHERE scope IN (SELECT unnest(?::INTEGER[]))
                  AND reason IN (SELECT unnest(?::INTEGER[])) AND value IS NOT NULL
@@ -480,10 +504,10 @@ class Queries:
         return [(row, self.entries[row.entry]) for row in map(EntryResult._make, rows)]
 
     def load_entry_facts(self, entry: Entry) -> Mapping[str, Any]:
-        """What else is known of an entry."""
+        """The facts of an entry that have no column of their own."""
         rows = self._fetch_rows("SELECT facts FROM entries WHERE id = ?", entry.id)
-        found: Mapping[str, Any] = json.loads(rows[0][0])
-        return found
+        facts: Mapping[str, Any] = json.loads(rows[0][0])
+        return facts
 
 
 _RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (EntryResult, ScopeScore))
@@ -492,6 +516,7 @@ _RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (
 def _build_sql_conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
     """SQL for columns that are equal to values, or in lists of them."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in where.items()}
+    # `IN ()` is no SQL; nothing is in (NULL).
     names = [f"{name} IN ({', '.join('?' * len(some)) or 'NULL'})" for name, some in lists.items()]
     return " AND ".join(names) or "true", [*chain(*lists.values())]
 
@@ -514,6 +539,7 @@ def _parse_model_card(facts: Mapping[str, Any]) -> Card:
 
 @cache
 def _parse_name_set(text: str) -> frozenset[str]:
+    # Many entries have the same list: parsed once, they share one set.
     return frozenset(json.loads(text))
 
 

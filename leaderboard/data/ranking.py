@@ -67,7 +67,15 @@ def compute_suite_means(
     averages: Mapping[int, Mapping[str, Any]],
     by_seed: Mapping[int, Floats],
 ) -> SuiteMeans:
-    """The means of every row, of those that a paper prints as printed, with deviations over seeds."""
+    """The means of every row, those of papers as printed, with deviations over seeds.
+
+    Args:
+        suite: The suite, whose columns have types.
+        values: Scores as shares of 1, (rows, columns).
+        counted: Which values count, of the same shape.
+        averages: By row what a paper prints of its means (leaderboard.data.paper_rows).
+        by_seed: By row the scores of each of its seeds, (seeds, columns).
+    """
     averaged = select_mean_columns(suite)
     by_type = _compute_type_means(suite, averaged, values, counted)
     over_tasks = _compute_row_means("tasks", values[:, averaged], counted[:, averaged])
@@ -78,9 +86,11 @@ def compute_suite_means(
             over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
     over_types = _merge_type_means(by_type, len(values))
     for row, seed_values in by_seed.items():
-        of = compute_suite_means(suite, seed_values, counted[[row] * len(seed_values)], {}, {})
-        pairs = [(over_tasks, of.over_tasks), (over_types, of.over_types)]
-        for mean, seeds in [*pairs, *((by_type[kind], of.by_type[kind]) for kind in by_type)]:
+        # The deviation of a mean needs the mean of each seed: tasks vary together, so their deviations do
+        # not add up to it.
+        seed_means = compute_suite_means(suite, seed_values, counted[[row] * len(seed_values)], {}, {})
+        pairs = [(over_tasks, seed_means.over_tasks), (over_types, seed_means.over_types)]
+        for mean, seeds in [*pairs, *((by_type[kind], seed_means.by_type[kind]) for kind in by_type)]:
             mean.deviations[row] = seeds.values.std(ddof=1)
     return SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
 
@@ -88,6 +98,7 @@ def compute_suite_means(
 def _compute_row_means(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
     count = counted.sum(axis=1)
     sums = np.where(counted, values, 0).sum(axis=1)
+    # A row without a single column is 0 / 0: NaN is what it shall have.
     with np.errstate(invalid="ignore"):
         values_of = sums / count
     return Means(
@@ -137,14 +148,22 @@ def rank_entries(
 ) -> Ranks:
     """Ranks of the `ranked` entries by a mean; each group of ties begins with its best.
 
-    `averages` are the known intervals of means by row, `weights` what a column weighs, of mean 1.
+    Args:
+        values: Scores as shares of 1, (rows, columns).
+        means: The mean that ranks, (rows,).
+        ranked: Which rows get a rank, (rows,).
+        averages: By row what else is known of its mean; `interval` holds the ends.
+        weights: What a column weighs in the mean, of mean 1; None for 1 each.
     """
     weights = np.ones(values.shape[1]) if weights is None else weights
     place = np.zeros(len(means), np.int64)
     borda, mean_rank = np.zeros(len(means)), np.full(len(means), np.nan)
     rows = np.flatnonzero(ranked)
+    # Stable, so that equal means keep the order of the rows.
     rows = rows[np.argsort(-means[rows], kind="stable")]
     leader = -1
+    # Compared with the first of the group, not with the neighbour: being level is not transitive, and a
+    # chain of neighbours could join the best with the worst.
     for position, row in enumerate(rows.tolist(), 1):
         if leader < 0 or not is_level_pair(
             values[leader], values[row], weights, averages.get(leader), averages.get(row)
@@ -154,6 +173,7 @@ def rank_entries(
     if len(rows):
         inside = values[rows]
         worse = (inside[:, None, :] > inside[None, :, :]).sum(axis=1)
+        # - 1, as each row equals itself.
         same = (inside[:, None, :] == inside[None, :, :]).sum(axis=1) - 1
         borda[rows] = (worse + same / 2).sum(axis=1)
         mean_rank[rows] = (len(rows) - worse - same / 2).mean(axis=1)
@@ -164,8 +184,8 @@ def is_level_pair(
     first: Floats,
     second: Floats,
     weights: Floats,
-    one: Mapping[str, Any] | None = None,
-    other: Mapping[str, Any] | None = None,
+    first_average: Mapping[str, Any] | None = None,
+    second_average: Mapping[str, Any] | None = None,
 ) -> bool:
     """Whether two models cannot be told apart: 0 lies in the 95 % interval of their difference.
 
@@ -173,12 +193,21 @@ def is_level_pair(
     independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
     weighted as in the mean, give Student's interval of their mean. Over fewer than `FEWEST` tasks
     only equal means are a tie: by so few that interval would make almost anything level.
+
+    Args:
+        first: The scores of one model, (columns,), as shares of 1.
+        second: Those of the other, of the same columns.
+        weights: What a column weighs in the mean, of mean 1.
+        first_average: What is known of the first model's mean; `interval` holds its ends.
+        second_average: The same of the second model.
     """
     differences = (first - second) * weights
     mean = float(differences.mean())
-    bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
+    averages = (first_average, second_average)
+    bounds = [average["interval"] for average in averages if average and average.get("interval")]
     if len(bounds) == 2:
         return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
+    # 1e-12: means of equal scores differ by the rounding of sums, far below a printed digit.
     return abs(mean) < 1e-12 if len(differences) < FEWEST else abs(mean) <= compute_half_width(differences)
 
 
@@ -188,6 +217,7 @@ def compute_half_width(differences: Floats) -> float:
     >>> round(compute_half_width(np.array([1.0, 2.0, 3.0])), 3)
     2.484
     """
+    # Not at the top: scipy loads slowly, and only ranks need it.
     from scipy.special import stdtrit
 
     count = len(differences)

@@ -47,6 +47,8 @@ def iter_record_units(roots: Sequence[Path], suites: Sequence[SiteSuite]) -> Ite
     for root in roots:
         store = Store(root)
         for folder in sorted(p for p in (root / "records").glob("*") if p.is_dir()):
+            # A folder is called after its model and its artifact: the same artifact may have other names
+            # elsewhere.
             folders.setdefault(folder.name.rpartition("-")[2], []).append((store, folder))
     for key, places in folders.items():
         yield Unit(
@@ -82,6 +84,7 @@ def _read_record_entries(places: Sequence[tuple[Store, Path]], learnt: Sequence[
             if record is None or record.purpose != "final":
                 continue
             previous = records.get((record.key, get_record_weights(record)))
+            # A success in a later folder counts more than a failure in an earlier one.
             if previous is None or (record.status == "done" and previous[0].status == "failed"):
                 records[record.key, get_record_weights(record)] = (record, path)
     grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
@@ -106,6 +109,7 @@ def _iter_treatment_entries(
     for record, path in group:
         try:
             treatment = extract_condition(record)
+            # `text` is computed here, so that a bad record fails inside this `try`, not on a page.
             assert treatment.text
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             log.warning("%s does not say how it was measured (%r). It is left out.", path, error)
@@ -117,7 +121,8 @@ def _iter_treatment_entries(
         text = treatment.text
         if isinstance(treatment, EncodingCondition) and treatment.encoding.get("output") == "ranking":
             text = f"lexical: {text}"
-        if texts[text] > 1:  # of few words: recipes and prompts may differ in more than these say
+        # The text is short: recipes and prompts may differ in more than it says.
+        if texts[text] > 1:
             text = f"{text} ({hashlib.sha256(_dump_treatment(treatment).encode()).hexdigest()[:8]})"
         yield _build_measured_entry(treatment, f"{text}, {former}" if former else text, members, learnt)
 
@@ -148,6 +153,7 @@ def _build_measured_entry(
     if trained := isinstance(treatment, RecipeCondition):
         recipe = treatment.recipe
     encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, EncodingCondition) else {}
+    # Only recipes have conventions; embeddings are scored by the suite alone.
     numbers, averages = _compute_standings(treatment, members, learnt) if trained else ({}, [])
     return NewEntry(
         model=newest.model.name,
@@ -215,27 +221,28 @@ def _compute_standings(
     return numbers, averages
 
 
-def _average(found: TrainedResult) -> dict[str, Any]:
-    bounds = {"interval": found.interval, "mean_of_bounds": found.mean_of_bounds}
+def _average(trained_result: TrainedResult) -> dict[str, Any]:
+    bounds = {"interval": trained_result.interval, "mean_of_bounds": trained_result.mean_of_bounds}
     return {
-        "value": found.average.value,
-        "there": found.average.there,
-        "wanted": found.average.wanted,
+        "value": trained_result.average.value,
+        "there": trained_result.average.there,
+        "wanted": trained_result.average.wanted,
         **{name: [b.low, b.high] if b else None for name, b in bounds.items()},
     }
 
 
 def _find_examples_file(record: Record, places: Mapping[str, Path]) -> Path | None:
-    """The per-example file of a record, if it is there and whole."""
+    """The per-example file of a record, if it exists and has the recorded digest."""
     if record.examples is None:
         return None
     path = places[record.key].with_name(record.examples.file)
     try:
+        # A run that goes on, or a copy that broke off, may have left another file of this name.
         intact = hashlib.sha256(path.read_bytes()).hexdigest() == record.examples.sha256
     except OSError:
         return None
     if not intact:
-        log.warning("%s is not what its record says; no interval is made of it.", path)
+        log.warning("%s has other content than its record says. Its scores have no interval.", path)
     return path if intact else None
 
 
@@ -250,7 +257,7 @@ _SOME, _OTHER = REASONS.index("seeds"), REASONS.index("other")
 
 
 def put_seeds(tables: Tables) -> None:
-    """Put in an entry for every training with several seeds: means over them of what all of them have."""
+    """Add an entry for every training with several seeds: the means of what all of its seeds have."""
     entries = tables.fetch_rows('SELECT * FROM entries WHERE "group" IS NOT NULL ORDER BY id')
     for members in group_by(entries, lambda entry: entry["group"]).values():
         if len(members) > 1:
@@ -270,6 +277,7 @@ def _put_group(tables: Tables, members: Sequence[Row]) -> None:
     documents = "JOIN documents d ON d.kind = 'record' AND d.name = r.id::VARCHAR"
     results = tables.fetch_rows(f"SELECT r.*, d.document FROM results r {documents} {own_rows}", ids)
     scores = tables.fetch_rows(f"SELECT * FROM scores {own_rows} ORDER BY entry", ids)
+    # For each task and seed a result that is done goes before one that failed.
     results.sort(key=lambda one: (ids.index(one["entry"]), one["status"] != "done", one["written"] or ""))
     firsts: dict[tuple[str, int], Row] = {}
     for result in results:
@@ -283,12 +291,14 @@ def _put_group(tables: Tables, members: Sequence[Row]) -> None:
     scopes = group_by(scores, lambda score: score["scope"])
     lineages = [json.loads(member["lineage"]) for member in members]
     entry = {
-        **first, "unit": SEEDS, "id": unit_fields["entry"], "slug": slug, "artifact": None, "tasks": len(rows),
+        **first, "unit": SEEDS, "id": unit_fields["entry"], "slug": slug, "artifact": None,
+        "tasks": len(rows),
         "seeds": json.dumps([lineage["seed"] for lineage in lineages]),
         "lineage": json.dumps(_merge_lineages(lineages)), "member": False,
         "newest": max((member["newest"] or "" for member in members), default="") or None,
     }  # fmt: skip
     tables.connection.execute(
+        # All seeds get the name of the first, so that they share the page of one model.
         """UPDATE entries SET member = true, model = ?, model_slug = ?
            WHERE id IN (SELECT unnest(?::BIGINT[]))""",
         [first["model"], first["model_slug"], ids],
@@ -297,8 +307,8 @@ def _put_group(tables: Tables, members: Sequence[Row]) -> None:
         {
             "entries": [entry],
             "results": rows,
-            "documents": [{**unit_fields, "kind": "record", "name": str(row["id"]), "document": row["document"]}
-                          for row in rows],
+            "documents": [{**unit_fields, "kind": "record", "name": str(row["id"]),
+                           "document": row["document"]} for row in rows],
             "scores": [{**_mean_seed_scores(some, len(members)), **unit_fields, "scope": scope,
                         "result": compute_permanent_id(slug, task_of[some[0]["result"]])}
                        for scope, some in scopes.items()],
@@ -321,9 +331,12 @@ def _mean_seed_scores(scores: Sequence[Row], expected: int) -> Row:
     complete = len(values) == expected
     reasons = {score["reason"] for score in scores}
     texts = [score["trained_on"] for score in scores if score["trained_on"] is not None]
+    reason = _SOME if values else max(reasons)
+    if complete:
+        reason = _OTHER if _OTHER in reasons else 0
     return {
         "value": fmean(values) if complete else None,
-        "reason": (_OTHER if _OTHER in reasons else 0) if complete else _SOME if values else max(reasons),
+        "reason": reason,
         "deviation": stdev(values) if complete else None,
         "seeds": len(values),
         "trained_on": max(texts, default=None),
@@ -339,6 +352,7 @@ def _group_result(results: Sequence[Row], members: Sequence[Row]) -> Row:
     newest = max(results, key=lambda one: one["written"] or "")
     seeds = {member["id"]: _seed(member) for member in members}
     documents = [json.loads(result["document"]) for result in results]
+    # These are of one run; nothing was run for the mean over seeds.
     apart = {"key", "digest", "examples", "run"}
     document = {name: value for name, value in documents[0].items() if name not in apart}
     document["lineage"] = _merge_lineages([one["lineage"] for one in documents])
@@ -363,6 +377,7 @@ def _group_result(results: Sequence[Row], members: Sequence[Row]) -> Row:
         **newest,
         "status": "done" if complete else "part",
         "value": mean,
+        # Seeds that were scored on different data prove no revision.
         "data": newest["data"] if len({result["data"] for result in results}) == 1 else "",
         "key": None,
         "deviation": stdev(values) if complete else None,

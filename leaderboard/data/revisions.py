@@ -38,6 +38,7 @@ def write_revision_table(folder: str) -> int:
     if source is None:
         print(f"{folder} holds no import.", file=sys.stderr)
         return 2
+    # The paths go in as parameters, as names of folders may hold quotes.
     with duckdb.connect() as connection:
         paths = [str(resolve_table_path(source, table)) for table in ("scores", "entries")]
         connection.sql(PAIRS, params=paths).write_csv(str(REVISIONS), header=True)

@@ -76,7 +76,15 @@ class Cells:
         scopes: Sequence[int],
         seeds: Mapping[int, Sequence[int]],
     ) -> Cells:
-        """Cells of stored rows; `seeds` are by row the entries of the seeds that it stands for."""
+        """Cells of stored scores.
+
+        Args:
+            columns: Columns of stored scores by name, (scores,) each.
+            entries: The entries' numbers, one for each row.
+            scopes: The scopes' numbers, one for each column of the result.
+            seeds: By row, the entries of its seeds.
+        """
+        # DuckDB gives masked arrays for columns that hold NULL.
         stored = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
         indices, rows, places = _locate_cells(stored, entries, scopes)
         arrays: dict[str, Any] = {}
@@ -185,6 +193,7 @@ class SuiteScores(Cells, SuiteMeans):
         columns = self.site_suite.suite.columns
         mask = np.zeros((len(self.entries), len(columns)), bool)
         for row, entry in enumerate(self.entries):
+            # Few entries were selected: the others keep their row of zeros.
             if entry.lineage and entry.lineage.selections:
                 mask[row] = [is_selection_column(column, entry.lineage) for column in columns]
         return mask
@@ -204,6 +213,7 @@ class SuiteScores(Cells, SuiteMeans):
         chosen = [row for row in some if self.selected[row].any()]
         part = Untouched.from_suite(self.site_suite.suite, [self.entries[row].lineage for row in chosen])
         if part is not None and shared:
+            # Means can be compared only over columns that every row has.
             part = _limit_shared_columns(part, set(np.flatnonzero(self.counted[some].all(axis=0)).tolist()))
         if part is None or not part.count:
             return None
@@ -234,12 +244,14 @@ def _locate_cells(
     return indices, row[indices], place[indices]
 
 
-def _locate_values(values: NDArray[Any], known: Sequence[int]) -> tuple[NDArray[np.bool_], Ints]:
-    """Which values are known, and the place of each."""
-    numbers = np.array(known, np.int64)
+def _locate_values(values: NDArray[Any], wanted: Sequence[int]) -> tuple[NDArray[np.bool_], Ints]:
+    """Which values are among the wanted ones, and the place of each there."""
+    numbers = np.array(wanted, np.int64)
     if not len(numbers):
         return np.zeros(len(values), bool), np.zeros(len(values), np.int64)
     order = np.argsort(numbers)
+    # searchsorted, as a dictionary is slow for hundreds of thousands of rows. `clip` moves places behind
+    # the end to the last number, which the comparison then refuses.
     positions = order[np.searchsorted(numbers, values, sorter=order).clip(max=len(numbers) - 1)]
     return numbers[positions] == values, positions
 
@@ -280,11 +292,14 @@ def build_suite_scores(
             chosen = list(scopes)
             arrays["seeds"][:, place] = cells.seeds[:, chosen].min(axis=1)
             arrays["trained_on"][:, place] = cells.trained_on[:, chosen].sum(axis=1)
+            # NaN of one part makes the mean NaN: a mean over the others would look complete.
             values[:, place] = cells.values[:, chosen].mean(axis=1)
             codes = cells.reasons[:, chosen]
-            worst = np.where(codes == OTHER, 0, codes).max(axis=1)  # "other" has a number, the rest have none
+            # "other" has a number and the rest have none, so the rest go first.
+            worst = np.where(codes == OTHER, 0, codes).max(axis=1)
             reasons[:, place] = np.where(worst > 0, worst, codes.max(axis=1))
-            some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)  # part of the column is missing
+            # Some scopes have a score and others none: the reason is the missing part.
+            some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)
             reasons[some, place] = REASONS.index("part")
     imported = np.array([entry.origin == "imported" for entry in entries], bool)
     for place, whole_place in enumerate(wholes):
@@ -293,7 +308,8 @@ def build_suite_scores(
         ):
             arrays[name][imported, place] = getattr(cells, name)[imported, whole_place]
     place_by_name = {column.name: place for place, column in enumerate(site_suite.suite.columns)}
-    for row, document in averages.items():  # what papers print of single columns
+    # Papers have no results: what they print of single columns is in their document.
+    for row, document in averages.items():
         for name, value in document.get("columns", {}).items():
             values[row, place_by_name[name]], reasons[row, place_by_name[name]] = value, 0
     counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)

@@ -71,7 +71,7 @@ def _resolve_results_folders(results: Sequence[Path], remote: str) -> tuple[Path
         folders = folders or (paths.resolve_results_folder(),)
     for folder in folders if named else ():
         if not folder.is_dir():
-            hint = f"Name a folder that is there; `harness run --results {folder} …` makes this one."
+            hint = f"Name a folder that exists; `harness run --results {folder} …` makes this one."
             raise UsageError(f"There is no folder {folder}.", hint=hint)
     return (*folders, copy_folder(remote)) if remote else folders
 
@@ -80,7 +80,7 @@ def _read_number_variable(name: str, default: int) -> int:
     text = os.environ.get(name, "")
     if text and (not text.isdecimal() or int(text) < 1):
         hint = f"For example {name}={default}."
-        raise UsageError(f"{name} is {text!r}, not a number above 0.", hint=hint)
+        raise UsageError(f"{name} is {text!r}, not a whole number above 0.", hint=hint)
     return int(text) if text else default
 
 
@@ -108,8 +108,10 @@ class RemoteCopy:
             StoreError: The remote cannot be read, or the cache cannot be written.
         """
         changes = self._records.compare_records(self._known)
+        # Records that the remote does not have: in a copy of it they are gone.
         for path in changes.send:
             path.unlink(missing_ok=True)
         fetched = self._records.fetch(changes.fetch)
+        # Only after the fetch: if that fails, the next pull tries the same objects again.
         self._known = changes.objects
         return fetched

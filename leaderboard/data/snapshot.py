@@ -1,4 +1,4 @@
-"""Snapshots: what folders hold, as Parquet files of one version each, which can be made anew."""
+"""Snapshots: what folders hold, as Parquet files of one version each; they can be written again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from leaderboard.data.tables import TABLES, Tables, Writer, clean_stored_text
 log = logging.getLogger(__name__)
 
 FORM = 17
-"""The form of snapshots; raised when tables or what they hold change, so that old ones are made anew."""
+"""The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"
 """The part of a snapshot that holds everything but imports."""
@@ -76,17 +76,18 @@ class Snapshot(BaseModel):
             return False
         with duckdb.connect() as connection, suppress(duckdb.Error):
             for name in TABLES:
+                # A count reads no more than the ends of the files.
                 connection.execute("SELECT count(*) FROM read_parquet(?)", [self.list_table_files(name)])
             return True
         return False
 
 
 NOTHING = Snapshot(folder=Path(), version=0, units={}, parts=(), imports={}, sizes={})
-"""What stands for the former snapshot where there is none."""
+"""The former snapshot of a folder that has none yet."""
 
 
 class SiteIndex:
-    """The snapshots of some folders, of which the last one counts."""
+    """The snapshots of some folders; the newest is shown."""
 
     def __init__(self, settings: SiteSettings, folder: Path, suites: dict[str, SiteSuite]) -> None:
         self.settings = settings
@@ -105,6 +106,7 @@ class SiteIndex:
             facts = (self.folder / "current.json").stat()
         except OSError:
             return None
+        # The file is replaced, never written in place: a new inode tells versions of one clock tick apart.
         place = (facts.st_mtime_ns, facts.st_ino)
         if place != self._seen[0]:
             self._seen = (place, _read_snapshot(self.folder / "current.json"))
@@ -122,6 +124,7 @@ class SiteIndex:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
+            # Without a snapshot to show, a process must wait for the one that makes it.
             with FileLock(self.folder / ".lock", timeout=0 if self.version and not self.damaged else -1):
                 return self._refresh()
         except Timeout:
@@ -130,7 +133,7 @@ class SiteIndex:
     def _refresh(self) -> Changes:
         former = self.snapshot or NOTHING
         if former.version and (self.damaged or not former.whole):
-            log.error("%s is damaged. It is made anew.", former.folder)
+            log.error("%s is damaged. It is written again from the folders.", former.folder)
             former = NOTHING
         units = {_format_unit_name(unit): unit for unit in self._iter_source_units()}
         fresh = {name: unit for name, unit in units.items() if former.units.get(name) != unit.stamp}
@@ -150,8 +153,10 @@ class SiteIndex:
     ) -> Changes:
         """Write a new version beside the former one, and then in its place."""
         old = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
+        # A process that was killed may have left a folder that current.json never named.
         version = max([self.version, *old]) + 1
         new = self.folder / f"new-{version}"
+        # Left by killed processes: this one holds the lock, so nobody else is writing.
         for rest in self.folder.glob("new-*"):
             shutil.rmtree(rest, ignore_errors=True)
         new.mkdir()
@@ -159,6 +164,7 @@ class SiteIndex:
         read, stamps = self._fill_own_tables(tables, former, units, fresh)
         changed = bool(read or gone or not former.version)
         if changed:
+            # After all units: means over seeds need those that were kept as well as those just read.
             records.put_seeds(tables)
             tables.save_tables(new / OWN)
         else:
@@ -168,6 +174,7 @@ class SiteIndex:
             shutil.rmtree(new)
             return Changes(taken=0, dropped=0, version=former.version)
         dropped = gone + (0 if taken else len(former.imports.keys() - import_parts.keys()))
+        # The folder first, then current.json: no reader may see a version whose files are missing.
         files.move(new, self.folder / str(version))
         self._replace_current(version, stamps, import_parts)
         return Changes(taken=read + taken, dropped=dropped, version=version)
@@ -191,7 +198,7 @@ class SiteIndex:
     def _write_imports(
         self, new: Path, former: Snapshot, parts: Mapping[str, Imported], slugs: set[str]
     ) -> tuple[dict[str, tuple[str, str, str]], int]:
-        """Write the parts of imports, and how many entries were read; one that is damaged stays as it was."""
+        """Write the parts of imports, and count the entries read; a damaged import keeps its former part."""
         locations: dict[str, tuple[str, str, str]] = {}
         taken = 0
         for name, source in parts.items():
@@ -200,6 +207,7 @@ class SiteIndex:
                 locations[name] = former.imports[name]
                 continue
             tables = Tables()
+            # One set for all parts: of an entry that two imports have only the first is taken.
             tables.slugs = slugs
             try:
                 taken += imports.put_import(tables, source, self._scopes, self.scope_ids)
@@ -226,6 +234,7 @@ class SiteIndex:
         files.replace(self.folder / "current.json", json.dumps(document).encode())
         self.damaged = False
         for old in self.folder.iterdir():
+            # Pages of the version before may still be at work.
             if old.name.isdecimal() and int(old.name) < version and time.time() - old.stat().st_mtime > SPARE:
                 shutil.rmtree(old, ignore_errors=True)
 
@@ -257,6 +266,8 @@ def _map_import_parts(sources: Sequence[Imported]) -> dict[str, Imported]:
     tables = imports.MAIN_REVISIONS.read_bytes()
     parts: dict[str, Imported] = {}
     for source in sources:
+        # What a part holds depends on the imports before it, as their slugs go first, and on the main
+        # revisions: a change of either must give it a new name.
         before = [one.id for one in parts.values() if one.source == source.source]
         digest = hashlib.sha256(repr((source.source, source.id, before)).encode() + tables).hexdigest()
         parts[f"{source.id}-{digest[:12]}"] = source
@@ -268,20 +279,22 @@ def _format_unit_name(unit: Unit) -> str:
 
 
 def _read_unit(unit: Unit) -> Sequence[Any] | None:
-    """What a unit holds; None, and a word in the log, where it cannot be read: it is tried again."""
+    """What a unit holds; None, with a line in the log, if it cannot be read: the next refresh tries again."""
     try:
         return unit.read()
+    # Whatever is wrong with a single file, the site shows the rest.
     except Exception:
         log.exception("%s of %s cannot be read. What was known of it stays.", unit.name, unit.source)
         return None
 
 
 def _link(former: Snapshot, part: str, new: Path) -> None:
-    """The files of a part of the former snapshot, once more."""
+    """Take over the files of a part of the former snapshot."""
     (new / part).mkdir()
     for name in TABLES:
         old, place = former.folder / part / f"{name}.parquet", new / part / f"{name}.parquet"
         try:
+            # A hard link takes no space; some file systems have none.
             os.link(old, place)
         except OSError:
             shutil.copyfile(old, place)
@@ -292,17 +305,17 @@ def _read_file_sizes(folder: Path) -> dict[str, int]:
 
 
 def _read_snapshot(path: Path) -> Snapshot | None:
-    """The snapshot that a file names; None, and a word in the log, where it is damaged."""
+    """The snapshot that a file names; None, with a line in the log, if the file is damaged."""
     try:
         document = json.loads(path.read_bytes())
         return Snapshot(**document, folder=path.parent / str(document["version"]))
     except (OSError, ValueError, KeyError, TypeError):
-        log.exception("%s cannot be read. The snapshot is made anew.", path)
+        log.exception("%s cannot be read. The snapshot is written again from the folders.", path)
         return None
 
 
 def _hash_snapshot_form(scopes: Mapping[str, Sequence[Scope]]) -> str:
-    """A digest of all that snapshots must have been made with to be of use."""
+    """A digest of everything that a snapshot's numbers depend on beside the folders."""
     forms = [scope.form for some in scopes.values() for scope in some]
     return hashlib.sha256(repr((FORM, forms)).encode() + REVISIONS.read_bytes()).hexdigest()[:8]
 
@@ -311,5 +324,6 @@ def _prune_snapshots(keep: Path, name: str) -> None:
     """Remove snapshots of other forms that nobody has used for a week."""
     for old in keep.parent.glob(f"{name}-*"):
         with suppress(OSError):
+            # Another process may be removing the same folders.
             if old != keep and time.time() - (old / "current.json").stat().st_mtime > WEEK:
                 shutil.rmtree(old)

@@ -42,7 +42,7 @@ REVISIONS = Path(__file__).with_name("revisions.csv")
 
 @cache
 def read_revisions() -> Mapping[tuple[str, str], str]:
-    """The revision that each other one of a task is the same as."""
+    """By task and revision, the revision that holds the same texts."""
     with REVISIONS.open(encoding="utf-8", newline="") as file:
         return {(row["task"], row["revision"]): row["same_as"] for row in csv.DictReader(file)}
 
@@ -99,7 +99,13 @@ class Scope:
 def extract_main_scores(
     scores: Mapping[str, Mapping[str, Mapping[str, Any]]], metric: str, main_score: float | None
 ) -> dict[str, dict[str, float | None]]:
-    """Main scores by split and subset, of a record's raw metrics; of a single one the main score itself."""
+    """Main scores by split and subset, of a record's raw metrics; of a single one the main score itself.
+
+    Args:
+        scores: Split → subset → metric → value.
+        metric: The task's main metric, for files without `main_score`.
+        main_score: The record's score, which replaces the score of a single subset.
+    """
     scores_by_split = {
         split: {subset: _find_main_score(metrics, metric) for subset, metrics in subsets.items()}
         for split, subsets in scores.items()
@@ -115,6 +121,7 @@ def _find_main_score(metrics: Mapping[str, Any], metric: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
+# Not None: that is a score which a file has, but which is no possible number.
 _ABSENT = object()
 
 
@@ -173,7 +180,7 @@ def build_whole_scope(column: Column) -> Scope | None:
 
 
 def list_conventions(suite: Suite) -> tuple[str, ...]:
-    """The conventions of a suite; an empty name for the main score where there are none."""
+    """The conventions of a suite; without any an empty name, which stands for the main score."""
     return tuple(suite.conventions) or ("",)
 
 
@@ -183,13 +190,14 @@ def load_site_suites(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSu
     A benchmark with the columns of a suite that has a name of its own is listed once.
 
     Raises:
-        UsageError: One of these cannot be opened.
+        UsageError: One of the user's suites cannot be opened.
     """
     suites_by_slug: dict[str, SiteSuite] = {}
     seen: set[tuple[str, ...]] = set()
     for typed, main in _list_suite_names(extra):
         suite = catalog.open_suite(typed, SuiteOptions(cache=cache))
         columns = tuple(build_task_scope(task).form for column in suite.columns for task in column.tasks)
+        # The catalog offers some suites twice: `mteb` is `mteb:MTEB(eng, v2)`.
         if columns and columns not in seen:
             seen.add(columns)
             names = chain([format_slug(typed)], (f"{format_slug(typed)}-{number}" for number in count(2)))

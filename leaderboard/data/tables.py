@@ -97,6 +97,7 @@ class Tables:
                     WHERE unit IN (SELECT unnest(?::VARCHAR[]))""",
                 [str(folder / f"{name}.parquet"), list(units)],
             )
+        # Entries over seeds are made again from all units (put_seeds), which marks their members.
         self.connection.execute("UPDATE entries SET member = false")
         self.slugs = {slug for (slug,) in self.connection.execute("SELECT slug FROM entries").fetchall()}
 
@@ -134,12 +135,15 @@ class Tables:
         for name in TABLES:
             order = f"ORDER BY {ORDER[name]}" if name in ORDER else ""
             self.connection.execute(
+                # Small row groups, with rows in the order of the questions: a query reads only the few that
+                # it needs.
                 f"COPY (SELECT * FROM {name} {order}) TO '{_quote_path(folder / f'{name}.parquet')}' "
                 "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480)"
             )
 
 
 def _quote_path(path: Path) -> str:
+    # The path is part of the statement: a quote in the name of a folder would end it.
     return str(path).replace("'", "''")
 
 
@@ -217,9 +221,9 @@ class Writer:
             for suite, convention, document in entry.averages
         ]
 
-    def _add_result(self, outcome: EntryOutcome, own: Row) -> None:
-        self.rows["results"].append({**{c: getattr(outcome, c, None) for c in TABLES["results"]}, **own})
-        about = {"unit": own["unit"], "kind": "record", "name": str(own["id"])}
+    def _add_result(self, outcome: EntryOutcome, ids: Row) -> None:
+        self.rows["results"].append({**{c: getattr(outcome, c, None) for c in TABLES["results"]}, **ids})
+        about = {"unit": ids["unit"], "kind": "record", "name": str(ids["id"])}
         self.rows["documents"].append({**about, "document": outcome.document})
 
     def _iter_scope_scores(self, outcome: EntryOutcome) -> Iterator[Row]:

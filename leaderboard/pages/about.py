@@ -27,6 +27,7 @@ def _show_about(site: Site, state: State) -> Page:
 
 def _iter_source_rows(site: Site) -> Iterator[TableRow]:
     """Where the scores of this site come from, with how much there is."""
+    # Without the entries over seeds: their members are counted one by one.
     measured = [e for e in site.queries.entries.values() if e.origin == "measured" and not e.of_seeds]
     yield _build_source_row(
         "measured", "records of this harness", len(measured), sum(e.tasks for e in measured), ""

@@ -58,7 +58,9 @@ def _build_parameter_row(*texts: str) -> TableRow:
 def _default(field: FieldInfo) -> str:
     """A default as it would stand in an address."""
     value = field.get_default(call_default_factory=True)
-    return str(int(value)) if isinstance(value, bool) else "" if value in (None, "", []) else str(value)
+    if isinstance(value, bool):
+        return str(int(value))
+    return "" if value in (None, "", []) else str(value)
 
 
 def _describe_values(field: FieldInfo) -> str:
@@ -73,6 +75,7 @@ def _describe_values(field: FieldInfo) -> str:
 
 def _describe_number(kind: Any, bounds: list[Any]) -> str:
     what = "a whole number" if "int" in str(kind) else "a number"
+    # pydantic keeps bounds as objects of annotated_types, with validators among them.
     limits = {name: getattr(one, name) for one in bounds for name in ("ge", "gt", "le") if hasattr(one, name)}
     texts = {"ge": " from {:,}", "gt": " above {:,g}", "le": " to {:,.0f}"}
     return what + "".join(text.format(limits[name]) for name, text in texts.items() if name in limits)

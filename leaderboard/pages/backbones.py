@@ -79,7 +79,7 @@ _Line: TypeAlias = tuple[Backbone, str]
 def _show_backbones(site: Site, state: _BackbonesState) -> Page:
     """The table of backbones."""
     benchmarks = {one.key: one for one in BENCHMARKS}
-    hint = "The page /backbones offers those there are."
+    hint = "The page /backbones offers all columns."
     check_name("column", state.column, benchmarks, then=hint, is_needed=True)
     benchmark = benchmarks[state.column]
     convention = GlueView.resolve_convention(state, site.papers)
@@ -117,6 +117,7 @@ def _show_backbones(site: Site, state: _BackbonesState) -> Page:
 
 def _iter_printed_numbers(site: Site, convention: GlueView) -> Iterator[_Number]:
     """What papers print: the chosen convention first, then a paper's own numbers, then the highest."""
+    # By identity: equal numbers may stand in several tables, and values compare by content.
     lines = {id(line.average): line for line in collect_glue_lines(site.papers) if line.average}
     names = {slug: [column.name for column in one.suite.columns] for slug, one in site.queries.suites.items()}
     benchmarks = {one.key: one for one in BENCHMARKS}
@@ -219,15 +220,16 @@ def _build_backbone_fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> l
         return next((parse_cell_value(one) for one in both if one is not EMPTY), None)
 
     return [
-        Field("name", "Backbone", lambda one: build_backbone_cells(one[0])["name"], lambda one: one[0].name.casefold(),
-              up=True, sticky=True, card="Backbone"),
-        Field("parameters", "Size", lambda one: build_backbone_cells(one[0])["parameters"],
-              lambda one: one[0].parameters, numeric=True, note="Parameters.", card="Size"),
-        Field("origin", "Numbers", lambda one: link(one[1], kind=one[1]), lambda one: one[1], card="Numbers"),
+        Field("name", "Backbone", lambda line: build_backbone_cells(line[0])["name"],
+              lambda line: line[0].name.casefold(), up=True, sticky=True, card="Backbone"),
+        Field("parameters", "Size", lambda line: build_backbone_cells(line[0])["parameters"],
+              lambda line: line[0].parameters, numeric=True, note="Parameters.", card="Size"),
+        Field("origin", "Numbers", lambda line: link(line[1], kind=line[1]), lambda line: line[1],
+              card="Numbers"),
         *(
-            Field(one.key, one.title, partial(find_cell, key=one.key), partial(find_value, key=one.key), numeric=True,
-                  note=f"{one.recipe}: the mean over {_choose_mean_kind(one)} of {one.title}.", group=one.recipe,
-                  card=f"{one.recipe} {one.title}".strip())
+            Field(one.key, one.title, partial(find_cell, key=one.key), partial(find_value, key=one.key),
+                  numeric=True, group=one.recipe, card=f"{one.recipe} {one.title}".strip(),
+                  note=f"{one.recipe}: the mean over {_choose_mean_kind(one)} of {one.title}.")
             for one in BENCHMARKS
         ),
     ]  # fmt: skip
@@ -237,8 +239,8 @@ def _build_numbers_table(numbers: Sequence[_Number]) -> Table:
     """Every number on a line of its own, with where it is from."""
     heads = ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
     rows = [
-        (build_backbone_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin, one.cell,
-         one.source, one.setting)
+        (build_backbone_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin,
+         one.cell, one.source, one.setting)
         for one in numbers
     ]  # fmt: skip
     labels = {head.lower(): head for head in heads}
@@ -249,8 +251,8 @@ def _plot_backbones(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Char
     """A column against the size; hollow where a number is not to be compared."""
     points = [
         Point(
-            label=backbone.name, x=backbone.parameters, y=parse_cell_value(cell), series=origin, href=cell.href,
-            hollow="apart" in cell.kind, note=cell.note,
+            label=backbone.name, x=backbone.parameters, y=parse_cell_value(cell), series=origin,
+            href=cell.href, hollow="apart" in cell.kind, note=cell.note,
         )
         for (backbone, origin), cell in numbers.items()
     ]  # fmt: skip

@@ -95,7 +95,7 @@ def _show_check(site: Site, state: State, check: str) -> Page:
 def _choose_pair(
     candidates: Sequence[Entry], baselines: Sequence[Entry], recipe: str
 ) -> tuple[Entry, Entry] | None:
-    """An entry of each side: treated alike if there are such, as the check has it, with the most tasks."""
+    """An entry of each side: the same treatment first, then the check's recipe, then the most tasks."""
 
     def weigh_pair(pair: tuple[Entry, Entry]) -> tuple[bool, bool, int]:
         candidate, other = pair
@@ -186,18 +186,20 @@ def _build_outcome_row(task: TaskOutcome, results: Mapping[str, str], href: str)
         next((results[key] for key in keys if key in results), "")
         for keys in (task.candidate_keys, task.baseline_keys)
     ]
+    collapsed = "collapsed" if task.collapsed else ""
     return build_values_row(
         link(task.task, note=what, href=href),
         build_verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
         *_show_numbers(task, pages),
         units + runs or None,
-        " · ".join(filter(None, ("collapsed" * task.collapsed, task.reason, task.to_settle))) or None,
+        " · ".join(filter(None, (collapsed, task.reason, task.to_settle))) or None,
         key=task.task,
     )
 
 
 def _find_result_pages(queries: Queries, keys: Sequence[str]) -> dict[str, str]:
     """The pages of results by their EvaluationKeys."""
+    # In parts, as each key is a parameter of the query.
     rows = [row for at in range(0, len(keys), 500) for row in queries.find_results(key=keys[at : at + 500])]
     return {row.key: f"/results/{row.id}" for row in rows if row.key}
 
@@ -208,5 +210,6 @@ def _build_p_value_cell(value: float | None) -> Cell:
     >>> _build_p_value_cell(0.00004).text, _build_p_value_cell(0.0312).text
     ('< 0.001', '0.031')
     """
-    text = "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
-    return Cell(text=text, value=value)
+    if value is None:
+        return Cell(text="–")
+    return Cell(text="< 0.001" if value < 0.001 else f"{value:.3f}", value=value)

@@ -99,6 +99,7 @@ def _build_line_row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
         _link_candidate(last),
         build_time_cell(last.when),
         len(line),
+        # A line has its newest check first; the marks are read from the oldest.
         build_marks_cell(line[:MARKS][::-1]),
         key=last.line,
     )  # fmt: skip

@@ -93,7 +93,8 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
     means = [_build_means_table(shared, labels)] if shared.types else []
     tables = [
         _build_facts_table(queries, entries, shared, state), *means, _build_pairs_table(shared, labels),
-        _build_tasks_table(queries, shared, labels, state), _build_missing_table(queries, shared, labels), differences,
+        _build_tasks_table(queries, shared, labels, state), _build_missing_table(queries, shared, labels),
+        differences,
     ]  # fmt: skip
     names = [label[2:] for label in labels]
     return Page(
@@ -125,7 +126,7 @@ def _resolve_entry(queries: Queries, name: str) -> Entry:
 
 def _load_common(site: Site, entries: Sequence[Entry], state: _CompareState) -> Common:
     names = {name for one in site.queries.suites.values() for name in list_conventions(one.suite)}
-    check_name("view", state.view, names, then="A suite's page offers those there are.")
+    check_name("view", state.view, names, then="The page of a suite offers its conventions.")
     pinned, settings = state.revisions == "pinned", site.settings
     folders = [*settings.results, *filter(None, [settings.reference])]
     return load_common(
@@ -175,7 +176,8 @@ def _describe_entry(entry: Entry) -> str:
     """What tells an entry from others of its model, in a line."""
     single = entry.origin == "imported" and not entry.revisions
     revision = f"revision {(entry.revision or 'not stated')[:10]}" if single else ""
-    tasks = f"{entry.tasks} task{'s' if entry.tasks != 1 else ''}" if entry.tasks else ""
+    plural = "" if entry.tasks == 1 else "s"
+    tasks = f"{entry.tasks} task{plural}" if entry.tasks else ""
     parts = (entry.origin, revision, describe_lineage(entry) or entry.treatment, tasks)
     return " · ".join(part for part in parts if part)
 
@@ -206,9 +208,9 @@ def _describe_overlap(shared: Common) -> str:
 def _list_compare_notes(shared: Common) -> list[str]:
     notes = []
     if not shared.columns and shared.types:
-        notes.append("Papers print only means within types of some of them: there is no task to compare on.")
+        notes.append("Papers print only means within types of some of them: they have no task to compare on.")
     elif not shared.columns:
-        notes.append("There is no task that all of them have on this suite: no mean can be compared.")
+        notes.append("No task of this suite has a score of all of them: no mean can be compared.")
     more = shared.on_other_data - len(shared.columns)
     if more:
         notes.append(f"All of them have {more} more of its tasks, but not all on the pinned data.")
@@ -226,7 +228,7 @@ def _build_entry_heads(labels: Sequence[str], key: str = "s") -> dict[str, str]:
 
 
 def _build_fact_cell(value: str | int | None, text: str = "", **more: Any) -> Cell:
-    shown = text or ("" if value is None else f"{value:,}" if isinstance(value, int) else value)
+    shown = text or (f"{value:,}" if isinstance(value, int) else value)
     return Cell(text=shown if value is not None and shown else "not stated", value=value, **more)
 
 
@@ -275,6 +277,7 @@ def _build_facts_table(
         for name, cells in facts.items()
     ]
     slugs = [entry.slug for entry in entries]
+    # Differences are to the first, so a link that reorders the entries chooses another base.
     turn = [Cell(text="are to this one")]
     for slug in slugs[1:]:
         others = [other for other in slugs if other != slug]
@@ -312,11 +315,11 @@ def _build_means_table(shared: Common, labels: Sequence[str]) -> Table:
     typed, shown = len(scores.by_type) > 1, len(shared.averaged) if part else scores.over_tasks.expected
     rows = [_mean_row(shared, "Over tasks", f"{shown} of {task_count} tasks", shared.over_tasks)]
     if shared.untouched:
-        of = f"{len(shared.untouched)} of {task_count} tasks"
-        rows.append(_mean_row(shared, "Over untouched tasks", of, shared.mean(shared.untouched), None))
+        count = f"{len(shared.untouched)} of {task_count} tasks"
+        rows.append(_mean_row(shared, "Over untouched tasks", count, shared.mean(shared.untouched), None))
     if typed:
-        of = f"{len(shared.types)} of {len(scores.by_type)} types, as below"
-        rows.append(_mean_row(shared, "Over types", of, shared.over_types))
+        count = f"{len(shared.types)} of {len(scores.by_type)} types, as below"
+        rows.append(_mean_row(shared, "Over types", count, shared.over_types))
         rows += [
             _mean_row(shared, kind, f"{one.of} of {one.expected} tasks", one.values, kind)
             for kind, one in shared.types.items()
@@ -346,17 +349,21 @@ def _list_selection_notes(shared: Common) -> list[str]:
     return [f"{what}, and err upward there: {rest}."]
 
 
-def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | None = "") -> list[Any]:
+def _mean_row(shared: Common, name: str, count: str, values: Floats, kind: str | None = "") -> list[Any]:
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
+    # nanmax warns of values that are all NaN.
     best = np.nanmax(values) if np.isfinite(values).any() else None
-    cells = [
-        Cell(text=score_text(value), value=value, kind="best" if value == best else "")
-        if value == value else EMPTY
-        for value in map(float, values)
-    ]  # fmt: skip
+
+    def build_plain_mean(value: float) -> Cell:
+        # A mean over nothing is NaN, which is not equal to itself.
+        if value != value:
+            return EMPTY
+        return Cell(text=score_text(value), value=value, kind="best" if value == best else "")
+
+    cells = [build_plain_mean(float(value)) for value in values]
     if kind is not None:
         cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
-    return [name, *cells, of]
+    return [name, *cells, count]
 
 
 def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
@@ -383,12 +390,13 @@ def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     )  # fmt: skip
 
 
-def _build_gap_cells(gap: Gap, one: str, other: str) -> list[Any]:
+def _build_gap_cells(gap: Gap, first: str, second: str) -> list[Any]:
     value = Cell(text=format_delta(gap.value), value=gap.value)
     if gap.half is None:
         return ["too few tasks to say", value, ""]
     half = Cell(text=f"{100 * gap.half:.2f}", value=gap.half, note=f"It is {BY[gap.by]}.")
-    return [f"{one if gap.value > 0 else other} is higher" if gap.is_clear else ALIKE, value, half]
+    higher = first if gap.value > 0 else second
+    return [f"{higher} is higher" if gap.is_clear else ALIKE, value, half]
 
 
 def _build_tasks_table(
@@ -420,6 +428,9 @@ def _build_task_fields(queries: Queries, shared: Common, labels: Sequence[str]) 
     def measure_spread(at: int) -> float:
         return float(np.ptp(values[:, at]))
 
+    def build_spread_cell(at: int) -> Cell:
+        return Cell(text=f"{100 * measure_spread(at):.2f}", value=measure_spread(at))
+
     fields = [
         column(key="name", label="Task", sticky=True, sort=lambda at: columns[at].name.casefold(),
                cell=lambda at: link(columns[at].name, format_column_path(site_suite, columns[at]))),
@@ -429,7 +440,7 @@ def _build_task_fields(queries: Queries, shared: Common, labels: Sequence[str]) 
     if len(labels) > 2:
         fields.append(
             column(key="spread", label="Spread", numeric=True, note="The best score less the worst.",
-                   sort=measure_spread, cell=lambda at: Cell(text=f"{100 * measure_spread(at):.2f}", value=measure_spread(at)))
+                   sort=measure_spread, cell=build_spread_cell)
         )  # fmt: skip
     kind = column(key="type", label="Type", sort=lambda at: columns[at].type)
     return [*fields, column(key="best", label="Best", cell=find_winner), kind]
@@ -503,6 +514,7 @@ def _build_values_cell(values: Sequence[Any]) -> Cell:
     named = ("absent" if value is None else value for value in values[:20])
     texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in named]
     more = f"; and {len(values) - 3} more" if len(values) > 3 else ""
+    # Hashes are cut for the eye; `value` holds them whole.
     short = re.sub(r"\b[0-9a-f]{16,}\b", lambda hash_: hash_[0][:12], "; ".join(texts[:3]) + more)
     return Cell(text=short if len(short) <= LONG else f"{short[:LONG]} …", value="; ".join(texts))
 

@@ -66,6 +66,7 @@ def _show_glue(site: Site, state: _GlueState) -> Page:
     lines = sort_rows(
         [one for one in every if state.should_keep(one.backbone, one.origin)], fields, state.sort
     )
+    # Stable: within both groups the order that the reader chose stays.
     lines.sort(key=lambda line: not line.own)
     name, measured = convention.name(convention.chosen), sum(one.origin == "measured" for one in every)
     groups = {True: f"By {name}'s convention", False: "By another convention, or not stated"}
@@ -210,8 +211,8 @@ def _build_glue_fields(convention: GlueView) -> list[Field[_Line]]:
         "seeds": ("Seeds", "Of a measured row; ± is the standard deviation."),
     }
     return [
-        Field(key, label, partial(_find_line_cell, key=key), partial(_find_sort_value, key=key), numeric=key not in TEXTS,
-              up=key in TEXTS, note=note, sticky=key == "name", card=label)
+        Field(key, label, partial(_find_line_cell, key=key), partial(_find_sort_value, key=key),
+              numeric=key not in TEXTS, up=key in TEXTS, note=note, sticky=key == "name", card=label)
         for key, (label, note) in heads.items()
     ]  # fmt: skip
 
@@ -238,8 +239,8 @@ def _plot_glue(lines: Sequence[_Line], name: str) -> Chart:
     """The mean against the size; hollow where it is by another convention."""
     points = [
         Point(
-            label=line.backbone.name, x=line.backbone.parameters, y=_find_sort_value(line, "mean"), series=line.origin,
-            hollow=not line.own, href=f"/models/{line.backbone.slug}",
+            label=line.backbone.name, x=line.backbone.parameters, y=_find_sort_value(line, "mean"),
+            series=line.origin, hollow=not line.own, href=f"/models/{line.backbone.slug}",
             note=f"{line.cells['source'].text}, convention: {line.cells['convention'].text}",
         )
         for line in lines

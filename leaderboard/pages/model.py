@@ -98,7 +98,7 @@ def find_model(queries: Queries, slug: str) -> _Model:
     """The model of a path; a backbone also has the path of any of its names.
 
     Raises:
-        NotFound: There is none; the nearest are named.
+        NotFound: No model has this path; the message names the nearest.
     """
     candidates = queries.models.get(slug, [])
     backbone = load_backbones().get(slug) or (find_backbone(candidates[0].model) if candidates else None)
@@ -132,6 +132,7 @@ def list_parents(queries: Queries, model: _Model, parent: str | None) -> list[st
     """What a model was made from, and what that was made from, as far as it is stated."""
     made_from = {entry.model: entry.adapted_from for entry in queries.entries.values() if entry.adapted_from}
     parents: list[str] = []
+    # Cards may name each other as parents: a name that comes again ends the walk.
     while parent and parent not in (*model.names, *parents):
         parents.append(parent)
         parent = made_from.get(parent)
@@ -139,7 +140,7 @@ def list_parents(queries: Queries, model: _Model, parent: str | None) -> list[st
 
 
 def _find_model_path(queries: Queries, name: str) -> str:
-    """The page of a model by its name; empty where there is none."""
+    """The path of a model's page by its name; empty if the site does not have the model."""
     backbone = find_backbone(name)
     slugs = (entry.model_slug for entry in queries.entries.values() if entry.model == name)
     slug = backbone.slug if backbone else next(slugs, "")
@@ -210,12 +211,13 @@ def _build_paper_tables(site: Site, model: _Model, standings: Sequence[Standing]
 
 
 def _build_printed_table(
-    suite: str, rows: Sequence[PaperValue], own: Sequence[Standing], entries: Mapping[int, Entry]
+    suite: str, rows: Sequence[PaperValue], standings: Sequence[Standing], entries: Mapping[int, Entry]
 ) -> Table:
     """The lines of papers; the first column says where a line's numbers come from."""
 
     def build_value_cell(value: PaperValue) -> Cell:
-        return build_printed_cell(value) if own else replace(build_printed_cell(value), kind="")
+        # Where every line is printed, a mark on each cell would say nothing.
+        return build_printed_cell(value) if standings else replace(build_printed_cell(value), kind="")
 
     def describe_line(row: PaperValue) -> dict[str, str]:
         return {
@@ -234,33 +236,37 @@ def _build_printed_table(
         ]
         for line in lines
     ]
-    caption = f"{suite}: printed in papers{', measured and imported' if own else ''}"
+    caption = f"{suite}: printed in papers{', measured and imported' if standings else ''}"
     labels = {"source": "Source", "as": "As", "setting": "Setting", **numbers}
     both: list[Sequence[Any]] = [
-        *(_build_standing_cells(one, entries, list(metrics)) for one in own),
+        *(_build_standing_cells(one, entries, list(metrics)) for one in standings),
         *printed,
     ]
     more = "" if suite in SUITES or rows[0].unit in SCORES else "more-"
     return values_table(f"printed-{more}{format_anchor(suite)}", caption, labels, both, " ".join(numbers))
 
 
-def _build_standing_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[str]) -> list[Cell]:
+def _build_standing_cells(
+    standing: Standing, entries: Mapping[int, Entry], metrics: Sequence[str]
+) -> list[Cell]:
     """The numbers of a measured or an imported entry under the names of a paper's columns."""
-    scores, entry = one.scores, one.entry
-    tasks = {column.name: at for at, column in enumerate(one.suite.suite.columns)}
+    scores, entry = standing.scores, standing.entry
+    tasks = {column.name: at for at, column in enumerate(standing.suite.suite.columns)}
     means = {name: scores.by_type[kind] for name, kind in TYPES.items() if kind in scores.by_type}
     means[AVERAGE] = scores.over_tasks
     setting = scores.convention or entry.treatment
+
+    def build_metric_cell(name: str) -> Cell:
+        if name in tasks:
+            return build_task_cell(scores, standing.row, tasks[name], entries)
+        return mean_cell(means[name], standing.row, None, entry.seeds) if name in means else EMPTY
+
     return [
         link(entry.origin, kind=entry.origin),
         Cell(text=format_entry_name(entry), value=entry.slug),
         Cell(text=setting, value=setting or None),
-        *(
-            build_task_cell(scores, one.row, tasks[name], entries) if name in tasks
-            else mean_cell(means[name], one.row, None, entry.seeds) if name in means else EMPTY
-            for name in metrics
-        ),
-    ]  # fmt: skip
+        *(build_metric_cell(name) for name in metrics),
+    ]
 
 
 @serve_page(
@@ -315,6 +321,7 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
         template="model.html",
         lead=_describe_facts(facts, parents),
         crumbs=[Crumb(label="Models", href="/search")],
+        # A table of results that a search left empty stays, below its search.
         tables=[table for table in tables if (table and table.rows) or table in results],
         charts=[*context["training"], *context["sweeps"]],
         data={
@@ -337,12 +344,12 @@ def _choose_entry(model: _Model, slug: str) -> Entry | None:
     return by_slug[slug] if slug else next(iter(model.entries), None)
 
 
-def _load_training_records(queries: Queries, own: Sequence[EntryResults]) -> dict[int, Mapping[str, Any]]:
+def _load_training_records(queries: Queries, results: Sequence[EntryResults]) -> dict[int, Mapping[str, Any]]:
     """Records of the first entry by result: all where a recipe trained for tasks, else the newest."""
-    if not own or own[0].entry.origin != "measured" or not own[0].rows:
+    if not results or results[0].entry.origin != "measured" or not results[0].rows:
         return {}
-    rows = list(own[0].rows.values())
-    if own[0].entry.output != "label":
+    rows = list(results[0].rows.values())
+    if results[0].entry.output != "label":
         rows = [max(rows, key=lambda row: row.written or "")]
     return {row.id: queries.load_result_document(row.id) for row in rows}
 
@@ -350,8 +357,9 @@ def _load_training_records(queries: Queries, own: Sequence[EntryResults]) -> dic
 def _build_results_section(
     queries: Queries, entries: Sequence[EntryResults], state: _ModelState, path: str
 ) -> tuple[list[Table], Paging, FilterForm, int]:
-    """The results of some entries by task, with the search above them and how many there are."""
+    """The results of some entries by task, the search above them, and the number of all results."""
     shown = entries[:SIDE_BY_SIDE]
+    # From the last entry to the first, whose rows then replace those of the others.
     rows = {task: row for one in reversed(shown) for task, row in one.rows.items()}
     suites = {one.suite.suite.title: one.suite.suite.tasks for own in shown for one in own.standings}
     query = state.q.casefold()

@@ -63,6 +63,7 @@ def _show_overview(site: Site, state: State) -> Page:
     main = [slug for slug in queries.entries_of_suites if queries.suites[slug].main]
     slugs = [slug for slug in dict.fromkeys([*TEXTS, *main]) if slug in queries.suites]
     tables = dict(
+        # A generator: suites behind the sixth are not put together at all.
         islice(((s, t) for s in slugs if (t := _load_suite_table(queries, s)).scores.entries), MOST)
     )
     boards = [_build_board(slug, table) for slug, table in tables.items()]
@@ -105,7 +106,7 @@ def _build_board(slug: str, table: SuiteTable) -> _Board:
 
 
 def _iter_backbone_boards(site: Site) -> Iterator[_Board]:
-    """The backbones of the papers, those first of which they print the most numbers; none without papers."""
+    """The backbones with the most printed numbers, as one board; nothing without papers."""
     rows = (row for paper in site.papers.values() for row in paper.rows if row.number is not None)
     counts = Counter(backbone.slug for row in rows if (backbone := find_backbone(row.backbone)))
     ranking = [(load_backbones()[slug], count) for slug, count in counts.most_common(2 * BEST)]
@@ -143,6 +144,7 @@ def _build_place_cells(table: SuiteTable, row: int) -> list[Cell]:
 def _fit_card_chart(chart: Chart) -> Chart:
     """A chart for a card, with a few names."""
     layout = chart.figure["layout"]
+    # Pixels: a card is narrower than a page.
     small = {"height": 260, "meta": {"names": layout["meta"]["names"][:6]}, "showlegend": False}
     small["margin"] = {"l": 44, "r": 8, "t": 8, "b": 36}
     return replace(chart, figure={**chart.figure, "layout": {**layout, **small}})

@@ -1,4 +1,4 @@
-"""The papers: who they are, where they differ, and every table as printed, with what was measured below."""
+"""The papers: who wrote them, where they differ, and every table as printed, with measured lines below."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def _count_odd_numbers(paper: Paper) -> int:
     return sum(row.follows == "no" for row in paper.rows)
 
 
-def _build_conflicts_table(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
-    """What papers print different values of, the furthest apart first."""
-    names = {row.paper for one in found for row in one.prints}
+def _build_conflicts_table(papers: Mapping[str, Paper], conflicts: Sequence[Conflict]) -> Table:
+    """Scores that papers print with different values, those furthest apart first."""
+    names = {row.paper for one in conflicts for row in one.prints}
     slugs = {paper.name: slug for slug, paper in papers.items() if paper.name in names}
-    treated = any(one.treatment for one in found)
+    treated = any(one.treatment for one in conflicts)
     heads = {key: label for key, label in CONFLICT_HEADS.items() if treated or key != "treatment"}
     heads |= {"apart": "Apart", **{f"paper-{slug}": name for name, slug in slugs.items()}}
     rows = [
@@ -106,7 +106,7 @@ def _build_conflicts_table(papers: Mapping[str, Paper], found: Sequence[Conflict
                 for n, slug in slugs.items()
             ),
         ]
-        for one in sorted(found, key=lambda one: -_compute_conflict_range(one))
+        for one in sorted(conflicts, key=lambda one: -_compute_conflict_range(one))
     ]
     caption = "What papers print different values of, for one backbone"
     return values_table("conflicts", caption, heads, rows, notes=[DIFFER])
@@ -151,11 +151,17 @@ def _show_paper(site: Site, state: State, paper: str) -> Page:
         crumbs=[Crumb(label="Papers", href=PATH)],
         tables=[table for _, table in pairs],
         data={
-            "paper": site_paper.slug, "name": site_paper.name, "year": site_paper.year, "authors": site_paper.authors,
-            "arxiv": site_paper.arxiv or None, "numbers": site_paper.numbers,
-            "warnings": {f"table {table.id}": messages for table, _ in pairs if (messages := list_print_warnings(table))},
+            "paper": site_paper.slug, "name": site_paper.name, "year": site_paper.year,
+            "authors": site_paper.authors, "arxiv": site_paper.arxiv or None, "numbers": site_paper.numbers,
+            "warnings": {
+                f"table {table.id}": messages
+                for table, _ in pairs if (messages := list_print_warnings(table))
+            },
         },
-        context={"facts": _list_paper_facts(site_paper), "sections": [_build_paper_section(*pair) for pair in pairs]},
+        context={
+            "facts": _list_paper_facts(site_paper),
+            "sections": [_build_paper_section(*pair) for pair in pairs],
+        },
     )  # fmt: skip
 
 
@@ -220,7 +226,7 @@ def _collect_measured_lines(queries: Queries, paper: Paper, table: PaperTable) -
 
 
 def _clear(rows: Sequence[PaperValue]) -> list[PaperValue]:
-    """Rows without columns that have one plain name, such as the averages of two treatments of BEIR."""
+    """The rows whose plain name stands for one column only: two averages of BEIR, say, are left out."""
     columns: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         columns.setdefault((row.suite, normalize_metric(row.suite, row.metric)), set()).add(row.metric)
@@ -230,7 +236,9 @@ def _clear(rows: Sequence[PaperValue]) -> list[PaperValue]:
 def _is_of(row: PaperValue, entry: Entry) -> bool:
     """Whether an entry is measured for a row: of its model, or of what it was made of, in the same way."""
     several = "ColBERT" in f"{row.setting} {row.metric}"
-    output = "label" if row.suite.startswith("GLUE") else "multivector" if several else "vector"
+    output = "multivector" if several else "vector"
+    if row.suite.startswith("GLUE"):
+        output = "label"
     models = (entry.model, entry.backbone if entry.lineage else "")
     return entry.origin == "measured" and entry.output == output and row.hub_id in models
 

@@ -103,7 +103,7 @@ class _Score:
 
 @dataclass(frozen=True, kw_only=True)
 class _Across:
-    """What stands across: values by row, points of papers, the axis, devices, why there is nothing."""
+    """What stands across: values by row, points of papers, the axis, devices, and why no value is known."""
 
     axis: Axis
     values: Mapping[int, Place] = field(default_factory=dict)
@@ -147,16 +147,17 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.", is_needed=True)
     suite = queries.suites[state.suite]
     conventions = list_conventions(suite.suite)
-    check_name("view", state.view, conventions, then="The suite's page offers those there are.")
+    check_name("view", state.view, conventions, then="The suite's page offers its conventions.")
     scores = queries.load_suite_scores(
         suite, state.view or conventions[0], revisions=state.each == "revision"
     )
     rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.should_keep(e)]
     untouched = scores.compute_untouched_means(rows)
+    # The filters may leave only models that no score selected: then this is the mean over all tasks.
     if untouched is None and state.y == "untouched":
         state = state.apply_changes(y="tasks")
     labels = _list_score_labels(scores, untouched)
-    hint = "The form above the plot offers those there are."
+    hint = "The form above the plot offers all scores."
     check_name("score", state.y, labels, then=hint, is_needed=True)
     score = _select_score(scores, state.y, labels[state.y], untouched)
     across = _load_x_values(queries, scores, state, site.papers.values())
@@ -269,7 +270,8 @@ def _build_pareto_points(
 
     return _Points(
         dots=dots, best=select_frontier_points(plot, dots), plot=plot,
-        without=count_models(eligible_rows) - count_models(shown), part=0 if state.part else count_models(scored_rows) - count_models(complete_rows),
+        without=count_models(eligible_rows) - count_models(shown),
+        part=0 if state.part else count_models(scored_rows) - count_models(complete_rows),
     )  # fmt: skip
 
 
@@ -292,6 +294,7 @@ def _build_pareto_tables(
     """The frontier, each with its gain, and all points, each with what beats it."""
     measure, expected, column = MEASURES[state.x], score.means.expected, sorting.Field[Dot]
     by_x = points.best if points.plot.better == "lower" else points.best[::-1]
+    # By identity, as two points of the frontier may be equal.
     neighbours = {id(dot): last for last, dot in pairwise(by_x)}
     fields = [
         column(
@@ -378,6 +381,7 @@ def _build_pareto_form(
         price = Control(
             kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"
         )
+        # Behind the suite, the score and the axis, to which it belongs.
         choices.insert(3, price)
     note = "Means over some of the tasks, hollow and never on the frontier."
     part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)

@@ -42,7 +42,7 @@ class _ProtocolValues:
 
 
 def _extract_protocol(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _ProtocolValues:
-    """The protocol behind a recipe in a variant; of one that makes models, its settings."""
+    """The protocol behind a recipe in a variant; of a recipe that makes models only its settings."""
     protocol = entry.settings.get(variant) if entry.kind == "model" else getattr(recipe, "protocol", None)
     if not is_dataclass(protocol):
         return _ProtocolValues()
@@ -103,7 +103,7 @@ def _build_models_table(queries: Queries, recipe: AnyRecipe) -> Table:
 
 
 def _build_same_tasks_field(rows: Sequence[Standing]) -> TableField[Standing]:
-    """The mean over the tasks that chose no model shown in a suite and that all of these have."""
+    """The mean over the tasks that all models shown in a suite have, and that chose none of them."""
     suites: dict[str, list[Standing]] = {}
     for standing in rows:
         suites.setdefault(standing.suite.slug, []).append(standing)
@@ -226,7 +226,7 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
     recipes, variant = catalog.load_recipe_entries(), state.variant
     check_name("recipe", recipe, recipes, then="The page /recipes lists all.")
     entry = recipes[recipe]
-    check_name(f"variant of {recipe}", variant, entry.variants, then="The page shows them all.")
+    check_name(f"variant of {recipe}", variant, entry.variants, then=f"The page /recipes/{recipe} lists all.")
     definition = catalog.open_recipe(f"{recipe}:{variant}" if variant else recipe)
     protocol = _extract_protocol(entry, variant, definition)
     paper = next((paper for paper in site.papers.values() if is_of_paper(definition, paper)), None)
@@ -252,7 +252,9 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
         },
         context={
             "entry": entry, "variant": variant, "recipe": definition, "protocol": protocol, "paper": paper,
-            "suites": [s for s in site.queries.suites.values() if _get_convention(definition) in s.suite.conventions],
+            "suites": [
+                s for s in site.queries.suites.values() if _get_convention(definition) in s.suite.conventions
+            ],
             "printed": _list_glue_tables(paper) if paper and entry.kind == "task" else [],
         },
     )  # fmt: skip

@@ -166,6 +166,7 @@ def _list_result_paths(site: Site) -> Iterable[str]:
 )
 def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     """The page of a result."""
+    # Numbers of results are below 2**52, which has 16 digits; more would not fit the column.
     rows = site.queries.find_results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 17 else []
     if not rows:
         raise NotFound(f"No result is called {id!r}.", hint="The page of a model lists its results.")
@@ -178,10 +179,12 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     reasons = collect_reasons(site.queries.find_scores(result=row.id)).get(row.id, frozenset())
     file = site.queries.find_source_file(row)
     texts = {
-        "page": format_task_path(row.task), "trust": TRUST[entry.trust], "data": describe_result_data(row.data, reasons),
+        "page": format_task_path(row.task), "trust": TRUST[entry.trust],
+        "data": describe_result_data(row.data, reasons),
         "score": score_cell(row, entry).text,
         "command": _format_run_command(site.queries.suites.values(), entry, row.task),
-        "source": f"{SOURCES[entry.source]}{build_address(f'/{file}')}" if file and entry.source in SOURCES else "",
+        "source": f"{SOURCES[entry.source]}{build_address(f'/{file}')}"
+        if file and entry.source in SOURCES else "",
     }  # fmt: skip
     controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")

@@ -56,13 +56,16 @@ class _Item:
 
     def match(self, words: Sequence[str]) -> tuple[int, int, str] | None:
         """How well it matches: 0 for a whole name, 1 for its beginning, 2 for a part; and by which name."""
+        # Without spaces, as names are compared by their letters and digits alone.
         query, matches = "".join(words), []
         for position, (letters, short_letters, name) in enumerate(self._names):
             if all(word in letters for word in words):
                 begins = letters.startswith(query) or short_letters.startswith(query)
-                matches.append(
-                    (0 if query in (letters, short_letters) else 1 if begins else 2, min(position, 1), name)
-                )
+                quality = 1 if begins else 2
+                if query in (letters, short_letters):
+                    quality = 0
+                # All aliases are alike, and each is worth less than the name itself.
+                matches.append((quality, min(position, 1), name))
         return min(matches, default=None)
 
 
@@ -71,6 +74,7 @@ def _extract_letters(text: str) -> str:
     return "".join(sign for sign in text.casefold() if sign.isalnum())
 
 
+# A weak key: the items of a former snapshot go with its Queries.
 _items: WeakKeyDictionary[Queries, list[_Item]] = WeakKeyDictionary()
 
 

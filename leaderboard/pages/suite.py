@@ -70,7 +70,7 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
     check_name("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
     title, conventions = listed.suite.title, list_conventions(listed.suite)
-    check_name("view", state.view, conventions, then="The suite's page offers those there are.")
+    check_name("view", state.view, conventions, then="The suite's page offers its conventions.")
     scores = queries.load_suite_scores(
         listed,
         state.view or conventions[0],
@@ -81,6 +81,7 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
     where = build_paging(len(table.ordered), state, path)
     part, every = table.untouched.part if table.untouched else None, "all" in state.tasks
     ranked, count = _count_ranked_entries(table)
+    unfolded = [] if every else ["all"]
     return Page(
         title=title,
         template="suite.html",
@@ -99,8 +100,9 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
         },
         notes=listed.suite.notes,
         context={
-            "data": _list_data_choices(table), "ranking": _list_rankings(table), "form": _build_suite_form(table), "paging": where,
-            "unfold": f"{path}?{state.build_query(tasks=[] if every else ['all'])}" if table.folds else "",
+            "data": _list_data_choices(table), "ranking": _list_rankings(table),
+            "form": _build_suite_form(table), "paging": where,
+            "unfold": f"{path}?{state.build_query(tasks=unfolded)}" if table.folds else "",
             "unfolded": every, "path": path, "typed": listed.typed, "tasks": _build_suite_tasks(listed),
             "about": describe_suite(listed.typed, title),
         },
@@ -169,13 +171,13 @@ def _build_suite_form(table: SuiteTable) -> FilterForm:
 
 
 def _list_frequent_values(values: Sequence[str], current: str) -> list[tuple[str, str]]:
-    """The 40 most frequent values as options; none where there is no value."""
+    """The 40 most frequent values as options; empty without any value."""
     names = sorted({*dict(Counter(values).most_common(40)), current} - {""})
     return [("", "any"), *((name, name) for name in names)] if names else []
 
 
 def _describe_counts(table: SuiteTable) -> str:
-    """How many entries there are, and how many are ranked."""
+    """How many entries have scores, and how many are ranked, in a sentence."""
     ranked, count = _count_ranked_entries(table)
     what = "model" if table.state.each == "model" else "revision"
     printed = sum(entry.origin == "reported" for entry in table.scores.entries)
@@ -251,8 +253,8 @@ def _show_suites(site: Site, state: _SuitesState) -> Page:
     column = sorting.Field[SiteSuite]
     fields = [
         column("name", "Suite", lambda one: link(one.suite.title, f"/suites/{one.slug}"), sticky=True),
-        column("entries", "Models", lambda one: _show_count(entry_counts.get(one.slug, 0), one.slug in printed),
-               numeric=True),
+        column("entries", "Models", numeric=True,
+               cell=lambda one: _show_count(entry_counts.get(one.slug, 0), one.slug in printed)),
         column("columns", "Tasks", lambda one: len(one.suite.columns), numeric=True),
         column("types", "Task types",
                lambda one: ", ".join(dict.fromkeys(column.type for column in one.suite.columns))),

@@ -143,8 +143,8 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
         notes=[NO_SUITE] if inquiry.rows and not inquiry.question.suites else [],
         context={
             "facts": _list_task_facts(queries, inquiry, name), "about": describe_task(name),
-            "suites": _list_task_suites(inquiry.questions), "form": _build_task_form(state, path, inquiry), "paging": where,
-            "path": path,
+            "suites": _list_task_suites(inquiry.questions), "form": _build_task_form(state, path, inquiry),
+            "paging": where, "path": path,
         },
     )  # fmt: skip
 
@@ -152,11 +152,12 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
 def _ask(queries: Queries, state: _TaskState, task: str) -> _Asked:
     questions: Sequence[Question] = load_questions(queries).get(task, ())
     revisions = state.each == "revision"
+    # Main scores are read from Parquet files, which takes long: a suite has its own numbers stored.
     results = load_task_results(queries, [task], revisions=revisions) if state.subset or not questions else []
     questions = questions or [build_default_question(task, results)]
     question = _choose_question(questions, state.scope)
     subsets = sorted({subset for one in questions for subset in one.scope.subsets})
-    check_name("subset", state.subset, subsets, then="The task's page offers those there are.")
+    check_name("subset", state.subset, subsets, then="The task's page offers all subsets.")
     scope = question.scope
     if state.subset and scope.subsets != (state.subset,):
         scope = replace(scope, subsets=(state.subset,), view="")
@@ -174,7 +175,7 @@ def _choose_question(questions: Sequence[Question], name: str) -> Question:
     if exact or by_suite:
         return [*exact, *by_suite][0]
     names = [one.name for one in questions]
-    raise build_missing_error("scope", name, names, then="The task's page offers those there are.")
+    raise build_missing_error("scope", name, names, then="The task's page offers all scopes.")
 
 
 def _build_ranking_fields(
@@ -190,13 +191,15 @@ def _build_ranking_fields(
     def find_ranked_score(one: Scored) -> float | None:
         return one.value if find_rank(one) else None
 
+    def build_marked_score(one: Scored) -> Cell:
+        return _build_task_score(one, scope, marks.get(find_ranked_score(one) or -1.0, ""))
+
     column = sorting.Field[Scored]
     fields = [
         column("rank", "Rank", numeric=True, up=True, sticky=True, sort=find_rank,
                note="Entries that no known interval tells apart share a rank."),
         column("model", "Model", _build_model_cell, lambda one: one.entry.model.casefold(), sticky=True),
-        column("score", "Score", lambda one: _build_task_score(one, scope, marks.get(find_ranked_score(one) or -1.0, "")), find_ranked_score,
-               numeric=True),
+        column("score", "Score", build_marked_score, find_ranked_score, numeric=True),
         column("interval", "95 %", _build_interval_cell, numeric=True,
                note="The interval over seeds and examples, where it is known."),
         column("parameters", "Size", lambda one: make_size_cell(one.entry.parameters),

@@ -134,7 +134,7 @@ def _show_tasks(site: Site, state: _TasksState) -> Page:
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
     tasks = _collect_task_rows(queries, scored=state.sort.removeprefix("-") in ("best", "model"))
     types = Counter(one.type for one in tasks)
-    check_name("task type", state.type, types, then="The page /tasks offers those there are.")
+    check_name("task type", state.type, types, then="The page /tasks offers all types.")
     rows = sorting.sort_rows(
         [one for one in tasks if _should_show_task(state, one)], _build_tasks_fields(queries, ()), state.sort
     )

@@ -95,6 +95,7 @@ def list_watch_values(watch: Watch, task: str = "") -> list[_Value]:
 
     An incomplete checkpoint has the mean over the tasks that it has, which is not comparable.
     """
+    # When the settings of a watch change, its former checkpoints are not comparable with the new ones.
     latest = watch.curve[-1].treatment if watch.curve else ""
     return [
         _build_watch_value(one, task, latest) for one in sorted(watch.checkpoints, key=lambda one: one.step)
@@ -200,7 +201,7 @@ def _build_change_cell(change: ChangePoint | None) -> Cell:
 
 
 def _build_watch_crumbs(site: Site) -> list[Crumb]:
-    """The way to the list of watches: by the checks, where there are any."""
+    """The way to the list of watches: by the checks, if the site has any."""
     return [Crumb(label="Checks", href="/checks")] if "check" in site.kinds else []
 
 

@@ -1,4 +1,4 @@
-"""What the pages over backbones share: one convention of GLUE, the filters, and whom a number is of."""
+"""What the pages over backbones share: one convention of GLUE, the filters, and a number's backbone."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ class GlueView:
         """The convention that a state names; the suite's first, if none.
 
         Raises:
-            NotFound: There is no such convention.
+            NotFound: GLUE has no convention of this name.
         """
         conventions = open_suite(GLUE).conventions
-        check_name("convention", state.view, conventions, then="The page /glue offers those there are.")
+        check_name("convention", state.view, conventions, then="The page /glue offers all conventions.")
         return GlueView(chosen=state.view or next(iter(conventions)), papers=papers)
 
     @cached_property
@@ -110,13 +110,13 @@ class GlueView:
         paper = self.papers.get(convention)
         return paper.name if paper else convention or "not stated"
 
-    def explain_difference(self, own: str) -> str:
+    def explain_difference(self, other: str) -> str:
         """Why numbers of another convention are not to be compared."""
-        return f"by {self.name(own)}'s convention" if own else "its convention is not known"
+        return f"by {self.name(other)}'s convention" if other else "its convention is not known"
 
-    def find_other_tasks(self, own: str) -> frozenset[str]:
-        """The tasks whose numbers the chosen convention makes in another way; all of an unknown one."""
-        return frozenset(t for t in self.tasks if not own or self.known[own].parts[t] != self.tasks[t])
+    def find_other_tasks(self, other: str) -> frozenset[str]:
+        """The tasks whose numbers another convention makes in another way; all tasks if it is not known."""
+        return frozenset(t for t in self.tasks if not other or self.known[other].parts[t] != self.tasks[t])
 
     def list_convention_tabs(self, path: str, state: BackboneState) -> list[tuple[str, str, bool]]:
         """The conventions: label, URL, current."""

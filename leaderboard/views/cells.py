@@ -13,7 +13,8 @@ def format_count(number: int, what: str) -> str:
     >>> format_count(1, "check"), format_count(1200, "watch")
     ('1 check', '1,200 watches')
     """
-    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('ch') else 's'}"
+    plural = "es" if what.endswith("ch") else "s"
+    return f"{number:,} {what}{'' if number == 1 else plural}"
 
 
 def build_delta_cell(value: float | None) -> Cell:
@@ -27,7 +28,7 @@ def score_cell(value: float | None, href: str = "", *, kind: str = "", note: str
 
 
 def make_size_cell(parameters: int | None, unknown: str = "?") -> Cell:
-    """The cell of a number of parameters; `unknown` is the text of none."""
+    """The cell of a number of parameters; `unknown` is its text where the number is not known."""
     return Cell(text=format_parameters(parameters) if parameters else unknown, value=parameters)
 
 

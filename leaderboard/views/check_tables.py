@@ -61,7 +61,7 @@ def find_suite_path(queries: Queries, name: str) -> str:
 
 
 def build_checks_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
-    """The newest checks of a model's entries as candidates; None where there are none."""
+    """The newest checks that had one of a model's entries as the candidate; None without any."""
     artifacts = dict.fromkeys(entry.artifact for entry in entries if entry.artifact)
     checks = {check.name: check for key in artifacts for check in queries.checks_of.get(key, ())}
     newest = sorted(checks.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
@@ -77,7 +77,7 @@ def build_checks_table(queries: Queries, entries: Sequence[Entry]) -> Table | No
         )
         for check in newest
     ]
-    caption = f"It was checked {times}" + f"; the newest {SHOWN}" * (len(checks) > SHOWN)
+    more = f"; the newest {SHOWN}" if len(checks) > SHOWN else ""
     heads = {"name": "Against", "suites": "Suites", "when": "When", "verdict": "Verdict",
              "delta": "Difference of the mean"}  # fmt: skip
-    return values_table("checks", caption, heads, rows) if rows else None
+    return values_table("checks", f"It was checked {times}{more}", heads, rows) if rows else None

@@ -81,8 +81,8 @@ class _Pair:
 class Common:
     """Entries on a suite, in the order that a reader chose: differences are to the first.
 
-    `overlaps` has how many tasks all of them have, by suite, without those of none. `tests` are differences
-    of two rows on a column over the examples that both were scored on.
+    `overlaps` counts the tasks that all of them have, by suite; suites without any are left out. `tests` are
+    differences of two rows on a column over the examples that both were scored on.
     """
 
     entries: Sequence[Entry]
@@ -124,13 +124,13 @@ class Common:
 
     @property
     def over_tasks(self) -> Floats:
-        """The mean over the columns that all have, of each entry; NaN where there are none."""
+        """The mean over the columns that all have, of each entry; NaN without such columns."""
         means = self.scores.over_tasks
         return means.values if means.complete.all() else self.mean(self.averaged)
 
     @property
     def over_types(self) -> Floats:
-        """The mean of the types' means that all have, of each entry; NaN where there are none."""
+        """The mean of the types' means that all have, of each entry; NaN without shared types."""
         values = [one.values for one in self.types.values()]
         return np.mean(values, axis=0) if values else np.full(len(self.entries), np.nan)
 
@@ -162,6 +162,7 @@ class Common:
 
     def is_tied(self, one: int, other: int, at: int) -> bool:
         """Whether two entries are level on a column: by its test, else by their known intervals."""
+        # Tests are kept with the smaller row first.
         if test := self.tests.get((min(one, other), max(one, other), at)):
             return compute_paired_test(test)[0] > LEVEL
         values, low, high = self.scores.values, self.scores.low, self.scores.high
@@ -184,10 +185,13 @@ class Common:
         gaps = self.scores.values[one] - self.scores.values[other]
         signs = [0 if self.is_tied(one, other, at) else int(np.sign(gaps[at])) for at in self.columns]
         kinds = [self.scores.site_suite.suite.columns[at].type for at in self.averaged]
+        # Each type weighs the same, and each task in it; times the number of tasks, so that the mean is 1.
         weights = [len(kinds) / (len({*kinds}) * kinds.count(kind)) for kind in kinds]
         return _Pair(
             first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
-            tasks=self._compute_gap(one, other, self.averaged, known=self._compute_interval_half(one, other)),
+            tasks=self._compute_gap(
+                one, other, self.averaged, known_half=self._compute_interval_half(one, other)
+            ),
             types=self._compute_gap(one, other, self.averaged, weights),
             untouched=self._compute_gap(one, other, self.untouched) if self.untouched else None,
         )  # fmt: skip
@@ -199,17 +203,19 @@ class Common:
         columns: Sequence[int],
         weights: Sequence[float] = (),
         *,
-        known: float | None = None,
+        known_half: float | None = None,
     ) -> Gap:
         """The difference of two means over columns, whose `weights` are of mean 1."""
         factors = np.array(weights) if weights else np.ones(len(columns))
         gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)] * factors
         value = float(gaps.mean())
+        # The surest first: a test over the same examples, then intervals of both means, then the tasks as a
+        # sample.
         half = self._compute_test_half(one, other, columns, by_type=bool(weights))
         if half is not None:
             return Gap(value, half, "examples")
-        if known is not None:
-            return Gap(value, known, "intervals")
+        if known_half is not None:
+            return Gap(value, known_half, "intervals")
         enough = len(columns) >= FEWEST
         return Gap(value, compute_half_width(gaps), "tasks") if enough else Gap(value, None)
 
@@ -258,8 +264,8 @@ def load_common(
     Args:
         queries: The site's queries.
         entries: 2 to 6.
-        suite: A suite that there is, by slug.
-        view: A convention; where the suite has none of that name, that which most of them have.
+        suite: The slug of one of the site's suites; empty for none.
+        view: A convention; if the suite does not have it, the one that most of them have.
         pinned: Whether only scores on the pinned revisions of the data count.
         folders: Results folders whose records may hold a score for each example.
     """
@@ -268,7 +274,8 @@ def load_common(
     columns = _collect_columns(queries, entries, lambda one: one.value is not None and one.reason in counted)
     overlaps = _count_overlaps(columns)
     slug = suite or _choose_best_suite(queries, overlaps)
-    if not suite and not overlaps:  # then by scores that do not count
+    # Nothing that counts is common: scores that do not count still say which suite is nearest.
+    if not suite and not overlaps:
         columns = _collect_columns(queries, entries, lambda one: one.reason != NONE)
         slug = _choose_best_suite(
             queries, _count_overlaps(columns) or {s: sum(map(len, rows)) for s, rows in columns.items()}
@@ -287,6 +294,7 @@ _Tests: TypeAlias = "dict[tuple[int, int, int], Difference]"
 _Record: TypeAlias = "tuple[str, str, str]"
 """An artifact's folder, a task and a key: where a store has a record."""
 
+# Weak keys: what is known of a snapshot goes when its Queries go.
 _known_tests: WeakKeyDictionary[Queries, dict[tuple[Any, ...], Difference | None]] = WeakKeyDictionary()
 
 
@@ -295,6 +303,7 @@ def _run_paired_tests(queries: Queries, shared: Common, stores: Sequence[Store])
     scores, cache = shared.scores, _known_tests.setdefault(queries, {})
     columns = [at for at in shared.columns if len(scores.site_suite.suite.columns[at].tasks) == 1]
     measured = [row for row, entry in enumerate(shared.entries) if entry.origin == "measured" and stores]
+    # Each test reads the examples of both sides from files.
     pairs = [*combinations(measured, 2)][: max(1, TESTS // max(1, len(columns)))]
     records = _find_example_records(queries, shared, sorted({row for pair in pairs for row in pair}), columns)
     tests: _Tests = {}
@@ -305,6 +314,7 @@ def _run_paired_tests(queries: Queries, shared: Common, stores: Sequence[Store])
             if key not in cache:
                 cache[key] = _test(scores, column, sides, stores)
             gap = scores.values[first, column] - scores.values[other, column]
+            # A test over other examples than those of the score says nothing of the score.
             if (test := cache[key]) and abs(test.delta - gap) < NEAR:
                 tests[first, other, column] = test
     return tests
@@ -316,6 +326,7 @@ def _find_example_records(
     """The records of measured rows by column: of a training over several seeds one for each."""
     scopes = queries.list_scope_columns(shared.scores.site_suite, shared.scores.convention)
     members = {row: queries.list_members(shared.entries[row]) or [shared.entries[row]] for row in rows}
+    # A store finds the folder of an artifact by the twelve digits at its end, whatever stands before them.
     folders = {one.id: f"model-{one.artifact}"[:18] for some in members.values() for one in some}
     if not folders:
         return {}
@@ -352,6 +363,7 @@ def _test(
         except ValueError:
             return None
     first, other = joined
+    # A stratum of one example has no variance.
     if not first.has_same_examples(other) or min(stratum.count for stratum in first.strata) < 2:
         return None
     return Difference.compare_units(first, other, paired=False)
@@ -374,6 +386,8 @@ def _collect_columns(
         names, types = document.get("columns", {}), document.get("types", {})
         suite = queries.suites.get(slug)
         columns = enumerate(suite.suite.columns) if suite else ()
+        # A paper may print a suite that this site does not list: its columns go into a set that nobody
+        # keeps.
         places.get(slug, [set()] * len(row))[row[entry]].update(
             at for at, one in columns if one.name in names or one.type in types
         )

@@ -52,7 +52,8 @@ def load_device_work(queries: Queries, scores: SuiteScores) -> _Works:
     names = [task.name for task in scores.site_suite.suite.tasks]
     by_row: dict[int, dict[str, _Work]] = {}
     for entry, document in queries.load_entry_records(list(rows), names):
-        provenance = document.get("provenance", {})  # an object: the record's schema says so
+        # The schema of records makes it an object, so it needs no check.
+        provenance = document.get("provenance", {})
         device = provenance.get("device")
         name = str(device.get("name") or device.get("kind")) if isinstance(device, dict) else "unknown device"
         _add(by_row.setdefault(rows[entry], {}).setdefault(name, _Work()), provenance)
@@ -83,13 +84,26 @@ def compute_throughput(by_row: _Works, device: str) -> dict[int, float]:
     """Tokens per second of each row on a device."""
     work_by_row = {row: by_device[device] for row, by_device in by_row.items() if device in by_device}
     return {
-        row: work.tokens / work.encoding for row, work in work_by_row.items() if work.tokens and work.encoding
+        # Of the encoding alone: other steps take no tokens.
+        row: work.tokens / work.encoding
+        for row, work in work_by_row.items()
+        if work.tokens and work.encoding
     }
 
 
 def compute_cost(by_row: _Works, device: str, price: float) -> dict[int, float]:
-    """The price of each row's seconds, where it ran on this device alone."""
+    """The price of each row's seconds, where it ran on this device alone.
+
+    Args:
+        by_row: Work by row and device.
+        device: The device.
+        price: Dollars for an hour of it.
+
+    Returns:
+        Dollars by row.
+    """
     return {
+        # A price is for an hour of one machine: the cost of what ran on two is not known.
         row: by_device[device].seconds * price / 3600
         for row, by_device in by_row.items()
         if set(by_device) == {device} and by_device[device].seconds
@@ -206,8 +220,9 @@ def iter_printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterat
                 if compute and value is not None:
                     amount = float(compute[1])
                     yield Dot.from_entry(
-                        _build_line_entry(line, paper), amount, value / (1 if line.first.unit == "fraction" else 100),
-                        x=amount / FLOPS, href=f"/papers/{paper.slug}#table-{format_anchor(table.id)}",
+                        _build_line_entry(line, paper), amount,
+                        value / (1 if line.first.unit == "fraction" else 100), x=amount / FLOPS,
+                        href=f"/papers/{paper.slug}#table-{format_anchor(table.id)}",
                         note=f"{paper.name}: {line.first.setting}",
                     )  # fmt: skip
 
@@ -223,7 +238,8 @@ def _find_line_score(line: Line, score: str) -> float | None:
         )
         return next(numbers, None)
     means, first = line.means, next(iter(line.means.values()), None)
-    if score == "untouched":  # a printed mean has the tasks that it leaves out
+    # Not to be had: a printed mean includes the tasks that selected the model.
+    if score == "untouched":
         return None
     return means.get(OVER_TYPES) if score == "types" else means.get(OVER_TASKS, first)
 

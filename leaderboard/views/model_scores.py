@@ -75,7 +75,13 @@ class Standing:
 def iter_standings(
     queries: Queries, entries: Sequence[Entry], present: Collection[int]
 ) -> Iterator[Standing]:
-    """Every suite in which some entries have anything: numbers of scopes that are `present`, or means."""
+    """Every suite in which some entries have anything: numbers of scopes that are `present`, or means.
+
+    Args:
+        queries: The site's queries.
+        entries: The entries of one model.
+        present: The numbers of scopes that these entries have scores for.
+    """
     means = queries.list_averages([entry.id for entry in entries])
     printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
     for slug, site_suite in queries.suites.items():
@@ -254,6 +260,7 @@ class EntryResults:
             for one in self.standings
             for at, column in enumerate(one.suite.suite.columns)
             for low, high in [(float(one.scores.low[one.row, at]), float(one.scores.high[one.row, at]))]
+            # NaN, which is no interval, is not equal to itself.
             if one.scores.convention and low == low and len(column.tasks) == 1
         }
 
@@ -292,7 +299,7 @@ def collect_reasons(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
 
 
 def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:
-    """The score of a result times 100, or why there is none."""
+    """The score of a result times 100, or why it has none."""
     if row.status == "failed":
         return Cell(text="×", kind="failed", note="It was run and failed: its result says why.")
     if row.status == "part":
@@ -303,19 +310,23 @@ def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:
     return add_seed_deviation(cell, row.deviation, entry.seeds)
 
 
-def _build_result_cell(own: EntryResults, task: str) -> Cell:
+def _build_result_cell(results: EntryResults, task: str) -> Cell:
     """An entry's score on a task, with its marks; empty where it has none."""
-    row = own.rows.get(task)
+    row = results.rows.get(task)
     if row is None:
         return EMPTY
-    reasons = own.reasons.get(row.id, frozenset())
-    scope = Scope(task=task, splits=(), subsets=(), data=row.data)  # a result may have several parts
-    kinds = find_leak_kinds(own.entry, [scope], row.trained_on) + (["chosen"] if row.id in own.chosen else [])
+    reasons = results.reasons.get(row.id, frozenset())
+    # Without splits and subsets, as one result may answer several suites with different parts.
+    scope = Scope(task=task, splits=(), subsets=(), data=row.data)
+    kinds = find_leak_kinds(results.entry, [scope], row.trained_on)
+    kinds += ["chosen"] if row.id in results.chosen else []
     kinds += [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
     notes = [*(format_leak_count(n) for n in [row.trained_on] if n), describe_result_data(row.data, reasons)]
-    notes += [f"revision {own.revisions[row.source]} of the model"] if row.source in own.revisions else []
+    revision = results.revisions.get(row.source)
+    notes += [] if revision is None else [f"revision {revision} of the model"]
     notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
-    return replace(score_cell(row, own.entry, " ".join(kinds), "; ".join(notes)), href=f"/results/{row.id}")
+    cell = score_cell(row, results.entry, " ".join(kinds), "; ".join(notes))
+    return replace(cell, href=f"/results/{row.id}")
 
 
 def describe_result_data(data: str, reasons: frozenset[str]) -> str:
@@ -336,14 +347,14 @@ def build_result_fields(entries: Sequence[EntryResults]) -> list[Field[Any]]:
 
         return Field(name, label, build_text_cell, lambda row: getattr(row, name).casefold())
 
-    def build_score_field(at: int, own: EntryResults) -> Field[Any]:
-        label = f"{own.entry.origin}, {format_entry_name(own.entry)}"
-        key, sort = (f"score:{own.entry.slug}", None) if at else ("score", lambda row: row.value)
-        return Field(key, label, lambda row: _build_result_cell(own, row.task), sort, numeric=True)
+    def build_score_field(place: int, results: EntryResults) -> Field[Any]:
+        label = f"{results.entry.origin}, {format_entry_name(results.entry)}"
+        key, sort = (f"score:{results.entry.slug}", None) if place else ("score", lambda row: row.value)
+        return Field(key, label, lambda row: _build_result_cell(results, row.task), sort, numeric=True)
 
     def link_task(row: Any) -> Cell:
         return link(row.task, format_task_path(row.task))
 
     name = Field("name", "Task", link_task, lambda row: row.task.casefold(), sticky=True)
     facts = [build_fact_field("type", "Type"), build_fact_field("metric", "Main metric")]
-    return [name, *(build_score_field(at, own) for at, own in enumerate(entries)), *facts]
+    return [name, *(build_score_field(place, one) for place, one in enumerate(entries)), *facts]

@@ -34,7 +34,7 @@ OURS = "what {} comes to from the printed numbers, where the print does not foll
 
 @dataclass(frozen=True, kw_only=True)
 class _Numbers:
-    """A column of numbers; `measured` is what measured cells call it, empty if there are none."""
+    """A column of numbers; `measured` is its (suite, metric) in measured cells, None if these have none."""
 
     column: TableColumn
     make: Callable[[Line], Cell]
@@ -66,6 +66,7 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
         }
         for cells in measured
     ]
+    # A model may have several printed lines: measured ones stand below the last.
     last = {line.model: line for line in lines}
     rows: list[TableRow] = []
     for line in lines:
@@ -78,7 +79,8 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
                 head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
                 row_cells = [head, *[EMPTY] * (len(heads) - 1), *values]
                 rows.append(TableRow(cells=[_mark_measured(cell) for cell in row_cells]))
-    odd = any({"/", " "} <= set(line.first.model) for line in lines)  # `D/F_N vs C` is no model
+    # OptiBERT's laws stand in the column of models: `D/F_N vs C` must not look like a name.
+    odd = any({"/", " "} <= set(line.first.model) for line in lines)
     columns = [
         replace(one, key="line") if odd and one.key == "model" else one for one in _build_head_columns(heads)
     ]
@@ -214,6 +216,7 @@ def _note_reversals(lines: Sequence[Line]) -> list[str]:
     for first, other in itertools.permutations(lines, 2):
         mine, theirs, printed = first.means, other.means, (_average(first), _average(other))
         below = mine and theirs and all(mine[way] < theirs[way] for way in mine)
+        # Pairs compare by their first part: the first is printed above the other.
         if below and None not in printed and printed > printed[::-1]:
             sides = [
                 f"{x:.2f} against {theirs[way]:.2f} as {_SHORT.get(way, way)}" for way, x in mine.items()
@@ -241,13 +244,14 @@ def _note_law_ratio(rows: Sequence[PaperValue]) -> list[str]:
     prefactor, exponent, laws = printed.get("a_log10"), printed.get("exponent"), compute_power_laws(rows)
     if prefactor is None or exponent is None or name not in laws:
         return []
+    # In logarithms to base 10, with C = 1e19: log10 of the prefactor, and 19 times the exponent.
     ours = 10 ** (laws[name][0] + 19 * laws[name][1])
     text = f"At C = 1e19 the printed law gives D/F_N = {10 ** (prefactor + 19 * exponent):.2f}"
     return [f"{text}, eq. 7 with the printed A, B, alpha and beta {ours:.1f}."]
 
 
 def build_printed_cell(row: PaperValue) -> Cell:
-    """A number with its error or its interval, and what is known of it."""
+    """A printed number with its error or interval, and a note on its unit and on its agreement."""
     if not row.value:
         return Cell(text="–", kind="away", note=_format_sentence(row.note))
     value = row.value if row.number is None else row.number

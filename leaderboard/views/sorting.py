@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from leaderboard.web.page import build_missing_error
-from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, format_value_cell
+from leaderboard.web.tables import Cell, Sorted, Table, TableColumn, TableRow, format_value_cell
 
 T = TypeVar("T")
 
@@ -39,11 +39,12 @@ class Field(Generic[T]):
             if self.up or not self.numeric:
                 first, second = second, first
             url = f"{path}?{state.build_query(sort=second if order == first else first, **state.first_page)}"
+        direction: Sorted = ""
+        if order.removeprefix("-") == self.key:
+            direction = "descending" if order.startswith("-") else "ascending"
         return TableColumn(
             key=self.key, label=self.label, group=self.group, numeric=self.numeric, note=self.note,
-            sticky=self.sticky, card=self.card, sort=url,
-            sorted="" if order.removeprefix("-") != self.key
-            else "descending" if order.startswith("-") else "ascending",
+            sticky=self.sticky, card=self.card, sort=url, sorted=direction,
         )  # fmt: skip
 
     def build_cell(self, row: T) -> Cell:
@@ -57,8 +58,13 @@ class Field(Generic[T]):
 def sort_rows(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T]:
     """Rows by the field that `sort` names, with `-` in front from the largest value.
 
+    Args:
+        rows: The rows.
+        fields: The fields of their table.
+        sort: The key of a field, with `-` in front for the largest first.
+
     Raises:
-        NotFound: There is no such field.
+        NotFound: No field that sorts has this name.
     """
     values = {field.key: field.sort for field in fields if field.sort}
     value = values.get(sort.removeprefix("-"))
@@ -66,6 +72,7 @@ def sort_rows(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[
         raise build_missing_error(
             "column", sort.removeprefix("-"), values, then="Click a column's heading to sort by it."
         )
+    # None compares with nothing, and rows without a value are last in either order.
     valued_rows = [row for row in rows if value(row) is not None]
     valued_rows.sort(key=value, reverse=sort.startswith("-"))
     return [*valued_rows, *(row for row in rows if value(row) is None)]

@@ -143,44 +143,50 @@ class SuiteTable:
             ranks = self.scores.compute_ranks(self.mean, each)
         if self.state.rank == "mean":
             return ranks
+        # NaN is greater than nothing, so rows without a rank push no other down.
         points, place = np.where(ranks.place > 0, ranks.borda, np.nan), np.zeros_like(ranks.place)
         place[ranks.place > 0] = 1 + (points[None, :] > points[ranks.place > 0, None]).sum(axis=1)
         return replace(ranks, place=place)
 
     @cached_property
     def columns(self) -> list[_Column]:
-        """Every column that there is."""
+        """Every column that the suite can show."""
         scores, ranks, entries = self.scores, self.ranks, self.scores.entries
         several = len(scores.by_type) > 1
         place, rows = ranks.place.tolist(), range(len(entries))
         borda = [points if rank else None for points, rank in zip(ranks.borda.tolist(), place, strict=True)]
         return [
-            _build_number_column("rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
-                    note="Models that cannot be told apart from the first of their group share its rank."),
-            _build_text_column("model", "Model", lambda row: entries[row].model, lambda row: build_model_cell(entries[row])),
-            _build_number_column("parameters", "Size", [*map(find_parameter_count, entries)], format_parameters, "?",
-                    note="Parameters."),
-            self._build_mean_column("tasks", "over tasks", scores.over_tasks,
-                       f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
-            self._build_mean_column("types", "over types", scores.over_types, "The mean of the types' means."),
+            _build_number_column(
+                "rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
+                note="Models that cannot be told apart from the first of their group share its rank."),
+            _build_text_column("model", "Model", lambda row: entries[row].model,
+                               lambda row: build_model_cell(entries[row])),
+            _build_number_column("parameters", "Size", [*map(find_parameter_count, entries)],
+                                 format_parameters, "?", note="Parameters."),
+            self._build_mean_column(
+                "tasks", "over tasks", scores.over_tasks,
+                f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
+            self._build_mean_column("types", "over types", scores.over_types,
+                                    "The mean of the types' means."),
             *self._iter_untouched_means(several),
             _build_number_column("borda", "Borda", borda, group="Mean", scored=True, optional=True,
-                    note="The models that are worse, ties half, summed over tasks."),
+                                 note="How many models are worse, ties half, summed over tasks."),
             *self._iter_type_columns(several),
             _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
                     note="Tasks with a score that counts."),
-            _build_number_column("unseen", "Zero-shot", _replace_nan(scores.zero_shot), "{:.0%}", "?", optional=True,
-                    note="The share of the tasks that the model was not trained on, as its makers state."),
+            _build_number_column(
+                "unseen", "Zero-shot", _replace_nan(scores.zero_shot), "{:.0%}", "?", optional=True,
+                note="The share of the tasks that the model was not trained on, as its makers state."),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
-                    note="Of an embedding."),
-            _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries], optional=True,
-                    note="Of an input."),
-            _build_number_column("memory", "Memory, MB", [self.find_card(row).memory for row in rows], optional=True,
-                    note="Of the weights."),
+                                 note="Of an embedding."),
+            _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries],
+                                 optional=True, note="Of an input."),
+            _build_number_column("memory", "Memory, MB", [self.find_card(row).memory for row in rows],
+                                 optional=True, note="Of the weights."),
             _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
-                    note="The mean of the ranks on each task, among ranked models."),
+                                 note="The mean of the ranks on each task, among ranked models."),
             _build_text_column("origin", "Origin", lambda row: entries[row].origin,
-                  lambda row: _build_origin_cell(entries[row])),
+                               lambda row: _build_origin_cell(entries[row])),
             _Column("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
@@ -197,8 +203,8 @@ class SuiteTable:
             return mean_of(mean, self.scores, row, kind) if own else mean
 
         return _Column(
-            key=key, label=label, group=kind or "Mean", note=note, cell=build_column_mean, scored=True, kind=kind,
-            sort=_replace_nan(np.where(means.complete, means.values, np.nan)).__getitem__,
+            key=key, label=label, group=kind or "Mean", note=note, cell=build_column_mean, scored=True,
+            kind=kind, sort=_replace_nan(np.where(means.complete, means.values, np.nan)).__getitem__,
             card=kind or ("Mean" if key == self.mean else ""),
         )  # fmt: skip
 
@@ -248,7 +254,7 @@ class SuiteTable:
     def shown(self) -> list[_Column]:
         """The columns that are shown."""
         state, types = self.state, self.scores.by_type
-        check_name("task type", state.type, types, then="The suite's page offers those there are.")
+        check_name("task type", state.type, types, then="The suite's page offers all types.")
         picked = {self._resolve_column_key(name) for name in state.cols}
         return [
             column
@@ -291,13 +297,13 @@ class SuiteTable:
         column = next((key for key in tries if key in keys), None)
         if column is None:
             names = [key.partition(":")[2] or key for key in keys]
-            raise build_missing_error("column", name, names, then="The suite's page offers those there are.")
+            raise build_missing_error("column", name, names, then="The suite's page offers all columns.")
         return column
 
     @cached_property
     def _state(self) -> SuiteState:
         """The state with the key of the column that sorts."""
-        sign, name = "-" * self.state.sort.startswith("-"), self.state.sort.removeprefix("-")
+        sign, name = "-" if self.state.sort.startswith("-") else "", self.state.sort.removeprefix("-")
         return self.state.model_copy(update={"sort": sign + self._resolve_column_key(name)})
 
     @cached_property
@@ -308,6 +314,7 @@ class SuiteTable:
         """
         means = self.scores.mean("types" if self.mean == "types" else "tasks")
         count, values = means.count.tolist(), np.nan_to_num(means.values, nan=-1.0).tolist()
+        # Three stable sorts, the one that matters most last.
         rows = sorted(self.rows, key=lambda row: (-count[row], -values[row]))
         rows = sort_rows(rows, self.columns, self._state.sort)
         rows.sort(key=lambda row: self.scores.entries[row].origin == "reported")
@@ -331,6 +338,7 @@ class SuiteTable:
         for column in self.shown:
             if column.scored and column.sort:
                 values = {row: value for row in rows if (value := column.sort(row)) is not None}
+                # By value, so that equal cells have the same mark.
                 marks = dict(zip(sorted({*values.values()}, reverse=True), ("best", "second"), strict=False))
                 marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
         return marked
@@ -373,7 +381,7 @@ def _build_number_column(
     gone: str = "",
     **more: Any,
 ) -> _Column:
-    """A column of numbers; `gone` is the text where there is none."""
+    """A column of numbers; `gone` is the text of a cell without a number."""
     text = form.format if isinstance(form, str) else form
 
     def build_number_cell(row: int) -> Cell:
@@ -403,8 +411,8 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size") -> Chart:
     drawn = ranked if ranked.any() else means.complete
     points = [
         Point(
-            label=entry.model.rpartition("/")[2], x=find_parameter_count(entry), href=_format_entry_path(entry),
-            y=round(100 * float(means.values[row]), 2), series=entry.origin,
+            label=entry.model.rpartition("/")[2], x=find_parameter_count(entry),
+            href=_format_entry_path(entry), y=round(100 * float(means.values[row]), 2), series=entry.origin,
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
     ]  # fmt: skip
@@ -489,7 +497,14 @@ def build_treatment_cell(entry: Entry) -> Cell:
 
 
 def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: Sequence[int] = ()) -> Cell:
-    """A mean; `average` has what else is known of it (SuiteScores.averages), `seeds` are those it is over."""
+    """The cell of a mean: with its interval or deviation, or in italics if it is over some tasks only.
+
+    Args:
+        means: The means of all rows.
+        row: The row.
+        average: What else is known of its mean (SuiteScores.averages); None for nothing.
+        seeds: The seeds that the mean is over.
+    """
     value, count = float(means.values[row]), int(means.count[row])
     if not count:
         return Cell(text="–", kind="none")
@@ -500,6 +515,7 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
         cell = Cell(text=score_text(value), value=value, kind="part", note=note)
     elif average and average.get("interval"):
         low, high = average["interval"]
+        # Half of the width, times 100.
         text = f"{score_text(value)} ± {50 * (high - low):.2f}"
         return Cell(text=text, value=value, note="± half of the 95 % interval")
     else:
@@ -518,7 +534,14 @@ def _build_printed_mean(means: Means, row: int, printed: float | None) -> Cell:
 
 
 def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
-    """The cell of a mean (of all tasks, or of a type's), marked where some of them selected the model."""
+    """The cell of a mean, marked where some of its tasks selected the model.
+
+    Args:
+        cell: The cell of the mean.
+        scores: The suite.
+        row: The row.
+        kind: The task type that the mean is over; empty for all tasks.
+    """
     has_lineage = cell.value is not None and scores.entries[row].lineage is not None
     selected = scores.find_selection_columns(row, kind) if has_lineage else []
     if not selected:
@@ -540,7 +563,14 @@ def describe_untouched(untouched: UntouchedMeans) -> str:
 
 
 def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
-    """A task's score, or why there is none; `entries` has those of single revisions."""
+    """A task's score, or why it has none.
+
+    Args:
+        scores: The suite.
+        row: The row.
+        at: The column's place.
+        entries: Entries by number, single revisions among them.
+    """
     reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
     entry, column = scores.entries[row], scores.site_suite.suite.columns[at]
     if reason == "seeds":
@@ -566,7 +596,7 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
 
 
 def _list_revision_notes(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> list[str]:
-    """The revisions that a score is of, where there are others: of a joined model, and of the data."""
+    """Notes on the revision of a joined model, and on data that is not the pinned one."""
     notes, entry = [], scores.entries[row]
     source = entries.get(int(scores.sources[row, at])) if scores.sources.size else None
     if len(entry.revisions) > 1 and source and source.revision:

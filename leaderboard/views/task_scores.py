@@ -76,7 +76,7 @@ def find_task(key: str, names: Iterable[str]) -> str:
     """The task of a name in an address.
 
     Raises:
-        NotFound: There is none; the nearest are named.
+        NotFound: No task has this name; the message names the nearest.
     """
     task_names = list(names)
     keys = {format_task_key(name): name for name in task_names} | {name: name for name in task_names}
@@ -118,7 +118,7 @@ class Question:
 
 
 def _format_listing(names: Sequence[str], what: str, most: int = 3) -> str:
-    """Names, or how many there are.
+    """Names, or only their number if they are many.
 
     >>> _format_listing(["de"], "subset"), _format_listing(["a", "b", "c", "d"], "subset")
     ('subset de', '4 subsets')
@@ -128,6 +128,7 @@ def _format_listing(names: Sequence[str], what: str, most: int = 3) -> str:
     return f"{what}{'s' if len(names) != 1 else ''} {', '.join(names)}"
 
 
+# Weak keys, so that a former snapshot is forgotten with its Queries.
 _questions: WeakKeyDictionary[Queries, dict[str, list[Question]]] = WeakKeyDictionary()
 
 
@@ -183,6 +184,7 @@ def _extract_score_shape(raw: Raw) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _find_most_frequent(values: Iterable[Any], default: Any) -> Any:
     counts = Counter(values)
+    # The value decides where two are as frequent: the answer is the same after each start.
     return max(counts, key=lambda value: (counts[value], value), default=default)
 
 
@@ -295,11 +297,18 @@ def rank_scores(rows: Sequence[Scored]) -> dict[int, int]:
 def is_tie(one: float | None, other: float | None, half: float | None, other_half: float | None) -> bool:
     """Whether two scores are equal, or differ by no more than the half-widths of both intervals combined.
 
+    Args:
+        one: A score, as a share of 1.
+        other: Another score on the same task.
+        half: Half of the first score's 95 % interval; None where it is not known.
+        other_half: Half of the second score's interval.
+
     >>> is_tie(0.5, 0.52, None, 0.01), is_tie(0.5, 0.52, 0.015, 0.015)
     (False, True)
     """
     if one is None or other is None:
         return False
+    # The half-width of a difference of independent scores.
     room = hypot(half, other_half) if half is not None and other_half is not None else 0.0
     return abs(one - other) <= room
 
@@ -315,6 +324,7 @@ def load_best_scores(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Bes
     cache, questions = _best.setdefault(queries, {}), load_questions(queries)
     new_tasks = [name for name in tasks if name not in cache]
     scopes = {queries.scope_ids.get(questions[n][0].scope.form, 0): n for n in new_tasks if n in questions}
+    # None for all of them first: a task without a ranked score is not asked for again.
     cache.update(dict.fromkeys(new_tasks))
     for scope, (entry, value) in (queries.find_best_scores(list(scopes)) if scopes else {}).items():
         cache[scopes[scope]] = queries.entries[entry], value

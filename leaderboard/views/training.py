@@ -82,7 +82,8 @@ def was_chosen(training: Document) -> bool:
 def list_training_notes(trainings: Sequence[Document]) -> list[str]:
     """Why scores of recipes err upward."""
     best = any((one.get("evaluation") or {}).get("counts") == "best" for one in trainings)
-    return [CHOSEN_ON_SCORES] * any(map(was_chosen, trainings)) + [BEST_EVALUATION] * best
+    notes = [CHOSEN_ON_SCORES] if any(map(was_chosen, trainings)) else []
+    return [*notes, BEST_EVALUATION] if best else notes
 
 
 COLUMNS = [
@@ -231,7 +232,7 @@ def build_grid_lines(cells: Sequence[Document]) -> list[Curve]:
 
 
 def _mean_point(rate: float, scores: Sequence[float | None]) -> Point:
-    """The mean of the runs that did not diverge, with their range where there are several."""
+    """The mean of the runs that did not diverge, with their range where several did not."""
     finite_scores = [score for score in scores if score is not None]
     low, high = (min(finite_scores), max(finite_scores)) if len(finite_scores) > 1 else (None, None)
     return Point(x=rate, y=mean(finite_scores) if finite_scores else None, low=low, high=high)
@@ -264,7 +265,8 @@ def _iter_member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -
     yield Cell(text=describe_value(value), value=plain, kind="best" if chosen else "")
     yield from (_build_score_cell(member.scores.get(name)) for name in first.tasks)
     yield _build_score_cell(member.mean)
-    yield Cell(text="chosen" if chosen else "diverged" if member.mean is None else "", value=chosen)
+    diverged = "diverged" if member.mean is None else ""
+    yield Cell(text="chosen" if chosen else diverged, value=chosen)
     yield Cell(text=member.artifact[:12], value=member.artifact)
 
 
@@ -289,6 +291,7 @@ def sweep_charts(sweeps: Sweeps) -> Iterator[Chart]:
         if values is None:
             yield build_chart(format_slug(title), title, _sweep_bars(sweep))
         else:
+            # A sweep of rates goes over decades, one of shares or counts does not.
             log = min(values) > 0 and max(values) > LOG_RATIO * min(values)
             axis = Axis(label=sweep.setting, kind="log" if log else "linear")
             marks = [] if chosen is None else [(chosen, "chosen")]

@@ -111,6 +111,7 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
 
     @asynccontextmanager
     async def run_lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        # For the whole process, as nothing else runs in it.
         sys.setswitchinterval(SWITCH)
         tasks = [asyncio.create_task(run_in_threadpool(_warm, site))]
         if follows:
@@ -125,6 +126,8 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
         title="Encoder leaderboard",
         version=__version__,
         summary="Scores of text encoders on downstream tasks: measured, imported, and reported by papers.",
+        # Their pages load scripts from other hosts, which the policy forbids; /api and /openapi.json stand
+        # in for them.
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -157,6 +160,8 @@ class _StaticFiles(StaticFiles):
         response = super().file_response(full_path, stat_result, scope, status_code)
         path = Path(full_path)
         address = f"/static/{path.name}?{scope['query_string'].decode('latin-1')}"
+        # A page from before an update may ask for a version that is gone: it gets the file, but not for a
+        # year.
         current = "?v=" in address if path.parent != STATIC else address == format_asset_url(path.name)
         response.headers["Cache-Control"] = YEAR if current else "no-cache"
         return response
@@ -165,6 +170,7 @@ class _StaticFiles(StaticFiles):
 def _answer_head(app: FastAPI) -> None:
     """Let every GET route answer HEAD, which the API's description need not list."""
     app.openapi()
+    # After the description was made, which FastAPI keeps: so it lists no HEAD.
     for route in app.routes:
         if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
             route.methods = {*(route.methods or ()), "HEAD"}
@@ -204,6 +210,7 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
         if page is None:
+            # Only here: pages from the cache cost nothing, and are not counted.
             app.limits.enforce(request.client.host if request.client else "unknown")
             page = await app.queue.render(key, partial(site.render, route, state, arguments, form))
         return answer(request, page)
@@ -216,6 +223,7 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
         inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=k) for n, k in kinds.items()
     ]
     signature = inspect.Signature(parameters, return_annotation=Any)
+    # FastAPI reads the signature to learn the parameters; a function for all pages has none to write out.
     vars(answer_page).update(__signature__=signature, state=route.state)
     return answer_page
 
@@ -262,8 +270,10 @@ def _warm(site: Site) -> None:
         page = site.render(route, state, arguments, "html").encode_gzip()
         site.cache.put(site.build_cache_key(route, state, arguments, "html"), page)
     gc.collect()
-    atexit.register(gc.unfreeze)  # or DuckDB says at the end that its objects were left
-    gc.freeze()  # what stays for as long as the site runs need not be looked through again and again
+    # Frozen objects are not collected at the end, and DuckDB would warn that they were left.
+    atexit.register(gc.unfreeze)
+    # What stays for as long as the site runs need not be looked through at each collection.
+    gc.freeze()
 
 
 async def _poll_changes(look: Callable[[], int], seconds: float, metrics: Metrics) -> None:
@@ -297,7 +307,7 @@ _ERROR = {"type": "object", "required": list(_PARTS), "properties": _PARTS}
 _SHAPE: dict[str, Any] = {"type": "object", "required": ["error"], "properties": {"error": _ERROR}}
 _STATUSES = {
     400: "The query is malformed.",
-    404: "There is no such page.",
+    404: "No page has this address.",
     414: "The query is too long.",
     422: "A parameter is not what it should be.",
     429: "Too many requests; Retry-After says when to try again.",
@@ -324,13 +334,16 @@ def _describe_http_error(request: Request, error: Exception) -> tuple[int, str, 
     if isinstance(error, Refusal):
         return error.status, error.message, error.hint, error.headers
     if isinstance(error, HarnessError):
-        status = 404 if isinstance(error, NotFound) else 503 if isinstance(error, StoreError) else 500
+        status = 503 if isinstance(error, StoreError) else 500
+        if isinstance(error, NotFound):
+            status = 404
         if status != 404:
             log.error("%s: %s", request.url.path, error)
         headers = {"Retry-After": "5", "Cache-Control": "no-store"} if status == 503 else {}
         return status, error.message, error.hint or "", headers
     if isinstance(error, RequestValidationError):
-        inside = [{**one, "loc": one["loc"][1:]} for one in error.errors()[:5]]  # without "query" or "path"
+        # The first part of a place is "query" or "path", which says nothing to a reader.
+        inside = [{**one, "loc": one["loc"][1:]} for one in error.errors()[:5]]
         state = getattr(request.scope.get("endpoint"), "state", State)
         return 422, " ".join(describe_errors(state, inside)), API_HINT, {}
     if isinstance(error, HTTPException):
@@ -358,6 +371,7 @@ def _is_json_request(request: Request) -> bool:
     """Whether a client reads data: it named a format or the API, or does not take HTML."""
     path = request.url.path
     return (
+        # A browser that opens such an address shows what it gets, so the ending goes before its Accept.
         path.endswith(tuple(f".{form}" for form in FORMATS))
         or path.startswith(("/api/", "/openapi", "/badges/", "/metrics", "/healthz"))
         or "text/html" not in request.headers.get("accept", "*/*")

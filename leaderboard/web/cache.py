@@ -44,12 +44,15 @@ class RenderedPage:
     @cached_property
     def tag(self) -> str:
         """The ETag: a digest of the body."""
+        # Weak, as the same tag stands for the plain and the compressed body.
         return f'W/"{hashlib.sha256(self.body).hexdigest()[:20]}"'
 
     def encode_gzip(self) -> RenderedPage:
         """The same page with a compressed body."""
         if self.encoding or len(self.body) < SMALLEST:
             return self
+        # mtime=0: with the time in its header the same page would have other bytes each time, and another
+        # tag.
         return replace(self, body=gzip.compress(self.body, LEVEL, mtime=0), encoding="gzip")
 
 
@@ -70,11 +73,12 @@ class PageCache:
             return self._pages.get(key)
 
     def put(self, key: Hashable, page: RenderedPage) -> None:
-        """Cache a page; one that is larger than the whole cache stays alone until the next one."""
+        """Cache a page; a page larger than the whole cache stays in it alone until the next page comes."""
         with self._lock:
             former = self._pages.pop(key, None)
             self._pages[key] = page
             self._size += len(page.body) - (len(former.body) if former else 0)
+            # The dictionary is in the order of use, so the first page is the one that waited longest.
             while self._size > self._limit and len(self._pages) > 1:
                 self._size -= len(self._pages.popitem(last=False)[1].body)
 
@@ -102,9 +106,11 @@ class RenderQueue:
         if task is None:
             task = self._waiting[key] = asyncio.create_task(self._run_render_task(key, make))
             task.add_done_callback(lambda done: self._end(key, done))
+        # A client that leaves cancels its wait, and not the page that others wait for.
         return await asyncio.shield(task)
 
     async def _run_render_task(self, key: Hashable, make: Callable[[], RenderedPage]) -> RenderedPage:
+        # Made at the first page, inside the running event loop that anyio wants.
         self._limiter = self._limiter or CapacityLimiter(1)
         page = await run_sync(lambda: make().encode_gzip(), limiter=self._limiter)
         self._cache.put(key, page)
@@ -113,7 +119,8 @@ class RenderQueue:
     def _end(self, key: Hashable, done: asyncio.Task[RenderedPage]) -> None:
         del self._waiting[key]
         if not done.cancelled():
-            done.exception()  # every client that waited for it may have gone
+            # Every client that waited may have gone; asyncio logs an exception that nobody looked at.
+            done.exception()
 
 
 def answer(request: Request, page: RenderedPage) -> Response:

@@ -187,7 +187,14 @@ def build_chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Di
 
 
 def build_size_chart(title: str, label: str, points: Iterable[Point], name: str = "size") -> Chart:
-    """Scores against the number of parameters; what was measured is emphasised."""
+    """Scores against the number of parameters; what was measured is emphasised.
+
+    Args:
+        title: The heading of the chart.
+        label: The label of the upright axis.
+        points: The models; x is the number of parameters.
+        name: The chart's name, unique on its page.
+    """
     plot_points = [replace(point, emphasised=point.series == "measured") for point in points]
     plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=label), points=plot_points)
     return build_chart(name, title, plot)
@@ -210,6 +217,7 @@ def compute_frontier(points: Sequence[tuple[Any, float]], better: Better) -> lis
     >>> compute_frontier([(1, 10), (2, 9), (3, 30), (3, 20)], "lower")
     [0, 2]
     """
+    # NaN is not equal to itself.
     order = sorted((i for i, (x, y) in enumerate(points) if x == x and y == y), key=lambda i: -points[i][1])
     order.sort(key=lambda i: points[i][0], reverse=better == "higher")
     unbeaten: list[int] = []
@@ -224,8 +232,10 @@ def compute_frontier(points: Sequence[tuple[Any, float]], better: Better) -> lis
 def convert_axis_value(value: Place, kind: Kind = "linear") -> Any:
     """A value as JSON for an axis; None where the axis cannot hold it.
 
-    >>> convert_axis_value(float("nan")), convert_axis_value(0, "log"), convert_axis_value(3, "log"), convert_axis_value(date(2026, 1, 2), "date")
-    (None, None, 3.0, '2026-01-02')
+    >>> convert_axis_value(float("nan")), convert_axis_value(0, "log"), convert_axis_value(3, "log")
+    (None, None, 3.0)
+    >>> convert_axis_value(date(2026, 1, 2), "date")
+    '2026-01-02'
     """
     if kind == "date":
         return _time(value.isoformat() if isinstance(value, date) else value)
@@ -282,8 +292,9 @@ def _format_chart_value(value: Value) -> str:
     for unit, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if unit <= abs(value) < 1e15:
             return f"{value / unit:.4g}{letter}"
-    integral = abs(value - round(value)) < 1e-9
-    return f"{value:.2f}" if abs(value) >= 1 and not integral else f"{value:.{6 if integral else 4}g}"
+    if abs(value - round(value)) < 1e-9:
+        return f"{value:.6g}"
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4g}"
 
 
 def _escape_label(text: str) -> str:
@@ -311,6 +322,7 @@ def _build_axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
     if axis.kind == "log":
         least, most = min(values, default=1), max(values, default=1)
         ticks = {"dtick": 1, "exponentformat": "B" if least >= 1 else "e"}
+        # Over less than two and a half decades ticks at powers of ten would be one or two.
         if most <= 300 * least:
             places = [
                 one * 10.0**power
@@ -348,6 +360,7 @@ def _build_plane_figure(
     for position, word in plot.marks:
         ends = {"xref": "x", "yref": "paper", "x0": position, "x1": position, "y0": 0, "y1": 1}
         lines.append({"type": "line", **ends, "line": {"width": 1, "dash": "dash"}})
+        # On a logarithmic axis Plotly takes the exponent for an annotation, but the value for a line.
         place = {"x": math.log10(position) if plot.x.kind == "log" else position, "y": 1, "yref": "paper"}
         words.append(
             {**place, "text": _escape_label(word), "showarrow": False, "xanchor": "left", "yanchor": above}
@@ -378,17 +391,19 @@ def _build_trace(plot: _Plane, name: str, points: Sequence[Point], place: int, *
     """Points of one group, with what a reader sees on hover."""
     y = [p.y for p in points]
     texts = [
-        _format_hover(p.label or name, f"{plot.y.label} {_format_chart_value(p.y)}{_format_bounds(p.low, p.high)}",
-               f"{plot.x.label} {_format_chart_value(p.x)}", name if p.label else "", p.note)  # type: ignore[arg-type]
+        _format_hover(
+            p.label or name, f"{plot.y.label} {_format_chart_value(p.y)}{_format_bounds(p.low, p.high)}",
+            f"{plot.x.label} {_format_chart_value(p.x)}", name if p.label else "", p.note,  # type: ignore[arg-type]
+        )
         for p in points
     ]  # fmt: skip
     symbol = SYMBOLS[place if place < len(SYMBOLS) else 0]
-    marker = {"symbol": [symbol + "-open" * p.hollow for p in points], "size": 8}
+    marker = {"symbol": [f"{symbol}-open" if p.hollow else symbol for p in points], "size": 8}
     return {
-        "type": "scatter", "mode": "markers", "name": _escape_label(name) or "models", "x": [p.x for p in points],
-        "y": y,
-        "error_y": _build_error_bars(y, [p.low for p in points], [p.high for p in points]), "hoverinfo": "text",
-        "customdata": [p.href for p in points], "hovertext": texts, "marker": marker,
+        "type": "scatter", "mode": "markers", "name": _escape_label(name) or "models",
+        "x": [p.x for p in points], "y": y,
+        "error_y": _build_error_bars(y, [p.low for p in points], [p.high for p in points]),
+        "hoverinfo": "text", "customdata": [p.href for p in points], "hovertext": texts, "marker": marker,
         "meta": {"colour": _pick_colour(place)}, **more,
     }  # fmt: skip
 
@@ -432,12 +447,16 @@ def _draw_scatter(plot: Scatter) -> tuple[Any, ...]:
 def _compute_diameter(point: Point, strong: bool) -> float:
     """A marker's diameter in pixels, by parameters where they are given."""
     if size := convert_axis_value(point.size, "log"):
+        # 7 pixels at 20 M parameters, and 4.5 more for ten times as many.
         return float(round(min(24.0, max(6.0, 7 + 4.5 * math.log10(size / 2e7))), 1))
-    return 13 if point.emphasised else 10 if strong else 7
+    if point.emphasised:
+        return 13
+    return 10 if strong else 7
 
 
 def _build_frontier_line(best: Sequence[Point], points: Sequence[Point], *, lower: bool) -> Json:
     """The best y within reach at each x, up to the last point."""
+    # The line goes on to the last point, which its best point beats.
     edge = (max if lower else min)(p.x for p in points)  # type: ignore[type-var]
     corners = [(p.x, p.y) for p in best]
     corners = [*corners, (edge, corners[-1][1])] if lower else [(edge, corners[0][1]), *corners]
@@ -454,6 +473,7 @@ def _draw_lines(plot: Lines) -> tuple[Any, ...]:
         points = sorted(_place_points(plot, line.points, gaps=True), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
         mode = "lines+markers" if len(points) <= MANY else "lines"
         trace = _build_trace(plot, line.label, points, place, mode=mode, connectgaps=False)
+        # The area shows the intervals.
         trace["error_y"]["visible"] = False
         data += [*_build_interval_area(points, trace["meta"]), trace]
         shown += [replace(p, label=p.label or line.label) for p in points]
@@ -470,6 +490,7 @@ def _build_interval_area(points: Sequence[Point], meta: Json) -> list[Json]:
             x += [*(p.x for p in some), *(p.x for p in reversed(some)), None]
             y += [*(p.high for p in some), *(p.low for p in reversed(some)), None]
     area = {"type": "scatter", "mode": "none", "fill": "toself", "hoverinfo": "skip", "showlegend": False}
+    # None breaks the outline between two runs; the last one would end in nothing.
     return [{**area, "x": x[:-1], "y": y[:-1], "meta": meta}] if x else []
 
 
@@ -507,9 +528,11 @@ def _draw_bars(plot: Bars) -> tuple[Any, ...]:
         ]
         data.append({
             "type": "bar", "orientation": "h", "name": _escape_label(series.label), "x": values, "y": names,
-            "error_x": _build_error_bars(values, low, high), "customdata": [series.href] * len(values), "hoverinfo": "text",
-            "hovertext": texts, "text": [_format_chart_value(v) for v in values], "meta": {"colour": _pick_colour(place)},
+            "error_x": _build_error_bars(values, low, high), "customdata": [series.href] * len(values),
+            "hoverinfo": "text", "hovertext": texts, "text": [_format_chart_value(v) for v in values],
+            "meta": {"colour": _pick_colour(place)},
         })  # fmt: skip
+    # Pixels: for the axis and the legend, and for each category a gap and its bars.
     height = 110 + len(names) * (14 + 20 * len(plot.series))
     upright = {"autorange": "reversed", "automargin": True}
     layout = _build_layout(height, _build_axis(plot.axis), upright, barmode="group", showlegend=len(data) > 1)
@@ -525,7 +548,9 @@ def _draw_distribution(plot: Distribution) -> tuple[Any, ...]:
     if not values.size:
         return {"data": [], "layout": {}}, ("From", "To", "Models"), []
     low, high = float(values.min()), float(values.max())
+    # A histogram of equal values needs a width.
     room = 0.5 if high - low <= 1e-9 * max(abs(low), abs(high), 1) else 0.0
+    # The square-root rule, within what is readable on a page.
     bins = min(30, max(5, math.isqrt(values.size)))
     counts, edges = np.histogram(values, bins=bins, range=(low - room, high + room))
     rows = [[float(a), float(b), int(n)] for a, b, n in zip(edges, edges[1:], counts, strict=False)]
@@ -551,5 +576,6 @@ def _draw_distribution(plot: Distribution) -> tuple[Any, ...]:
 
 
 _DRAW: dict[type[Any], Callable[[Any], tuple[Any, ...]]] = {
-    Scatter: _draw_scatter, Lines: _draw_lines, Track: _draw_track, Bars: _draw_bars, Distribution: _draw_distribution,
+    Scatter: _draw_scatter, Lines: _draw_lines, Track: _draw_track, Bars: _draw_bars,
+    Distribution: _draw_distribution,
 }  # fmt: skip

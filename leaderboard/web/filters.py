@@ -27,6 +27,7 @@ class EntryState(State):
     )
     recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
     backbone: Text = Field("", description="The model that it was made of, by a recipe or by its makers.")
+    # Browsers send the name of an empty field without a value.
     tokens: Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
         None, ge=1, le=2**31 - 1, description="At least so many tokens of input."
     )
@@ -89,7 +90,7 @@ class FilterForm:
         controls: What can be asked.
         hidden: What else of the state the form keeps.
         chips: The filters in force, each with the URL without it.
-        reset: The page without any filter; empty where there is none in force.
+        reset: The URL of the page without any filter; empty if none is in force.
     """
 
     path: str
@@ -107,7 +108,7 @@ def build_form(
     chips: Sequence[tuple[str, str]] = (),
     reset: str = "",
 ) -> FilterForm:
-    """The form of a page; it keeps whatever of the state it has no control for, but for the page's number."""
+    """The form of a page; hidden fields keep the state that has no control, but not the page's number."""
     control_names = {"page", *(control.name for control in controls)}
     hidden = [(name, value) for name, value in state.list_query_pairs() if name not in control_names]
     return FilterForm(
@@ -155,6 +156,7 @@ REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 
 def build_entry_controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
     """The form of `state`; choices that no entry has are not offered."""
+    # Entries may be an iterator, and are read several times.
     seen = list(entries)
     recipes = _build_choice_options({entry.recipe for entry in seen if entry.recipe})
     sizes = {entry.size for entry in seen}

@@ -31,6 +31,7 @@ def parse_cell_value(cell: Cell) -> Any:
         return value
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    # A cell may also print an interval, a deviation or a count: only its first number is the value.
     text = re.split(r" ± | \(", cell.text)[0].removesuffix("%").rstrip()
     if not _NUMBER.fullmatch(text):
         return value
@@ -75,16 +76,18 @@ def _build_csv_lines(table: Table) -> list[list[Any]]:
     ]
     grouped = any(heading for heading, _ in rows)
     heads = [_format_column_heading(column) for column in table.columns]
-    lines: list[list[Any]] = [[*(["Group"] * grouped), *heads, *(name for name, _ in more)]]
+    lines: list[list[Any]] = [["Group", *heads, *(name for name, _ in more)]]
     for position, (heading, row) in enumerate(rows):
         values = [_format_csv_value(cell) for cell in row.cells]
-        lines.append([*([heading] * grouped), *values, *(texts[position] for _, texts in more)])
-    return lines
+        lines.append([heading, *values, *(texts[position] for _, texts in more)])
+    return lines if grouped else [line[1:] for line in lines]
 
 
 def _format_csv_value(cell: Cell) -> Any:
     value = parse_cell_value(cell)
-    return value if value is not None else "" if cell.text in UNKNOWN else cell.text
+    if value is not None:
+        return value
+    return "" if cell.text in UNKNOWN else cell.text
 
 
 def _escape_formula(value: Any) -> Any:
@@ -98,6 +101,7 @@ def _format_column_heading(column: TableColumn) -> str:
 def _join_cell_texts(row: TableRow, table: Table, way: Callable[[Cell], str]) -> str:
     """What is to be known of a row's cells, each with the name of its column."""
     labels = [column.label for column in table.columns]
+    # Two columns may share a label under different groups.
     names = [c.label if labels.count(c.label) == 1 else _format_column_heading(c) for c in table.columns]
     return "; ".join(
         f"{name}: {text}" for name, cell in zip(names, row.cells, strict=True) if (text := way(cell))
@@ -149,14 +153,15 @@ def _render_md_cell(cell: Cell) -> str:
     kinds, text = _list_cell_kinds(cell), _escape_md(cell.text)
     text = f"**{text}**" if text and "best" in kinds else text
     text = f"*{text}*" if text and "part" in kinds else text
-    return text + "".join(KINDS[kind].mark for kind in kinds) * bool(text)
+    return text + "".join(KINDS[kind].mark for kind in kinds) if text else ""
 
 
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "±": r"$\pm$",
     "×": r"$\times$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-    "[": "{[}", "*": "{*}",  # at the start of a row they would belong to the end of the one before
+    # At the start of a row they would be taken for an argument of the `\\` before.
+    "[": "{[}", "*": "{*}",
 }  # fmt: skip
 TEX_MARKS = {
     "‡": r"$^\ddagger$", "≠": r"$^{\neq}$", "†": r"$^\dagger$", "§": r"\S{}", "¶": r"\P{}",
@@ -192,7 +197,7 @@ def _render_tex_cell(cell: Cell) -> str:
     kinds, text = _list_cell_kinds(cell), _escape_tex(cell.text)
     text = rf"\textbf{{{text}}}" if text and "best" in kinds else text
     text = rf"\textit{{{text}}}" if text and "part" in kinds else text
-    return text + "".join(TEX_MARKS.get(KINDS[k].mark, KINDS[k].mark) for k in kinds) * bool(text)
+    return text + "".join(TEX_MARKS.get(KINDS[k].mark, KINDS[k].mark) for k in kinds) if text else ""
 
 
 def _explain_marks(table: Table, marked: Callable[[Cell], str]) -> str:
@@ -271,6 +276,11 @@ def format_seeds(seeds: Sequence[int]) -> str:
 def add_seed_deviation(cell: Cell, deviation: float | None, seeds: Sequence[int]) -> Cell:
     """A score times 100 with its standard deviation over seeds, where there is one.
 
+    Args:
+        cell: The cell of the score.
+        deviation: The standard deviation as a share of 1; None or NaN for none.
+        seeds: The seeds that the score is the mean over.
+
     >>> add_seed_deviation(Cell(text="51.00", value=0.51), 0.01, [1, 2]).text
     '51.00 ± 1.00'
     """
@@ -281,7 +291,7 @@ def add_seed_deviation(cell: Cell, deviation: float | None, seeds: Sequence[int]
     return replace(cell, text=text, deviation=deviation, note="; ".join(notes))
 
 
-def build_seeds_cell(there: int, wanted: int) -> Cell:
+def build_seeds_cell(count: int, wanted: int) -> Cell:
     """The cell of a score that only some seeds have."""
-    note = f"{there} of {wanted} seeds have a score: there is no mean over them"
-    return Cell(text=f"{there} of {wanted} seeds", kind="seeds", note=note)
+    note = f"{count} of {wanted} seeds have a score: there is no mean over them"
+    return Cell(text=f"{count} of {wanted} seeds", kind="seeds", note=note)

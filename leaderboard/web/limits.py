@@ -68,6 +68,7 @@ class Limits:
         name = mask_client_address(client)
         if self._limiter.hit(self._rate, name):
             return
+        # Rounded up, and not 0: a client that waits so long is let in.
         ends = self._limiter.get_window_stats(self._rate, name).reset_time
         seconds = max(1, math.ceil(ends - time.time()))
         hint, headers = f"Wait {seconds} s and try again.", {"Retry-After": str(seconds)}
@@ -77,13 +78,16 @@ class Limits:
 def mask_client_address(client: str) -> str:
     """Whom an address stands for: an IPv6 one for its /64, which one client has for itself.
 
-    >>> mask_client_address("2001:db8:1:2:3::7"), mask_client_address("::ffff:192.0.2.1"), mask_client_address("192.0.2.1")
-    ('2001:db8:1:2::', '192.0.2.1', '192.0.2.1')
+    >>> mask_client_address("2001:db8:1:2:3::7"), mask_client_address("192.0.2.1")
+    ('2001:db8:1:2::', '192.0.2.1')
+    >>> mask_client_address("::ffff:192.0.2.1")
+    '192.0.2.1'
     """
     try:
         address = ipaddress.ip_address(client.partition("%")[0])
     except ValueError:
         return client[:64]
+    # A server that listens on IPv6 sees IPv4 clients as ::ffff:192.0.2.1.
     if address.version == 4 or address.ipv4_mapped:
         return str(address if address.version == 4 else address.ipv4_mapped)
     return str(ipaddress.IPv6Address(int(address) >> 64 << 64))
@@ -93,14 +97,15 @@ def check_query(query: bytes) -> None:
     """Look at a query string before it is parsed into parameters.
 
     Raises:
-        Refusal: 414 where it is too long, 400 where it has too many parameters, one that is too
-            long, or characters that no text has.
+        Refusal: 414 if it is too long; 400 if it has too many parameters, a parameter that is too
+            long, or control characters.
     """
     if len(query) > QUERY_BYTES:
         raise Refusal(414, f"The query is longer than {QUERY_BYTES} bytes.")
     try:
         text = query.decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS)
+    # Before ValueError, of which UnicodeError is a kind.
     except UnicodeError as error:
         raise Refusal(400, "The query is not UTF-8 in percent-encoding.") from error
     except ValueError as error:

@@ -85,7 +85,11 @@ PLAIN = {"away", "measured", "imported"}
 def find_leak_kinds(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
     """Why a score of some scopes flatters a model, as kinds.
 
-    `texts` of it are in the training data; `column` is the name of a column of several tasks.
+    Args:
+        entry: The entry that has the score.
+        scopes: What the score answers.
+        texts: How many texts of the task are in the training data; None where nobody counted.
+        column: The name of a column of several tasks; else empty.
     """
     trained = entry.trained_on or ()
     marks = (

@@ -40,8 +40,10 @@ class SecurityHeaders:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                # Only this message has headers; those that follow hold the body.
                 headers = MutableHeaders(scope=message)
                 for name, value in {"Content-Security-Policy": POLICY, **HEADERS}.items():
+                    # Not set: pages with charts bring a policy of their own.
                     headers.setdefault(name, value)
             await send(message)
 
@@ -98,6 +100,7 @@ class CountRequests:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        # An application that fails before its answer starts counts as 500.
         started, status = time.perf_counter(), 500
 
         async def send_and_note(message: Message) -> None:
@@ -109,6 +112,7 @@ class CountRequests:
             await self.app(scope, receive, send_and_note)
         finally:
             route = _route_of(scope)
+            # Prometheus keeps every value of a label: a stranger must not add to them.
             method = scope["method"] if scope["method"] in METHODS else "OTHER"
             self._metrics.requests.labels(route, method, str(status)).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - started)

@@ -67,11 +67,18 @@ class Page:
 
 
 class NotFound(UsageError):
-    """There is no such page."""
+    """A page, or something that its address names, does not exist."""
 
 
 def build_missing_error(what: str, name: str, known: Iterable[str], *, then: str) -> NotFound:
-    """The error for a name in a URL that is none: the nearest ones or all of a few, and `then`."""
+    """The error for an unknown name in a URL: with the nearest names, all of a few, or only `then`.
+
+    Args:
+        what: What the name is of, such as "suite".
+        name: The unknown name.
+        known: The names that exist.
+        then: What a reader does next, in a sentence.
+    """
     names = list(known)
     error = explain_unknown(what, name, names, then=then)
     return NotFound(
@@ -80,10 +87,17 @@ def build_missing_error(what: str, name: str, known: Iterable[str], *, then: str
 
 
 def check_name(what: str, name: str, known: Collection[str], *, then: str, is_needed: bool = False) -> None:
-    """Refuse a name in a URL that is none; an empty one asks for nothing, unless one is needed.
+    """Refuse an unknown name in a URL; an empty name asks for nothing, unless a name is needed.
+
+    Args:
+        what: What the name is of, such as "suite".
+        name: The name in the URL.
+        known: The names that exist.
+        then: What a reader does next, in a sentence.
+        is_needed: Whether an empty name is refused, too.
 
     Raises:
-        NotFound: There is no such name.
+        NotFound: The name is not among the known ones.
     """
     if (name or is_needed) and name not in known:
         raise build_missing_error(what, name, known, then=then)
@@ -136,6 +150,7 @@ def serve_page(
     """
 
     def make_route(view: Callable[..., Page]) -> PageRoute:
+        # The annotations are texts, as the files import annotations from __future__.
         state = inspect.signature(view, eval_str=True).parameters["state"].annotation
         return PageRoute(
             path=path, state=state, view=view, summary=summary, formats=formats,

@@ -1,4 +1,4 @@
-"""The state of a page, all of which is in its address, and paging."""
+"""The state of a page, which its address holds whole, and paging."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ class State(BaseModel):
 
     def apply_changes(self, **changes: Any) -> Self:
         """This state with some changes, as if the query had named them."""
+        # Validated again, which model_copy does not do; and the set of named fields stays right.
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self).model_validate({**named, **changes})
 
@@ -85,7 +86,7 @@ def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> l
 
 @cache
 def default_values(kind: type[State]) -> dict[str, Any]:
-    """The values of a state of which nothing is named."""
+    """The values of a state where the query names nothing."""
     fields = kind.model_fields.items()
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
 
@@ -106,7 +107,7 @@ SIZES = ("25", "50", "100", "250", "all")
 
 @dataclass(frozen=True, kw_only=True)
 class Paging:
-    """Where in a table a page is; rows count from 1, and `first` is 0 where there are none.
+    """Where in a table a page is; rows count from 1, and `first` is 0 in an empty table.
 
     `pages` and `sizes` are (label, URL, current); a label without URL is a gap.
     """
@@ -125,7 +126,13 @@ class Paging:
 
 
 def build_paging(total: int, state: Any, path: str) -> Paging:
-    """The page of `total` rows that a state with `rows` and `page` names; one behind the last is the last."""
+    """The page of `total` rows that a state with `rows` and `page` names; one behind the last is the last.
+
+    Args:
+        total: Rows of the whole table.
+        state: The state of the page; `rows` and `page` say which rows are shown.
+        path: The page's own path, for links.
+    """
     size = total if state.rows == "all" else int(state.rows)
     count = max(1, -(-total // size)) if size else 1
     page = min(state.page, count)

@@ -86,7 +86,9 @@ class Site:
 
     def _show_version(self, version: int) -> int:
         if version != self.queries.version:
+            # A new object, so that pages that are being rendered keep theirs.
             self.queries = Queries(self.index, version)
+            # A cached_property keeps its value in there.
             self.__dict__.pop("papers", None)
             self.cache.clear()
         self.kinds = self.queries.list_document_kinds()
@@ -96,11 +98,21 @@ class Site:
         self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str
     ) -> Hashable:
         """What a rendered page is cached under."""
+        # Other formats have all rows unless the query names some, even if it names the default.
         named = tuple(sorted(state.model_fields_set & {"rows", "page"})) if form != "html" else ()
+        # With the version: a page that was begun before a refresh is never taken for one of the new
+        # snapshot.
         return (self.queries.version, route.path, form, tuple(arguments.values()), state.build_query(), named)
 
     def render(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> RenderedPage:
-        """A page in one of its formats, or as "html"; again where the snapshot is replaced meanwhile."""
+        """A page in one of its formats, or as "html"; again where the snapshot is replaced meanwhile.
+
+        Args:
+            route: The page.
+            state: The parameters of its query.
+            arguments: The parameters of its path.
+            form: A format of FORMATS, or "html".
+        """
         for _ in range(TRIES - 1):
             try:
                 return self._render(route, state, arguments, form)
@@ -121,8 +133,13 @@ class Site:
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
         """A page by its address in one of its formats, with every row unless the query names some.
 
+        Args:
+            path: The page's path.
+            query: The values of each parameter, as text.
+            form: A format of FORMATS.
+
         Raises:
-            NotFound: There is no such page, or not in this format.
+            NotFound: No page has this path, or it lacks this format.
             UsageError: The query holds something that the page does not take.
         """
         routes = [route for route in self.pages if form in route.formats]
@@ -183,11 +200,19 @@ def open_site(settings: SiteSettings, *, follows: bool = False) -> Site:
 def render_badge(site: Site, suite: str, slug: str) -> str:
     """The badge of an entry: its mean over tasks, or how much of the suite it has.
 
-    Of a model that scores on some of the tasks chose it has the mean over the others, too, and its title
-    names those that are left out.
+    Where scores on some of the tasks chose the model, it also shows the mean over the other tasks, and its
+    title names the tasks that are left out.
+
+    Args:
+        site: The site.
+        suite: The suite's slug.
+        slug: The entry's slug.
+
+    Returns:
+        The badge as SVG.
 
     Raises:
-        NotFound: There is no such suite, or no such entry of it.
+        NotFound: No suite has this slug, or no entry of the suite has that one.
     """
     queries = site.queries
     if suite not in queries.suites:
@@ -213,6 +238,7 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
 
 def load_page_routes() -> list[PageRoute]:
     """Every page: what `serve_page` makes in each file in pages/ whose name begins without an underscore."""
+    # Sorted, so that the order of routes is the same on every machine.
     names = sorted(m.name for m in pkgutil.iter_modules(pages.__path__) if not m.name.startswith("_"))
     modules = [open_entry(f"leaderboard.pages.{name}", "__dict__") for name in names]
     return [route for module in modules for route in module.values() if isinstance(route, PageRoute)]
@@ -234,6 +260,7 @@ def create_environment() -> Environment:
 def format_asset_url(name: str) -> str:
     """The address of a static file, which changes with its content."""
     path = STATIC / name
+    # With the time of change in the key of the cache, an edited file is read again.
     return f"/static/{name}?v={_digest(path, path.stat().st_mtime_ns)}"
 
 

@@ -24,7 +24,7 @@ NEEDS_SERVER = {
     "/pareto": "This is a plain file: another suite, axis or filter needs a running site. "
     "harness serve opens one."
 }
-"""Notes on pages of which little is left without queries; /compare has its own."""
+"""Notes on pages that show little without queries; /compare has its own."""
 
 LINK = re.compile(rb'((?:href|src|action)=")(/[^"]*)(")')
 
@@ -37,8 +37,8 @@ MARK = ".encoder-leaderboard"
 def write_site(settings: SiteSettings, folder: Path) -> int:
     """Write every page in its formats; links lead from file to file.
 
-    Pages show their default state with all of their rows: what a query would change needs the server. So
-    does a page that is not written, as an imported result: what names it is no link here.
+    Pages show their default state with all of their rows: what a query would change needs the server. Pages
+    of imported results are not written, so nothing links to them.
 
     Raises:
         UsageError: The folder holds something else.
@@ -46,6 +46,7 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
     """
     site = open_site(settings)
     _prepare(folder)
+    # All paths first: links to other pages of the site are taken out.
     pages = [(route, path) for route in site.pages for path in route.all_paths(site)]
     paths = {path for _, path in pages}
     try:
@@ -67,13 +68,14 @@ def _prepare(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is no folder.", hint=hint)
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
-        raise UsageError(f"{folder} holds files that are none of a site's.", hint=hint)
+        raise UsageError(f"{folder} holds files that `--static` did not write.", hint=hint)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARK).touch()
 
 
 def _write_page(site: Site, route: PageRoute, path: str, folder: Path, paths: set[str]) -> None:
     arguments = route.match_path(path) or {}
+    # The defaults, as a file cannot answer a query.
     state = route.state.model_validate({})
     html = site.render(
         replace(route, view=partial(_build_static_page, route)), state.show_all_rows(), arguments, "html"
@@ -100,12 +102,13 @@ def _resolve_page_file(path: str) -> str:
 
 def _clean_file_path(path: str) -> str:
     """A path whose parts are names of files, whatever they were."""
+    # A part of dots alone would lead out of the folder.
     parts = [part if part.strip(".") else part.replace(".", "_") for part in path.split("/")]
     return "/".join(re.sub(r"[^\w.+,()@ -]", "_", part)[:180] for part in parts)
 
 
 def _build_relative_link(match: re.Match[bytes], home: str, paths: set[str]) -> bytes:
-    """A link of the site as one among its files, without its query; empty where there is no such file."""
+    """A link of the site as one among its files, without its query; empty if no file stands for it."""
     path, _, fragment = match[2].decode().partition("#")
     path = path.partition("?")[0].replace("%20", " ")
     if path in paths or path == "/":

@@ -164,8 +164,8 @@ class Table:
 def describe_value(value: Any) -> str:
     """A setting's value in words.
 
-    >>> describe_value(1e-05), describe_value((0.9, 0.98)), describe_value(None), describe_value(True), describe_value({"RTE": 100})
-    ('1e-05', '0.9, 0.98', '–', 'yes', 'RTE 100')
+    >>> [describe_value(value) for value in (1e-05, (0.9, 0.98), None, True, {"RTE": 100})]
+    ['1e-05', '0.9, 0.98', '–', 'yes', 'RTE 100']
     """
     if value is None or value in ((), {}, ""):
         return "–"

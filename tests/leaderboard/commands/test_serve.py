@@ -76,7 +76,7 @@ def test_the_usual_folder_may_be_missing_and_that_is_said(tmp_path: Path) -> Non
     done = serve()
     assert done.exit_code == 0, done.output
     lines = done.stderr.splitlines()
-    assert lines[0] == "There is no ./results: only the reference records and the papers are shown."
+    assert lines[0] == "No folder ./results exists: only the reference records and the papers are shown."
     assert lines[1] == "Bringing the snapshot up to date…"
     assert "Open http://127.0.0.1:" in lines[2]
     (tmp_path / "results").mkdir()

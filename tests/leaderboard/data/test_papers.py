@@ -333,7 +333,7 @@ def without_table(text: str) -> str:
     [
         (lambda folder: (folder / "neobert.csv").unlink(), r"neobert\.csv cannot be read: No such file"),
         (line_of("neobert.csv", 1, "paper,table"), r"neobert\.csv, line 1: the columns are paper, table\."),
-        (broken("optibert.csv", without_table), r"optibert\.csv has nothing of table 4"),
+        (broken("optibert.csv", without_table), r"optibert\.csv has no line of table 4"),
         (broken("papers.toml", lambda text: text + "["), r"papers\.toml is no TOML file"),
         (broken("papers.toml", lambda text: text.replace("= 2023", '= "x"')), "mosaicbert has no year"),
         (broken("papers.toml", lambda text: "neobert = 1\n"), "neobert has no name"),

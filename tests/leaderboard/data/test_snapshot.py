@@ -442,7 +442,7 @@ def test_a_damaged_snapshot_is_named_and_made_anew(
             Queries(index, version).find_results()
     assert index.refresh().version == version + 1
     assert contents(index) == before
-    assert any("made anew" in message for message in caplog.messages)
+    assert any("written again" in message for message in caplog.messages)
 
 
 def test_a_snapshot_that_was_not_finished_is_ignored(index: SiteIndex, tmp_path: Path) -> None:

@@ -330,7 +330,7 @@ def test_the_suite_with_the_most_in_common_is_taken(client: TestClient, slugs: d
     assert asked(client, m=chosen)["data"]["suite"] == "nanobeir"
     other = asked(client, m=chosen, suite="mteb-MTEB-kor-v1")
     assert find_values(other, "tasks") == []
-    assert "no task that all of them have" in other["notes"][0]
+    assert "has a score of all of them" in other["notes"][0]
     assert asked(client, 404, m=chosen, suite="nanobier")["error"]["hint"].startswith("Did you mean nanobeir")
 
 
@@ -418,7 +418,7 @@ def test_hostile_names_are_escaped(client: TestClient, slugs: dict[str, str]) ->
 def test_entries_without_anything_in_common_are_said(client: TestClient, slugs: dict[str, str]) -> None:
     document = asked(client, m=[slugs["glue"], slugs["base"]])
     assert find_values(document, "tasks") == []
-    assert "no task that all of them have" in document["notes"][0]
+    assert "has a score of all of them" in document["notes"][0]
     assert parsed(client, {"m": [slugs["glue"], slugs["base"]]}).text.count("tiny-base") > 2
 
 

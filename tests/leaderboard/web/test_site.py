@@ -209,8 +209,8 @@ def test_a_search_for_anything_finds_it_as_text(app: FastAPI, name: str) -> None
 
 @pytest.mark.slow
 def test_as_plain_files_nothing_leaves_the_folder(folder: Path, tmp_path: Path) -> None:
-    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value={"nanobeir": suites()["nanobeir"],
-                                                              "mteb": suites()["mteb"]}):  # fmt: skip
+    some = {slug: suites()[slug] for slug in ("nanobeir", "mteb")}
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=some):
         settings = replace(small_settings(folder, static=True), snapshots=tmp_path / "x")
         write_site(settings, tmp_path / "out" / "site")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"site"}
