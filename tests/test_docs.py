@@ -267,7 +267,7 @@ own.mkdir(parents=True)
 rows = [{"text1": one["sentence1"], "text2": one["sentence2"], "score": one["score"]} for one in pairs]
 (own / "pairs.jsonl").write_text("\\n".join(map(json.dumps, rows)))
 (own / "harness.toml").write_text('[[task]]\\nname = "alike"\\ntype = "sts"\\n')
-tiny.folder(backbones.entries()["my-encoder"].family, Path("path/to/my-encoder"))
+tiny.folder(backbones.list_backbones()["my-encoder"].family, Path("path/to/my-encoder"))
 checkpoint = Path("path/to/checkpoint")
 shutil.copytree(_locate(), checkpoint)
 tensors = load_file(checkpoint / "model.safetensors")

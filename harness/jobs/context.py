@@ -153,7 +153,7 @@ class JobContext:
         """A number of rows or tokens that are computed at once, halved as often as memory did not suffice.
 
         >>> context = JobContext(device="cpu", cache=Path(), emit=print, limits=WorkerLimits())
-        >>> context.begin({}, ("cpu",), halvings=2)
+        >>> context.start_job({}, ("cpu",), halvings=2)
         >>> context.reduce_batch_size(16), context.reduce_batch_size(3)
         (4, 1)
         """

@@ -160,10 +160,10 @@ class Untouched:
         >>> def model(*tasks: str) -> Lineage:
         ...     return Lineage(recipe="r", settings={}, parents=(), data=(), seed=1, selected_on=tasks)
         >>> suite = Suite(name="s", title="S", columns=tuple(map(column, "abc")))
-        >>> found = Untouched.of(suite, [model("b"), model("elsewhere"), None])
-        >>> found.selected, found.text, Untouched.of(suite, [model("elsewhere")])
+        >>> found = Untouched.from_suite(suite, [model("b"), model("elsewhere"), None])
+        >>> found.selected, found.text, Untouched.from_suite(suite, [model("elsewhere")])
         (('b',), 'over the 2 untouched', None)
-        >>> Aggregates.of(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
+        >>> Aggregates.aggregate_scores(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
         0.375
         """
         apart, lineages = list_exclusions(suite), list(filter(None, models))

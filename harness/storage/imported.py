@@ -166,7 +166,7 @@ class Imported:
             yield
 
     @staticmethod
-    def write_import(
+    def publish(
         folder: Path, tables: Mapping[str, Any], facts: Mapping[str, Any], versions: Mapping[str, Any]
     ) -> Imported:
         """Write an import in place of the former one: its tables (pyarrow), then its stamp.

@@ -224,7 +224,7 @@ def _refresh(
     new = [(*file, *content) for file, content in zip(read, now.contents, strict=True)]
     tables, counts = _build_import_tables(_build_arrow_table([*new, *bad], _FILES), same, now, former)
     return ImportResult(
-        imported=Imported.write_import(folder, tables, {**facts, **counts}, {"parser": PARSER}),
+        imported=Imported.publish(folder, tables, {**facts, **counts}, {"parser": PARSER}),
         changed=True,
         read=len(read),
         unchanged=len(files) - len(read),

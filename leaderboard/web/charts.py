@@ -325,7 +325,7 @@ def _build_axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
 def _format_tick(number: float) -> str:
     """A number at an axis.
 
-    >>> [_format_tick(convert_axis_value) for number in (0.002, 50, 2e3, 5e8, 1e9)]
+    >>> [_format_tick(number) for number in (0.002, 50, 2e3, 5e8, 1e9)]
     ['0.002', '50', '2k', '500M', '1B']
     """
     size, letter = next(((size, letter) for size, letter in _LETTERS if number >= size), (1, ""))

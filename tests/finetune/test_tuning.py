@@ -391,12 +391,12 @@ def test_settings_sizes_and_rates_need_no_torch(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
-from finetune.efficient.settings import usual_rate
+from finetune.efficient.settings import compute_usual_rate
 from finetune.efficient.tuning import TuningSettings
-from finetune.flops import ParameterCount, backbone_parameters
-TuningSettings(method="freeze", frozen="1/3").frozen_blocks(3)
-size = backbone_parameters(__import__("pathlib").Path({str(folder)!r}))
-print(usual_rate("full", size), ParameterCount(forward=size, backward=size, updated=size).flops(1))
+from finetune.flops import ParameterCount, count_backbone_parameters
+TuningSettings(method="freeze", frozen="1/3").count_frozen_blocks(3)
+size = count_backbone_parameters(__import__("pathlib").Path({str(folder)!r}))
+print(compute_usual_rate("full", size), ParameterCount(forward=size, backward=size, updated=size).compute_flops(1))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

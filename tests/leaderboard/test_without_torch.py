@@ -21,7 +21,7 @@ import json
 from pathlib import Path
 from unittest import mock
 from starlette.testclient import TestClient
-from leaderboard.data.suites import (SiteSuite, slug)
+from leaderboard.data.suites import (SiteSuite, format_slug)
 from leaderboard.web.app import create_app
 from leaderboard.data.settings import SiteSettings
 from harness.core import paths
@@ -32,8 +32,8 @@ folder = Path(sys.argv[1])
 typed = ("glue", "nanobeir", "mteb")
 suites = {{name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
           for name in typed}}
-with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
-    app = create_app(SiteSettings(results=(folder,), reported=paths.reported_folder(), refresh=0,
+with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites):
+    app = create_app(SiteSettings(results=(folder,), reported=paths.find_reported_folder(), refresh=0,
                               snapshots=folder / "site", pages_a_minute=10**6))
 client = TestClient(app)
 said = {{}}
@@ -57,7 +57,7 @@ from harness.core.types import SuiteOptions
 from leaderboard.data.suites import SiteSuite
 suites = {{name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
           for name in ("nanobeir", "mteb")}}
-with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
+with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites):
     sys.exit(invoke(sys.argv[1:]))
 """
 """The command line, its site with two suites: all of them make some thousand files."""

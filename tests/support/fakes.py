@@ -169,7 +169,7 @@ class FakeEncoder:
         found = np.array([list(row) for row in rows], np.float32) / 255
         if keeper is not None:
             for text, row in zip(texts, found, strict=True):
-                keeper.add([text], row[None])
+                keeper.add_vectors([text], row[None])
         return found
 
 

@@ -80,7 +80,7 @@ def put(
     }
     home = imported.Imported.resolve_import_folder(folder, "mteb-results")
     with imported.Imported.lock(home):
-        return imported.Imported.write_import(home, tables, {"counts": {}}, {"parser": 2})
+        return imported.Imported.publish(home, tables, {"counts": {}}, {"parser": 2})
 
 
 def _told(seconds: float) -> float | None:

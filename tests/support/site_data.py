@@ -316,7 +316,7 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
     }
     home = imported.Imported.resolve_import_folder(folder, "mteb-results")
     with imported.Imported.lock(home):
-        imported.Imported.write_import(
+        imported.Imported.publish(
             home,
             tables,
             {"counts": {"entries": len(about), "files": sum(one["files"] for one in about)}},

@@ -464,7 +464,7 @@ def test_a_training_that_was_killed_ends_as_an_undisturbed_one(
             with pytest.raises(Killed):
                 spec.recipe.train(spec)
 
-    killed(preparing.GuideVectors, "encode", lambda *_: True)
+    killed(preparing.GuideVectors, "encode_side_texts", lambda *_: True)
     killed(KMeans, "_iterate", lambda *_: True)
     assert not list((tmp_path / "cache" / "clusters").glob("*/*.parquet"))
     killed(CallbackHandler, "on_step_end", lambda _own, _args, state, _control: state.global_step >= 5)
@@ -517,7 +517,7 @@ def test_vectors_removed_in_a_training_are_made_anew_with_its_random_numbers_as_
         torch.rand(3)
         real(*given)
 
-    monkeypatch.setattr(vectors, "encode", drawing)
+    monkeypatch.setattr(vectors, "encode_side_texts", drawing)
     before = torch.get_rng_state()
     assert vectors.get_side_vectors("document", ["river stone", "cloud"]).shape[0] == 2
     assert torch.equal(torch.get_rng_state(), before)

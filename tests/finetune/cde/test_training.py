@@ -194,7 +194,7 @@ def test_no_pass_has_more_texts_than_the_chunk(
     settings = make(settings={**SMALL, "margin": None}).recipe.settings  # type: ignore[attr-defined]
     setup = TwoStageSetup(settings, info_nce, None, (), caches=True)
     passes = []
-    for name in ("context_vectors", "text_vectors"):
+    for name in ("compute_context_vectors", "compute_text_vectors"):
         real = getattr(model[0], name)
 
         def counted(features: Any, *given: Any, real: Any = real) -> Any:

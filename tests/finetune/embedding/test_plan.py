@@ -272,7 +272,9 @@ def test_devices_share_the_groups_of_a_backbone(
     recipe = dpr.RECIPE.open("authors", replace(dpr.AUTHORS, batch_size=size))
     assert isinstance(recipe, EmbeddingRecipe)
     assert recipe.devices(4, widened(backbone, width, tmp_path)) == devices
-    assert recipe.settings.resolve_group_size(width).devices(devices) == devices, "as the trainer has it"
+    assert recipe.settings.resolve_group_size(width).limit_devices(devices) == devices, (
+        "as the trainer has it"
+    )
 
 
 def test_settings_of_a_reading_that_are_changed() -> None:

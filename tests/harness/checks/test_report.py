@@ -383,9 +383,9 @@ import sys
 sys.path[:0] = ["tests/harness/checks", "tests/support"]
 import rich.box, rich.console, rich.table
 from test_report import small_check
-from harness.core.terminal import console
+from harness.core.terminal import create_console
 from harness.checks.report import print_check
-out = console()
+out = create_console()
 before = set(sys.modules)
 print_check(small_check(), out, every=True)
 new = {name for name in sys.modules if name not in before and not name.startswith(("rich", "harness"))}

@@ -22,7 +22,7 @@ from harness.jobs.jobs import Job
 class FakeRecipe:
     """A recipe whose runs take what it is told."""
 
-    def probe(self, jobs: Sequence[Job]) -> Job:
+    def build_probe_job(self, jobs: Sequence[Job]) -> Job:
         return jobs[0]
 
 
@@ -37,10 +37,10 @@ class FakeWorker:
     def start(self, _job: Job, _inputs: object, _devices: tuple[str, ...]) -> None:
         pass
 
-    def poll(self, _seconds: float) -> Finished:
+    def poll_worker(self, _seconds: float) -> Finished:
         return self.answer
 
-    def close(self) -> None:
+    def close_worker(self) -> None:
         self.closed = True
 
 

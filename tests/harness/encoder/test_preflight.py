@@ -205,7 +205,7 @@ def test_a_recipe_notes_the_head_that_it_replaces(tmp_path: Path) -> None:
     whole = tiny.folder(FAMILIES["bert"], tmp_path / "whole")
     folder = faulty.spoiled(whole, tmp_path / "spoiled", "classifier")
     recipe: Any = catalog.open_recipe("glue-quick")
-    trial = recipe.protocol.trials("RTE")[0]
+    trial = recipe.protocol.list_trials("RTE")[0]
     told = "not loaded: classifier.bias, classifier.weight (it belongs to the head of a task)"
     assert told in Classifier.load_classifier(folder, trial, classes=2)[1]
     assert told not in Classifier.load_classifier(whole, trial, classes=2)[1]

@@ -622,7 +622,7 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
         "    import harness, harness.jobs.training_jobs as jobs, sample_model_recipe\n"
         "    from harness.plan import catalog\n"
         "    from harness.driver.execute import Listeners\n"
-        "    catalog.recipes = lambda: {'sample-centered': sample_model_recipe.RECIPE}\n"
+        "    catalog.load_recipe_entries = lambda: {'sample-centered': sample_model_recipe.RECIPE}\n"
         "    asked, point = json.loads(sys.argv[1]), sys.argv[2]\n"
         "    def kill(*_):\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -774,8 +774,8 @@ def test_a_check_trains_scores_and_compares_in_one_command(
         assert [task["candidate"], task["baseline"]] == pytest.approx(scores)
 
     script = f"{BLOCKER}\nimport sample_model_recipe\nfrom harness.plan import catalog\n" + (
-        "known = {**catalog.recipes(), 'sample-centered': sample_model_recipe.RECIPE}\n"
-        "catalog.recipes = lambda: known\nfrom harness.cli import invoke\nsys.exit(invoke(sys.argv[1:]))"
+        "known = {**catalog.load_recipe_entries(), 'sample-centered': sample_model_recipe.RECIPE}\n"
+        "catalog.load_recipe_entries = lambda: known\nfrom harness.cli import invoke\nsys.exit(invoke(sys.argv[1:]))"
     )
     done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
     assert (done.returncode, json.loads(done.stdout)["id"]) == (code, made["id"]), done.stderr
@@ -986,7 +986,7 @@ def test_a_killed_driver_takes_its_training_along(asked: dict[str, Any], here: N
     script.write_text(
         "if __name__ == '__main__':\n"
         "    import harness, slow_recipe\n    from harness.plan import catalog\n"
-        "    catalog.recipes = lambda: {'sample-centered': slow_recipe.RECIPE}\n"
+        "    catalog.load_recipe_entries = lambda: {'sample-centered': slow_recipe.RECIPE}\n"
         f"    harness.train({asked['model']!r}, 'sample-centered', train_data={str(asked['train_data'])!r},"
         f" results={str(asked['results'])!r}, cache={str(asked['cache'])!r}, offline=True)\n"
     )

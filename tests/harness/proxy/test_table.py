@@ -72,7 +72,7 @@ def test_times_of_more_than_was_asked_for_do_not_count(tmp_path: Path) -> None:
         "scores": pa.Table.from_pylist([*wider, extra]),
     }
     with imported.Imported.lock(source.folder):
-        again = imported.Imported.write_import(source.folder, tables, {"counts": {}}, {"parser": 2})
+        again = imported.Imported.publish(source.folder, tables, {"counts": {}}, {"parser": 2})
     assert np.isnan(ScoreTable.read_score_table(again, of).seconds).sum() == 1
 
 

@@ -24,7 +24,7 @@ def tables(*scores: float) -> dict[str, Any]:
 def publish(root: Path, *scores: float) -> imported.Imported:
     folder = imported.Imported.resolve_import_folder(root, "there")
     with imported.Imported.lock(folder):
-        return imported.Imported.write_import(
+        return imported.Imported.publish(
             folder, tables(*scores), {"counts": {"rows": len(scores)}}, {"parser": 1}
         )
 
@@ -104,7 +104,7 @@ def test_what_is_no_stamp_is_said(
     folder.mkdir(parents=True)
     (folder / imported.STAMP).write_text(text)
     with imported.Imported.lock(imported.Imported.resolve_import_folder(tmp_path, "other")):
-        imported.Imported.write_import(
+        imported.Imported.publish(
             imported.Imported.resolve_import_folder(tmp_path, "other"),
             tables(0.5),
             {"counts": {"rows": 1}},

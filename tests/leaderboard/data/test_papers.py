@@ -350,10 +350,10 @@ def test_a_malformed_file_is_named(copied: Path, break_it: Callable[[Path], None
 
 def test_reading_needs_neither_torch_nor_mteb() -> None:
     code = (
-        "import sys; from pathlib import Path; from leaderboard.data.papers import papers\n"
-        "from leaderboard.views.paper_tables import paper_table\n"
-        "for paper in papers(Path(sys.argv[1])).values():\n"
-        "    assert [paper_table(paper, table) for table in paper.tables.values()]\n"
+        "import sys; from pathlib import Path; from leaderboard.data.papers import read_papers\n"
+        "from leaderboard.views.paper_tables import build_paper_table\n"
+        "for paper in read_papers(Path(sys.argv[1])).values():\n"
+        "    assert [build_paper_table(paper, table) for table in paper.tables.values()]\n"
         "print(sorted({'torch', 'mteb', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run(

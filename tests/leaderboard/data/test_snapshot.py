@@ -336,7 +336,7 @@ def test_processes_that_refresh_at_once_take_in_once(tmp_path: Path) -> None:
         "from pathlib import Path; from unittest import mock; import site_data\n"
         "from leaderboard.data.snapshot import open_index\n"
         "sys.stdin.readline()\n"
-        "with mock.patch('leaderboard.data.snapshot.listed', return_value=site_data.suites()):\n"
+        "with mock.patch('leaderboard.data.snapshot.load_site_suites', return_value=site_data.suites()):\n"
         "    index = open_index(site_data.small_settings(Path(sys.argv[2])))\n"
         "print(index.refresh())\n"
     )

@@ -369,7 +369,7 @@ def test_no_provenance_that_a_strict_audit_passes_takes_the_site_down(
     measured = [entry for entry in site.queries.entries.values() if entry.origin == "measured"]
     assert len(measured) > 10
     pages = [f"/models/{entry.model_slug}" for entry in measured]
-    pages += [f"/results/{row.id}" for row in site.queries.results() if row.key]
+    pages += [f"/results/{row.id}" for row in site.queries.find_results() if row.key]
     for path in ["/", "/suites/nanobeir", *pages]:
         assert asking.get(path).status_code == 200, path
 

@@ -166,12 +166,12 @@ def test_every_recipe_is_exported(client: TestClient) -> None:
 def test_recipes_are_shown_without_torch() -> None:
     code = (
         "import sys\n"
-        "from leaderboard.pages.recipes import _protocol_of\n"
+        "from leaderboard.pages.recipes import _extract_protocol\n"
         "from harness.plan import catalog\n"
-        "for name, entry in catalog.recipes().items():\n"
+        "for name, entry in catalog.load_recipe_entries().items():\n"
         "    for v in ('', *entry.variants):\n"
         "        recipe = catalog.open_recipe(f'{name}:{v}' if v else name)\n"
-        "        assert _protocol_of(entry, v, recipe).settings\n"
+        "        assert _extract_protocol(entry, v, recipe).settings\n"
         "print(sorted({'torch', 'mteb', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

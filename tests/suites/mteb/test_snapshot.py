@@ -31,10 +31,10 @@ class Block:
             raise ImportError(f"{name} is blocked")
 
 sys.meta_path.insert(0, Block())
-from suites._mteb.snapshot import load
+from suites._mteb.snapshot import load_snapshot
 import suites._mteb.tasks
-snapshot = load()
-print(len(snapshot.benchmark("MTEB(eng, v2)").tasks), *snapshot.task("STS22").splits_and_subsets(["tur"]))
+snapshot = load_snapshot()
+print(len(snapshot.find_benchmark("MTEB(eng, v2)").tasks), *snapshot.find_task_info("STS22").select_splits_and_subsets(["tur"]))
 """
 
 

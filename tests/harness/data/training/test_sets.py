@@ -271,10 +271,10 @@ def test_a_plan_needs_neither_torch_nor_datasets(nli: Path, settings: DataSettin
     code = f"""{BLOCKER.replace('"torch",', '"torch", "datasets",')}
 from pathlib import Path
 from harness.data.locate import DataSettings
-from harness.data.training.sets import TrainingData, locate_training, own_training
+from harness.data.training.sets import TrainingData, locate_training, locate_user_training
 settings = DataSettings(root=Path(sys.argv[1]), offline=True, cache=Path(sys.argv[2]))
 data = TrainingData(path="org/nli", config="triplet", columns=("anchor", "positive", "negative"))
-print(locate_training(data, settings).rows, own_training("org/nli:triplet", settings).rows)
+print(locate_training(data, settings).rows, locate_user_training("org/nli:triplet", settings).rows)
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(settings.root), str(settings.cache)],

@@ -64,7 +64,7 @@ def test_it_says_what_it_is(name: str) -> None:
 
 
 def test_listing_the_families_takes_no_library() -> None:
-    code = f"{BLOCKER}\nfrom harness.encoder import backbones\nprint(*backbones.entries())"
+    code = f"{BLOCKER}\nfrom harness.encoder import backbones\nprint(*backbones.list_backbones())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == set(backbones.list_backbones())
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 import tiny
 from harness.encoder import backbones
-family = backbones.entries()["sample"].family
+family = backbones.list_backbones()["sample"].family
 tiny.folder(family, Path(sys.argv[1]))
 """
 

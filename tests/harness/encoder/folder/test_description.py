@@ -186,11 +186,11 @@ def test_describing_needs_neither_torch_nor_transformers(build: Callable[..., Pa
         "import sys\n"
         "for name in ('torch', 'transformers', 'sentence_transformers'): sys.modules[name] = None\n"
         "from pathlib import Path\n"
-        "from harness.encoder.folder.content import content_key\n"
+        "from harness.encoder.folder.content import compute_content_key\n"
         "from harness.encoder.folder.description import describe, resolve_encoding\n"
         "from harness.core.encoding import Settings\n"
         f"folder = Path({str(build())!r})\n"
-        "print(resolve_encoding(describe(folder), Settings()).pooling, len(content_key(folder)[0]))\n"
+        "print(resolve_encoding(describe(folder), Settings()).pooling, len(compute_content_key(folder)[0]))\n"
     )
     root = Path(__file__).parents[4]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
