@@ -186,6 +186,7 @@ def _iter_content_lines(data: Content) -> Iterator[Sequence[object]]:
         case Retrieval():
             yield from (["document", d.id, d.title, d.text] for d in data.documents)
             yield from (["query", q.id, q.text] for q in data.queries)
+            # The order of rows counts, as samples are drawn by it; that of judgements changes no score.
             for query, grades in sorted(data.qrels.items()):
                 yield from (["qrel", query, *grade] for grade in sorted(grades.items()))
             if data.ignore_identical_ids:
@@ -236,6 +237,7 @@ def _require_valid_text(value: object, what: str, may_be_blank: bool = False) ->
     if not may_be_blank and not value.strip():
         raise DataError(f"The {what} is blank.")
     try:
+        # JSON can hold half a surrogate pair, and no tokenizer takes it.
         value.encode()
     except UnicodeEncodeError:
         raise DataError(f"The {what} is not valid Unicode: it holds half a surrogate pair.") from None
@@ -251,6 +253,7 @@ def _require_known(names: Iterable[str], known: frozenset[str], what: str) -> No
 def _require_valid_grades(qrels: Mapping[str, Mapping[str, int]]) -> None:
     for query, grades in qrels.items():
         for document, grade in grades.items():
+            # By type, since True is an int in Python.
             if type(grade) is not int:
                 message = f"The grade of document {document!r} for query {query!r} is {grade!r}"
                 raise DataError(f"{message}, not a whole number.")

@@ -36,6 +36,7 @@ def _read_beir_tasks(folder: Path) -> tuple[LocalTask, ...]:
             f"{folder} holds no {DESCRIPTION}, and for the BEIR layout it lacks {', '.join(missing)}.",
             hint=GUIDE,
         )
+    # BEIR's folders often have the judgements to train on beside those of the test.
     splits = [s for s in splits if s != "train"] or splits
     base = _default_name(folder)
     return tuple(
@@ -276,6 +277,7 @@ def _parse_positive_label(table: Mapping[str, Any], metrics: tuple[str, ...], wh
     if "positive" not in table:
         return ""
     value = table["positive"]
+    # By type, since true is an int in Python.
     if type(value) not in (int, str) or value == "":
         raise UsageError(f"{where} 'positive' is {value!r}, not a label.", hint=GUIDE)
     if "f1" not in metrics:
@@ -319,6 +321,7 @@ class LocalTask:
         With `cache`, files with the stamps of the last time are not read again.
         """
         files = [[path.suffix, _hash_local_file(path, cache)] for path in self.files]
+        # Facts at their defaults are left out, so that the hashes of older results stay.
         facts = {"reader": 1, "type": self.type, "columns": dict(self.columns), "files": files}
         if self.ignore_identical_ids:
             facts[RULE] = True

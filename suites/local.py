@@ -124,6 +124,7 @@ def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
 def _find_text_columns(task: LocalTask, rows: Sequence[FileRow]) -> list[str]:
     """The names of the text columns in the files; the second may be in neither file."""
     one, two = task.resolve_column("text1"), task.resolve_column(OPTIONAL)
+    # A column that harness.toml names is required: a mistake in its name is an error.
     has_second = OPTIONAL in dict(task.columns) or any(two in record.fields for record in rows)
     return [one, two] if has_second else [one]
 
@@ -200,6 +201,7 @@ def _parse_class_labels(
     names = _sort_class_names(set(first))
     _require_classes(names, learning, train)
     if learning.positive:
+        # F1 counts class 1, the last of two; the sort is stable.
         names.sort(key=lambda name: name == learning.positive)
     number = {name: at for at, name in enumerate(names)}
     for record in dev:
@@ -241,7 +243,8 @@ def _require_classes(names: list[str], learning: Learning, train: Sequence[FileR
         verb = "are" if len(limited) > 1 else "is"
         raise _build_rows_error(
             train,
-            f"{' and '.join(limited)} {verb} for two classes, and there are {len(names)}: {_format_label_names(names)}.",
+            f"{' and '.join(limited)} {verb} for two classes, and there are {len(names)}: "
+            f"{_format_label_names(names)}.",
             hint='Ask for metrics = ["accuracy"] in harness.toml.',
         )
     if learning.positive and learning.positive not in names:
@@ -299,6 +302,7 @@ def _load_retrieval(task: LocalTask) -> Retrieval:
                 raise record.build_row_error(
                     f"the {column} {record.get_token_field(column)!r} is not in {file.name}."
                 )
+        # The same judgement may stand twice, but not with two grades.
         grades = qrels.setdefault(record.get_token_field("query-id"), {})
         if grades.setdefault(record.get_token_field("corpus-id"), score) != score:
             raise record.build_row_error("this query and document were given another score before.")
@@ -416,6 +420,7 @@ class _FileSource(BuiltSource):
 
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts to encode (see harness.core.types.FileSource)."""
+        # Titles change the size, but not the hash of the data.
         content = task.data.content + ("" if task.documents == DOCUMENT_TEXT else "-text")
         return _load_content_size(
             content, cache, lambda: measure_content(self.loader.content(), task.documents)
@@ -485,6 +490,7 @@ def _read_id_rows(task: LocalTask, path: Path) -> list[tuple[str, FileRow]]:
     rows_by_id: dict[str, FileRow] = {}
     for number, record in enumerate(read_rows(path), start=1):
         column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
+        # Judgements name ids, so that the number of a row would be a guess; the error is about `_id`.
         if column is None and task.type == "retrieval":
             column = "_id"
         id_ = record.get_token_field(column) if column else str(number)

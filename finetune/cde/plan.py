@@ -56,6 +56,8 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
 
     def _plan_description(self, found: Description) -> Description:
         planned = super()._plan_description(found)
+        # Without prefixes a backbone's own prompts stay; a default prompt would go before texts of both
+        # sides.
         prompts = dict(self.settings.prompts)
         if not prompts:
             return planned
@@ -84,6 +86,8 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         counts = count_set_rows(data)
         if settings.batches != "contextual" or counts is None:
             return super()._estimate_work(settings, data)
+        # The clusters themselves are not known in a plan; repeated pairs, which are left out, can make it
+        # fewer.
         groups = sum(count // self.settings.unit for count in counts)
         steps = settings.limit_steps(
             settings.epochs * (groups // (settings.batch_size // self.settings.unit))
@@ -132,6 +136,7 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
 
     def _count_training_texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
         """Context documents count as texts."""
+        # Each group of a step encodes a context of its own.
         context = self.settings.context_size * (self.settings.batch_size // self.settings.unit)
         return super()._count_training_texts(steps, rows, data) + steps * context
 
@@ -161,21 +166,22 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
             backbone_value, recipe_value = getattr(found.two_stage, name), getattr(self.settings.stages, name)
             if backbone_value != recipe_value:
                 raise UsageError(
-                    f"{backbone.name} has {setting} = {backbone_value}, and {self.name} would train it with {recipe_value}.",
-                    hint=f"Type --set {setting}={str(backbone_value).lower()}, or start from a bare backbone.",
+                    f"{backbone.name} has {setting} = {backbone_value}, and {self.name} would train it with "
+                    f"{recipe_value}.",
+                    hint=f"Type --set {setting}={str(backbone_value).lower()}, or start from a bare "
+                    "backbone.",
                 )
 
     def _collect_plan_notes(
         self, backbone: Artifact, found: Description, settings: TwoStageTrainingSettings
     ) -> tuple[str, ...]:
-        recipe_settings, notes = (
-            self.settings,
-            super()._collect_plan_notes(backbone, replace(found, pooling=None), settings),
-        )
-        if recipe_settings.unit < recipe_settings.context_size:
+        size, documents = self.settings.context_size, self.settings.unit
+        # Without its pooling: the note of one stage on a model's old pooling does not hold for two.
+        notes = super()._collect_plan_notes(backbone, replace(found, pooling=None), settings)
+        if documents < size:
             few = (
-                f"the context has {recipe_settings.context_size} places, and a group of rows {recipe_settings.unit} documents, which "
-                f"are repeated: --set context_size={recipe_settings.unit} has each of them once"
+                f"the context has {size} places, and a group of rows {documents} documents, which "
+                f"are repeated: --set context_size={documents} has each of them once"
             )
             notes = (*notes, few)
         if found.two_stage is not None:

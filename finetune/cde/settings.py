@@ -39,6 +39,7 @@ class Guide:
     def identity(self) -> dict[str, Any]:
         """Everything that its vectors depend on."""
         artifact = resolve_weights(self.artifact)
+        # The key of a trained model names its training, which other hardware can end with other weights.
         weights = {"weights": artifact.weights} if artifact.trained else {}
         return {"artifact": artifact.key, **weights, "encoding": self.how}
 
@@ -105,6 +106,7 @@ class ContextualSettings(EmbeddingSettings):
 
     def normalize_settings(self) -> Self:
         """The settings with one value for each meaning: those without effect have none of their own."""
+        # Settings without effect get their defaults, so that one training has one key.
         of_clusters = {field.name for field in fields(ClusterSettings)} | {"packing"}
         unused: dict[str, Any] = {}
         if self.batches != "contextual":

@@ -55,6 +55,7 @@ class _EfficientSetup(EmbeddingSetup):
         settings, budget = self._efficient, self._efficient.budget
         if budget is None:
             return batch_order(data, spec, settings)
+        # One pass is enough to draw a sample; epochs are added until they have the steps.
         once = batch_order(data, spec, replace(settings, epochs=1))
         tokens = self._estimate_row_tokens(data, once) * settings.batch_size
         count = ParameterCount.count_parameters(self._model[0].auto_model)
@@ -74,6 +75,7 @@ class _EfficientSetup(EmbeddingSetup):
 
     def build_model(self, spec: TrainingSpec) -> Any:
         """The backbone with a new pooling, of which only the weights of the method are trained."""
+        # The order of batches has counted the parameters of this very model.
         return self._model
 
     def save_model_folder(self, model: Any, folder: Path) -> None:
@@ -90,6 +92,8 @@ class _EfficientSetup(EmbeddingSetup):
         backbone = model[0].auto_model
         apply_tuning(backbone, self._efficient.tuning)
         if self._efficient.gradient_checkpointing:
+            # The older form of checkpointing gives no gradients where the input needs none, as with frozen
+            # embeddings.
             backbone.gradient_checkpointing_enable({"use_reentrant": False})
         return model
 

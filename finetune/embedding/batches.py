@@ -72,6 +72,7 @@ class BatchOrder:
         self._rows, self._size, self._seed, self._texts = rows, size, seed, texts
         self._group, self._keeps_last = group, keeps_last
         self._built: tuple[int, list[Rows]] = (-1, [])
+        # Epochs can differ in length where rows that share a text are kept apart.
         last = [self._measure_epoch(epoch) for epoch in range(epochs)]
         self._ends = list(accumulate(count for count, _ in last))
         self._sizes = [size for _, size in last]
@@ -112,6 +113,7 @@ class BatchOrder:
         if self._texts is None:
             full_batches, rest = divmod(self._rows, self._size)
             return (full_batches + 1, rest) if rest and self._keeps_last else (full_batches, self._size)
+        # How many batches distinct texts allow is known only once they are built.
         batches = self._get_epoch_batches(epoch)
         return len(batches), len(batches[-1]) if batches else 0
 
@@ -122,6 +124,7 @@ class BatchOrder:
         return self._built[1]
 
     def _build_epoch_batches(self, epoch: int) -> list[Rows]:
+        # A generator for each epoch: a resumed training builds its epoch without those before it.
         order = np.random.default_rng([self._seed, epoch]).permutation(self._rows)
         if self._texts is not None:
             order = _group_distinct_rows(order, self._texts, self._group or self._size)
@@ -207,6 +210,7 @@ class MixOrder:
         self._begins = [0, *accumulate(one.rows for one in sets)]
         chances = compute_set_probabilities([one.rows for one in sets], alpha)
         self._rows_of_step = float(sum(c * one.size * groups for c, one in zip(chances, sets, strict=True)))
+        # The number behind the seed keeps draws apart: 0 of sets, 1 of batches, 2 of passes.
         self.drawn: Rows = np.random.default_rng([seed, 0]).choice(len(sets), size=steps, p=chances)
         """The number of the set of each batch."""
         sizes = np.array([one.size * groups for one in sets])[self.drawn]
@@ -263,6 +267,8 @@ class MixOrder:
             raise self._explain_row_shortage(number, drawn_set.rows)
         if drawn_set.labels is None:
             return draw.choice(drawn_set.rows, size=size, replace=False)
+        # Twice as many rows as needed, since some share a text with their group; more where that is not
+        # enough. Reading the labels of the whole set for every batch would take too long.
         tried = min(drawn_set.rows, 2 * size)
         while True:
             rows = draw.choice(drawn_set.rows, size=tried, replace=False)
@@ -277,6 +283,8 @@ class MixOrder:
 
     def _take_turn_batch(self, number: int, before: int) -> Rows:
         """The batch of a set that follows so many others of it."""
+        # A second iteration begins with the first batch again, as a mix does to hash the texts that were
+        # drawn.
         if number not in self._passes or before < self._passes[number][0]:
             self._passes[number] = 0, 0, self._pass(number, 0)
         begin, done, batches = self._passes[number]
@@ -333,12 +341,15 @@ def pack_clusters(clusters: NDArray[np.int32], size: int, *, seed: int, tour: Se
     Returns:
         The rows of each batch, (batches, size).
     """
+    # No epoch has this number, by which a BatchOrder with the same seed draws.
     draw = np.random.default_rng([seed, 2**32])
     cluster_numbers = np.unique(clusters[clusters >= 0])
+    # A tour is followed as a ring, so that seeds differ in the pairs that are left at its end.
     order = np.roll(tour, -int(draw.integers(len(tour)))) if len(tour) else draw.permutation(cluster_numbers)
     places = np.full(int(cluster_numbers.max(initial=0)) + 1, -1, np.int64)
     places[order] = np.arange(len(order))
     rows = draw.permutation(np.flatnonzero(clusters >= 0))
+    # Stable: the drawn order of a cluster's rows stays.
     rows = rows[np.argsort(places[clusters[rows]], kind="stable")]
     return rows[: len(rows) // size * size].reshape(-1, size)
 
@@ -352,6 +363,7 @@ def _group_distinct_rows(order: Rows, texts: NDArray[np.uint64], size: int) -> R
     while True:
         rows = np.concatenate([waiting, order[begin : begin + size]])
         group, passed = rows[:size], order[:0]
+        # Most groups repeat no text: one call of np.unique is far cheaper than the loop over rows.
         if len(group) < size or len(np.unique(texts[group])) < texts[group].size:
             group, passed = _collect_distinct_group(chain(waiting, order[begin:]), texts, size)
         groups.append(group)
@@ -393,4 +405,6 @@ def hash_table_texts(
 
 
 def _hash_text_number(text: str) -> int:
+    # 64 bits: among 10 million texts two share a hash with a probability of 3e-6, which only keeps two rows
+    # out of one group. Python's own hash differs from process to process.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -77,8 +77,8 @@ def _choose_token(kinds: tuple[str, str], named: Mapping[str, str], own: str) ->
         )
     if own:
         return own, (
-            f"The tokenizer's files name no {preferred} and no {other} token: {own}, which it puts at that end "
-            "of a text, takes the place.",
+            f"The tokenizer's files name no {preferred} and no {other} token: {own}, which it puts at that "
+            "end of a text, takes the place.",
         )
     return "", (
         f"The tokenizer has no {preferred} and no {other} token: there is only a blank in the place.",
@@ -89,6 +89,8 @@ def _read_special_tokens(folder: Path) -> dict[str, str]:
     """The tokens that files name, by kind, such as {"cls": "[CLS]"}; of two files by transformers' order."""
     config = read_object(folder / "tokenizer_config.json")
     special = read_object(folder / "special_tokens_map.json")
+    # transformers lets special_tokens_map.json win only for tokenizers that were saved without
+    # added_tokens_decoder, before its version 4.34.
     both = {**special, **config} if "added_tokens_decoder" in config else {**config, **special}
     kinds = ("bos", "cls", "sep", "eos")
     tokens = {kind: _extract_token_text(both.get(f"{kind}_token")) for kind in kinds}
@@ -118,6 +120,7 @@ def _parse_post_processor(processor: Mapping[str, Any]) -> tuple[str, str]:
     if kind in ("BertProcessing", "RobertaProcessing"):
         return str(processor["cls"][0]), str(processor["sep"][0])
     pieces = processor["single"] if kind == "TemplateProcessing" else []
+    # A piece is a special token or the text itself, here "".
     tokens = [str(piece.get("SpecialToken", {}).get("id", "")) for piece in pieces]
     text = tokens.index("") if "" in tokens else 0
     return next(iter(tokens[:text]), ""), next(iter(tokens[text + 1 :]), "")

@@ -52,6 +52,7 @@ class _GroupedLoss(MultipleNegativesRankingLoss):
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
         """The loss of a batch, each column (rows, dimensions)."""
         groups = [*_iter_column_groups(embeddings, self.group)]
+        # Before Python 3.12 a comprehension is a function of its own, in which plain super() fails.
         parts = [super(_GroupedLoss, self).compute_loss_from_embeddings(one, labels) for one in groups]
         return sum(parts[1:], parts[0]) * (self.share / len(parts))
 
@@ -69,6 +70,7 @@ class _CachedParts(CachedMultipleNegativesRankingLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """The loss of a batch of tokenized columns."""
+        # The library passes no labels on to calculate_loss.
         self._labels = labels
         return super().forward(sentence_features, labels)
 
@@ -78,6 +80,7 @@ class _CachedParts(CachedMultipleNegativesRankingLoss):
         for part in self.iter_loss_parts(
             [cat(column) for column in reps], self._labels, self.mini_batch_size
         ):
+            # At once: the graph of a part is freed before the next one is built.
             if with_backward:
                 part.backward()
             total = total + (part.detach() if with_backward else part)
@@ -249,6 +252,8 @@ def find_false_negatives(
     Returns:
         (queries, rows × columns).
     """
+    # A matrix product may round equal columns differently, and the default margin is 0: a copy of the
+    # positive has to have exactly its cosine.
     texts, places = torch.unique(cat([*columns]), dim=0, return_inverse=True)
     scores = (normalize(queries) @ normalize(texts).T)[:, places]
     rows, each = len(columns[0]), torch.arange(len(queries), device=queries.device)
@@ -285,16 +290,19 @@ class InfoNCE:
         for group, rows in groups:
             query_places = torch.arange(len(rows), device=rows.device)
             if self._gathers:
+                # Gathered rows stand in the order of the processes.
                 query_places = query_places + torch.distributed.get_rank() * len(rows)
                 group, rows = [all_gather_with_grad(part) for part in group], _gather_row_numbers(rows)
             mask = self._mask(rows, query_places, len(group) - 1)
             masked += int(mask.sum())
+            # A query's own texts are never masked, and so are not counted.
             candidates += mask.numel() - len(query_places) * (len(group) - 1)
             weight = self.share / (len(query_places) * len(groups))
             for places, hidden in zip(
                 query_places.split(chunk or size), mask.split(chunk or size), strict=True
             ):
                 scores = cos_sim(group[0][places], cat(group[1:])) * self._factor
+                # -inf takes a text out of the denominator of the softmax.
                 loss = cross_entropy(scores.masked_fill(hidden, -torch.inf), places, reduction="sum")
                 yield loss * weight
         self.measures = {"masked": masked / max(1, candidates)} if self._negatives else {}
@@ -342,7 +350,7 @@ def build_filtered_loss(
     micro_batch: int | None,
     gather: bool,
 ) -> nn.Module:
-    """InfoNCE as `build_info_nce_loss` makes it, with false negatives masked; the labels are the rows' numbers.
+    """InfoNCE as `build_info_nce_loss` makes it, with false negatives masked; labels are row numbers.
 
     Args:
         model: The model in training.
@@ -352,6 +360,7 @@ def build_filtered_loss(
         micro_batch: The most rows in a pass; None for all of a batch.
         gather: Whether texts of other processes are candidates too, without groups.
     """
+    # A group lies within one process.
     gather = gather and not group
     if micro_batch is None:
         return _FilteredLoss(model, negatives, scale, group=group, gather=gather)

@@ -42,6 +42,7 @@ def _list_no_assumptions(_settings: object) -> tuple[str, ...]:
 
 def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tuple[str, ...]:
     """That a training ends before its learning rate has risen, where it does."""
+    # Steps of data that is still to be read are not known.
     if steps is None or (rises := settings.count_warmup_steps(steps)) <= steps:
         return ()
     return (
@@ -135,6 +136,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         settings = self._resolve_settings(backbone)
         description = planned or describe(backbone.folder, own_code=backbone.trust_remote_code)
         self._check_backbone_fit(backbone, description)
+        # The data of the selection stands last.
         training = data[: len(data) - len(self._find_selections())]
         self._check_training_data(training)
         steps, rows = self._estimate_work(settings, training)
@@ -194,6 +196,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         if found.two_stage is not None and not self.trains_two_stages:
             raise build_two_stage_error(backbone.name, self.name)
         entered = list_input_modules(backbone.folder)
+        # A bare backbone has no modules.json, and so no list of modules.
         if entered and [find_library_class(kind) for kind, _ in entered] != ["Transformer"]:
             raise UsageError(
                 f"{backbone.name} does not begin with one Transformer module, which {self.name} trains.",
@@ -217,7 +220,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             rows = sum(counts)
             names = ", ".join(part.name for part in data)
             raise DataError(
-                f"{names} has {rows} row{'s' * (rows != 1)}, and a batch has {size}.",
+                f"{names} has {rows} row{'s' if rows != 1 else ''}, and a batch has {size}.",
                 hint="Give more data, or a smaller batch: --set batch_size=…",
             )
 
@@ -225,6 +228,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         self, backbone: Artifact, settings: SettingsT, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
         plain = asdict(self.settings.identity)
+        # Compared as typed, before a backbone decides: a group size of its own is no change by the user.
         before = asdict(self.defaults.identity)
         own_names = [part.name for part in data if part.own]
         return Lineage(
@@ -236,6 +240,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             parents=(ParentPart.of(backbone),),
             data=tuple(part.data.identity for part in data),
             seed=seed,
+            # What the paper leaves open on its data says nothing about the user's own.
             assumed=(*self.assumed(settings), *(() if own_names else self.assumed_data)),
             selected_on=tuple(choice.task for choice in self._find_selections()),
             own_data=", ".join(own_names),

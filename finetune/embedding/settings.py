@@ -59,6 +59,8 @@ class TrainerSettings(Whole):
     clip: float = 1.0
     precision: Literal["float32", "bfloat16", "float16"] = "float16"
     batches: Literal["shuffled", "no_duplicates", "contextual"] = "shuffled"
+    # Settings marked "later" came after the first models: at their default they are not in the key, so that
+    # the keys of older models stay.
     last_batch: Literal["dropped", "kept"] = field(default="dropped", metadata={"later": True})
     max_steps: int | None = field(default=None, metadata={"later": True})
     decay_all: bool = field(default=False, metadata={"later": True})
@@ -70,6 +72,7 @@ class TrainerSettings(Whole):
     @property
     def identity(self) -> Self:
         """The settings without those that change no result."""
+        # The gradient of a batch is the same however many rows a pass has.
         return replace(self, chunk=0)
 
     def normalize_settings(self) -> Self:
@@ -138,6 +141,7 @@ class TrainerSettings(Whole):
         for name in ("weight_decay", "clip"):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         share = 0 <= self.warmup <= 1
+        # 1 is the share of all steps, not one step.
         counted = self.warmup > 1 and self.warmup % 1 == 0
         self._require("warmup", share or counted, "a share from 0 to 1, or a number of steps")
         if self.batches not in self.orders:

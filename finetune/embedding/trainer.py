@@ -118,9 +118,11 @@ def run_trainer(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> 
     trainer = _Trainer(spec, settings, setup)
     with _explain_memory_error(spec, settings, setup.caches):
         trainer.run()
+    # A request to stop during the last step comes too late: the training is done.
     if not STOP.is_set() or trainer.finished:
         trainer.write_model()
     if spec.ranks > 1:
+        # Otherwise torch (2.4 on) warns when the process ends.
         torch.distributed.destroy_process_group()
 
 
@@ -155,6 +157,7 @@ class EmbeddingSetup(Setup):
             local_files_only=True,
         )
         keep_prompts(model, spec)
+        # Only the training cuts texts shorter; the finished model keeps this length.
         self._length = model.max_seq_length or settings.max_length
         model.max_seq_length = min(filter(None, (settings.max_length, self._length)), default=None)
         return model
@@ -172,6 +175,7 @@ class EmbeddingSetup(Setup):
         cut, model.max_seq_length = model.max_seq_length, self._length
         score = float(evaluator(model)["spearman_cosine"])
         model.max_seq_length = cut
+        # NaN, where all cosines are equal, counts as the worst score.
         return score if math.isfinite(score) else -1.0
 
     def save_model_folder(self, model: Any, folder: Path) -> None:
@@ -193,9 +197,11 @@ class _Trainer(SentenceTransformerTrainer):
 
     def __init__(self, spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
         self.spec, self.settings, self.setup = spec, settings, setup
+        # Before the model is built: a new pooling draws its weights.
         set_seed(spec.seed)
         spec.log.note_stage("loading the data and the backbone")
         arguments = _build_arguments(spec, settings)
+        # The first process writes the prepared data into the cache, and the others read it from there.
         with arguments.main_process_first(local=False):
             data = setup.load_training_rows(spec)
             self.order = setup.build_order(data, spec)
@@ -219,6 +225,7 @@ class _Trainer(SentenceTransformerTrainer):
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
         self._tokens = 0
+        # A two-stage module has two networks and none under this name.
         network = getattr(cast(Any, self.model)[0], "auto_model", None)
         self.parameters = None if network is None else ParameterCount.count_parameters(network)
         self._since = time.perf_counter()
@@ -254,6 +261,7 @@ class _Trainer(SentenceTransformerTrainer):
             load_model(self.model, self._locate_best_file(self.best.step), device=str(self.model.device))
         if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters()):
             raise DivergenceError("A weight is not a finite number after the last step.", hint=_LOWER)
+        # A folder under its final name counts as a finished model, so that it gets the name when it is whole.
         staging = self.spec.output.with_name(self.spec.output.name + ".new")
         shutil.rmtree(staging, ignore_errors=True)
         with _explain_write_error(staging):
@@ -272,6 +280,8 @@ class _Trainer(SentenceTransformerTrainer):
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
         """The library's, which has the weights that belong to the loss; all of the model's must be there."""
         optimizer: torch.optim.Optimizer = super().create_optimizer(*args, **kwargs)
+        # The library looks for weights in the loss, and says nothing where the model is not among its
+        # modules.
         optimizer_ids = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
         trained = ((name, one) for name, one in self.model.named_parameters() if one.requires_grad)
         if missing := [name for name, one in trained if id(one) not in optimizer_ids]:
@@ -295,6 +305,8 @@ class _Trainer(SentenceTransformerTrainer):
             cast(Any, _NumberedRows(rows) if self.setup.numbered else rows),
             batch_sampler=_Slices(self.order, self.done, self.spec),
             collate_fn=self.data_collator,
+            # A DataLoader draws a seed for its workers, by default from torch's own generator: a resumed
+            # training would then draw other dropout.
             generator=torch.Generator(),
         )
 
@@ -306,6 +318,8 @@ class _Trainer(SentenceTransformerTrainer):
         if group := self.order.group(step):
             rows = self.order.count_batch_rows(step)
             process_groups, count = _assign_groups(rows, group, self.spec), math.ceil(rows / group)
+            # torch takes the mean of gradients over processes, though some may have one group more: the share
+            # gives every group of the batch the same weight.
             cast(Any, self.loss).share = len(process_groups) * self.spec.ranks / count
         return super().training_step(model, inputs, *args, **kwargs)
 
@@ -324,6 +338,7 @@ class _Trainer(SentenceTransformerTrainer):
             "epoch": round(self.order.count_epochs(step), 6),
             "loss": logs["loss"],
             "rate": logs["learning_rate"],
+            # A step that the scaler of float16 skips has an infinite norm.
             "gradient_norm": None if norm is None or not math.isfinite(norm) else float(norm),
             "tokens": (tokens := int(self.sum_over_ranks([self._tokens])[0])),
             **self._compute_step_flops(step, tokens),
@@ -376,6 +391,7 @@ class _Trainer(SentenceTransformerTrainer):
     def _evaluate(self, *_args: Any, **_kwargs: Any) -> dict[str, float]:
         """Score the weights on the selection's data, and keep them if no earlier ones were better."""
         assert self.selection is not None
+        # Every process scores, so that all have the same best step; only the first one writes.
         score = self.setup.score_selection(self.model, self.selection)
         step = self.state.global_step
         self._add_log_line({"step": step, "score": score})
@@ -402,11 +418,13 @@ class _Trainer(SentenceTransformerTrainer):
                 self.checkpoints.prepare_checkpoint(step)
             self.accelerator.wait_for_everyone()
             folder = self.checkpoints.locate_checkpoint(step)
+            # Each process has drawn its own dropout.
             torch.save(_get_random_state(), folder / f"random-{self.spec.rank}.pt")
             if first:
                 self._write_state(folder)
             self.accelerator.wait_for_everyone()
             if first:
+                # `finish` removes what is older, but for the best weights so far.
                 beside = [self._locate_best_file(self.best.step)] if self.best.step else []
                 self.checkpoints.finish(step, beside=beside)
         self._since = time.perf_counter()
@@ -414,9 +432,11 @@ class _Trainer(SentenceTransformerTrainer):
     def _write_state(self, folder: Path) -> None:
         assert self.optimizer is not None
         assert self.lr_scheduler is not None
+        # save_model, as safetensors' save_file refuses weights that share memory (tied embeddings).
         save_model(self.model, str(folder / MODEL))
         assert isinstance(self.loss, nn.Module)
         scaler = getattr(self.accelerator, "scaler", None)
+        # The loss holds the model, whose weights are in a file of their own.
         loss_state = {
             name: value for name, value in self.loss.state_dict().items() if not name.startswith("model.")
         }
@@ -437,6 +457,7 @@ class _Trainer(SentenceTransformerTrainer):
         assert checkpoint is not None
         assert self.optimizer is not None
         assert self.lr_scheduler is not None
+        # On the CPU first: every process would otherwise put a second copy on the GPU that wrote the file.
         state = torch.load(Path(checkpoint, STATE), map_location="cpu", weights_only=True)
         self.optimizer.load_state_dict(state["optimizer"])
         self.lr_scheduler.load_state_dict(state["schedule"])
@@ -445,6 +466,7 @@ class _Trainer(SentenceTransformerTrainer):
         score, step = state["best"]
         self.best = _Best(score=score, step=step)
         assert isinstance(self.loss, nn.Module)
+        # Not strict: the weights of the model are left out of this state.
         self.loss.load_state_dict(state["loss"], strict=False)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
@@ -475,6 +497,8 @@ class _Cadence(TrainerCallback):
         """Set what follows this step."""
         trainer = self._trainer
         due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
+        # Signals and clocks differ between processes. One that stopped alone would leave the others waiting
+        # for its gradients.
         wishes = trainer.sum_over_ranks([float(STOP.is_set()), float(due)])
         stop, due = (wish > 0 for wish in wishes)
         control.should_evaluate = trainer.needs_evaluation(state.global_step)
@@ -495,6 +519,7 @@ class _NumberedRows:
 
     def __getitems__(self, numbers: list[int]) -> list[dict[str, Any]]:
         columns = self._rows[numbers]
+        # The library passes labels through to the loss as they are.
         values = zip(*columns.values(), numbers, strict=True)
         return [dict(zip((*columns, "label"), row, strict=True)) for row in values]
 
@@ -543,6 +568,8 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
     return SentenceTransformerTrainingArguments(
         output_dir=str(spec.checkpoints),
         per_device_train_batch_size=settings.batch_size // spec.ranks,
+        # A placeholder: the arguments join the processes, and only then is the data read that gives the
+        # steps.
         max_steps=1,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
@@ -556,12 +583,17 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
         fp16=settings.precision == "float16" and not on_cpu,
         bf16=settings.precision == "bfloat16",
         use_cpu=on_cpu,
+        # The library would read and drop all batches before a checkpoint; `_Slices` begins behind them.
         ignore_data_skip=True,
         logging_steps=1,
+        # With the filter the library logs the mean of earlier losses in place of NaN.
         logging_nan_inf_filter=False,
+        # `_Cadence` says when a checkpoint is written.
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
+        # Some weights, such as those of a pooler, get no gradient; without this torch fails in the second
+        # step.
         ddp_find_unused_parameters=True,
         ddp_broadcast_buffers=False,
     )
@@ -630,6 +662,7 @@ def set_dropout(model: nn.Module, share: float) -> None:
         if isinstance(module, nn.Dropout):
             module.p = share
         for name in ("dropout", "attention_dropout", "dropout_prob"):
+            # By type: some families have a module or a method under these names.
             if type(getattr(module, name, None)) in (int, float):
                 setattr(module, name, share)
 
@@ -638,6 +671,7 @@ def _get_random_state() -> dict[str, Any]:
     name, keys, *rest = np.random.get_state()
     return {
         "python": random.getstate(),
+        # A list, as torch.load with weights_only refuses arrays of numpy.
         "numpy": (name, np.asarray(keys).tolist(), *rest),
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
@@ -656,6 +690,7 @@ def _measure_peak_memory(device: str) -> int:
     """The most bytes so far: of the GPU's memory, else of this process."""
     if device.startswith("cuda"):
         return int(torch.cuda.max_memory_allocated())
+    # Linux gives kilobytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -667,6 +702,7 @@ def _open_tensorboard(spec: TrainingSpec, done: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
+    # Steps after the last checkpoint were logged before a kill, and are taken again.
     return SummaryWriter(str(spec.folder / "tensorboard"), purge_step=done + 1)
 
 
@@ -676,6 +712,8 @@ def _explain_memory_error(spec: TrainingSpec, settings: TrainerSettings, caches:
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        # torch has no class of error for the memory of a CPU: its allocator raises a RuntimeError with these
+        # words.
         full = isinstance(error, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(error)
         if not full:
             raise
@@ -699,6 +737,7 @@ def _explain_write_error(path: Path) -> Iterator[None]:
     except OSError as error:
         raise write_error(path, error) from error
     except Exception as error:
+        # On a full disk neither safetensors nor torch.save raises an OSError.
         if type(error).__name__ == "SafetensorError" or "PytorchStreamWriter" in str(error):
             raise StoreError(
                 f"Cannot write {path}: {error}.", hint="Free some room and run the same command again."

@@ -33,6 +33,7 @@ from harness.results.scores import collect_raw_metrics
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
 from suites.glue import VIEWS, GlueSource
 
+# torch takes seconds to import, and a driver that only plans and sends jobs needs none of it.
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -76,6 +77,8 @@ def _compute_selection_metric(task: Task, view: str, found: Raw) -> float:
     task_number = _compute_task_number(task, view, found)
     if task_number is not None:
         return task_number
+    # A data root may lack one of MNLI's sets; the view's number then does not exist, but a choice can be
+    # made.
     values = [found[part] for part in VIEWS[view].parts[task.name] if part in found] or [*found.values()]
     return sum(values) / len(values)
 
@@ -110,6 +113,7 @@ def _build_run_training(trial: Trial, progress: Progress, labelled: LabelledData
     evaluation, gold = _choose_evaluation(progress), {n: rows.labels for n, rows in labelled.dev.items()}
     best = trial.training.stopping.counts == "best" and not progress.diverged
     first = None if evaluation is None else next(iter(evaluation.predictions.values()))
+    # JSON has no NaN.
     finite = [loss for loss in progress.losses if math.isfinite(loss)]
     return {
         "trial": asdict(trial),
@@ -361,10 +365,12 @@ class Finetune:
             nonlocal reported_step
             if step == 1:
                 context.emit(Event(kind="training", text=format_trial(trial), steps=steps))
+            # At most about a hundred events of a run, since each one goes to the driver.
             if step - reported_step >= max(1, steps // 100) or step == steps:
                 context.emit(Event(kind="trained", text=f"loss {loss:.4g}", steps=step - reported_step))
                 reported_step = step
 
+        # Dropout starts from the seed, whatever the loading of the weights has drawn.
         torch.manual_seed(trial.seed)
         return trainer.train_classifier(
             model,
@@ -469,6 +475,8 @@ class RestoreWeights:
 
     def _rebuild_weights(self, context: JobContext, kept: _Checkpoints, key: str) -> float:
         run = next(run for run in self.runs if run.key == key)
+        # A run made again can reach another metric on other hardware; a better one that is remembered would
+        # keep its weights from being cached.
         kept.forget(run.group or "")
         record = RECORDS.parse(run.run(context)["record"].decode(), where="the run made once more")
         watched = record.training["watched"]
@@ -514,6 +522,7 @@ class ScoreFromRuns:
         """
         started = datetime.now(tz=UTC)
         selection = context.read_input("selection") or self._build_default_selection(context)
+        # A seed that counts may be a run of the grid as well.
         keys = [*dict.fromkeys((*self.runs, *self.seeds))]
         runs = dict(zip(keys, _read_input_records(context, keys), strict=True))
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
@@ -525,6 +534,8 @@ class ScoreFromRuns:
         metrics = _compute_metric_means([collect_raw_metrics(record) for record in valid_records])
         examples = [_read_input_examples(context, record.key) for record in valid_records]
         columns = {name: [value for run in examples for value in run[name]] for name in EXAMPLE_COLUMNS}
+        # A second score counts diverged seeds as a model that says nothing, since the mean over the rest
+        # flatters.
         lost = [_score_constant_model(self.task, columns)] * (len(counted) - len(valid_records))
         with_lost = (
             _serialize_metrics(_compute_metric_means([*map(collect_raw_metrics, valid_records), *lost]))
@@ -637,14 +648,18 @@ class _Checkpoints:
 
         place = self.folder / group
         files.require_writable(place)
+        # Several workers run the cells of one grid at the same time, with one cache.
         with FileLock(place / ".lock"):
             others = {old: known for old, known in _read_state(place).items() if old != key}
             best = max([*(known["watched"] for known in others.values()), watched])
             kept = {old: known for old, known in others.items() if known["watched"] == best}
             if watched == best:
+                # safetensors refuses tensors with gaps between their values.
                 content = save({n: t.cpu().contiguous() for n, t in tensors.items()})
                 files.replace(place / f"{key}.safetensors", content)
                 kept[key] = {"watched": watched, "sha256": hashlib.sha256(content).hexdigest()}
+            # Weights first, then the state, then the removal: a kill leaves no state that names weights which
+            # are not there, and weights without a state are not used.
             files.replace(place / STATE, append_digest({"runs": kept}).encode())
             for path in place.glob("*.safetensors"):
                 if path.stem not in kept:

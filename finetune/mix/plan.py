@@ -153,11 +153,13 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         """The prompts of an evaluation; a side without instructions has empty ones."""
         if self.settings.instructions == "none":
             return {}
+        # The user's own instructions come last and win.
         named = {**self.evaluation(), **dict(self.settings.instruction_file.evaluation)}
         prompts = {name: form.format_prompt(text) for name, text in named.items()}
         if self.settings.instructions == "both":
             return prompts
         query, document = SIDES
+        # A prompt of a whole task is for both sides; an empty one for its documents leaves it to the queries.
         bare = [name for name in prompts if not name.endswith((f"-{query}", f"-{document}"))]
         documents = {name: "" for name in prompts if name.endswith(f"-{document}")}
         return {**prompts, **documents, **{f"{name}-{document}": "" for name in bare}}
@@ -227,6 +229,7 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         shares, counts = self._compute_set_shares(data), count_set_rows(data)
         if shares is None or counts is None:
             return settings.max_steps, None
+        # The mean rows of a step, as MixOrder.count_mix_steps divides by it.
         step = self.settings.groups * sum(chance * size for _, chance, size in shares)
         if settings.max_steps is None and any(
             _is_measured(one, parts) for one, parts in split_set_parts(self.sets, data)
@@ -279,6 +282,7 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
 def _parse_data_argument(text: str) -> tuple[str, str]:
     """The name of a set and its data of `NAME=DATA`; no name where there is none."""
     name, equals, data = text.partition("=")
+    # A path or an address may have an equals sign as well, but not in a name of letters, digits, - and _.
     return (name, data) if equals and name.replace("_", "").replace("-", "").isalnum() else ("", text)
 
 

@@ -157,12 +157,15 @@ class MixSettings(EmbeddingSettings):
     @property
     def identity(self) -> Self:
         """The settings without those that change no result, and those that the mix in the lineage has."""
+        # Instructions of training are in the key with each set of the mix, in the lineage.
         own_instructions = replace(self.instruction_file, training=())
+        # With a number of steps the epochs say nothing.
         epochs = self.epochs if self.max_steps is None else 1
         return replace(super().identity, sets=(), instruction_file=own_instructions, epochs=epochs)
 
     def limit_devices(self, most: int) -> int:
         """The number of devices that can share a step: one that divides its groups."""
+        # One device always divides them.
         return next(count for count in range(min(most, self.groups), 0, -1) if self.groups % count == 0)
 
     def compute_pass_size(self, rows: int, limit: int | None) -> int | None:

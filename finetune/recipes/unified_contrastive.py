@@ -69,8 +69,18 @@ _TWEETS = "Given a tweet, retrieve tweets that are semantically similar. | Tweet
 _TITLES, _ABSTRACTS = "titles", "titles and abstracts"
 
 _FORUMS = (
-    *("Android", "English", "Gaming", "Gis", "Mathematica", "Physics"),
-    *("Programmers", "Stats", "Tex", "Unix", "Webmasters", "Wordpress"),
+    "Android",
+    "English",
+    "Gaming",
+    "Gis",
+    "Mathematica",
+    "Physics",
+    "Programmers",
+    "Stats",
+    "Tex",
+    "Unix",
+    "Webmasters",
+    "Wordpress",
 )
 
 _ALIKE = ("SICK-R", "STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "STS17", "STS22")
@@ -183,8 +193,13 @@ INSTRUCTIONS_BY_TYPE: Mapping[str, str] = MappingProxyType(
 """The instruction of all other tasks, by type; tasks of any other type have none."""
 
 _V2 = (
-    *("BiorxivClusteringP2P", "MedrxivClusteringP2P", "MedrxivClusteringS2S", "StackExchangeClustering"),
-    *("StackExchangeClusteringP2P", "TwentyNewsgroupsClustering", "STS22"),
+    "BiorxivClusteringP2P",
+    "MedrxivClusteringP2P",
+    "MedrxivClusteringS2S",
+    "StackExchangeClustering",
+    "StackExchangeClusteringP2P",
+    "TwentyNewsgroupsClustering",
+    "STS22",
 )
 
 _LATER: Mapping[str, str] = {

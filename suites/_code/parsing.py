@@ -54,6 +54,7 @@ def parse_python_functions(data: bytes, path: str) -> Iterator[Function]:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UnreadableError("cannot be parsed") from None
+    # Not splitlines, which also cuts at form feeds and would shift the numbers of lines.
     lines, module = text.split("\n"), _build_module_name(path)
     for name, node in _iter_definitions(tree):
         code = _extract_code(lines, node) if is_wanted(node.name) else None
@@ -72,6 +73,7 @@ def _decode_python_source(data: bytes) -> str:
     """The text of a Python file, in the encoding that it declares."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        # It also makes one kind of line end, which ast counts lines by.
         return io.TextIOWrapper(io.BytesIO(data), encoding).read()
     except (SyntaxError, ValueError, LookupError):  # an unknown encoding, or not a text encoding
         raise UnreadableError("cannot be parsed") from None
@@ -108,6 +110,7 @@ def _extract_code(lines: list[str], node: _Def) -> str | None:
                 return None
             for number in range(docstring.lineno, (docstring.end_lineno or 0) + 1):
                 del kept[number]
+            # A body needs a statement in place of its only one.
             if len(inner.body) == 1:
                 kept[docstring.lineno] = " " * docstring.col_offset + "pass"
     inside = [kept[n] for n in sorted(kept) if n >= body[0].lineno]
@@ -129,6 +132,7 @@ def _walk_statements(node: ast.AST) -> Iterator[ast.AST]:
 
 def _is_separable(docstring: ast.stmt, lines: list[str]) -> bool:
     first, last = lines[docstring.lineno - 1], lines[(docstring.end_lineno or 1) - 1]
+    # ast counts columns in bytes of UTF-8.
     before = first.encode()[: docstring.col_offset].strip()
     after = last.encode()[docstring.end_col_offset :].strip()
     return not before and (not after or after.startswith(b"#"))
@@ -159,16 +163,26 @@ _GRAMMARS = {
     "javascript": _Grammar(
         functions=frozenset(
             {
-                *("function_declaration", "generator_function_declaration", "method_definition"),
-                *("function_expression", "generator_function", "arrow_function"),
+                "function_declaration",
+                "generator_function_declaration",
+                "method_definition",
+                "function_expression",
+                "generator_function",
+                "arrow_function",
             }
         ),
         comment=re.compile(r"/\*\*(?!/)"),
         scopes={"class_declaration": "name", "class": "name"},
         statements=frozenset(
             {
-                *("variable_declarator", "lexical_declaration", "variable_declaration", "pair"),
-                *("assignment_expression", "expression_statement", "export_statement", "field_definition"),
+                "variable_declarator",
+                "lexical_declaration",
+                "variable_declaration",
+                "pair",
+                "assignment_expression",
+                "expression_statement",
+                "export_statement",
+                "field_definition",
             }
         ),
     ),
@@ -275,7 +289,9 @@ class _File:
         """The functions that are searched for, with their qualified names, in the order of the file."""
         source = self.source
         if self.language == "cpp":
+            # Blanks of the same length: nodes keep their places in the source.
             source = _MACRO.sub(lambda macro: b" " * len(macro.group()), source)
+        # A stack in place of recursion, as code can be nested deeper than Python allows calls.
         left = [(_load_parser(self.language).parse(source).root_node, "")]
         while left:
             node, scope = left.pop()
@@ -287,6 +303,7 @@ class _File:
                 of = self.grammar.scopes.get(node.type)
                 named = node.child_by_field_name(of) if of else None
                 scope += f"{self._strip_type_arguments(named)}." if named is not None else ""
+                # Reversed, since the last one is taken first.
                 left += [(child, scope) for child in reversed(node.named_children)]
 
     def _is_searched(self, node: Node, name: str) -> bool:
@@ -358,6 +375,7 @@ class _File:
     def _strip_type_arguments(self, named: Node) -> str:
         """A name without arguments of types, its parts with dots between them."""
         text = self.get_node_text(named)
+        # From the inside out: one expression cannot match nested brackets.
         while (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
             text = shorter
         return re.sub(r"\s*::\s*", ".", text.strip().lstrip("&").strip())
@@ -412,8 +430,10 @@ def _call(node: Node) -> Node | None:
 def _strip_comment_markers(comment: str) -> str:
     r"""The text of a comment or of Rust's #[doc].
 
-    >>> _strip_comment_markers("/** Adds\n  * both. */"), _strip_comment_markers("/// Adds both."), _strip_comment_markers('#[doc = "Adds both."]')
-    ('Adds\nboth. ', 'Adds both.', 'Adds both.')
+    >>> _strip_comment_markers("/** Adds\n  * both. */")
+    'Adds\nboth. '
+    >>> _strip_comment_markers("/// Adds both."), _strip_comment_markers('#[doc = "Adds both."]')
+    ('Adds both.', 'Adds both.')
     """
     if comment.startswith("#"):
         return "".join(re.findall(r'"((?:\\.|[^"\\])*)"', comment, re.DOTALL))

@@ -195,7 +195,9 @@ def select_distinct(functions: Iterable[Function], limit: int) -> tuple[list[Fun
     """
     from datasketch import MinHash, MinHashLSH
 
+    # The numbers of bands and rows are given: datasketch would otherwise look for a balance of its own.
     index = MinHashLSH(num_perm=_BANDS * _ROWS, params=(_BANDS, _ROWS))
+    # Copied for each function, as a new one would draw its permutations again.
     empty = MinHash(num_perm=_BANDS * _ROWS, seed=1)
     kept: list[Function] = []
     shingles: list[frozenset[bytes]] = []
@@ -205,6 +207,7 @@ def select_distinct(functions: Iterable[Function], limit: int) -> tuple[list[Fun
             break
         mine, signature = _extract_shingles(function.hidden), empty.copy()
         signature.update_batch(mine)
+        # Sorted, since an index gives its matches in any order: the first function counts.
         twin = next(
             (at for at in sorted(index.query(signature)) if _is_near_duplicate(mine, shingles[at])), None
         )
@@ -224,5 +227,6 @@ def _extract_shingles(code: str) -> frozenset[bytes]:
 
 
 def _is_near_duplicate(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
+    # Jaccard without a union: |A ∩ B| / (|A| + |B| − |A ∩ B|) ≥ ALIKE.
     common = len(one & other)
     return common >= ALIKE * (len(one) + len(other) - common)

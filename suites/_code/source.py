@@ -82,8 +82,21 @@ _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
 _BUILT = frozenset({"build", "dist", "venv", "env", "node_modules"})
 _OTHERS = frozenset(
     {
-        *("target", "out", "vendor", "vendored", "third_party", "third-party", "thirdparty", "external"),
-        *("bower_components", "Godeps", "testdata", "__tests__", "__mocks__", "spec", "generated"),
+        "target",
+        "out",
+        "vendor",
+        "vendored",
+        "third_party",
+        "third-party",
+        "thirdparty",
+        "external",
+        "bower_components",
+        "Godeps",
+        "testdata",
+        "__tests__",
+        "__mocks__",
+        "spec",
+        "generated",
     }
 )
 """Further folders that are skipped, but for Python."""
@@ -127,6 +140,7 @@ def find_source_files(
             continue
         place = os.path.relpath(folder, root)
         start = "" if place == os.curdir else f"{place}/"
+        # In place: os.walk goes on into the names that are left in this list.
         names[:] = [name for name in names if _can_enter(start + name, is_there, installed)]
         files += [start + name for name in here if os.path.isfile(f"{folder}/{name}")]
     if "." in closed:
@@ -164,6 +178,7 @@ def require_written(text: str) -> None:
     Raises:
         UnreadableError: It is generated or minified.
     """
+    # Generators say so at the top of a file.
     if _MADE.search(text[:2000]):
         raise UnreadableError("generated")
     if len(text) > _LONG_LINES * (text.count("\n") + 1):
@@ -176,6 +191,7 @@ def _group_source_paths(paths: Iterable[str], languages: Collection[str]) -> dic
     for path, language in _iter_source_paths(sorted(paths)):
         if language in languages:
             groups.setdefault(language, []).append(path)
+    # Without a C++ file beside them they are most likely C.
     if all(path.endswith(".h") for path in groups.get("cpp", [])):
         groups.pop("cpp", None)
     return {name: tuple(groups[name]) for name in LANGUAGES if name in groups}

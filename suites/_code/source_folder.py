@@ -76,6 +76,7 @@ class SourceFolder:
         entry = next((one for one in _load_folder_index(self, fingerprint).entries if one.name == name), None)
         if entry is None:
             raise DataError(f"{self.root} no longer has enough source for {name}.")
+        # A cache that is missing, damaged or of another form costs a new parse only.
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, DataError):
             content: Content = _CONTENT.validate_python(_read_cache_entry(self, fingerprint, name))
             if hash_content(content) == entry.hash:
@@ -88,6 +89,8 @@ class SourceFolder:
         Raises:
             DataError: There is none.
         """
+        # Without the cache's folder, which changes nothing, so that lru_cache finds what was built for
+        # another one.
         return _build(dataclasses.replace(self, cache=None), fingerprint)
 
     def _compute_fingerprint(self) -> str:
@@ -117,6 +120,7 @@ def read_file_stamp(path: Path | str) -> tuple[int, ...]:
         stat = os.stat(path)
     except OSError:
         return ()
+    # ctime as well: tools that copy files set mtime back.
     return stat.st_size, stat.st_mode, stat.st_mtime_ns, stat.st_ctime_ns
 
 
@@ -155,6 +159,7 @@ def _load_folder_index(folder: SourceFolder, fingerprint: str) -> _Index:
     )
     index = _Index(entries=entries, notes=built.notes)
     with contextlib.suppress(StoreError):  # the cache only saves time
+        # The index comes last: with it all the tasks are there.
         for name, content in {**built.contents, _INDEX: index}.items():
             _write_cache_entry(folder, fingerprint, name, content)
     return index

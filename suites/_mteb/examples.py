@@ -50,6 +50,7 @@ class Examples:
 
     def prepare_subsets(self, split: str, subsets: Sequence[str]) -> None:
         """Save the random state before the next subsets; `folder` is where mteb must write predictions."""
+        # mteb draws from this state while it scores; the copy draws the same rows again afterwards.
         self._random = copy.deepcopy(self._task.rng_state)
         with self._guard_examples():
             if is_parallel(self._task):
@@ -103,6 +104,8 @@ class Examples:
         """Let an error in the per-example rows cost these rows only."""
         try:
             yield
+        # Of any kind: the rows come from the code and data of any task, and its score is worth more than they
+        # are.
         except Exception as error:
             self._give_up(f"No per-example results: {type(error).__name__}: {error}")
 
@@ -173,8 +176,15 @@ def _build_task_lines(
 
 KINDS = frozenset(
     {
-        *("STS", "PairClassification", "Clustering", "ClusteringLegacy", "MultilabelClassification"),
-        *("Regression", "Classification", "BitextMining", "Summarization"),
+        "STS",
+        "PairClassification",
+        "Clustering",
+        "ClusteringLegacy",
+        "MultilabelClassification",
+        "Regression",
+        "Classification",
+        "BitextMining",
+        "Summarization",
     }
 )
 """The ends of mteb's class names behind AbsTask; a subclass is looked up before its base."""
@@ -239,6 +249,7 @@ def _iter_classification_lines(task: Any, rows: Any, predictions: Sequence[Seque
     if task.is_cross_validation:
         from sklearn.model_selection import KFold
 
+        # The same folds as in mteb's evaluator, which does not write them.
         folds = KFold(n_splits=task.n_splits, shuffle=True, random_state=task.seed)
         scored = [held_out.tolist() for _, held_out in folds.split(range(len(rows)))]
     names = getattr(task, "label_names", None)
@@ -334,6 +345,7 @@ def _build_example_ids(rows: Any, columns: Sequence[str]) -> list[str]:
         return [str(name) for name in rows["id"]]
     seen: Counter[str] = Counter()
     ids = []
+    # A hash of the texts stays when rows are added or change their order.
     for row in zip(*(rows[column] for column in columns), strict=True):
         name = hashlib.sha256(json.dumps([str(part) for part in row]).encode()).hexdigest()[:16]
         seen[name] += 1
@@ -347,6 +359,8 @@ def _iter_multilabel_lines(task: Any, rows: Any, predictions: Sequence[Any], spl
     from mteb.abstasks.abstask import _multilabel_subsampling
 
     if task.max_eval_samples is not None and len(rows) > task.max_eval_samples:
+        # mteb scores a sample of large test sets and writes predictions for it alone; the seed gives the same
+        # rows.
         rows = _multilabel_subsampling(
             DatasetDict({split: rows}),
             seed=task.seed,
@@ -356,6 +370,7 @@ def _iter_multilabel_lines(task: Any, rows: Any, predictions: Sequence[Any], spl
         )[split]
     ids = _build_example_ids(rows, (task.input_column_name,))
     gold = [sorted(set(labels)) for labels in rows[task.label_column_name]]
+    # In the order of scikit-learn's MultiLabelBinarizer, by which mteb's flags stand.
     label_names = sorted({label for labels in gold for label in labels})
     for probe, predicted in enumerate(predictions):
         for name, flags, truth in zip(ids, predicted, gold, strict=True):
@@ -374,6 +389,7 @@ def _iter_clustering_lines(
     for level, draws in enumerate(predictions.values()):
         gold, present = _select_level_groups(labels, level)
         for assigned in draws:
+            # The same call as in mteb: any other would move the state of the next draws.
             drawn = random.choices(range(len(present)), k=task.max_documents_per_cluster)
             for position, cluster in zip(drawn, assigned, strict=True):
                 row = present[position]

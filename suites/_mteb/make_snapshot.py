@@ -66,6 +66,7 @@ def _group_similar_names(similar: Mapping[str, Sequence[str]]) -> list[list[str]
     """
     group = {name: {name} for name in {*similar, *itertools.chain(*similar.values())}}
     for name, other in ((name, other) for name, others in similar.items() for other in others):
+        # Two groups become one set, which all their names then share.
         if group[name] is not group[other]:
             group[name] |= group[other]
             group |= dict.fromkeys(group[other], group[name])
@@ -110,6 +111,7 @@ def _build_task_row(task: type[AbsTask]) -> dict[str, Any]:
 
 def _find_base_class(task: type[AbsTask]) -> type[Any]:
     """The class of mteb that scores the task: its first base that is not a task itself."""
+    # Tasks are classes in mteb.tasks; what they are scored by is in mteb.abstasks.
     return next(c for c in task.__mro__ if c.__module__.startswith("mteb.abstasks."))
 
 
@@ -158,8 +160,10 @@ def _detect_columns(task: type[AbsTask]) -> dict[str, Any]:
             "lists": _find_base_class(task).__name__ == "AbsTaskClusteringLegacy",
         }
     changes = _Changes.parse_transform(task.dataset_transform, {*texts, *values, *task.metadata.eval_splits})
+    # A split that the task itself cuts off is not in the data, so that its columns are not known there.
     if changes is None or (changes.split and _train_split(task)):
         return {}
+    # The data has the names from before the task's own renaming.
     raw = changes.renamed
     texts, values = ([raw.get(name, name) for name in names] for names in (texts, values))
     further = {*changes.further, *raw.values()} - {*texts, *values}
@@ -284,6 +288,7 @@ def _describe_languages(task: type[AbsTask]) -> dict[str, Any]:
     codes: dict[str, str] = {}
     for subset, pair in languages.items():
         codes |= dict(zip(subset.split("-"), pair, strict=False))
+    # Most parallel corpora have all pairs, hundreds of lines that a dozen codes stand for.
     pairs = {f"{a}-{b}": [codes[a], codes[b]] for a in sorted(codes) for b in sorted(codes) if a != b}
     if pairs == languages:
         return {"pairs_of": dict(sorted(codes.items()))}
@@ -390,6 +395,7 @@ def _list_text_statistics(task: type[AbsTask], cell: Statistics) -> list[Statist
 
 def _compute_amount(statistics: Statistics) -> Amount:
     characters, mean = statistics["total_text_length"], statistics["average_text_length"]
+    # The statistics hold a total and a mean: the number of texts follows from them.
     return (round(characters / mean), characters) if mean else (0, 0)
 
 

@@ -25,6 +25,7 @@ class Model:
         from mteb.models import ModelMeta
 
         self._model, self._documents = model, documents
+        # A name of mteb needs an owner. Neither of the two gets into our results.
         names = {"name": "encoder/under-test", "revision": "0"}
         self.mteb_model_meta = ModelMeta.create_empty(overwrites=names)
         self.found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
@@ -78,6 +79,7 @@ class Model:
             results = _run_ranker(self._model, query_texts, documents, names, top_k, top_ranked, language)
         else:
             documents = _format_document_texts(self._corpus, self._documents)
+            # Announced as a whole, since the search asks for documents block by block.
             self.encoder.require(query_texts, role="query")
             self.encoder.require(documents, role="document")
             vectors = self.encoder.encode(query_texts, role="query")
@@ -85,6 +87,7 @@ class Model:
                 results = self._search_documents(vectors, documents, names, top_k)
             else:
                 results = self._score_candidates(vectors, documents, names, top_ranked)
+        # mteb gives a corpus before each search; a large one is not held until then.
         self._corpus = None
         self.found[hf_subset, hf_split] = results
         return results
@@ -134,6 +137,7 @@ class Model:
         from mteb import similarity_functions as functions
 
         names = {"cosine": "cos_sim", "dot": "dot_score", "euclidean": "euclidean_sim"}
+        # mteb has no function for this one.
         if self.encoder.similarity == "manhattan":
             from sentence_transformers import util
 
@@ -186,6 +190,7 @@ def _format_query_texts(queries: Dataset) -> list[str]:
     from mteb._create_dataloaders import _retrieval_texts
     from mteb.types import PromptType
 
+    # The usual case, without mteb's row by row map.
     if set(queries.column_names) <= {"id", "text"} and isinstance(queries[0]["text"], str):
         return list(queries["text"])
     return list(_retrieval_texts(queries, PromptType.query))

@@ -101,6 +101,7 @@ class TaskInfo:
         amounts = [cell for cell in cells if cell]
         if not amounts or len(amounts) < len(cells):
             return Size()
+        # Documents that are the same in every split are encoded once; the cache has them for the others.
         again = [self.shared[subset] for subset in parts & self.shared.keys()] * (len(splits) - 1)
         return Size(
             texts=sum(t for t, _ in amounts) - sum(t for t, _ in again),

@@ -66,6 +66,7 @@ def build_task_suite(
         )
         for name, use in uses.items()
     )
+    # An error is about the columns that the user asked for, if any of them is left empty.
     selected_uses = _select_uses(uses, options)
     if not any(column.tasks for column in columns if column.name in selected_uses):
         selection = [*selected_uses.values()]

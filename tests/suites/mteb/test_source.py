@@ -204,8 +204,8 @@ def test_odd_rows_of_a_hub_folder_are_counted(
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (add("corpus.jsonl", {"text": "another"}), "the id 'd0' is that of two texts in corpus"),
-        (add("queries.jsonl", {"text": "another"}), "the id 'test-q0' is that of two texts in queries"),
+        (add("corpus.jsonl", {"text": "another"}), "two texts in corpus have the id 'd0'"),
+        (add("queries.jsonl", {"text": "another"}), "two texts in queries have the id 'test-q0'"),
         (every(JUDGED, "corpus-id", "x"), "no judged document is in corpus: 'x' is not"),
         (every(JUDGED, "query-id", "x"), "no judged query is in queries: 'x' is not"),
     ],
