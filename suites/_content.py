@@ -243,8 +243,8 @@ def _require_valid_text(value: object, what: str, may_be_blank: bool = False) ->
         raise DataError(f"The {what} is not valid Unicode: it holds half a surrogate pair.") from None
 
 
-def _require_known(names: Iterable[str], known: frozenset[str], what: str) -> None:
-    missing = sorted(set(names) - known)
+def _require_known(names: Iterable[str], valid_names: frozenset[str], what: str) -> None:
+    missing = sorted(set(names) - valid_names)
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise DataError(f"The qrels name the {what} {missing[0]!r}{more}, which does not exist.")

@@ -126,16 +126,18 @@ def _check_files(task: LocalTask) -> None:
 GUIDE = "See docs/local-data.md."
 
 
-def _require_valid_keys(table: Mapping[str, object], known: Iterable[str], where: str, what: str) -> None:
+def _require_valid_keys(
+    table: Mapping[str, object], valid_names: Iterable[str], where: str, what: str
+) -> None:
     """Refuse a key that means nothing here, which would be ignored without a word."""
     for key in table:
-        _require_known(key, known, where, what)
+        _require_known(key, valid_names, where, what)
 
 
-def _require_known(name: str, known: Iterable[str], where: str, what: str) -> None:
-    """Refuse a name that is not in `known`."""
-    if name not in known:
-        error = explain_unknown(what, name, known, then=GUIDE)
+def _require_known(name: str, valid_names: Iterable[str], where: str, what: str) -> None:
+    """Refuse a name that is not in `valid_names`."""
+    if name not in valid_names:
+        error = explain_unknown(what, name, valid_names, then=GUIDE)
         raise UsageError(f"{where} {error.message}", hint=error.hint)
 
 

@@ -191,15 +191,15 @@ def _split(rows: Any, task: _GlueTask, where: str) -> LabelledSplit:
     return LabelledSplit(texts=texts, labels=labels, ids=[str(i) for i in ids])
 
 
-def _build_glue_task(known: _GlueTask) -> Task:
+def _build_glue_task(glue_task: _GlueTask) -> Task:
     return Task(
-        name=known.name,
-        type=known.type,
-        metric=", ".join(known.metrics),
-        splits=known.dev,
-        subsets=(known.subset,),
+        name=glue_task.name,
+        type=glue_task.type,
+        metric=", ".join(glue_task.metrics),
+        splits=glue_task.dev,
+        subsets=(glue_task.subset,),
         data=Data(path=PATH, revision=REVISION),
-        source=GlueSource(name=known.name),
+        source=GlueSource(name=glue_task.name),
         output="label",
         roles=("",),
     )

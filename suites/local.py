@@ -123,10 +123,10 @@ def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
 
 def _find_text_columns(task: LocalTask, rows: Sequence[FileRow]) -> list[str]:
     """The names of the text columns in the files; the second may be in neither file."""
-    one, two = task.resolve_column("text1"), task.resolve_column(OPTIONAL)
+    first, second = task.resolve_column("text1"), task.resolve_column(OPTIONAL)
     # A column that harness.toml names is required: a mistake in its name is an error.
-    has_second = OPTIONAL in dict(task.columns) or any(two in record.fields for record in rows)
-    return [one, two] if has_second else [one]
+    has_second = OPTIONAL in dict(task.columns) or any(second in record.fields for record in rows)
+    return [first, second] if has_second else [first]
 
 
 def _extract_row_texts(columns: Sequence[str], rows: Sequence[FileRow]) -> Texts:
@@ -212,12 +212,12 @@ def _parse_class_labels(
             )
     second = [record.get_token_field(column) for record in dev]
     _require_both(set(second), learning, dev)
-    says = f'f1 counts the label {names[-1]!r}; positive = "..." in harness.toml names another'
+    note = f'f1 counts the label {names[-1]!r}; positive = "..." in harness.toml names another'
     return _Labels(
         train=tuple(number[name] for name in first),
         dev=tuple(number[name] for name in second),
         classes=len(names),
-        notes=(says,) if "f1" in learning.metrics and not learning.positive else (),
+        notes=(note,) if "f1" in learning.metrics and not learning.positive else (),
     )
 
 
@@ -255,11 +255,11 @@ def _require_classes(names: list[str], learning: Learning, train: Sequence[FileR
         )
 
 
-def _require_both(found: set[str], learning: Learning, dev: Sequence[FileRow]) -> None:
+def _require_both(labels: set[str], learning: Learning, dev: Sequence[FileRow]) -> None:
     limited = _list_binary_metrics(learning)
-    if limited and len(found) == 1:
-        says = f"{' and '.join(limited)} {'say' if len(limited) > 1 else 'says'} nothing of one class."
-        raise _build_rows_error(dev, f"there is only the label {found.pop()!r}, and {says}")
+    if limited and len(labels) == 1:
+        reason = f"{' and '.join(limited)} {'say' if len(limited) > 1 else 'says'} nothing of one class."
+        raise _build_rows_error(dev, f"there is only the label {labels.pop()!r}, and {reason}")
 
 
 def _list_binary_metrics(learning: Learning) -> list[str]:
@@ -338,10 +338,13 @@ def _build_local_document(task: LocalTask, record: FileRow, id_: str) -> Documen
 
 
 def _load_sts(task: LocalTask) -> Pairs:
-    one, two, score = (task.resolve_column(c) for c in ("text1", "text2", "score"))
+    first_text, second_text, score = (task.resolve_column(c) for c in ("text1", "text2", "score"))
     rows = tuple(
         Pair(
-            id=id_, text1=r.get_text_field(one), text2=r.get_text_field(two), score=r.get_number_field(score)
+            id=id_,
+            text1=r.get_text_field(first_text),
+            text2=r.get_text_field(second_text),
+            score=r.get_number_field(score),
         )
         for id_, r in _read_id_rows(task, task.files[0])
     )

@@ -307,11 +307,12 @@ class MixOrder:
             raise self._explain_row_shortage(number, len(rows))
         return rows[: len(rows) // size * size].reshape(-1, size)
 
-    def _explain_row_shortage(self, number: int, found: int) -> HarnessError:
+    def _explain_row_shortage(self, number: int, usable_rows: int) -> HarnessError:
         drawn_set, size = self._sets[number], self._sets[number].size * self._groups
         why = ", as no two of a group may have a text or a class in common" if drawn_set.labels else ""
         return HarnessError(
-            f"{drawn_set.name}: of {drawn_set.rows:,} rows {found:,} can be in one batch of {size}{why}.",
+            f"{drawn_set.name}: of {drawn_set.rows:,} rows {usable_rows:,} can be in one batch of "
+            f"{size}{why}.",
             hint="Give more data, or a smaller batch: --set batch_size=…",
         )
 

@@ -66,8 +66,10 @@ class InstructionFormat:
         return f"{instruction}{self.separator} {self.start}" if instruction else ""
 
 
-def _choose_token(kinds: tuple[str, str], named: Mapping[str, str], own: str) -> tuple[str, tuple[str, ...]]:
-    """The first token of two kinds that there is, else the tokenizer's `own`; and a note on it."""
+def _choose_token(
+    kinds: tuple[str, str], named: Mapping[str, str], boundary_token: str
+) -> tuple[str, tuple[str, ...]]:
+    """The first token of two kinds that there is, else the tokenizer's `boundary_token`; and a note on it."""
     preferred, other = kinds
     if preferred in named:
         return named[preferred], ()
@@ -75,10 +77,10 @@ def _choose_token(kinds: tuple[str, str], named: Mapping[str, str], own: str) ->
         return named[other], (
             f"The tokenizer has no {preferred} token: its {other} token {named[other]} takes the place.",
         )
-    if own:
-        return own, (
-            f"The tokenizer's files name no {preferred} and no {other} token: {own}, which it puts at that "
-            "end of a text, takes the place.",
+    if boundary_token:
+        return boundary_token, (
+            f"The tokenizer's files name no {preferred} and no {other} token: {boundary_token}, which it "
+            "puts at that end of a text, takes the place.",
         )
     return "", (
         f"The tokenizer has no {preferred} and no {other} token: there is only a blank in the place.",

@@ -216,24 +216,26 @@ class NegativeFilter:
     margin: float = 0.0
     threshold: float | None = None
 
-    def mask(self, rows: Tensor, own: Tensor) -> Tensor:
+    def mask(self, rows: Tensor, query_places: Tensor) -> Tensor:
         """Whether each candidate is masked for each query.
 
         Args:
             rows: The numbers of all rows whose texts are candidates, (rows,).
-            own: The places in `rows` of the queries, (queries,).
+            query_places: The places in `rows` of the queries, (queries,).
 
         Returns:
             (queries, rows × columns but the first), on the device of `rows`.
         """
         queries, *columns = (part.to(rows.device) for part in self.vectors(rows.tolist()))
-        return find_false_negatives(queries[own], columns, own, margin=self.margin, threshold=self.threshold)
+        return find_false_negatives(
+            queries[query_places], columns, query_places, margin=self.margin, threshold=self.threshold
+        )
 
 
 def find_false_negatives(
     queries: Tensor,
     columns: Sequence[Tensor],
-    own: Tensor,
+    query_rows: Tensor,
     *,
     margin: float = 0.0,
     threshold: float | None = None,
@@ -245,7 +247,7 @@ def find_false_negatives(
     Args:
         queries: The guide's vectors, (queries, dimensions).
         columns: Those of the positives, then of mined negatives, each (rows, dimensions).
-        own: The row of each query, (queries,).
+        query_rows: The row of each query, (queries,).
         margin: Added to the similarity of the query's own positive.
         threshold: The similarity from which on a text is masked, in place of the margin.
 
@@ -257,10 +259,10 @@ def find_false_negatives(
     texts, places = torch.unique(cat([*columns]), dim=0, return_inverse=True)
     scores = (normalize(queries) @ normalize(texts).T)[:, places]
     rows, each = len(columns[0]), torch.arange(len(queries), device=queries.device)
-    limit = scores[each, own].unsqueeze(1) + margin
+    limit = scores[each, query_rows].unsqueeze(1) + margin
     mask = scores >= (limit if threshold is None else threshold)
     for number in range(len(columns)):
-        mask[each, own + number * rows] = False
+        mask[each, query_rows + number * rows] = False
     return mask
 
 
@@ -311,10 +313,10 @@ class InfoNCE:
         """The mean loss of rows with these numbers, each column (rows, dimensions)."""
         return sum(self.iter_loss_parts(columns, numbers, None), columns[0].new_zeros(()))
 
-    def _mask(self, rows: Tensor, own: Tensor, columns: int) -> Tensor:
+    def _mask(self, rows: Tensor, query_places: Tensor, columns: int) -> Tensor:
         if self._negatives is None:
-            return rows.new_zeros((len(own), len(rows) * columns), dtype=torch.bool)
-        return self._negatives.mask(rows, own)
+            return rows.new_zeros((len(query_places), len(rows) * columns), dtype=torch.bool)
+        return self._negatives.mask(rows, query_places)
 
 
 class _FilteredLoss(InfoNCE, MultipleNegativesRankingLoss):

@@ -165,7 +165,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         self.settings.check_values()
 
     @abstractmethod
-    def _plan_description(self, found: Description) -> Description:
+    def _plan_description(self, description: Description) -> Description:
         """The model to come, from the description of its backbone."""
 
     @abstractmethod
@@ -192,8 +192,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         """The settings for a backbone."""
         return self.settings
 
-    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
-        if found.two_stage is not None and not self.trains_two_stages:
+    def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
+        if description.two_stage is not None and not self.trains_two_stages:
             raise build_two_stage_error(backbone.name, self.name)
         entered = list_input_modules(backbone.folder)
         # A bare backbone has no modules.json, and so no list of modules.
@@ -247,9 +247,9 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         )
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, _settings: SettingsT
+        self, backbone: Artifact, description: Description, _settings: SettingsT
     ) -> tuple[str, ...]:
-        if found.pooling is None:
+        if description.pooling is None:
             return ()
         return (f"{backbone.name} is already an embedding model: its weights are trained further",)
 
@@ -303,9 +303,9 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
         if name and name not in self.selections:
             raise explain_unknown("selection", name, self.selections, then="Choose one of these, or none.")
 
-    def _plan_description(self, found: Description) -> Description:
+    def _plan_description(self, description: Description) -> Description:
         return replace(
-            found,
+            description,
             pooling=self.settings.pooling,
             normalize=False,
             similarity_fn_name="cosine",
@@ -324,8 +324,8 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
         settings.check_values()
         return settings
 
-    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
-        super()._check_backbone_fit(backbone, found)
+    def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
+        super()._check_backbone_fit(backbone, description)
         width, heads = _read_token_width(backbone), self.settings.heads
         if self.settings.pooling == ATTENTION and width is not None and width % heads:
             raise UsageError(
@@ -344,7 +344,7 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
         super()._check_training_data(data)
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, settings: EmbeddingT
+        self, backbone: Artifact, description: Description, settings: EmbeddingT
     ) -> tuple[str, ...]:
         notes = []
         if self.settings.group_size is None:
@@ -353,13 +353,13 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
                 f"{backbone.name} with token vectors of {width or 'unknown'} dimensions is trained in groups "
                 f"of {settings.group_size} rows: 16 from {LARGE} dimensions on, 64 below"
             )
-        if found.pooling not in (None, settings.pooling):
+        if description.pooling not in (None, settings.pooling):
             return (
                 *notes,
                 f"{backbone.name} is already an embedding model: its weights are trained further, and its "
-                f"pooling ({found.pooling}) is replaced by {settings.pooling}",
+                f"pooling ({description.pooling}) is replaced by {settings.pooling}",
             )
-        return (*notes, *super()._collect_plan_notes(backbone, found, settings))
+        return (*notes, *super()._collect_plan_notes(backbone, description, settings))
 
 
 def _read_token_width(backbone: Artifact) -> int | None:

@@ -562,7 +562,7 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
             hint="Take another number of devices, or change --set batch_size=…",
         )
     on_cpu = spec.device == "cpu"
-    schedule, how = SCHEDULES.get(settings.schedule, (settings.schedule, {}))
+    schedule, schedule_options = SCHEDULES.get(settings.schedule, (settings.schedule, {}))
     if on_cpu and settings.precision == "float16":
         spec.log.note("trained in float32: a CPU has no float16")
     return SentenceTransformerTrainingArguments(
@@ -577,7 +577,7 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
         adam_beta2=settings.betas[1],
         adam_epsilon=settings.eps,
         lr_scheduler_type=schedule,
-        lr_scheduler_kwargs=how,
+        lr_scheduler_kwargs=schedule_options,
         max_grad_norm=settings.clip,
         seed=spec.seed,
         fp16=settings.precision == "float16" and not on_cpu,
@@ -721,10 +721,10 @@ def _explain_memory_error(spec: TrainingSpec, settings: TrainerSettings, caches:
         rows = (
             settings.compute_pass_size(process_rows, spec.micro_batch) if caches else None
         ) or process_rows
-        of = f" of {settings.longest} tokens" if settings.longest else ""
+        length = f" of {settings.longest} tokens" if settings.longest else ""
         TrainingLog(spec.folder).note_memory_shortage(rows=rows, halves=caches and rows > 1)
         raise HarnessError(
-            f"A pass over {rows} rows{of} does not fit into memory.",
+            f"A pass over {rows} rows{length} does not fit into memory.",
             hint="Train smaller batches or shorter texts: --set batch_size=… --set max_length=…",
         ) from error
 

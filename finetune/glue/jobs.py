@@ -65,21 +65,23 @@ def format_trial(trial: Trial) -> str:
     )
 
 
-def _compute_task_number(task: Task, view: str, found: Raw) -> float | None:
+def _compute_task_number(task: Task, view: str, metrics: Raw) -> float | None:
     """A task's number by a paper's view, None if a part is missing; for a user's own task, the mean."""
     if isinstance(task.source, GlueSource):
-        return VIEWS[view].compute_task_number(task.name, found)
-    return sum(found.values()) / len(found)
+        return VIEWS[view].compute_task_number(task.name, metrics)
+    return sum(metrics.values()) / len(metrics)
 
 
-def _compute_selection_metric(task: Task, view: str, found: Raw) -> float:
+def _compute_selection_metric(task: Task, view: str, metrics: Raw) -> float:
     """The score that cells are selected by: the task's number, or the mean of its parts that are there."""
-    task_number = _compute_task_number(task, view, found)
+    task_number = _compute_task_number(task, view, metrics)
     if task_number is not None:
         return task_number
     # A data root may lack one of MNLI's sets; the view's number then does not exist, but a choice can be
     # made.
-    values = [found[part] for part in VIEWS[view].parts[task.name] if part in found] or [*found.values()]
+    values = [metrics[part] for part in VIEWS[view].parts[task.name] if part in metrics] or [
+        *metrics.values()
+    ]
     return sum(values) / len(values)
 
 
@@ -135,13 +137,13 @@ def _build_run_training(trial: Trial, progress: Progress, labelled: LabelledData
 
 
 def _build_example_columns(
-    task: Task, labelled: LabelledData, found: Evaluation, seed: int
+    task: Task, labelled: LabelledData, evaluation: Evaluation, seed: int
 ) -> dict[str, list[Any]]:
     """The per-example columns of a run (results/README.md)."""
     columns: dict[str, list[Any]] = {
         name: [] for name in ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
     }
-    for split, predicted in found.predictions.items():
+    for split, predicted in evaluation.predictions.items():
         rows, values = labelled.dev[split], predicted.tolist()
         exact = labelled.classes > 1
         columns["split"] += [split] * len(rows)

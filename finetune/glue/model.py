@@ -133,8 +133,8 @@ class Classifier(nn.Module):
             dense = _load_dense_layer(source) or dense
             notes = [note for note in notes if not note.startswith(NOT_LOADED)]
         if (head.dense != "fresh" or source is not None) and dense is None:
-            of = "checkpoint" if source is not None else f"backbone's {head.dense}"
-            notes.append(f"the {of} has no dense layer: a fresh one was trained")
+            source_name = "checkpoint" if source is not None else f"backbone's {head.dense}"
+            notes.append(f"the {source_name} has no dense layer: a fresh one was trained")
         # Once more: what loading draws depends on the backbone, and the head is to depend on the seed alone.
         torch.manual_seed(trial.seed)
         width = encoder.get_input_embeddings().embedding_dim

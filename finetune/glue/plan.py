@@ -415,14 +415,14 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
             )
         return _GlueRecipe(protocol=chosen, variant=variant, settings=settings)
 
-    says = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
+    summaries = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
     return RecipeEntry(
         name=protocol.name,
         summary=f"{summary}; {protocol.runs} runs on all of GLUE",
         kind="task",
         settings=dict.fromkeys(("", *protocol.variants), _GlueSettings()),
         open=open_,
-        variants=says,
+        variants=summaries,
     )
 
 

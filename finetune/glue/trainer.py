@@ -249,14 +249,14 @@ def _update_weights(
     optimizer.zero_grad(set_to_none=True)
 
 
-def _add_evaluation(model: nn.Module, progress: Progress, found: Evaluation, trial: Trial) -> None:
-    progress.evaluations.append(found)
-    if found.watched > progress.record:
-        progress.record, progress.behind = found.watched, 0
+def _add_evaluation(model: nn.Module, progress: Progress, evaluation: Evaluation, trial: Trial) -> None:
+    progress.evaluations.append(evaluation)
+    if evaluation.watched > progress.record:
+        progress.record, progress.behind = evaluation.watched, 0
     else:
         progress.behind += 1
-    if progress.best is None or found.watched > progress.best.watched:
-        progress.best = found
+    if progress.best is None or evaluation.watched > progress.best.watched:
+        progress.best = evaluation
         if trial.training.stopping.counts == "best":
             progress.weights = {n: t.detach().clone() for n, t in model.state_dict().items()}
 

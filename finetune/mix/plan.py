@@ -164,9 +164,9 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         documents = {name: "" for name in prompts if name.endswith(f"-{document}")}
         return {**prompts, **documents, **{f"{name}-{document}": "" for name in bare}}
 
-    def _plan_description(self, found: Description) -> Description:
-        planned = super()._plan_description(found)
-        prompts = self._build_prompts(InstructionFormat.read_instruction_format(found.folder))
+    def _plan_description(self, description: Description) -> Description:
+        planned = super()._plan_description(description)
+        prompts = self._build_prompts(InstructionFormat.read_instruction_format(description.folder))
         return replace(planned, prompts=prompts, default_prompt_name=None) if prompts else planned
 
     def _build_lineage(
@@ -271,12 +271,12 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
                 )
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, settings: MixSettings
+        self, backbone: Artifact, description: Description, settings: MixSettings
     ) -> tuple[str, ...]:
-        notes = super()._collect_plan_notes(backbone, found, settings)
+        notes = super()._collect_plan_notes(backbone, description, settings)
         if self.settings.instructions == "none":
             return notes
-        return (*notes, *InstructionFormat.read_instruction_format(found.folder).notes)
+        return (*notes, *InstructionFormat.read_instruction_format(description.folder).notes)
 
 
 def _parse_data_argument(text: str) -> tuple[str, str]:
@@ -286,14 +286,14 @@ def _parse_data_argument(text: str) -> tuple[str, str]:
     return (name, data) if equals and name.replace("_", "").replace("-", "").isalnum() else ("", text)
 
 
-def _is_measured(one: MixSet, parts: Sequence[LocatedTraining]) -> bool:
+def _is_measured(mix_set: MixSet, parts: Sequence[LocatedTraining]) -> bool:
     """Whether rows have to be read for the divisor of a set: they have lists of negatives."""
-    return not one.divisor and any(path.several for part in parts for path in part.data.paths)
+    return not mix_set.divisor and any(path.several for part in parts for path in part.data.paths)
 
 
-def _resolve_divisor(one: MixSet, parts: Sequence[LocatedTraining]) -> int:
+def _resolve_divisor(mix_set: MixSet, parts: Sequence[LocatedTraining]) -> int:
     """The divisor of a set as far as a plan knows it."""
-    return one.divisor or _count_max_texts(parts)
+    return mix_set.divisor or _count_max_texts(parts)
 
 
 def _count_max_texts(parts: Sequence[LocatedTraining]) -> int:

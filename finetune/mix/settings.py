@@ -103,11 +103,11 @@ _FORM = (
 )
 
 
-def _parse_instruction_table(found: Any, path: Path, *, sided: bool) -> Texts:
-    if not isinstance(found, dict):
+def _parse_instruction_table(table: Any, path: Path, *, sided: bool) -> Texts:
+    if not isinstance(table, dict):
         raise UsageError(f"{path}: a table of names and texts is needed.", hint=_FORM)
     texts: dict[str, str] = {}
-    for name, value in found.items():
+    for name, value in table.items():
         if isinstance(value, str):
             texts[name] = value
         elif sided and isinstance(value, dict) and value.keys() == set(SIDES):
@@ -201,11 +201,13 @@ class MixSettings(EmbeddingSettings):
             raise UsageError(f"sets names {twice[0]} twice.", hint="Name each set once.")
 
 
-def explain_unknown_set(name: str, known: Sequence[str]) -> UsageError:
+def explain_unknown_set(name: str, set_names: Sequence[str]) -> UsageError:
     """The error for a name of no set, with the nearest names and with all of them."""
-    close = find_similar_names(name, known)
+    close = find_similar_names(name, set_names)
     near = f"Did you mean {' or '.join(close)}? " if close else ""
-    return UsageError(f"No set of this mix is called {name!r}.", hint=f"{near}There is: {', '.join(known)}.")
+    return UsageError(
+        f"No set of this mix is called {name!r}.", hint=f"{near}There is: {', '.join(set_names)}."
+    )
 
 
 def split_set_parts(sets: Sequence[MixSet], data: Sequence[Part]) -> list[tuple[MixSet, Sequence[Part]]]:
@@ -214,13 +216,13 @@ def split_set_parts(sets: Sequence[MixSet], data: Sequence[Part]) -> list[tuple[
     return [(one, data[end - len(one.parts) : end]) for one, end in zip(sets, ends, strict=True)]
 
 
-def choose_sets(known: Mapping[str, MixSet], names: tuple[str, ...]) -> tuple[MixSet, ...]:
+def choose_sets(sets: Mapping[str, MixSet], names: tuple[str, ...]) -> tuple[MixSet, ...]:
     """The sets with some names, all of them without names.
 
     Raises:
         UsageError: There is no such set; the message names those that there are.
     """
     for name in names:
-        if name not in known:
-            raise explain_unknown_set(name, [*known])
-    return tuple(one for name, one in known.items() if not names or name in names)
+        if name not in sets:
+            raise explain_unknown_set(name, [*sets])
+    return tuple(one for name, one in sets.items() if not names or name in names)

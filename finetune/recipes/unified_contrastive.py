@@ -362,14 +362,14 @@ NAMED: tuple[MixSet, ...] = tuple(
 """Sets that the paper names and the code does not read; how they are read, and their divisors, are ours."""
 
 
-def _apply_paper_text(one: MixSet) -> MixSet:
+def _apply_paper_text(mix_set: MixSet) -> MixSet:
     """A set as the paper's text has it: pairs of STS above 4, and compressions as the instruction says."""
-    if one.name.startswith("STS"):
-        data = (replace(one.data[0], filter=("score", ">", 4.0), rows=None),)
-        return replace(one, data=data)
-    if one.name == "SENTENCECOMP":
-        return replace(one, data=(SENTENCES,))
-    return one
+    if mix_set.name.startswith("STS"):
+        data = (replace(mix_set.data[0], filter=("score", ">", 4.0), rows=None),)
+        return replace(mix_set, data=data)
+    if mix_set.name == "SENTENCECOMP":
+        return replace(mix_set, data=(SENTENCES,))
+    return mix_set
 
 
 TEXT: tuple[MixSet, ...] = (*map(_apply_paper_text, CODE), *NAMED)

@@ -300,8 +300,8 @@ class _File:
                 if self._is_searched(node, f"{scope}{name}"):
                     yield f"{scope}{name}", node
             elif not (node.type == "mod_item" and self._is_rust_test(node)):
-                of = self.grammar.scopes.get(node.type)
-                named = node.child_by_field_name(of) if of else None
+                name_field = self.grammar.scopes.get(node.type)
+                named = node.child_by_field_name(name_field) if name_field else None
                 scope += f"{self._strip_type_arguments(named)}." if named is not None else ""
                 # Reversed, since the last one is taken first.
                 left += [(child, scope) for child in reversed(node.named_children)]
@@ -340,19 +340,19 @@ class _File:
             return self._find_cpp_name(node)
         named, receiver = node.child_by_field_name("name"), node.child_by_field_name("receiver")
         name = self.get_node_text(named) if named is not None else None
-        of = (
+        receiver_type = (
             re.search(r"(\w+)\s*(\[[^]]*\])?\s*\)$", self.get_node_text(receiver))
             if receiver is not None
             else None
         )
-        return f"{of.group(1)}.{name}" if of and name else name
+        return f"{receiver_type.group(1)}.{name}" if receiver_type and name else name
 
     def _find_javascript_name(self, node: Node) -> str | None:
         """The name that a function is given, else its own."""
         if (parent := node.parent) is not None:
-            for of in ("name", "left", "key", "property"):
-                named = parent.child_by_field_name(of)
-                value = parent.child_by_field_name("right" if of == "left" else "value")
+            for name_field in ("name", "left", "key", "property"):
+                named = parent.child_by_field_name(name_field)
+                value = parent.child_by_field_name("right" if name_field == "left" else "value")
                 if (
                     named is not None
                     and value == node

@@ -226,7 +226,7 @@ def _extract_shingles(code: str) -> frozenset[bytes]:
     return frozenset(b" ".join(tokens[start : start + SHINGLE]) for start in starts)
 
 
-def _is_near_duplicate(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
+def _is_near_duplicate(first: frozenset[bytes], second: frozenset[bytes]) -> bool:
     # Jaccard without a union: |A ∩ B| / (|A| + |B| − |A ∩ B|) ≥ ALIKE.
-    common = len(one & other)
-    return common >= ALIKE * (len(one) + len(other) - common)
+    common = len(first & second)
+    return common >= ALIKE * (len(first) + len(second) - common)

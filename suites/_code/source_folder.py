@@ -171,10 +171,10 @@ def _read_cache_entry(folder: SourceFolder, fingerprint: str, name: str) -> dict
     return verify_digest((folder.cache / "source" / f"{fingerprint}.{name}.json").read_bytes())
 
 
-def _write_cache_entry(folder: SourceFolder, fingerprint: str, name: str, made: Content | _Index) -> None:
+def _write_cache_entry(folder: SourceFolder, fingerprint: str, name: str, content: Content | _Index) -> None:
     if folder.cache is not None:
         place = folder.cache / "source" / f"{fingerprint}.{name}.json"
-        files.replace(place, append_digest(dataclasses.asdict(made)).encode())
+        files.replace(place, append_digest(dataclasses.asdict(content)).encode())
 
 
 @functools.lru_cache(maxsize=2)
@@ -197,9 +197,9 @@ def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
     return Tasks(contents=contents, notes=tuple(notes))
 
 
-def _iter_language_tasks(folder: SourceFolder, found: SourceFiles) -> Iterator[Tasks]:
+def _iter_language_tasks(folder: SourceFolder, sources: SourceFiles) -> Iterator[Tasks]:
     """The tasks of the functions in a folder's files."""
-    for language, paths in found.files.items():
+    for language, paths in sources.files.items():
         title = LANGUAGES[language].title
         if language != "python" and not parsing.is_installed(language):
             yield Tasks(
@@ -220,17 +220,19 @@ def _iter_language_tasks(folder: SourceFolder, found: SourceFiles) -> Iterator[T
         yield dataclasses.replace(tasks, notes=(*tasks.notes, *left_out))
 
 
-def _iter_history_tasks(folder: SourceFolder, found: SourceFiles, there: Collection[str]) -> Iterator[Tasks]:
-    """The tasks of a folder's git history; why there is none is told of languages with code search."""
+def _iter_history_tasks(
+    folder: SourceFolder, sources: SourceFiles, task_names: Collection[str]
+) -> Iterator[Tasks]:
+    """The tasks of a folder's git history; a language with code search but too few commits has a note."""
     if not folder.history:
         return
     try:
         history = read_history(folder.root)
-        for language in found.files:
+        for language in sources.files:
             if language == "python" or parsing.is_installed(language):
                 read = functools.partial(_try_parse_functions, language=language)
                 tasks = build_commit_tasks(language, history, read)
-                if tasks.contents or f"CodeSearch{LANGUAGES[language].suffix}" in there:
+                if tasks.contents or f"CodeSearch{LANGUAGES[language].suffix}" in task_names:
                     yield tasks
     except NoHistoryError as reason:
         yield Tasks(notes=(f"No search by commits: {reason}.",))

@@ -161,14 +161,14 @@ def _select_docstring_topics(functions: Sequence[Function], *, at_least: int = M
 
 def _split_topics(topics: _Topics) -> tuple[_Topics, _Topics]:
     """The docstrings to learn from, up to 16 and at most half of each package, and up to 50 to test."""
-    learnt = {label: group[: min(TRAIN, len(group) // 2)] for label, group in topics.items()}
-    return learnt, {label: group[len(learnt[label]) :][:TEST] for label, group in topics.items()}
+    train_topics = {label: group[: min(TRAIN, len(group) // 2)] for label, group in topics.items()}
+    return train_topics, {label: group[len(train_topics[label]) :][:TEST] for label, group in topics.items()}
 
 
 def _build_classification(topics: _Topics) -> Labelled:
     """Telling a docstring's package."""
-    learnt, test_topics = _split_topics(topics)
-    return Labelled(train=tuple(_iter_topic_rows(learnt)), test=tuple(_iter_topic_rows(test_topics)))
+    train_topics, test_topics = _split_topics(topics)
+    return Labelled(train=tuple(_iter_topic_rows(train_topics)), test=tuple(_iter_topic_rows(test_topics)))
 
 
 def _build_clustering(topics: _Topics) -> Clusters:

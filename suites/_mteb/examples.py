@@ -191,12 +191,12 @@ KINDS = frozenset(
 
 
 def _iter_retrieval_lines(
-    task: AbsTask, found: Mapping[str, Mapping[str, float]], split: str, subset: str
+    task: AbsTask, rankings: Mapping[str, Mapping[str, float]], split: str, subset: str
 ) -> Iterator[Line]:
     """A row for each query: its ten best documents, the judged documents, and its main metric."""
     judged = task.dataset[subset][split]["relevant_docs"]  # type: ignore[index]
-    metric = _compute_query_metric(task.metadata.main_score, judged, found)
-    for query, documents in found.items():
+    metric = _compute_query_metric(task.metadata.main_score, judged, rankings)
+    for query, documents in rankings.items():
         shown = json.dumps([[name, round(score, 6)] for name, score in _rank_documents(documents)[:10]])
         yield query, 0, shown, json.dumps(judged[query], sort_keys=True), metric.get(query)
 
@@ -208,13 +208,13 @@ class Run:
         self._task: Any = task
         self.columns: dict[str, list[Any]] = {}
 
-    def add_rankings(self, found: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> None:
+    def add_rankings(self, rankings: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> None:
         """Add the best documents of each query, or all its candidates, in the order of trec_eval.
 
         Args:
-            found: By (subset, split) and query.
+            rankings: By (subset, split) and query.
         """
-        for (subset, split), queries in found.items():
+        for (subset, split), queries in rankings.items():
             has_candidates = self._task.dataset[subset][split].get("top_ranked") is not None
             for query, documents in queries.items():
                 for rank, (name, score) in enumerate(
@@ -295,7 +295,7 @@ SUBQUERIES = "max_over_subqueries_"
 
 
 def _compute_query_metric(
-    metric: str, judged: Any, found: Mapping[str, Mapping[str, float]]
+    metric: str, judged: Any, rankings: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
     """The main metric of each query, for the metrics that trec_eval has.
 
@@ -303,7 +303,7 @@ def _compute_query_metric(
     have the highest score that any subquery gives.
     """
     if metric.startswith(SUBQUERIES):
-        bases = _merge_subqueries(found)
+        bases = _merge_subqueries(rankings)
         scored = _compute_query_metric(
             metric.removeprefix(SUBQUERIES),
             {b: judged[qs[-1]] for b, (qs, _) in bases.items()},
@@ -319,15 +319,15 @@ def _compute_query_metric(
     if measure is None:
         return {}
     evaluator = pytrec_eval.RelevanceEvaluator(dict(judged), {f"{measure}.{depth}"})
-    return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(found)).items()}
+    return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(rankings)).items()}
 
 
 def _merge_subqueries(
-    found: Mapping[str, Mapping[str, float]],
+    rankings: Mapping[str, Mapping[str, float]],
 ) -> dict[str, tuple[list[str], dict[str, float]]]:
     """The subqueries of each base query, and the best score of each document over them."""
     bases: dict[str, tuple[list[str], dict[str, float]]] = {}
-    for query, documents in found.items():
+    for query, documents in rankings.items():
         queries, best = bases.setdefault(query.rpartition("_")[0], ([], {}))
         queries.append(query)
         for name, score in documents.items():

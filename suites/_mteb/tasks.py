@@ -98,7 +98,7 @@ def _merge_uses(uses: Sequence[TaskUse]) -> TaskUse:
     return replace(uses[0], splits=tuple(splits), subsets=tuple(subsets))
 
 
-def _require_splits(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
+def _require_splits(title: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
     """Refuse splits of which none of the tasks has any."""
     members = [
         member
@@ -107,10 +107,10 @@ def _require_splits(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> 
     ]
     valid_splits = dict.fromkeys(split for member in members for split in member.splits)
     if wanted and not valid_splits.keys() & set(wanted):
-        raise explain_empty_selection(of, "split", wanted, [*valid_splits])
+        raise explain_empty_selection(title, "split", wanted, [*valid_splits])
 
 
-def _require_subsets(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
+def _require_subsets(title: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
     """Refuse names of subsets that none of the tasks has."""
     if not wanted:
         return
@@ -123,7 +123,7 @@ def _require_subsets(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) ->
     for name in wanted:
         if name not in valid_subsets:
             raise explain_unknown(
-                f"subset of {of}", name, valid_subsets, then="--subsets takes names of subsets."
+                f"subset of {title}", name, valid_subsets, then="--subsets takes names of subsets."
             )
 
 
