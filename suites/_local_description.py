@@ -72,7 +72,7 @@ def _read_description(folder: Path) -> tuple[LocalTask, ...]:
 
 def _parse_task_table(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
     if "type" not in table:
-        raise UsageError(f"{where} there is no 'type'.", hint=f"It is one of {', '.join(KINDS)}. {GUIDE}")
+        raise UsageError(f"{where} 'type' is missing.", hint=f"It is one of {', '.join(KINDS)}. {GUIDE}")
     type_ = _parse_string(table, "type", where)
     _require_known(type_, KINDS, where, "type")
     kind = KINDS[type_]
@@ -118,7 +118,9 @@ def _check_files(task: LocalTask) -> None:
             file_names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
             close = find_similar_names(path.name, file_names)
             hint = f"Did you mean {' or '.join(close)}? " if close else ""
-            raise DataError(f"There is no file {path}, the {key!r} of task {task.name!r}.", hint=hint + GUIDE)
+            raise DataError(
+                f"{path} does not exist: it is the {key!r} of task {task.name!r}.", hint=hint + GUIDE
+            )
         if path.stat().st_size == 0:
             raise DataError(f"{path} is empty.")
 
@@ -314,7 +316,7 @@ class LocalTask:
 
     @property
     def content(self) -> str:
-        """The hash of the data, of which every file is read anew."""
+        """The hash of the data; every file is read again."""
         return self.hash_task_files()
 
     def hash_task_files(self, cache: Path | None = None) -> str:

@@ -73,7 +73,7 @@ def _iter_function_pairs(argument: str) -> Iterator[tuple[str, str]]:
     """The docstring and the source of each function in the Python files of a folder.
 
     Duplicates are left out, and functions with the documentation or the code of one of the running
-    interpreter's standard library, of which many packages have copies.
+    interpreter's standard library, since many packages hold copies of it.
     """
     root = _resolve_source_folder(argument)
     documented = (one for one in _iter_python_functions(root, _find_python_files(root)) if _is_described(one))
@@ -242,7 +242,7 @@ def _setup_py(text: str) -> object:
 
 
 def _parse_go_mod(text: str) -> object:
-    r"""The last part of the module's path that is no version.
+    r"""The last part of the module's path, apart from a version.
 
     >>> _parse_go_mod("module github.com/org/tool/v2\n")
     'tool'

@@ -268,7 +268,7 @@ def _list_binary_metrics(learning: Learning) -> list[str]:
 
 def _build_name_hint(name: str, names: Sequence[str]) -> str:
     close = find_similar_names(name, names)
-    return f"Did you mean {close[0]!r}?" if close else f"There is: {_format_label_names(names)}."
+    return f"Did you mean {close[0]!r}?" if close else f"The labels are: {_format_label_names(names)}."
 
 
 def _format_label_names(names: Sequence[str]) -> str:

@@ -33,25 +33,25 @@ FILE = "clusters.parquet"
 """The file of the clusters in their folder."""
 
 WORK = "work"
-"""The folder beside it with what a killed run goes on from."""
+"""The folder beside it with the unfinished work that a killed run resumes."""
 
 FITTED = 100_000
-"""The queries from the first on that the SVD is fitted on, as in the authors' code."""
+"""The SVD is fitted on so many queries, the first ones of the set, as in the authors' code."""
 
 LEAST = 32
-"""The pairs of a sample for each cluster, where that is more than the sample's size."""
+"""A sample has at least so many pairs for each cluster, whatever the setting `sample` is."""
 
 SAME = 1e-6
-"""The gain of mean similarity below which k-means has ended."""
+"""k-means ends when the mean similarity rises by less than this in an iteration."""
 
 ROWS = 8_192
 """Pairs that are read at once."""
 
 KEPT_SECONDS = 20.0
-"""The time after which the state of k-means is written."""
+"""Seconds between two writes of the state of k-means."""
 
 Tell = Callable[[str, int | None], None]
-"""Called with a name and a number when a part begins; with an empty name when some of it is done."""
+"""Called with (name, units) when a part of the work begins, and with ("", units) when units are done."""
 
 
 class PairVectors(Protocol):
@@ -92,17 +92,17 @@ class ClusterWork:
     stop: Callable[[], bool] = lambda: False
 
     def check_stop(self) -> None:
-        """End the work where that is wanted.
+        """End the work if a stop was asked for.
 
         Raises:
-            Stopped: It is.
+            Stopped: It was.
         """
         if self.stop():
             raise Stopped
 
 
 class Stopped(Exception):
-    """The work has ended before its end, because it was asked to."""
+    """The work was asked to stop, and has stopped before it was finished."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,7 +145,7 @@ class PairClusters:
 
     @staticmethod
     def read_clusters(path: Path, identity: Mapping[str, Any]) -> PairClusters | None:
-        """The clusters of a file; None where there is none, or it is damaged or of another identity."""
+        """The clusters of a file; None if it is missing, damaged or of another identity."""
         try:
             table = pq.read_table(path)
             about = json.loads(table.schema.metadata[b"clusters"])
@@ -184,7 +184,7 @@ def make_clusters(
 
     Raises:
         DataError: A vector of the guide is not finite.
-        UsageError: There are no pairs.
+        UsageError: The set has no pairs.
         Stopped: The work was asked to end.
     """
     place = work.folder / WORK
@@ -305,8 +305,8 @@ def _normalize_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 class KMeans:
     """Spherical k-means over pairs that count as two points each, [q;d] and [d;q].
 
-    The first centroids are chosen by greedy k-means++. A centroid without points takes the place of the point
-    that is least similar to its own.
+    The first centroids are chosen by greedy k-means++. A centroid without points moves to the point that is
+    least similar to its own centroid.
 
     Args:
         points: (pairs, 2 × dimensions), each of length 1.
@@ -499,7 +499,7 @@ def _draw_next_centroid(points: Tensor, far: Tensor, draws: NDArray[np.float64])
     Args:
         points: (points, dimensions).
         far: How far each is from its nearest centroid so far.
-        draws: A number from 0 to 1 for each point that is tried; the one that helps most is chosen.
+        draws: A number from 0 to 1 for each point that is tried; the best of these points is chosen.
     """
     # In double precision: among many points a small distance would vanish in a float32 sum.
     sums = far.double().cumsum(0)

@@ -82,7 +82,7 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
     def _estimate_work(
         self, settings: ContextualT, data: Sequence[LocatedTraining]
     ) -> tuple[int | None, int | None]:
-        """Of each set the pairs that fill no batch are left out."""
+        """The steps and rows without the pairs of each set that fill no batch."""
         counts = count_set_rows(data)
         if settings.batches != "contextual" or counts is None:
             return super()._estimate_work(settings, data)
@@ -127,7 +127,7 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
-    """A recipe that trains a two-stage model, of a backbone or of such a model, on contextual batches."""
+    """A recipe that trains a two-stage model on contextual batches, from a backbone or a two-stage model."""
 
     @property
     def trains_two_stages(self) -> bool:

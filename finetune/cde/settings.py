@@ -46,7 +46,7 @@ class Guide:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
-    """What the clusters of pairs depend on beside the data and the guide; part of their key.
+    """The settings that the clusters of pairs depend on, beside the data and the guide.
 
     Attributes:
         cluster_size: The pairs of a cluster on average.
@@ -73,8 +73,8 @@ class ContextualSettings(EmbeddingSettings):
 
     Attributes:
         guide: The finished model whose vectors make the clusters and the filter, as for --model. The authors'
-            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". There is none
-            without contextual batches and without a filter.
+            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". Empty without contextual batches and
+            without a filter.
         cluster_size: Pairs of a cluster on average: 512 by NeoBERT, 256 by default in the code.
         dimensions: Dimensions that the guide's vectors are reduced to before k-means (code).
         iterations: The most iterations of k-means; the code has 100.
@@ -234,7 +234,13 @@ class TwoStageTrainingSettings(ContextualSettings):
 def build_clusters_identity(
     settings: ContextualSettings, guide: Guide, data: LocatedTraining
 ) -> dict[str, Any]:
-    """Everything that the clusters of a set depend on."""
+    """Everything that the clusters of a set depend on.
+
+    Args:
+        settings: The settings of the training, whose cluster settings count.
+        guide: The model whose vectors are clustered.
+        data: The set.
+    """
     return {
         "guide": guide.identity,
         "data": data.data.identity,

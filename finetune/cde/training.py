@@ -43,16 +43,16 @@ PART = 50_000
 """Rows whose texts are encoded at once."""
 
 POLL = 1.0
-"""Seconds between two looks at what another process makes."""
+"""Seconds between two checks whether another process has finished."""
 
 PREPARED = "prepared"
-"""The file that says to the other processes of a training that everything before its first step is there."""
+"""The file that tells the other processes of a training that they can begin with its first step."""
 
 
 def train_contextual(
     spec: TrainingSpec, settings: ContextualSettings, loss: Loss, guide: Guide | None, *, caches: bool
 ) -> None:
-    """Train as the spec says; the guide's vectors and the clusters are made first, where they are not there.
+    """Train as the spec says, after the guide's vectors and the clusters that the cache lacks are made.
 
     Args:
         spec: The training.
@@ -228,7 +228,7 @@ class _PairSet:
         """
         repeated = int(self._repeated.sum())
         if len(self) - repeated < size:
-            also = f", of which {repeated:,} repeat an earlier one" if repeated else ""
+            also = f" ({repeated:,} repeat an earlier one)" if repeated else ""
             raise HarnessError(
                 f"{self.name} has {len(self):,} pairs{also}: they do not fill a batch of {size}.",
                 hint="Give more data, or a smaller batch: --set batch_size=… --set cluster_size=…",
@@ -239,7 +239,7 @@ class _PairSet:
             )
 
     def encode_columns(self, columns: Sequence[str]) -> None:
-        """Encode the texts of some columns, the first of which has the queries."""
+        """Encode the texts of some columns; the first column of the set has the queries."""
         for name in columns:
             side = SIDES[name != self.rows.column_names[0]]
             for part in self.rows.select_columns([name]).iter(batch_size=PART):
@@ -259,7 +259,7 @@ class _PairSet:
 def _load_clusters(
     pairs: _PairSet, spec: TrainingSpec, settings: ContextualSettings, guide: Guide
 ) -> PairClusters:
-    """The clusters of a set from the cache; where they are not there, one process makes them."""
+    """The clusters of a set from the cache, into which one process first puts those that it lacks."""
     identity = build_clusters_identity(settings, guide, pairs.data)
     folder = spec.cache / "clusters" / digest(identity)
     clusters = PairClusters.read_clusters(folder / FILE, identity)
@@ -286,7 +286,7 @@ def _load_clusters(
 
 @contextmanager
 def _hold_cluster_lease(folder: Path, spec: TrainingSpec) -> Iterator[None]:
-    """The right to make the clusters of a folder, of which another training may have it first."""
+    """Hold the right to make the clusters of a folder; wait while another training has it."""
     leases = Leases(folder)
     try:
         if not leases.claim("lease"):
@@ -376,7 +376,13 @@ class ContextualSetup(EmbeddingSetup):
         return SentenceTransformerDataCollator(tokenize_fn=model.tokenize, prompts=prompts)
 
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
-        """The loss of the recipe, without false negatives where the settings have a filter."""
+        """The loss of the recipe, without false negatives where the settings have a filter.
+
+        Args:
+            model: The model in training.
+            micro_batch: The most rows in a pass; None for a whole batch.
+            gather: Whether texts of other processes are candidates too.
+        """
         settings = self._contextual
         if not settings.filters:
             return super().build_loss(model, micro_batch=micro_batch, gather=gather)
@@ -431,13 +437,19 @@ class TwoStageSetup(ContextualSetup):
         return model
 
     def build_collator(self, model: Any) -> Any:
-        """That of one stage, and the context documents of the rows."""
+        """The collator of one stage, with the context documents of the rows as well."""
         assert self._rows is not None
         column, tokenize = self._rows.column_names[1], model[0].tokenize_context
         return _ContextCollator(super().build_collator(model), column, self._two.document_prefix, tokenize)
 
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
-        """InfoNCE of each group behind its own context, without false negatives if the settings say so."""
+        """InfoNCE of each group behind its own context, without false negatives if the settings say so.
+
+        Args:
+            model: The two-stage model in training.
+            micro_batch: The most texts in a pass; None for the number in the settings.
+            gather: Whether there are several processes, whose gradients are then averaged.
+        """
         settings = self._two
         loss = InfoNCE(self._filter if settings.filters else None, settings.scale)
         dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
@@ -538,7 +550,7 @@ class TwoStageLoss(nn.Module):
             return compute_vector_loss([module.compute_text_vectors(one, shared) for one in columns])
 
     def _draw_documents(self, documents: Features) -> Features:
-        """As many documents as the context has places, in a drawn order: some of many, or each repeatedly."""
+        """Documents for all places of the context, in a drawn order: a sample, or all of them repeated."""
         count, size = len(documents["input_ids"]), self._gradients.model.settings.size
         # Repeated before it is cut: no document comes twice more often than another.
         rows = torch.randperm(count).repeat(-(-size // count))[:size]

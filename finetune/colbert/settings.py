@@ -87,6 +87,6 @@ class ColBERTSettings(TrainerSettings):
             )
         if self.loss == "distillation" and self.batches == "no_duplicates":
             raise UsageError(
-                "Distillation compares no rows with each other: there are no duplicates to keep apart.",
+                "Distillation compares no rows with each other: duplicates need not be kept apart.",
                 hint="Leave out --set batches=no_duplicates.",
             )

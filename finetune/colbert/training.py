@@ -93,8 +93,8 @@ class ColBERTSetup(Setup):
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """PyLate's loss, with `micro_batch` queries in a pass.
 
-        By contrast it is the cached one for a single pass, too: its gradient is that of the sum over a
-        batch, and that of the loss without a cache the mean's.
+        The contrastive loss is the cached one even for a single pass: its gradient is that of the sum over
+        a batch, while the loss without a cache has that of the mean.
         """
         if self._settings.loss == "distillation":
             return _DistillationLoss(model, micro_batch=micro_batch)
@@ -175,7 +175,7 @@ class _DistillationLoss(Distillation):
 
     Args:
         model: The model in training.
-        micro_batch: The most queries in a pass, the activations of which are computed twice; None for all.
+        micro_batch: The most queries in a pass, whose activations are computed twice; None for all.
     """
 
     share = 1.0

@@ -185,7 +185,10 @@ class BiasSettings(EfficientSettings):
 def build_symmetric_info_nce(
     model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
 ) -> nn.Module:
-    """The mean of the cross-entropies of queries among documents and of documents among queries."""
+    """The mean of the cross-entropies of queries among documents and of documents among queries.
+
+    Source: Ziarko et al. (2024) and its code. For the arguments see finetune.embedding.settings.Loss.
+    """
     from finetune.embedding.losses import build_symmetric_loss
 
     return build_symmetric_loss(

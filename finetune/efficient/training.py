@@ -25,6 +25,11 @@ SAMPLE = 4_096
 def train_efficient(spec: TrainingSpec, settings: EfficientSettings, loss: Loss) -> None:
     """Train within a budget and write the model, its adapters merged, to `spec.output`.
 
+    Args:
+        spec: The training.
+        settings: The settings of the recipe, with the budget and the weights that are trained.
+        loss: The loss of the recipe.
+
     Raises:
         DivergenceError: A loss, or a weight in the end, is not a finite number.
         HarnessError: Memory runs out, or the budget is too small for a step.
@@ -74,7 +79,7 @@ class _EfficientSetup(EmbeddingSetup):
         return batch_order(data, spec, replace(settings, epochs=epochs, max_steps=steps))
 
     def build_model(self, spec: TrainingSpec) -> Any:
-        """The backbone with a new pooling, of which only the weights of the method are trained."""
+        """The backbone with a new pooling; only the weights that the method names are trained."""
         # The order of batches has counted the parameters of this very model.
         return self._model
 

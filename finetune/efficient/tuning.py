@@ -18,7 +18,7 @@ Method = Literal["full", "freeze", "lora", "bias"]
 
 @dataclass(frozen=True, kw_only=True)
 class TuningSettings:
-    """The weights of a backbone that are trained.
+    """The settings that choose which weights of a backbone are trained.
 
     Attributes:
         method: "full" for all of them; "freeze" for those of the last blocks and of the final norm; "lora"
@@ -56,7 +56,7 @@ class TuningSettings:
             raise self._explain_bad_share()
 
     def count_frozen_blocks(self, blocks: int) -> int:
-        """The number of frozen blocks of a backbone with so many.
+        """The number of frozen blocks, of `blocks` in all.
 
         Raises:
             UsageError: The share is not that of a whole number of blocks; the hint has those that are.
@@ -80,7 +80,7 @@ class TuningSettings:
         """The share of frozen blocks as a fraction in its lowest terms, such as 1/2.
 
         Raises:
-            UsageError: It is no number.
+            UsageError: It is not a number.
         """
         return str(self._share())
 
@@ -93,7 +93,7 @@ class TuningSettings:
 
     def _explain_bad_share(self) -> UsageError:
         return UsageError(
-            f"frozen is {self.frozen}, which is no share of the blocks.",
+            f"frozen is {self.frozen}, which is not a share of the blocks.",
             hint="Give a number from 0 to below 1, or a fraction: --set frozen=1/6",
         )
 
@@ -151,7 +151,7 @@ def _add_adapters(backbone: nn.Module, tuning: TuningSettings) -> None:
 
 
 def _find_dense_layers(backbone: nn.Module, ends: Sequence[str]) -> Sequence[str]:
-    """The names of the dense layers that end so, or of all."""
+    """The names of the dense layers with one of these ends, or of all dense layers."""
     from torch import nn
 
     layers = backbone.named_modules()

@@ -18,7 +18,7 @@ Rows = NDArray[np.int64]
 
 
 class Order(Protocol):
-    """The batches of a training, each of which follows from the seed and its step alone."""
+    """The batches of a training; each one depends on the seed and its step alone."""
 
     @property
     def steps(self) -> int:
@@ -34,7 +34,7 @@ class Order(Protocol):
         ...
 
     def count_batch_rows(self, step: int) -> int:
-        """The number of rows of a batch, the first of which is that of step 1."""
+        """The number of rows of the batch of a step; steps count from 1."""
         ...
 
     def group(self, step: int) -> int:
@@ -100,7 +100,7 @@ class BatchOrder:
         return float(len(self._ends))
 
     def count_batch_rows(self, step: int) -> int:
-        """The number of rows of a batch, the first of which is that of step 1."""
+        """The number of rows of the batch of a step; steps count from 1."""
         epoch = bisect_left(self._ends, step)
         return self._sizes[epoch] if step == self._ends[epoch] else self._size
 
@@ -165,7 +165,7 @@ class DrawnSet:
     """A set of a mix, as its batches are drawn.
 
     Attributes:
-        name: That of the log.
+        name: The name in the log.
         rows: The number of rows.
         size: Rows of a group.
         labels: The numbers of what two rows of a group must not share, (rows, columns) of some rows; None
@@ -179,7 +179,7 @@ class DrawnSet:
 
 
 class MixOrder:
-    """The batches of a mix of sets, each of the rows of one set, which is drawn anew at every step.
+    """The batches of a mix of sets, each of the rows of one set, which is drawn for every step.
 
     A set with n rows is drawn with a probability proportional to n^alpha. Rows are numbered from the first
     set's on. What a step draws follows from the seed and the step; with `turns`, also from the number of
@@ -224,11 +224,11 @@ class MixOrder:
         return len(self.drawn)
 
     def count_mix_steps(self, epochs: int) -> int:
-        """The number of batches that read as many rows, on average, as that many passes over all sets."""
+        """The number of batches that read, on average, as many rows as `epochs` passes over all sets."""
         return max(1, round(epochs * self._begins[-1] / self._rows_of_step))
 
     def name(self, step: int) -> str:
-        """The set of the batch of a step, the first of which is 1."""
+        """The name of the set of a step; steps count from 1."""
         return self._find_step_set(step).name
 
     def iter_batches(self, done: int) -> Iterator[Rows]:
@@ -249,7 +249,7 @@ class MixOrder:
         return float(self._read[step] / self._begins[-1])
 
     def count_batch_rows(self, step: int) -> int:
-        """The number of rows of a batch, the first of which is that of step 1."""
+        """The number of rows of the batch of a step; steps count from 1."""
         return self.group(step) * self._groups
 
     def group(self, step: int) -> int:
@@ -282,7 +282,7 @@ class MixOrder:
             tried = min(drawn_set.rows, 4 * tried)
 
     def _take_turn_batch(self, number: int, before: int) -> Rows:
-        """The batch of a set that follows so many others of it."""
+        """The batch of a set that follows `before` others of the set."""
         # A second iteration begins with the first batch again, as a mix does to hash the texts that were
         # drawn.
         if number not in self._passes or before < self._passes[number][0]:

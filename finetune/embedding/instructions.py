@@ -24,12 +24,12 @@ class InstructionFormat:
     and what a length cuts off is the end of the text. A byte-level tokenizer makes a token of the blank.
 
     sentence-transformers applies `text.strip()` to the prompted text. Blanks before the text itself are left,
-    unlike without a prompt, and no prompt may end in a blank that matters: where there is no `start`, the
-    blank is gone if the text is empty.
+    unlike without a prompt. No prompt may end in a blank that matters: without a `start` it is lost if the
+    text is empty.
 
     Attributes:
-        separator: The token behind the instruction; empty if there is none.
-        start: The token before the text; empty if there is none.
+        separator: The token behind the instruction; may be empty.
+        start: The token before the text; may be empty.
         notes: Where the tokenizer differs from what NeoBERT's code supposes.
 
     >>> InstructionFormat(separator="[SEP]", start="[CLS]").format_prompt("Find similar text.")
@@ -69,22 +69,20 @@ class InstructionFormat:
 def _choose_token(
     kinds: tuple[str, str], named: Mapping[str, str], boundary_token: str
 ) -> tuple[str, tuple[str, ...]]:
-    """The first token of two kinds that there is, else the tokenizer's `boundary_token`; and a note on it."""
+    """The first token that the files name of two kinds, else `boundary_token`; and a note on the choice."""
     preferred, other = kinds
     if preferred in named:
         return named[preferred], ()
     if other in named:
         return named[other], (
-            f"The tokenizer has no {preferred} token: its {other} token {named[other]} takes the place.",
+            f"The tokenizer has no {preferred} token: its {other} token {named[other]} is used instead.",
         )
     if boundary_token:
         return boundary_token, (
             f"The tokenizer's files name no {preferred} and no {other} token: {boundary_token}, which it "
-            "puts at that end of a text, takes the place.",
+            "puts at that end of a text, is used instead.",
         )
-    return "", (
-        f"The tokenizer has no {preferred} and no {other} token: there is only a blank in the place.",
-    )
+    return "", (f"The tokenizer has no {preferred} and no {other} token: only a blank is used.",)
 
 
 def _read_special_tokens(folder: Path) -> dict[str, str]:
@@ -100,7 +98,7 @@ def _read_special_tokens(folder: Path) -> dict[str, str]:
 
 
 def _extract_token_text(token: Any) -> str:
-    """The text of a token, which is a string or an object; empty if there is none."""
+    """The text of a token, which is a string or an object; empty for anything else."""
     value = token.get("content") if isinstance(token, Mapping) else token
     return value if isinstance(value, str) else ""
 

@@ -75,7 +75,7 @@ class _CachedParts(CachedMultipleNegativesRankingLoss):
         return super().forward(sentence_features, labels)
 
     def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
-        """The loss of embeddings that are there, of each column in chunks."""
+        """The loss of embeddings that are computed already, each column in chunks."""
         total = reps[0][0].new_zeros(())
         for part in self.iter_loss_parts(
             [cat(column) for column in reps], self._labels, self.mini_batch_size
@@ -203,7 +203,7 @@ class _CachedMixLoss(_MixParts, _CachedParts):
 
 @dataclass(frozen=True, kw_only=True)
 class NegativeFilter:
-    """The texts of a batch that are no negatives of a query, by a frozen guide.
+    """A filter of false negatives: a frozen guide finds texts that are too similar to a query.
 
     Attributes:
         vectors: Called with row numbers; gives the guide's vectors of each column, (rows, dimensions).
@@ -285,7 +285,13 @@ class InfoNCE:
         self.measures: dict[str, float] = {}
 
     def iter_loss_parts(self, columns: list[Tensor], numbers: Tensor, chunk: int | None) -> Iterator[Tensor]:
-        """The parts of the mean loss, which is their sum, with at most `chunk` queries each."""
+        """The parts of the mean loss, which is their sum.
+
+        Args:
+            columns: The vectors of queries, positives and negatives, each (rows, dimensions).
+            numbers: The numbers of the rows, (rows,).
+            chunk: The most queries of a part; None for those of a group.
+        """
         size = self._rows_of_group or len(numbers)
         groups = [*zip(_iter_column_groups(columns, size), numbers.split(size), strict=True)]
         masked = candidates = 0

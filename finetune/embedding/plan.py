@@ -41,7 +41,7 @@ def _list_no_assumptions(_settings: object) -> tuple[str, ...]:
 
 
 def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tuple[str, ...]:
-    """That a training ends before its learning rate has risen, where it does."""
+    """A note on a training that ends before its warmup; empty for any other."""
     # Steps of data that is still to be read are not known.
     if steps is None or (rises := settings.count_warmup_steps(steps)) <= steps:
         return ()
@@ -52,12 +52,12 @@ def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tupl
 
 
 def select_assumed(texts: Mapping[str, bool]) -> tuple[str, ...]:
-    """Those of some assumptions that are made under given settings."""
+    """The assumptions that hold, of some that are each given with whether it does."""
     return tuple(text for text, holds in texts.items() if holds)
 
 
 def count_set_rows(data: Sequence[LocatedTraining]) -> list[int] | None:
-    """The rows of each data set; None where those of one are not known."""
+    """The rows of each data set; None if the count of any is unknown."""
     counts = [part.rows for part in data if part.rows is not None]
     return counts if len(counts) == len(data) else None
 
@@ -160,7 +160,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         """Refuse settings that no training can have, whatever its data.
 
         Raises:
-            UsageError: A value is out of its range, or there is no such selection.
+            UsageError: A value is out of its range, or the selection is unknown.
         """
         self.settings.check_values()
 
@@ -292,7 +292,7 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
         """Refuse settings that no training can have, whatever its data.
 
         Raises:
-            UsageError: A value is out of its range, or there is no such selection.
+            UsageError: A value is out of its range, or the selection is unknown.
         """
         super().check_recipe_settings()
         name = self.settings.selection

@@ -37,13 +37,13 @@ class TrainerSettings(Whole):
         betas: AdamW's betas.
         eps: AdamW's epsilon.
         warmup: The share of steps in which the learning rate rises from 0; above 1 it is their number.
-        schedule: The way of the learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
+        schedule: The learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
             cosine that ends at a tenth of the highest rate.
         clip: The largest norm of a gradient; 0 for no limit.
         precision: The precision of autocast over float32 weights; float16 needs a GPU.
         batches: "shuffled"; "no_duplicates" for batches in which no text occurs twice; or "contextual" for
             batches of pairs that a guide finds alike, which not every recipe has.
-        last_batch: The fate of an incomplete last batch of a pass.
+        last_batch: Whether the incomplete last batch of a pass is trained on.
         chunk: Rows in a pass through the network, 0 for all, None for those of a group; it changes no result,
             and so is not in the key.
     """
@@ -105,16 +105,16 @@ class TrainerSettings(Whole):
         return chunk if chunk < rows else None
 
     def count_optimizer_steps(self, rows: int) -> int:
-        """The optimizer steps of a training on a number of rows without duplicates."""
+        """The optimizer steps of a training on `rows` rows, if no two of them share a text."""
         full_batches, rest = divmod(rows, self.batch_size)
         return self.limit_steps(self.epochs * (full_batches + (rest > 0 and self.last_batch == "kept")))
 
     def limit_steps(self, steps: int) -> int:
-        """The steps of a training whose epochs have so many."""
+        """The steps of a training whose epochs have `steps`: no more than `max_steps`."""
         return min(steps, self.max_steps or steps)
 
     def count_flop_tokens(self, _rows: int, tokens: int) -> int:
-        """The tokens of a step with so many rows by which its operations are counted."""
+        """The tokens by which the operations of a step are counted."""
         return tokens
 
     def count_warmup_steps(self, steps: int) -> int:
@@ -122,7 +122,7 @@ class TrainerSettings(Whole):
         return math.ceil(self.warmup * steps if self.warmup <= 1 else self.warmup)
 
     def count_training_rows(self, rows: int) -> int:
-        """The rows that such a training reads, each time counted."""
+        """The rows that a training on `rows` rows reads; a row counts in each epoch."""
         read = self.count_optimizer_steps(rows) * self.batch_size
         return min(read, self.epochs * rows) if self.last_batch == "kept" else read
 
@@ -250,7 +250,10 @@ class Loss(Protocol):
 def info_nce(
     model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
 ) -> nn.Module:
-    """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of its group."""
+    """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of its group.
+
+    Source: van den Oord et al. (2018), with in-batch negatives. For the arguments see Loss.
+    """
     from finetune.embedding.losses import build_info_nce_loss
 
     group = settings.group_size or 0

@@ -81,7 +81,13 @@ class Setup(ABC):
 
     @abstractmethod
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
-        """The loss, with `micro_batch` rows in a pass; `gather` where candidates come from all processes."""
+        """The loss of a batch.
+
+        Args:
+            model: The model in training.
+            micro_batch: The most rows in a pass; None for a whole batch.
+            gather: Whether texts of other processes are candidates too.
+        """
 
     def build_collator(self, model: Any) -> Any:
         """A function that turns rows into the inputs of a step; None for sentence-transformers' own."""
@@ -600,7 +606,12 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
 
 
 def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) -> BatchOrder:
-    """The shuffled batches of rows, those of all columns where no text may occur twice.
+    """The shuffled batches of rows; with "no_duplicates" no text of any column occurs twice in a batch.
+
+    Args:
+        data: The training rows.
+        spec: The training, for its seed.
+        settings: The size and kind of batches, and the epochs.
 
     Raises:
         HarnessError: The rows do not fill a batch.

@@ -62,7 +62,8 @@ class _GlueSettings:
             raise UsageError("mnli and transfer=false contradict each other.", hint="Leave one of them out.")
         if self.mnli is not None and not self.mnli.exists():
             raise UsageError(
-                f"There is no {self.mnli}.", hint="--set mnli=MODEL takes a model folder, or weights."
+                f"{self.mnli} does not exist.",
+                hint="--set mnli=MODEL takes a model folder or a weights file.",
             )
 
 
@@ -446,7 +447,7 @@ class _GlueRecipe:
 
     @property
     def convention(self) -> str:
-        """The paper's convention, or NeoBERT's where there is no paper."""
+        """The paper's convention, or NeoBERT's for a recipe without a paper."""
         return self.protocol.view
 
     @property

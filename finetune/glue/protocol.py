@@ -102,6 +102,11 @@ class Cadence(Whole):
     def compute_interval(self, task: str, *, rows: int, batch_size: int) -> int:
         """Steps from one evaluation to the next.
 
+        Args:
+            task: The name of the task, for limits of its own.
+            rows: The number of training rows.
+            batch_size: Rows of one optimizer step.
+
         >>> cadence = Cadence(at_most=1000, full_batches=1, places=0.1)
         >>> cadence.compute_interval("RTE", rows=2490, batch_size=16)
         155

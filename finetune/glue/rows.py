@@ -167,7 +167,18 @@ class TokenizedTask:
     def load_tokenized_task(
         context: JobContext, artifact: Artifact, task: Task, data: Path | None, trial: Trial
     ) -> tuple[LabelledData, TokenizedTask, list[str]]:
-        """The rows of a task, read and tokenized once for all runs of a worker, and notes."""
+        """The rows of a task, read and tokenized once for all runs of a worker.
+
+        Args:
+            context: The context of the job, whose memory keeps the rows.
+            artifact: The backbone, whose tokenizer and positions count.
+            task: The task.
+            data: The local folder of the data set; None for the hub.
+            trial: The run, for its length in tokens.
+
+        Returns:
+            The labelled texts, their tokens on the device, and notes for the user.
+        """
         import torch
 
         source = task.source

@@ -57,7 +57,15 @@ class Evaluation:
         *,
         autocast: Callable[[], Any] = contextlib.nullcontext,
     ) -> Evaluation:
-        """Every metric of every dev split; early stopping and transfer use the first of the first split."""
+        """Every metric of every dev split; early stopping and transfer use the first of the first split.
+
+        Args:
+            model: From `inputs` of a batch to scores, (rows, classes).
+            dev: The rows of each split.
+            metrics: Names of metrics in harness.results.metrics.METRICS.
+            step: Optimizer steps done.
+            autocast: The autocast of the forward passes.
+        """
         predictions = {split: predict(model, rows, autocast=autocast) for split, rows in dev.items()}
         scores = {}
         for split, rows in dev.items():

@@ -280,14 +280,14 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
 
 
 def _parse_data_argument(text: str) -> tuple[str, str]:
-    """The name of a set and its data of `NAME=DATA`; no name where there is none."""
+    """The name of a set and its data in `NAME=DATA`; the name is empty for data alone."""
     name, equals, data = text.partition("=")
     # A path or an address may have an equals sign as well, but not in a name of letters, digits, - and _.
     return (name, data) if equals and name.replace("_", "").replace("-", "").isalnum() else ("", text)
 
 
 def _is_measured(mix_set: MixSet, parts: Sequence[LocatedTraining]) -> bool:
-    """Whether rows have to be read for the divisor of a set: they have lists of negatives."""
+    """Whether the divisor of a set depends on rows, which have lists of negatives."""
     return not mix_set.divisor and any(path.several for part in parts for path in part.data.paths)
 
 

@@ -114,9 +114,9 @@ def _parse_instruction_table(table: Any, path: Path, *, sided: bool) -> Texts:
             texts |= {f"{name}-{side}": value[side] for side in SIDES}
         else:
             also = f", nor one of {' and one of '.join(SIDES)}" if sided else ""
-            raise UsageError(f"{path}: the instruction of {name} is no text{also}.", hint=_FORM)
+            raise UsageError(f"{path}: the instruction of {name} is not text{also}.", hint=_FORM)
     if wrong := [name for name, text in texts.items() if not isinstance(text, str)]:
-        raise UsageError(f"{path}: the instruction of {wrong[0]} is no text.", hint=_FORM)
+        raise UsageError(f"{path}: the instruction of {wrong[0]} is not text.", hint=_FORM)
     return tuple(sorted(texts.items()))
 
 
@@ -164,7 +164,7 @@ class MixSettings(EmbeddingSettings):
         return replace(super().identity, sets=(), instruction_file=own_instructions, epochs=epochs)
 
     def limit_devices(self, most: int) -> int:
-        """The number of devices that can share a step: one that divides its groups."""
+        """The number of devices that can share a step, which divides the number of its groups."""
         # One device always divides them.
         return next(count for count in range(min(most, self.groups), 0, -1) if self.groups % count == 0)
 
@@ -177,7 +177,7 @@ class MixSettings(EmbeddingSettings):
         return self.batch_size // divisor
 
     def explain_empty_group(self, name: str, divisor: int) -> UsageError:
-        """The error for a set of which a group has no row."""
+        """The error for a set whose groups would be empty."""
         return UsageError(
             f"A group of {name} has {self.batch_size} // {divisor} = 0 rows.",
             hint=f"Type --set batch_size={divisor} or more, or leave the set out: --set sets=…",
@@ -206,21 +206,21 @@ def explain_unknown_set(name: str, set_names: Sequence[str]) -> UsageError:
     close = find_similar_names(name, set_names)
     near = f"Did you mean {' or '.join(close)}? " if close else ""
     return UsageError(
-        f"No set of this mix is called {name!r}.", hint=f"{near}There is: {', '.join(set_names)}."
+        f"No set of this mix is called {name!r}.", hint=f"{near}The sets are: {', '.join(set_names)}."
     )
 
 
 def split_set_parts(sets: Sequence[MixSet], data: Sequence[Part]) -> list[tuple[MixSet, Sequence[Part]]]:
-    """Each set with its part of what belongs to the parts of all sets, one after the other."""
+    """Split a sequence over the parts of all sets, in their order, into one slice for each set."""
     ends = [*accumulate(len(one.parts) for one in sets)]
     return [(one, data[end - len(one.parts) : end]) for one, end in zip(sets, ends, strict=True)]
 
 
 def choose_sets(sets: Mapping[str, MixSet], names: tuple[str, ...]) -> tuple[MixSet, ...]:
-    """The sets with some names, all of them without names.
+    """The sets with the given names; all sets where none is given.
 
     Raises:
-        UsageError: There is no such set; the message names those that there are.
+        UsageError: A name is unknown; the message lists the sets.
     """
     for name in names:
         if name not in sets:

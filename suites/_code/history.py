@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NEWEST, SHARE = 1000, 4
-"""The test is the newest commits: up to so many, and up to one of so many."""
+"""The test set is the newest commits: at most NEWEST of them, and at most one in SHARE of all."""
 
 Blob = str
 """The id of a file's content in git."""
@@ -67,13 +67,13 @@ def read_head_commit(root: Path) -> str:
 
 
 def read_history(root: Path) -> History:
-    """The files before the newest commits, and these commits; merges are none of them.
+    """The files before the newest commits, and these commits without merges.
 
     The newest commits are those that the newest commit holds and an older one on its first-parent line does
     not, so no content of theirs is in the files.
 
     Raises:
-        NoHistoryError: There is no git, no repository, or only a part of its history.
+        NoHistoryError: git is not installed, or the folder has no history or only a part of it.
     """
     commit, shallow = _resolve_head(root)
     if shallow:
@@ -94,13 +94,13 @@ def read_history(root: Path) -> History:
 def _resolve_head(root: Path) -> tuple[str, bool]:
     """The commit that a folder is at, and whether its history is shallow."""
     if not any(os.path.exists(place / ".git") for place in (root, *root.parents)):
-        raise NoHistoryError("there is no git history")
+        raise NoHistoryError("the folder has no git history")
     commit, shallow = _run_git(root, "rev-parse", "HEAD", "--is-shallow-repository").decode().split()
     return commit, shallow == "true"
 
 
 def _find_base_commit(root: Path, line: list[str], most: int) -> str | None:
-    """The oldest commit of a line, newest first, behind which are at most so many others."""
+    """The oldest commit of a line (newest first) that is followed by at most `most` others."""
     low, high = 0, len(line) - 1
     while low < high:  # the count grows along the line
         middle = (low + high + 1) // 2

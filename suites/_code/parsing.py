@@ -45,7 +45,7 @@ def parse_python_functions(data: bytes, path: str) -> Iterator[Function]:
     Code starts with decorators and signature. A docstring that the code repeats does not count.
 
     Raises:
-        UnreadableError: The file is no Python source of this interpreter's version.
+        UnreadableError: This version of Python cannot parse the file.
     """
     text = _decode_python_source(data)
     try:
@@ -239,6 +239,11 @@ def parse_functions(data: bytes, path: str, language: str) -> Iterator[Function]
     destructors, operators, tests and what the grammar cannot parse are left out. Of functions of one name
     the second is `name~2`.
 
+    Args:
+        data: The bytes of the file.
+        path: Its path below the folder, which is the functions' module.
+        language: A name in LANGUAGES other than "python".
+
     Raises:
         UnreadableError: The file is not UTF-8, or a program wrote it.
     """
@@ -320,7 +325,7 @@ class _File:
         )
 
     def _count_code_lines(self, body: Node) -> int:
-        """The lines of a body that hold a word and are no comment."""
+        """The number of lines of a body that hold a word and are not a comment."""
         lines = (line.strip() for line in self.get_node_text(body).strip("{}").split("\n"))
         return sum(bool(re.search(r"\w", line)) and not line.startswith(("//", "/*", "*")) for line in lines)
 

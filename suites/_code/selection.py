@@ -108,13 +108,13 @@ def _is_compound(name: str) -> bool:
 
 
 def is_wanted(name: str) -> bool:
-    """Whether a function of this name is no test and no special method."""
+    """Whether a function of this name is neither a test nor a special method."""
     special = name.startswith("__") and name.endswith("__")
     return not special and "test" not in name.lower()
 
 
 def extract_summary(docstring: str) -> str | None:
-    r"""The first paragraph of a docstring on one line, or None if it is no English sentence.
+    r"""The first paragraph of a docstring on one line, or None if it is not an English sentence.
 
     It ends at the first blank line, doctest or field list. At least three words of Latin letters are needed
     beside any addresses, most characters must be ASCII, and it must not start with a call, as "pop([index])
@@ -185,13 +185,13 @@ _BANDS, _ROWS = 32, 4
 
 
 def select_distinct(functions: Iterable[Function], limit: int) -> tuple[list[Function], dict[str, str]]:
-    """The first functions of which no two are near-duplicates, up to `limit`, and those left out on the way.
+    """Select functions, up to `limit`, so that no two are near-duplicates; the first of each group stays.
 
     Candidates come from MinHash signatures, seeded, of shingles of three tokens, names hidden; then their
     exact Jaccard similarity decides.
 
     Returns:
-        The functions that stay, and by the id of each other one that of the first which it nearly equals.
+        The functions that stay; and for each other one, by its id, the id of its near-duplicate that stays.
     """
     from datasketch import MinHash, MinHashLSH
 

@@ -117,10 +117,15 @@ class SourceFiles:
 def find_source_files(
     root: Path, languages: Collection[str] = tuple(LANGUAGES), *, installed: bool = False
 ) -> SourceFiles:
-    """The source files below `root`, without tests and build results; with `installed`, of packages too.
+    """The source files below `root`, without tests and build results.
+
+    Args:
+        root: A folder.
+        languages: The names of the languages that count.
+        installed: Whether files of installed packages (site-packages) count.
 
     Raises:
-        DataError: `root` is no folder, or closed to this user.
+        DataError: `root` is not a folder, or this user may not read it.
     """
     if not is_readable_folder(root):
         raise DataError(f"{root} is not a folder.", hint="Give the folder that holds the source.")

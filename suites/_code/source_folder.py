@@ -84,10 +84,10 @@ class SourceFolder:
         return self.build(fingerprint).contents[name]
 
     def build(self, fingerprint: str) -> Tasks:
-        """The tasks built anew, unless this process built them from the same source before.
+        """Build the tasks, unless this process has built them from the same source.
 
         Raises:
-            DataError: There is none.
+            DataError: The source is too small for any task.
         """
         # Without the cache's folder, which changes nothing, so that lru_cache finds what was built for
         # another one.
@@ -179,7 +179,7 @@ def _write_cache_entry(folder: SourceFolder, fingerprint: str, name: str, conten
 
 @functools.lru_cache(maxsize=2)
 def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
-    """Every task that the source is large enough for; `fingerprint` says what the source is."""
+    """Every task that the source is large enough for; `fingerprint` is the state of its files."""
     sources = find_source_files(folder.root, folder.languages)
     parts = [*_iter_language_tasks(folder, sources)]
     parts += _iter_history_tasks(folder, sources, {name for part in parts for name in part.contents})
@@ -188,7 +188,7 @@ def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
     contents = {name: content for part in parts for name, content in part.contents.items()}
     if not contents:
         titles = ", ".join(language.title for language in LANGUAGES.values())
-        reason = " ".join(notes) if sources.files else f"there are no source files ({titles})."
+        reason = " ".join(notes) if sources.files else f"no source files found ({titles})."
         raise DataError(
             f"{folder.root}: {reason}",
             hint="A function counts if it has a docstring of three words and a body of three lines, "
@@ -276,8 +276,15 @@ def build_code_suite(
 ) -> Suite:
     """A suite with a column for each task that a folder of source is large enough for.
 
+    Args:
+        folder: The folder of source.
+        suite: The suite without columns.
+        prefix: The start of the tasks' names.
+        options: The options that narrow it.
+        revision: The version of the source; empty where the hash of the data alone tells it.
+
     Raises:
-        DataError: There is none.
+        DataError: The source is too small for any task.
         UsageError: Nothing of it is left under `options`.
     """
     index = folder.load_index()

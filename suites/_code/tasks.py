@@ -203,6 +203,11 @@ def build_commit_tasks(language: str, history: History, read: Reader) -> Tasks:
     Documents are the functions of one language before the newest commits, queries the subjects of those of
     them that changed one to ten functions, one at least of the documents. Near-duplicates stand for each
     other: one of them is a document.
+
+    Args:
+        language: The name of the language.
+        history: The files before the newest commits, and these commits.
+        read: Gives the functions of a file's content and path.
     """
     paths = filter_commit_paths(history.files, [language]).get(language, ())
     files = _collect_functions({(path, history.files[path]) for path in paths}, history, read)

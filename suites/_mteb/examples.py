@@ -30,8 +30,8 @@ MOST = 1_000_000
 class Examples:
     """The per-example columns of a task, gathered while its splits and subsets run.
 
-    They are complete or absent: where there are too many rows, or a row cannot be made, there are no columns,
-    and `notes` say why. A score never depends on them.
+    They are complete or absent: with too many rows, or after an error in one, the columns are empty and
+    `notes` say why. A score never depends on them.
     """
 
     def __init__(self, task: AbsTask, model: Model, folder: Path) -> None:
@@ -101,7 +101,7 @@ class Examples:
 
     @contextmanager
     def _guard_examples(self) -> Iterator[None]:
-        """Let an error in the per-example rows cost these rows only."""
+        """Drop the per-example rows on an error in them, and go on."""
         try:
             yield
         # Of any kind: the rows come from the code and data of any task, and its score is worth more than they

@@ -440,7 +440,7 @@ def _render_descriptions() -> str:
 
 
 def _build_description_row(about: Any, citation: str | None, languages: list[str]) -> dict[str, Any]:
-    """What is there of a description: its text has no line ends and no addresses of Markdown's links."""
+    """The parts of a description that are not empty; its text is one line, without the addresses of links."""
     facts = {
         "text": " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", about.description or "").split()),
         "reference": str(about.reference or ""),

@@ -68,7 +68,18 @@ class Model:
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **_: Any,
     ) -> dict[str, dict[str, float]]:
-        """The best documents of each query, or the scores of those in `top_ranked`."""
+        """The best documents of each query, or the scores of those in `top_ranked`.
+
+        Args:
+            queries: The queries of mteb, with `id` and `text`.
+            task_metadata: mteb's facts on the task, for the language.
+            hf_split, hf_subset: The split and subset, under which the result is kept in `found`.
+            top_k: The documents of each query.
+            top_ranked: By query id the ids of its candidates; None for a search of the whole corpus.
+
+        Returns:
+            Query id → document id → score.
+        """
         assert self._corpus is not None
         query_texts = _format_query_texts(queries)
         names = (list(queries["id"]), list(self._corpus["id"]))
@@ -219,7 +230,7 @@ _TEXT_COLUMNS = ("sentence1", "sentence2", "sentences", "text", "positive")
 def collect_corpus_texts(task: Any, documents: DocumentText = DOCUMENT_TEXT) -> list[Any] | None:
     """The texts of a loaded task of mteb: its documents, else the columns of text in its scored splits.
 
-    None where it has no such column. Rows that are no text are among them.
+    None where it has no such column. Rows that are not text are included.
     """
     parts = list(_iter_scored_parts(task.dataset, frozenset(task.eval_splits)))
     if any(isinstance(part, Mapping) and "corpus" in part for part in parts):

@@ -113,6 +113,11 @@ class TaskInfo:
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The requested splits and subsets; an empty request means all.
 
+        Args:
+            languages: Codes such as "eng" or "eng-Latn".
+            splits: Names of splits.
+            within: The use whose splits and subsets there are to choose from; None for all of the task.
+
         A subset stays when any of its languages is requested. As in mteb, the script of a language decides
         nothing: `zho-Hant` requests all of `zho`.
         """
@@ -291,7 +296,7 @@ class _Snapshot:
         return tuple(other for other in self._groups.get(name, ()) if other != name)
 
     def resolve(self, name: str) -> str | None:
-        """The own name of the benchmark with this name or alias, None without such a benchmark."""
+        """The full name of the benchmark with this name or alias; None if it is unknown."""
         if name in self.benchmark_rows:
             return name
         rows = self.benchmark_rows.items()
@@ -377,7 +382,14 @@ def filter_suite_splits(suite: Suite, options: SuiteOptions) -> Suite:
 
 
 def explain_empty_selection(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
-    """The error for requested splits or languages that are not there, with those that are."""
+    """The error for requested splits or languages that a task or suite lacks.
+
+    Args:
+        name: The task or suite.
+        what: "split", "language" or "subset".
+        asked: What was requested.
+        has: What it has; the hint lists up to 40.
+    """
     shown = ", ".join(list(has)[:40]) + (f" and {len(has) - 40} more" if len(has) > 40 else "")
     return UsageError(
         f"Nothing of {name} is left: no {what} of it is {' or '.join(asked)}.",

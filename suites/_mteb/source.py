@@ -134,7 +134,7 @@ def _wrap_load_errors(data: Path | None, task: Task) -> Iterator[None]:
 
 
 def _require_subsets(task: AbsTask) -> None:
-    """Refuse a table of all subsets without a row of one that is scored."""
+    """Refuse a merged table in which a scored subset has no row."""
     if snapshot.load_snapshot().find_task_info(task.metadata.name).loader != "merged":
         return
     lost = [subset for subset in task.hf_subsets if subset not in (task.dataset or ())]
@@ -207,7 +207,7 @@ def _collect_judged_ids(part: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def _find_ambiguous_id(rows: Dataset) -> str:
-    """An id of two rows with different texts; empty if there is none."""
+    """An id of two rows with different texts; empty if every id has one text."""
     ids = rows["id"][:]
     if len(set(ids)) == len(ids):
         return ""

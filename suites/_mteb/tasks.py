@@ -16,6 +16,11 @@ from suites._mteb.source import MtebSource
 def build_benchmark_suite(name: str, *, called: str, options: SuiteOptions) -> Suite:
     """The benchmark `name` of mteb as a suite.
 
+    Args:
+        name: Its name in mteb, or an alias.
+        called: The name of the suite.
+        options: The options that narrow it.
+
     Raises:
         UsageError: No benchmark has this name, or nothing is left of any of its tasks.
     """
@@ -99,7 +104,7 @@ def _merge_uses(uses: Sequence[TaskUse]) -> TaskUse:
 
 
 def _require_splits(title: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
-    """Refuse splits of which none of the tasks has any."""
+    """Refuse a choice of splits that leaves no split of any task."""
     members = [
         member
         for use in uses
@@ -111,7 +116,7 @@ def _require_splits(title: str, uses: Sequence[TaskUse], wanted: Sequence[str]) 
 
 
 def _require_subsets(title: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
-    """Refuse names of subsets that none of the tasks has."""
+    """Refuse the name of a subset that no task has."""
     if not wanted:
         return
     members = [
@@ -187,7 +192,16 @@ def _resolve_roles(info: TaskInfo) -> tuple[Role, ...]:
 
 
 def build_mteb_suite(name: str, *, called: str, options: SuiteOptions) -> Suite:
-    """The benchmark or the single task `name` of mteb as a suite."""
+    """The benchmark or the single task `name` of mteb as a suite.
+
+    Args:
+        name: Its name in mteb, or an alias.
+        called: The name of the suite.
+        options: The options that narrow it.
+
+    Raises:
+        UsageError: The name is unknown, or the options leave nothing.
+    """
     mteb_snapshot = snapshot.load_snapshot()
     if name in mteb_snapshot.tasks:
         return build_task_suite({name: build_full_use(name)}, called=called, title=name, options=options)

@@ -448,7 +448,7 @@ OF_ONES_OWN: tuple[tuple[Mapping[str, str], Change, str], ...] = (
     (PAIRS, swap("pairs.jsonl", '"text2": "d"', '"text2": " "'), "pairs.jsonl:2: the field 'text2' is blank"),
     (PAIRS, swap("pairs.jsonl", '"score": 2', '"score": 1'), "Every score is 1.0"),
     (PAIRS, swap("harness.toml", '"sts"', '"stss"'), "No type is called 'stss'"),
-    (PAIRS, remove("pairs.jsonl"), "There is no file"),
+    (PAIRS, remove("pairs.jsonl"), "does not exist"),
     (LABELS, swap("test.jsonl", '"y"', '"z"'), "The label 'z' of test row"),
     (LABELS, put("train.jsonl", "[1, 2]\n"), "train.jsonl:1: a JSON object is needed"),
 )
