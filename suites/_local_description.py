@@ -76,6 +76,7 @@ def _parse_task_table(folder: Path, table: Mapping[str, Any], where: str) -> Loc
     type_ = _parse_string(table, "type", where)
     _require_known(type_, KINDS, where, "type")
     kind = KINDS[type_]
+    # An unknown key is an error: a typing mistake would otherwise change the task without a word.
     valid_keys = ("name", "type", "columns", *kind.files, *kind.keys)
     _require_valid_keys(table, valid_keys, where, f"key of a {type_} task")
     name = _parse_string(table, "name", where, _default_name(folder))

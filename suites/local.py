@@ -385,13 +385,13 @@ LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(
 
 def _load_content_size(content: str, cache: Path, measure: Callable[[], Size]) -> Size:
     """The size of data with this hash, which is read once; data that cannot be scored has none."""
-    kept = cache / "source" / f"size-2-{content}.json"
+    size_file = cache / "source" / f"size-2-{content}.json"
     try:
-        return Size(**verify_digest(kept.read_bytes()))
+        return Size(**verify_digest(size_file.read_bytes()))
     except (OSError, ValueError, TypeError):
         content_size = measure()
     with contextlib.suppress(StoreError):  # the cache only saves time
-        replace_file(kept, append_digest(asdict(content_size)).encode())
+        replace_file(size_file, append_digest(asdict(content_size)).encode())
     return content_size
 
 

@@ -182,11 +182,11 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
         # Without its pooling: the note of one stage on a model's old pooling does not hold for two.
         notes = super()._collect_plan_notes(backbone, replace(description, pooling=None), settings)
         if documents < size:
-            few = (
+            repeats = (
                 f"the context has {size} places, and a group of rows {documents} documents, which "
                 f"are repeated: --set context_size={documents} has each of them once"
             )
-            notes = (*notes, few)
+            notes = (*notes, repeats)
         if description.two_stage is not None:
             return (*notes, f"{backbone.name} already has two stages: both are trained further")
         if description.pooling is not None and not backbone.trained:

@@ -350,6 +350,7 @@ class RunScore:
         Raises:
             HarnessError: Every run diverged.
         """
+        # max keeps the first of equals, so that the order of the grid decides.
         finished = [run for run in tried if getattr(run, by) is not None]
         if not finished:
             raise HarnessError(

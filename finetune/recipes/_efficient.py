@@ -52,10 +52,12 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         self, settings: EfficientSettings, data: Sequence[LocatedTraining]
     ) -> tuple[int | None, int | None]:
         """The steps and rows of the epochs; those of a budget are known when the texts are read."""
+        # A plan reads JSON only, and the steps of a budget depend on the tokens of the texts.
         return (None, None) if self.settings.budget is not None else super()._estimate_work(settings, data)
 
     def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
         super()._check_backbone_fit(backbone, description)
+        # Already in the plan: a share that does not fit would otherwise end a queued training.
         blocks = read_object(find_backbone_folder(backbone.folder) / "config.json").get("num_hidden_layers")
         if self.settings.method == "freeze" and isinstance(blocks, int):
             self.settings.tuning.count_frozen_blocks(blocks)

@@ -49,6 +49,7 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
 
     def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
         super()._check_backbone_fit(backbone, description)
+        # A trained projection is kept, and so are the tokens of its prefixes.
         before, settings = description.late_interaction, self.settings
         if before is not None and before.dimension != settings.dimension:
             raise UsageError(

@@ -138,7 +138,7 @@ def find_source_files(
     def is_there(path: str) -> bool:
         return os.path.exists(root / path)
 
-    for folder, names, here in os.walk(root, onerror=add_closed_folder):
+    for folder, names, file_names in os.walk(root, onerror=add_closed_folder):
         if not os.access(folder, os.X_OK):  # listed, but not reachable
             add_closed_folder(PermissionError(0, "", folder))
             names.clear()
@@ -147,7 +147,7 @@ def find_source_files(
         start = "" if place == os.curdir else f"{place}/"
         # In place: os.walk goes on into the names that are left in this list.
         names[:] = [name for name in names if _can_enter(start + name, is_there, installed)]
-        files += [start + name for name in here if os.path.isfile(f"{folder}/{name}")]
+        files += [start + name for name in file_names if os.path.isfile(f"{folder}/{name}")]
     if "." in closed:
         raise DataError(f"{root}: Permission denied.") from PermissionError(
             errno.EACCES, os.strerror(errno.EACCES)

@@ -199,11 +199,11 @@ class _Changes:
     lists: bool
 
     @staticmethod
-    def parse_transform(code: Any, known: set[str]) -> _Changes | None:
+    def parse_transform(code: Any, known_names: set[str]) -> _Changes | None:
         """The changes of a `dataset_transform`; None where it does more than is understood.
 
-        It may rename and remove columns, sample rows, and read the columns and splits in `known` under their
-        own names.
+        It may rename and remove columns, sample rows, and read the columns and splits in `known_names` under
+        their own names.
         """
         nodes = [node for tree in _parse_code_trees(code) for node in ast.walk(tree)]
         read = {_get_constant_text(node.slice) for node in nodes if isinstance(node, ast.Subscript)} - {None}
@@ -224,14 +224,14 @@ class _Changes:
                 case ("rename_column", [str(old), str(new)]):
                     renamed[new] = old
                 case ("remove_columns" | "class_encode_column", [str() | list() as used]):
-                    further |= {used} - known if isinstance(used, str) else set(used)
+                    further |= {used} - known_names if isinstance(used, str) else set(used)
                 case ("next" | "select_columns" | "rename_columns" | "rename_column", _):
                     return None
-                case _ if name not in ("split", "join") and not _collect_call_texts(call) <= known | {
+                case _ if name not in ("split", "join") and not _collect_call_texts(call) <= known_names | {
                     "train"
                 }:
                     return None
-        if not read <= known or (renamed and read):
+        if not read <= known_names or (renamed and read):
             return None
         return _Changes(
             renamed=renamed,

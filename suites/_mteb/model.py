@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,8 @@ class Model:
         Args:
             queries: The queries of mteb, with `id` and `text`.
             task_metadata: mteb's facts on the task, for the language.
-            hf_split, hf_subset: The split and subset, under which the result is kept in `found`.
+            hf_split: The split, under which the result is kept in `found`.
+            hf_subset: The subset, likewise.
             top_k: The documents of each query.
             top_ranked: By query id the ids of its candidates; None for a search of the whole corpus.
 
@@ -243,9 +245,11 @@ def collect_corpus_texts(task: Any, documents: DocumentText = DOCUMENT_TEXT) -> 
         for name in dict.fromkeys(named or _TEXT_COLUMNS)
         if name in table.column_names
     ]
-    flat = [row for column in columns for row in column]
+    if not columns:
+        return None
+    rows = itertools.chain.from_iterable(columns)
     # The old form of a clustering has a list of texts in each row.
-    return [one for row in flat for one in (row if isinstance(row, list) else [row])] if columns else None
+    return [text for row in rows for text in (row if isinstance(row, list) else [row])]
 
 
 def _iter_scored_parts(dataset: Any, splits: frozenset[str]) -> Iterator[Any]:

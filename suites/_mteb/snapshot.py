@@ -98,6 +98,7 @@ class TaskInfo:
         """
         parts = {c for s in subsets for c in s.split("-")} if self.parallel else set(subsets)
         cells = [self.sizes.get(cell) for cell in itertools.product(splits, parts)]
+        # Half a sum would look like the size of all.
         amounts = [cell for cell in cells if cell]
         if not amounts or len(amounts) < len(cells):
             return Size()
@@ -123,6 +124,7 @@ class TaskInfo:
         """
         has_splits = within.splits if within else self.splits
         has_subsets = within.subsets if within else tuple(self.subsets)
+        # In the task's order, whatever the order of the request: it is part of a result's key.
         kept_splits = tuple(s for s in has_splits if not splits or s in splits)
         if not kept_splits:
             raise explain_empty_selection(self.name, "split", splits, has_splits)
@@ -152,7 +154,8 @@ class TaskInfo:
         if self.loader or not configs:
             configs = [(self.config,) if self.config else ()]
         texts = self._list_text_columns(subsets)
-        table_splits = dict.fromkeys([*splits, *([self.train] if self.train else [])]) if texts else ()
+        # A classifier is trained on a split that it may be scored on as well.
+        table_splits = dict.fromkeys(filter(None, (*splits, self.train))) if texts else ()
         return tuple(
             DataTable(
                 config=config,
@@ -279,6 +282,7 @@ class _Snapshot:
         if name not in self.rows:
             raise explain_unknown("task", name, self.rows, then=THEN)
         if name not in self._built:
+            # When it is asked for: most commands need a few of more than a thousand tasks.
             self._built[name] = self._build_task_info(name, self.rows[name])
         return self._built[name]
 

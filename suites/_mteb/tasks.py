@@ -147,6 +147,7 @@ def _try_task_column(
 ) -> Column:
     try:
         return _build_task_column(use, options, name, within=within)
+    # An empty column stays in the table; that all are empty is an error above.
     except UsageError:
         return Column(name=name, type=snapshot.load_snapshot().find_task_info(use.name).type, tasks=())
 
@@ -162,8 +163,11 @@ def _build_planned_task(use: TaskUse, options: SuiteOptions, *, within: TaskUse 
             if not subsets:
                 raise explain_empty_selection(info.name, "subset", options.subsets, use.subsets)
             within = replace(within, subsets=subsets)
-        kept, subsets = info.select_splits_and_subsets(options.languages, options.splits, within=within)
-        splits = kept if options.splits else splits
+        kept_splits, subsets = info.select_splits_and_subsets(
+            options.languages, options.splits, within=within
+        )
+        # A choice of languages alone leaves a benchmark its own splits.
+        splits = kept_splits if options.splits else splits
     return Task(
         name=info.name,
         type=info.type,
