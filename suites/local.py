@@ -50,7 +50,7 @@ _IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.to
 
 
 OPTIONAL = "text2"
-"""The column that a task of single texts lacks."""
+"""The column of second texts, which tasks of single texts do not have."""
 
 Texts = tuple[list[str], ...]
 """A list of texts for each column."""
@@ -157,7 +157,7 @@ OF_TWO = ("f1", "mcc")
 """Metrics of two classes."""
 
 LARGE = 10
-"""The number beyond which labels are far from those that recipes were made for: STS-B's, 0 to 5."""
+"""Labels beyond this number get a note: recipes are made for STS-B's labels, 0 to 5."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 

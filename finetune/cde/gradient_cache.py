@@ -56,7 +56,7 @@ class TwoStageGradients:
             loss: From the vectors of the columns to a scalar.
         """
         passes = _Passes.run_passes(self.model, context, columns)
-        # As leaves the vectors collect the loss's gradients, from which the model's are then computed.
+        # autograd calls the backward of a Function only if one of its inputs asks for gradients.
         leaves = [cached.requires_grad_() for cached in passes.vectors]
         vectors: tuple[Tensor, ...] = _Recomputed.apply(passes, *leaves)  # type: ignore[no-untyped-call]
         return loss(list(vectors))

@@ -31,7 +31,7 @@ class Guide:
 
     @property
     def how(self) -> dict[str, Any]:
-        """How it encodes, with the prompts of both sides."""
+        """The identity of its encoding, with the prompts of both sides."""
         prompts = {side: self.encoding.resolve_prompt(OwnTexts(), side) for side in SIDES}
         return {**build_encoding_identity(self.encoding), "prompts": prompts}
 
@@ -105,7 +105,7 @@ class ContextualSettings(EmbeddingSettings):
     orders: ClassVar[tuple[str, ...]] = ("shuffled", "no_duplicates", "contextual")
 
     def normalize_settings(self) -> Self:
-        """The settings with one value for each meaning: those without effect have none of their own."""
+        """The settings in one form: those without effect have their defaults."""
         # Settings without effect get their defaults, so that one training has one key.
         of_clusters = {field.name for field in fields(ClusterSettings)} | {"packing"}
         unused: dict[str, Any] = {}

@@ -62,7 +62,7 @@ def train_contextual(
         caches: Whether that loss gives the same step with fewer rows in a pass.
 
     Raises:
-        HarnessError: A set does not fill a batch, or the guide cannot be used; see also `train`.
+        HarnessError: A set does not fill a batch, or the guide cannot be used; see also `run_trainer`.
     """
     # The folder appears by one rename, so that it is a finished model.
     if spec.output.is_dir():

@@ -87,7 +87,7 @@ class EfficientSettings(EmbeddingSettings):
 
     @property
     def identity(self) -> Self:
-        """The settings without those that change no result."""
+        """The settings that are in the key: those that change the result."""
         # With a budget the epochs say nothing, so that they are not in the key.
         epochs = self.epochs if self.budget is None else 1
         return replace(super().identity, gradient_checkpointing=False, epochs=epochs)

@@ -19,7 +19,7 @@ from harness.core.errors import HarnessError
 from harness.training.training import TrainingSpec
 
 SAMPLE = 4_096
-"""The rows, the first that are drawn, whose mean number of tokens stands for that of all."""
+"""The first rows of the order, whose mean number of tokens stands for that of all rows."""
 
 
 def train_efficient(spec: TrainingSpec, settings: EfficientSettings, loss: Loss) -> None:
@@ -52,7 +52,7 @@ class _EfficientSetup(EmbeddingSetup):
         self._efficient, self._spec = settings, spec
 
     def build_order(self, data: Any, spec: TrainingSpec) -> Order:
-        """The batches that the settings name, as many as the budget pays for; epochs are added if needed.
+        """The batches that the settings name, as many as the budget allows, in as many epochs as they need.
 
         Raises:
             HarnessError: The budget is below that of a step, or the rows fill no batch.

@@ -139,7 +139,7 @@ class PackedOrder(BatchOrder):
     Groups that are left at the end of an epoch are left out of it.
 
     Args:
-        groups: (groups, size), the rows of each; see `packed`.
+        groups: (groups, size), the rows of each; see `pack_clusters`.
         epochs: Passes over the groups.
         seed: The seed of the training.
         each: Groups of a batch.

@@ -1,4 +1,4 @@
-"""The plan of a recipe that trains an embedding model: the model to come, known from JSON alone."""
+"""The plan of a recipe that trains an embedding model: the planned model, from JSON files alone."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             backbone: A model on disk, perhaps an already trained one.
             data: The training data, then that of the selection.
             seed: The seed of the training.
-            planned: What the model before it in a chain will be, where that is still to be trained.
+            planned: The model before it in a chain, if that is still to be trained.
 
         Raises:
             UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
@@ -166,7 +166,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
 
     @abstractmethod
     def _plan_description(self, description: Description) -> Description:
-        """The model to come, from the description of its backbone."""
+        """The description of the planned model, from that of its backbone."""
 
     @abstractmethod
     def _count_row_texts(self, data: Sequence[LocatedTraining]) -> int:

@@ -40,7 +40,7 @@ class TrainerSettings(Whole):
         schedule: The learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
             cosine that ends at a tenth of the highest rate.
         clip: The largest norm of a gradient; 0 for no limit.
-        precision: The precision of autocast over float32 weights; float16 needs a GPU.
+        precision: The dtype of autocast; weights stay float32, and float16 needs a GPU.
         batches: "shuffled"; "no_duplicates" for batches in which no text occurs twice; or "contextual" for
             batches of pairs that a guide finds alike, which not every recipe has.
         last_batch: Whether the incomplete last batch of a pass is trained on.
@@ -71,12 +71,12 @@ class TrainerSettings(Whole):
 
     @property
     def identity(self) -> Self:
-        """The settings without those that change no result."""
+        """The settings that are in the key: those that change the result."""
         # The gradient of a batch is the same however many rows a pass has.
         return replace(self, chunk=0)
 
     def normalize_settings(self) -> Self:
-        """The settings with one value for each meaning."""
+        """The settings in one form, where several values mean the same."""
         return self
 
     @property
@@ -168,7 +168,7 @@ class EmbeddingSettings(TrainerSettings):
         heads: Heads of attentive pooling; without effect on others.
         max_length: Tokens at which texts are cut in training, None for the backbone's own length, which the
             model keeps.
-        scale: The factor of cosines in the loss, the inverse of the temperature.
+        scale: The factor of cosines in the loss: 1 / temperature.
         selection: The data whose score chooses among checkpoints; empty for the weights at the end.
         evaluate_every: Steps from one evaluation of the selection to the next.
         group_size: Rows whose texts are candidates for each other, a divisor of the batch; 0 for all of it,

@@ -43,13 +43,13 @@ MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"
 
 
 class Setup(ABC):
-    """What a kind of model has of its own in a training: its data, its network, its loss and its folder.
+    """The parts of a training that depend on the kind of model: data, network, loss and folder.
 
     Args:
         settings: The settings of the recipe.
 
     Attributes:
-        caches: Whether the loss gives the same step with fewer rows in a pass.
+        caches: Whether a step is the same with fewer rows in a pass.
         evaluate_every: Steps from one evaluation of the selection to the next.
         numbered: Whether the loss is given the numbers of the rows, as its labels.
     """
@@ -94,11 +94,11 @@ class Setup(ABC):
         return None
 
     def score_selection(self, model: Any, data: Dataset) -> float:
-        """The score of a model on the data of the selection, where checkpoints are chosen among."""
+        """The score of a model on the data by which the best checkpoint is chosen."""
         raise NotImplementedError
 
     def describe_step(self, step: int) -> Mapping[str, Any]:
-        """What the log says of a step beside what was measured."""
+        """Further values of a step for the log, beside those that are measured."""
         return {}
 
     @abstractmethod
@@ -112,7 +112,7 @@ def run_trainer(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> 
     Args:
         spec: The training.
         settings: The settings of the recipe.
-        setup: What the kind of model has of its own.
+        setup: The parts that depend on the kind of model.
 
     Raises:
         DivergenceError: A loss, or a weight in the end, is not a finite number.
@@ -199,7 +199,7 @@ class _Best:
 
 
 class _Trainer(SentenceTransformerTrainer):
-    """sentence-transformers' trainer with batches, checkpoints, log and selection of ours."""
+    """sentence-transformers' trainer with our own batches, checkpoints, log and selection."""
 
     def __init__(self, spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
         self.spec, self.settings, self.setup = spec, settings, setup
@@ -277,14 +277,14 @@ class _Trainer(SentenceTransformerTrainer):
     # What the library's trainer calls
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Leave the callback out, which asks the hub for facts on data and model."""
+        """Add no model card: its callback asks the hub for facts on data and model."""
 
     def preprocess_dataset(self, dataset: Any = None, *_: Any, **__: Any) -> Any:
         """The rows as they are: the library would look at their columns, and not all rows have some."""
         return dataset
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
-        """The library's, which has the weights that belong to the loss; all of the model's must be there."""
+        """The library's optimizer of the loss's weights, which must include every weight of the model."""
         optimizer: torch.optim.Optimizer = super().create_optimizer(*args, **kwargs)
         # The library looks for weights in the loss, and says nothing where the model is not among its
         # modules.
@@ -357,7 +357,7 @@ class _Trainer(SentenceTransformerTrainer):
         self._since = time.perf_counter()
 
     def _compute_step_flops(self, step: int, tokens: int) -> dict[str, float]:
-        """The operations of a step; nothing for a model of two backbones."""
+        """The floating-point operations of a step; empty for a model of two backbones."""
         if self.parameters is None:
             return {}
         return {
@@ -367,7 +367,7 @@ class _Trainer(SentenceTransformerTrainer):
         }
 
     def _compute_mean_measures(self) -> dict[str, float]:
-        """What the loss measured of the batch, the mean over all processes."""
+        """The measures of the loss on the batch, each the mean over all processes."""
         measures: dict[str, float] = getattr(self.loss, "measures", {})
         sums = self.sum_over_ranks([*measures.values()])
         return {name: round(value / self.spec.ranks, 6) for name, value in zip(measures, sums, strict=True)}
@@ -395,7 +395,7 @@ class _Trainer(SentenceTransformerTrainer):
         self._lines, self._flushed = [], time.monotonic()
 
     def _evaluate(self, *_args: Any, **_kwargs: Any) -> dict[str, float]:
-        """Score the weights on the selection's data, and keep them if no earlier ones were better."""
+        """Score the weights on the selection's data, and keep them if they are the best so far."""
         assert self.selection is not None
         # Every process scores, so that all have the same best step; only the first one writes.
         score = self.setup.score_selection(self.model, self.selection)
@@ -500,7 +500,7 @@ class _Cadence(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Set what follows this step."""
+        """Decide what follows this step: an evaluation, a checkpoint, or the end."""
         trainer = self._trainer
         due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
         # Signals and clocks differ between processes. One that stopped alone would leave the others waiting
@@ -548,7 +548,7 @@ class _Slices:
 
 
 def _assign_groups(rows: int, size: int, spec: TrainingSpec) -> range:
-    """The numbers of the groups of one process, of a batch with `rows` rows."""
+    """The numbers of the groups that this process computes, in a batch of `rows` rows."""
     count = math.ceil(rows / size)
     return range(count * spec.rank // spec.ranks, count * (spec.rank + 1) // spec.ranks)
 
@@ -557,7 +557,7 @@ SCHEDULES: Mapping[str, tuple[str, dict[str, float]]] = {
     "constant": ("constant_with_warmup", {}),
     "cosine_to_tenth": ("cosine_with_min_lr", {"min_lr_rate": 0.1}),
 }
-"""transformers' names of schedules, with their arguments, where ours are others."""
+"""Our names of schedules that differ from transformers', with its name and arguments for each."""
 
 
 def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransformerTrainingArguments:
@@ -698,7 +698,7 @@ def _set_random_state(state: dict[str, Any]) -> None:
 
 
 def _measure_peak_memory(device: str) -> int:
-    """The most bytes so far: of the GPU's memory, else of this process."""
+    """The peak memory so far in bytes: that of the GPU, or of this process without one."""
     if device.startswith("cuda"):
         return int(torch.cuda.max_memory_allocated())
     # Linux gives kilobytes.

@@ -2,8 +2,8 @@
 
 A run trains a backbone for a task, scores it and leaves a record of purpose "trial". The score of a task is a
 record made of its runs. Jobs are small to send: they name their backbone, data and settings, and find earlier
-runs as inputs on their context. The best MNLI weights of each grid are cached by the worker itself: they can
-be made again, and are too large to send to the driver.
+runs as inputs on their context. The worker itself caches the best MNLI weights of each grid: they are too
+large to send to the driver, and can be made again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _extract_cell(trial: Trial) -> dict[str, Any]:
 
 
 def format_trial(trial: Trial) -> str:
-    """The settings of a run in a few words.
+    """The settings of a run in short.
 
     >>> from finetune.recipes.glue_quick import PROTOCOL
     >>> format_trial(PROTOCOL.trials("RTE")[0])
@@ -159,7 +159,7 @@ def _build_example_columns(
 
 
 def _score_of(record: Record, task: Task, view: str) -> float | None:
-    """A run's score by a view; the run may have been made under a recipe with another one."""
+    """A run's score by a view, which may differ from the view of the recipe that made the run."""
     return (
         None
         if record.training["diverged"]
@@ -235,7 +235,7 @@ def _build_evaluation_part(task: Task, view: str, records: Sequence[Record]) -> 
 
 
 def _score_constant_model(task: Task, columns: Mapping[str, Sequence[Any]]) -> dict[tuple[str, str], float]:
-    """The metrics of a model that gives 0 for every row, as one does whose scores are not finite."""
+    """The metrics of a model that predicts 0 for every row, as a diverged one does."""
     import numpy as np
 
     from harness.results.metrics import METRICS

@@ -84,7 +84,7 @@ class Classifier(nn.Module):
         return {n: t for n, t in self.state_dict().items() if not n.startswith("classifier.")}
 
     def start_from(self, tensors: dict[str, Any]) -> None:
-        """Load the `transferable` tensors of another model; the last layer stays fresh.
+        """Load what `list_transferable_tensors` gives of another model; the last layer stays fresh.
 
         Raises:
             ModelError: The tensors are those of a model with another shape.

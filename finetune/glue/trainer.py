@@ -21,7 +21,7 @@ from harness.encoder.dtype import TORCH_DTYPES
 from harness.results.metrics import METRICS, Floats
 
 EVALUATED, LEAST = 16_384, 512
-"""Padded tokens of a batch that is only scored, and of the smallest such batch."""
+"""Padded tokens of a batch that is only scored: at first, and at least when memory runs out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class Progress:
         notes: Deviations from the settings, in sentences.
         micro_batch: Rows computed at once; the gradients of a step are summed over these.
         record: The highest watched metric, from 0 on.
-        behind: Evaluations since the record; it begins with 1, as in NeoBERT's code.
+        behind: Evaluations since the record; starts at 1, as in NeoBERT's code.
     """
 
     losses: list[float] = field(default_factory=list)

@@ -156,7 +156,7 @@ class MixSettings(EmbeddingSettings):
 
     @property
     def identity(self) -> Self:
-        """The settings without those that change no result, and those that the mix in the lineage has."""
+        """The settings that are in the key: those that change the result and are not in the mix."""
         # Instructions of training are in the key with each set of the mix, in the lineage.
         own_instructions = replace(self.instruction_file, training=())
         # With a number of steps the epochs say nothing.

@@ -26,10 +26,10 @@ from harness.data.training.text_rows import TextRow, TextRows, join_rows
 from harness.training.training import TrainingSpec
 
 SAMPLE = 1_000
-"""The rows whose number of texts is taken for that of all."""
+"""The first rows, whose mean number of texts stands for that of all rows."""
 
 _PART = 1_000
-"""Rows that are read at once where all that were drawn are gone through."""
+"""Rows that are read at once to hash their texts."""
 
 
 def train_mix(

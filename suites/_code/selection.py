@@ -1,4 +1,4 @@
-"""Selection of functions: which are searched for, what stands for their names, and duplicates among them.
+"""Selection of functions: which are searched for, how their names are hidden, and duplicates.
 
 Functions are chosen by the rules of CodeSearchNet (Husain et al. 2019, arXiv:1909.09436, section 2): the
 summary is the documentation's first paragraph; pairs whose summary has fewer than three words, whose body has

@@ -1,4 +1,4 @@
-"""The source files of a folder by language: which count, and which are tests, other people's or made."""
+"""The source files of a folder by language, without tests, vendored code and generated files."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def read_source(root: Path, path: str) -> bytes:
 
 
 def require_written(text: str) -> None:
-    """Refuse a text that a program wrote or shortened.
+    """Refuse a generated or minified text.
 
     Raises:
         UnreadableError: It is generated or minified.

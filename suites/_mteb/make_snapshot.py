@@ -451,7 +451,7 @@ def _build_description_row(about: Any, citation: str | None, languages: list[str
 
 
 def _render_snapshot_files() -> dict[Path, str]:
-    """What the installed mteb gives for each file."""
+    """The content of each file for the installed mteb."""
     site = Path(__file__).parents[2] / "leaderboard" / "data"
     return {
         PATH: _render(),

@@ -48,8 +48,8 @@ class TaskInfo:
         aggregate_of: The tasks whose mean it is, none for a task with data of its own.
         superseded_by: The task that mteb recommends in its place.
         roles: Whether its texts stand on a query or a document side.
-        fixed_data: Whether its own loading code names the data set, at no revision, so that another path or
-            revision is skipped.
+        fixed_data: Whether its own loading code names the data set without a revision, so that another path
+            or revision has no effect.
         parallel: Whether a subset "a-b" pairs columns a and b, each encoded once for all subsets.
         loader: The way in which its data is loaded: a configuration for each subset (empty), the "parts" of a
             retrieval task, those of CodeSearchNet in "coir", a table of all subsets that are "merged", one
@@ -124,7 +124,7 @@ class TaskInfo:
         """
         has_splits = within.splits if within else self.splits
         has_subsets = within.subsets if within else tuple(self.subsets)
-        # In the task's order, whatever the order of the request: it is part of a result's key.
+        # In the task's order, whatever the order of the request.
         kept_splits = tuple(s for s in has_splits if not splits or s in splits)
         if not kept_splits:
             raise explain_empty_selection(self.name, "split", splits, has_splits)

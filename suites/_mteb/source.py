@@ -73,7 +73,7 @@ class MtebSource:
 
 
 def _require_hub(info: TaskInfo, data: Path | None) -> None:
-    """Refuse a task whose code reads the hub by itself where its data is to come from elsewhere."""
+    """Refuse a task whose code always reads the hub, if its data is to come from a folder."""
     from huggingface_hub import constants
 
     if not info.fixed_data or data is None:
@@ -86,7 +86,7 @@ def _require_hub(info: TaskInfo, data: Path | None) -> None:
 
 
 def _list_revision_notes(info: TaskInfo, data: Data) -> tuple[str, ...]:
-    """Notes on a result whose data set is not held to a commit."""
+    """Notes on a result whose data set is not pinned to a commit."""
     if info.fixed_data:
         return (f"mteb reads {info.path} at the hub's newest revision: a change of it is not noticed.",)
     if info.on_a_branch and data.revision == info.revision:
@@ -143,12 +143,12 @@ def _require_subsets(task: AbsTask) -> None:
 
 
 def _is_own_retrieval(info: TaskInfo, task: Task) -> bool:
-    """Whether a retrieval task's data is a folder whose content nobody vouches for."""
+    """Whether a retrieval task's data is the user's own folder, which has to be checked."""
     return bool(task.data.content) and info.loader in ("parts", "coir")
 
 
 def _require_ids(task: Any, data: Path | None) -> None:
-    """Refuse a retrieval task whose ids make its scores meaningless: used twice, or never the judged ones."""
+    """Refuse a retrieval task whose ids repeat, or match no judgement: its scores would mean nothing."""
     for name, part in _iter_split_parts(task):
         for what, rows in _iter_raw_texts(task, name, part):
             twice = _find_ambiguous_id(rows)
@@ -220,7 +220,7 @@ def _find_ambiguous_id(rows: Dataset) -> str:
 
 
 def _list_retrieval_notes(task: Any) -> tuple[str, ...]:
-    """Notes on judgements of texts that are not there, empty texts, and queries that no document answers."""
+    """Notes on judgements of missing texts, on empty texts, and on queries without a relevant document."""
     counts: Counter[str] = Counter()
     for _, part in _iter_split_parts(task):
         judged = _collect_judged_ids(part)
@@ -350,7 +350,7 @@ DRAWS = 10
 """Repetitions of a clustering on drawn texts, as in mteb."""
 
 RULES = 1
-"""The version of our rules, raised whenever the same mteb would score the same data otherwise."""
+"""The version of our rules, raised when a change gives other scores with the same mteb and data."""
 
 
 class _Loader(Protocol):
@@ -556,7 +556,7 @@ def _format_scoring_version(rules: int = 1) -> str:
 
 
 def _require() -> None:
-    """Refuse to score with another version of mteb than that of results."""
+    """Refuse to score with a version of mteb other than the snapshot's, which results name."""
     required, installed = load_snapshot().version, find_package_version("mteb")
     # Keys of results name this version, and another one may score otherwise.
     if installed != required:
