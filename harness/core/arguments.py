@@ -88,7 +88,9 @@ def _read_names(value: Any) -> Any:
 
 def _read_places(value: Any) -> Any:
     """A single name or path as a tuple of one, any other sequence as a tuple of texts, and None as none."""
-    several = (value,) if isinstance(value, str | os.PathLike) else () if value is None else value
+    if value is None:
+        return ()
+    several = (value,) if isinstance(value, str | os.PathLike) else value
     if not isinstance(several, Sequence) or isinstance(several, bytes):
         return value
     return tuple(_read_place(place) for place in several)
