@@ -55,7 +55,7 @@ def format_trial(trial: Trial) -> str:
     """The settings of a run in short.
 
     >>> from finetune.recipes.glue_quick import PROTOCOL
-    >>> format_trial(PROTOCOL.trials("RTE")[0])
+    >>> format_trial(PROTOCOL.list_trials("RTE")[0])
     'lr 5e-05, batch 16, decay 0.01, 1 epoch, seed 0'
     """
     epochs = f"{trial.epochs} epoch{'s' if trial.epochs > 1 else ''}"
