@@ -457,7 +457,7 @@ def case(train: list[Row], dev: list[Row], message: str, hint: str | None = None
             SINGLE,
             [SINGLE[0], {"text1": "x", "label": -1}],
             "{dev}:2: the label '-1' is in no row of train.jsonl.",
-            hint="There is: 'no', 'yes'.",
+            hint="The labels are: 'no', 'yes'.",
         ),
         case(SINGLE[:1], SINGLE[:1], "{train}: there is only the label 'yes': at least two are needed."),
         case(
