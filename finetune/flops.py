@@ -43,6 +43,7 @@ class ParameterCount:
         """The counts of a network as it is trained; a parameter of two modules counts once."""
         stages, tables = _split_stages(network), collect_embedding_parameters(network)
         trained = [any(weight.requires_grad for weight in stage) for stage in stages]
+        # Gradients pass from the output back to the first stage that is trained, and no further.
         begin = trained.index(True) if any(trained) else len(stages)
         sizes = [sum(weight.numel() for weight in stage - tables) for stage in stages]
         updated = {weight for stage in stages for weight in stage - tables if weight.requires_grad}
@@ -56,6 +57,8 @@ class ParameterCount:
         >>> ParameterCount(forward=10, backward=6, updated=5).compute_flops(100)
         4200.0
         """
+        # A multiplication and an addition for each parameter and token, once forward, once for the gradients
+        # of activations and once for those of weights (Kaplan et al. 2020).
         return 2.0 * (self.forward * (tokens + scored) + (self.backward + self.updated) * tokens)
 
 
@@ -78,6 +81,7 @@ def collect_embedding_parameters(network: nn.Module) -> set[nn.Parameter]:
     tables = (
         module
         for module in network.modules()
+        # peft wraps an embedding with an adapter; base_layer is the embedding itself.
         if isinstance(getattr(module, "base_layer", module), nn.Embedding)
     )
     return {weight for table in tables for weight in table.parameters()}
@@ -96,6 +100,7 @@ def _find_block_list(network: nn.Module) -> tuple[str, nn.ModuleList]:
     """The name of the largest list of modules, and the list; it may be within an inner network."""
     from torch import nn
 
+    # The largest: some networks have short lists of other modules beside their blocks.
     lists = [(name, found) for name, found in network.named_modules() if isinstance(found, nn.ModuleList)]
     sizes = [sum(weight.numel() for weight in found.parameters()) for _, found in lists]
     return lists[sizes.index(max(sizes))] if lists else ("", nn.ModuleList())
@@ -105,6 +110,7 @@ def _split_stages(network: nn.Module) -> list[set[nn.Parameter]]:
     """The used parameters in the order of a forward pass: before the blocks, of each block, after them."""
     later: list[set[nn.Parameter]] = []
     for module in (*list_blocks(network), *find_final_norms(network)):
+        # A weight that two blocks share belongs to the first.
         later.append({*module.parameters()}.difference(*later))
     used = {weight for name, weight in network.named_parameters() if is_used(name)}
     return [used.difference(*later), *later]
@@ -158,6 +164,7 @@ def _read_weight_shapes(place: Path) -> Shapes:
     if table is None or block is None:
         return {}
     pairs = zip(table.split("."), block.split("."), strict=False)
+    # Table and blocks lie below the backbone; what has another root is a head.
     root = "".join(f"{part}." for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return {name: shape for name, shape in shapes.items() if name.startswith(root)}
 

@@ -59,7 +59,7 @@ class Retrieval:
 
     `qrels` maps query id → document id → grade; a document is relevant if its grade is above 0. With
     `ignore_identical_ids` a query does not find the document that has its id, as in mteb. `notes` say in
-    sentences what was left out when the data was read; they are no part of the data's identity.
+    sentences what was left out when the data was read; they are not in the data's hash.
     """
 
     documents: tuple[Document, ...]
@@ -70,7 +70,7 @@ class Retrieval:
 
     def __post_init__(self) -> None:
         _require_text(self.documents, "The corpus has no documents.")
-        _require_text(self.queries, "There are no queries.")
+        _require_text(self.queries, "The data has no queries.")
         documents = _require_unique_ids(self.documents, "document")
         queries = _require_unique_ids(self.queries, "query")
         for document in self.documents:
@@ -111,7 +111,7 @@ class Pairs:
     rows: tuple[Pair, ...]
 
     def __post_init__(self) -> None:
-        _require_text(self.rows, "There are no pairs.")
+        _require_text(self.rows, "The data has no pairs.")
         _require_unique_ids(self.rows, "pair")
         for row in self.rows:
             _require_valid_text(row.text1, f"text1 of pair {row.id!r}")
@@ -148,7 +148,7 @@ class Clusters:
     def __post_init__(self) -> None:
         _require_valid_rows(self.rows, "row")
         if _require_labels(self.rows) == len(self.rows):
-            raise DataError("Every row has a label of its own: there is nothing to group.")
+            raise DataError("Every row has a label of its own, so that nothing can be grouped.")
 
 
 Content = Retrieval | Pairs | Labelled | Clusters
@@ -186,6 +186,7 @@ def _iter_content_lines(data: Content) -> Iterator[Sequence[object]]:
         case Retrieval():
             yield from (["document", d.id, d.title, d.text] for d in data.documents)
             yield from (["query", q.id, q.text] for q in data.queries)
+            # The order of rows counts, as samples are drawn by it; that of judgements changes no score.
             for query, grades in sorted(data.qrels.items()):
                 yield from (["qrel", query, *grade] for grade in sorted(grades.items()))
             if data.ignore_identical_ids:
@@ -226,7 +227,7 @@ def _require_unique_ids(rows: Sequence[Document | Query | Pair | Row], what: str
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
         more = f" (and {len(twice) - 1} more such ids)" if len(twice) > 1 else ""
-        raise DataError(f"The {what} id {twice[0]!r} is there {counts[twice[0]]} times{more}.")
+        raise DataError(f"The {what} id {twice[0]!r} occurs {counts[twice[0]]} times{more}.")
     return frozenset(counts)
 
 
@@ -236,13 +237,14 @@ def _require_valid_text(value: object, what: str, may_be_blank: bool = False) ->
     if not may_be_blank and not value.strip():
         raise DataError(f"The {what} is blank.")
     try:
+        # JSON can hold half a surrogate pair, and no tokenizer takes it.
         value.encode()
     except UnicodeEncodeError:
         raise DataError(f"The {what} is not valid Unicode: it holds half a surrogate pair.") from None
 
 
-def _require_known(names: Iterable[str], known: frozenset[str], what: str) -> None:
-    missing = sorted(set(names) - known)
+def _require_known(names: Iterable[str], valid_names: frozenset[str], what: str) -> None:
+    missing = sorted(set(names) - valid_names)
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise DataError(f"The qrels name the {what} {missing[0]!r}{more}, which does not exist.")
@@ -251,6 +253,7 @@ def _require_known(names: Iterable[str], known: frozenset[str], what: str) -> No
 def _require_valid_grades(qrels: Mapping[str, Mapping[str, int]]) -> None:
     for query, grades in qrels.items():
         for document, grade in grades.items():
+            # By type, since True is an int in Python.
             if type(grade) is not int:
                 message = f"The grade of document {document!r} for query {query!r} is {grade!r}"
                 raise DataError(f"{message}, not a whole number.")
@@ -259,7 +262,7 @@ def _require_valid_grades(qrels: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def _require_valid_rows(rows: Sequence[Row], what: str) -> None:
-    _require_text(rows, f"There is no {what}.")
+    _require_text(rows, f"The data has no {what}.")
     _require_unique_ids(rows, what)
     for row in rows:
         _require_valid_text(row.text, f"text of {what} {row.id!r}")

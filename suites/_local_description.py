@@ -36,6 +36,7 @@ def _read_beir_tasks(folder: Path) -> tuple[LocalTask, ...]:
             f"{folder} holds no {DESCRIPTION}, and for the BEIR layout it lacks {', '.join(missing)}.",
             hint=GUIDE,
         )
+    # BEIR's folders often have the judgements to train on beside those of the test.
     splits = [s for s in splits if s != "train"] or splits
     base = _default_name(folder)
     return tuple(
@@ -71,10 +72,11 @@ def _read_description(folder: Path) -> tuple[LocalTask, ...]:
 
 def _parse_task_table(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
     if "type" not in table:
-        raise UsageError(f"{where} there is no 'type'.", hint=f"It is one of {', '.join(KINDS)}. {GUIDE}")
+        raise UsageError(f"{where} 'type' is missing.", hint=f"It is one of {', '.join(KINDS)}. {GUIDE}")
     type_ = _parse_string(table, "type", where)
     _require_known(type_, KINDS, where, "type")
     kind = KINDS[type_]
+    # An unknown key is an error: a typing mistake would otherwise change the task without a word.
     valid_keys = ("name", "type", "columns", *kind.files, *kind.keys)
     _require_valid_keys(table, valid_keys, where, f"key of a {type_} task")
     name = _parse_string(table, "name", where, _default_name(folder))
@@ -117,7 +119,9 @@ def _check_files(task: LocalTask) -> None:
             file_names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
             close = find_similar_names(path.name, file_names)
             hint = f"Did you mean {' or '.join(close)}? " if close else ""
-            raise DataError(f"There is no file {path}, the {key!r} of task {task.name!r}.", hint=hint + GUIDE)
+            raise DataError(
+                f"{path} does not exist: it is the {key!r} of task {task.name!r}.", hint=hint + GUIDE
+            )
         if path.stat().st_size == 0:
             raise DataError(f"{path} is empty.")
 
@@ -125,16 +129,18 @@ def _check_files(task: LocalTask) -> None:
 GUIDE = "See docs/local-data.md."
 
 
-def _require_valid_keys(table: Mapping[str, object], known: Iterable[str], where: str, what: str) -> None:
+def _require_valid_keys(
+    table: Mapping[str, object], valid_names: Iterable[str], where: str, what: str
+) -> None:
     """Refuse a key that means nothing here, which would be ignored without a word."""
     for key in table:
-        _require_known(key, known, where, what)
+        _require_known(key, valid_names, where, what)
 
 
-def _require_known(name: str, known: Iterable[str], where: str, what: str) -> None:
-    """Refuse a name that is not in `known`."""
-    if name not in known:
-        error = explain_unknown(what, name, known, then=GUIDE)
+def _require_known(name: str, valid_names: Iterable[str], where: str, what: str) -> None:
+    """Refuse a name that is not in `valid_names`."""
+    if name not in valid_names:
+        error = explain_unknown(what, name, valid_names, then=GUIDE)
         raise UsageError(f"{where} {error.message}", hint=error.hint)
 
 
@@ -276,6 +282,7 @@ def _parse_positive_label(table: Mapping[str, Any], metrics: tuple[str, ...], wh
     if "positive" not in table:
         return ""
     value = table["positive"]
+    # By type, since true is an int in Python.
     if type(value) not in (int, str) or value == "":
         raise UsageError(f"{where} 'positive' is {value!r}, not a label.", hint=GUIDE)
     if "f1" not in metrics:
@@ -310,7 +317,7 @@ class LocalTask:
 
     @property
     def content(self) -> str:
-        """The hash of the data, of which every file is read anew."""
+        """The hash of the data; every file is read again."""
         return self.hash_task_files()
 
     def hash_task_files(self, cache: Path | None = None) -> str:
@@ -319,6 +326,7 @@ class LocalTask:
         With `cache`, files with the stamps of the last time are not read again.
         """
         files = [[path.suffix, _hash_local_file(path, cache)] for path in self.files]
+        # Facts at their defaults are left out, so that the hashes of older results stay.
         facts = {"reader": 1, "type": self.type, "columns": dict(self.columns), "files": files}
         if self.ignore_identical_ids:
             facts[RULE] = True

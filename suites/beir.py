@@ -14,12 +14,13 @@ def _open_beir_suite(argument: str, options: SuiteOptions) -> Suite:
         then = "Without one they are the development queries: --suite beir."
         raise explain_unknown("choice of MSMARCO's queries", argument, [*filter(None, _QUERIES)], then=then)
     task, queries = _QUERIES[argument]
-    uses = {
-        f"{MSMARCO} ({queries})" if name == MSMARCO else name: build_full_use(task)
-        if name == MSMARCO
-        else use
-        for name, use in list_task_uses("BEIR").items()
-    }
+    uses = {}
+    for name, use in list_task_uses("BEIR").items():
+        # In place, so that the column stays where the benchmark has it.
+        if name == MSMARCO:
+            uses[f"{MSMARCO} ({queries})"] = build_full_use(task)
+        else:
+            uses[name] = use
     called = f"beir:{argument}" if argument else "beir"
     title = f"BEIR with {queries}" if argument else "BEIR"
     return build_task_suite(uses, called=called, title=title, options=options)

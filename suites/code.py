@@ -73,11 +73,12 @@ def _iter_function_pairs(argument: str) -> Iterator[tuple[str, str]]:
     """The docstring and the source of each function in the Python files of a folder.
 
     Duplicates are left out, and functions with the documentation or the code of one of the running
-    interpreter's standard library, of which many packages have copies.
+    interpreter's standard library, since many packages hold copies of it.
     """
     root = _resolve_source_folder(argument)
     documented = (one for one in _iter_python_functions(root, _find_python_files(root)) if _is_described(one))
     pairs = drop_duplicates(o for o in documented if not {o.docstring, o.code} & _collect_stdlib_texts())
+    # The first one is taken here, so that a folder without any is refused before the first row.
     first = next(pairs, None)
     if first is None:
         raise DataError(
@@ -119,6 +120,7 @@ def _find_python_files(root: Path) -> list[str]:
     paths = find_source_files(root, ("python",), installed=True).files.get("python", ())
     roots = {one for path in paths for one in PurePosixPath(path).parents}
     standard = {str(one) for one in roots if _is_standard_library(root / one)}
+    # A folder inside of a standard library counts as that library, but for installed packages.
     above = any(map(_is_standard_library, root.parents)) and not _INSTALLED & set(root.parts)
     return [] if above else [path for path in paths if not _is_below(path, standard)]
 
@@ -180,8 +182,15 @@ def _read_project_name(root: Path) -> str:
 
 
 _UNREADABLE = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError, SyntaxError, configparser.Error),
-    *(RecursionError, MemoryError),
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    SyntaxError,
+    configparser.Error,
+    RecursionError,
+    MemoryError,
 )
 """The errors of metadata that cannot be read, or is of another form."""
 
@@ -216,6 +225,7 @@ def _parse_pyproject(text: str) -> object:
 
 
 def _setup_cfg(text: str) -> object:
+    # A percent sign in any value would otherwise be an error.
     config = configparser.ConfigParser(interpolation=None)
     config.read_string(text)
     return config["metadata"]["name"]
@@ -232,13 +242,14 @@ def _setup_py(text: str) -> object:
 
 
 def _parse_go_mod(text: str) -> object:
-    r"""The last part of the module's path that is no version.
+    r"""The last part of the module's path, apart from a version.
 
     >>> _parse_go_mod("module github.com/org/tool/v2\n")
     'tool'
     """
     match = re.search(r"^module\s+\"?([^\s\"]+)", text, re.MULTILINE)
     parts = match.group(1).split("/") if match else [""]
+    # Go puts the major version behind the name from v2 on.
     return parts[-2] if len(parts) > 1 and re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
 

@@ -128,6 +128,7 @@ class GlueSource:
         """The table that the task reads (see harness.core.types.TableSource); one scored split is enough."""
         glue_task = TASKS[self.name]
         texts = tuple((name,) for name in glue_task.columns)
+        # MNLI without one of its two sets can still be scored.
         splits = (TRAIN, *task.splits[:1])
         return (DataTable(config=(glue_task.subset,), splits=splits, texts=texts, values=(("label",),)),)
 
@@ -146,6 +147,7 @@ class GlueSource:
         try:
             dataset = load_dataset(**place, name=glue_task.subset)
         except (ValueError, OSError, DatasetsError) as error:
+            # The library ends its message with a list of all extensions that it knows.
             reason = str(error.__cause__ or error).partition(" with any supported extension")[0]
             raise DataError(
                 f"{where}: {glue_task.subset} cannot be read: {reason}",
@@ -160,7 +162,8 @@ class GlueSource:
         if TRAIN in missing or len(missing) == len(task.splits):
             raise DataError(
                 f"{where} has no {' and no '.join(missing)} of {glue_task.subset}.",
-                hint=f"It has: {', '.join(dataset)}. `harness data pull --suite glue --data DIR` fetches all.",
+                hint=f"It has: {', '.join(dataset)}. "
+                "Type `harness data pull --suite glue --data DIR` to fetch all.",
             )
         notes = [f"the data has no {name}: it is not scored" for name in missing]
         dev = {name: split for name, split in splits.items() if name != TRAIN}
@@ -180,6 +183,7 @@ def _split(rows: Any, task: _GlueTask, where: str) -> LabelledSplit:
     if len(rows) == 0:
         raise DataError(f"{where} is empty.")
     labels = list(rows["label"])
+    # The test splits of GLUE have -1 in place of labels.
     if task.classes > 1 and not set(labels) <= set(range(task.classes)):
         raise DataError(f"{where} has labels outside of 0 to {task.classes - 1}: they are hidden ones.")
     ids = list(rows["idx"]) if "idx" in rows.column_names else range(len(rows))
@@ -187,15 +191,15 @@ def _split(rows: Any, task: _GlueTask, where: str) -> LabelledSplit:
     return LabelledSplit(texts=texts, labels=labels, ids=[str(i) for i in ids])
 
 
-def _build_glue_task(known: _GlueTask) -> Task:
+def _build_glue_task(glue_task: _GlueTask) -> Task:
     return Task(
-        name=known.name,
-        type=known.type,
-        metric=", ".join(known.metrics),
-        splits=known.dev,
-        subsets=(known.subset,),
+        name=glue_task.name,
+        type=glue_task.type,
+        metric=", ".join(glue_task.metrics),
+        splits=glue_task.dev,
+        subsets=(glue_task.subset,),
         data=Data(path=PATH, revision=REVISION),
-        source=GlueSource(name=known.name),
+        source=GlueSource(name=glue_task.name),
         output="label",
         roles=("",),
     )

@@ -50,7 +50,7 @@ _IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.to
 
 
 OPTIONAL = "text2"
-"""The column that a task of single texts lacks."""
+"""The column of second texts, which tasks of single texts do not have."""
 
 Texts = tuple[list[str], ...]
 """A list of texts for each column."""
@@ -123,9 +123,10 @@ def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
 
 def _find_text_columns(task: LocalTask, rows: Sequence[FileRow]) -> list[str]:
     """The names of the text columns in the files; the second may be in neither file."""
-    one, two = task.resolve_column("text1"), task.resolve_column(OPTIONAL)
-    has_second = OPTIONAL in dict(task.columns) or any(two in record.fields for record in rows)
-    return [one, two] if has_second else [one]
+    first, second = task.resolve_column("text1"), task.resolve_column(OPTIONAL)
+    # A column that harness.toml names is required: a mistake in its name is an error.
+    has_second = OPTIONAL in dict(task.columns) or any(second in record.fields for record in rows)
+    return [first, second] if has_second else [first]
 
 
 def _extract_row_texts(columns: Sequence[str], rows: Sequence[FileRow]) -> Texts:
@@ -156,7 +157,7 @@ OF_TWO = ("f1", "mcc")
 """Metrics of two classes."""
 
 LARGE = 10
-"""The number beyond which labels are far from those that recipes were made for: STS-B's, 0 to 5."""
+"""Labels beyond this number get a note: recipes are made for STS-B's labels, 0 to 5."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -200,6 +201,7 @@ def _parse_class_labels(
     names = _sort_class_names(set(first))
     _require_classes(names, learning, train)
     if learning.positive:
+        # F1 counts class 1, the last of two; the sort is stable.
         names.sort(key=lambda name: name == learning.positive)
     number = {name: at for at, name in enumerate(names)}
     for record in dev:
@@ -210,12 +212,12 @@ def _parse_class_labels(
             )
     second = [record.get_token_field(column) for record in dev]
     _require_both(set(second), learning, dev)
-    says = f'f1 counts the label {names[-1]!r}; positive = "..." in harness.toml names another'
+    note = f'f1 counts the label {names[-1]!r}; positive = "..." in harness.toml names another'
     return _Labels(
         train=tuple(number[name] for name in first),
         dev=tuple(number[name] for name in second),
         classes=len(names),
-        notes=(says,) if "f1" in learning.metrics and not learning.positive else (),
+        notes=(note,) if "f1" in learning.metrics and not learning.positive else (),
     )
 
 
@@ -241,7 +243,8 @@ def _require_classes(names: list[str], learning: Learning, train: Sequence[FileR
         verb = "are" if len(limited) > 1 else "is"
         raise _build_rows_error(
             train,
-            f"{' and '.join(limited)} {verb} for two classes, and there are {len(names)}: {_format_label_names(names)}.",
+            f"{' and '.join(limited)} {verb} for two classes, and there are {len(names)}: "
+            f"{_format_label_names(names)}.",
             hint='Ask for metrics = ["accuracy"] in harness.toml.',
         )
     if learning.positive and learning.positive not in names:
@@ -252,11 +255,11 @@ def _require_classes(names: list[str], learning: Learning, train: Sequence[FileR
         )
 
 
-def _require_both(found: set[str], learning: Learning, dev: Sequence[FileRow]) -> None:
+def _require_both(labels: set[str], learning: Learning, dev: Sequence[FileRow]) -> None:
     limited = _list_binary_metrics(learning)
-    if limited and len(found) == 1:
-        says = f"{' and '.join(limited)} {'say' if len(limited) > 1 else 'says'} nothing of one class."
-        raise _build_rows_error(dev, f"there is only the label {found.pop()!r}, and {says}")
+    if limited and len(labels) == 1:
+        reason = f"{' and '.join(limited)} {'say' if len(limited) > 1 else 'says'} nothing of one class."
+        raise _build_rows_error(dev, f"there is only the label {labels.pop()!r}, and {reason}")
 
 
 def _list_binary_metrics(learning: Learning) -> list[str]:
@@ -265,7 +268,7 @@ def _list_binary_metrics(learning: Learning) -> list[str]:
 
 def _build_name_hint(name: str, names: Sequence[str]) -> str:
     close = find_similar_names(name, names)
-    return f"Did you mean {close[0]!r}?" if close else f"There is: {_format_label_names(names)}."
+    return f"Did you mean {close[0]!r}?" if close else f"The labels are: {_format_label_names(names)}."
 
 
 def _format_label_names(names: Sequence[str]) -> str:
@@ -299,6 +302,7 @@ def _load_retrieval(task: LocalTask) -> Retrieval:
                 raise record.build_row_error(
                     f"the {column} {record.get_token_field(column)!r} is not in {file.name}."
                 )
+        # The same judgement may stand twice, but not with two grades.
         grades = qrels.setdefault(record.get_token_field("query-id"), {})
         if grades.setdefault(record.get_token_field("corpus-id"), score) != score:
             raise record.build_row_error("this query and document were given another score before.")
@@ -334,10 +338,13 @@ def _build_local_document(task: LocalTask, record: FileRow, id_: str) -> Documen
 
 
 def _load_sts(task: LocalTask) -> Pairs:
-    one, two, score = (task.resolve_column(c) for c in ("text1", "text2", "score"))
+    first_text, second_text, score = (task.resolve_column(c) for c in ("text1", "text2", "score"))
     rows = tuple(
         Pair(
-            id=id_, text1=r.get_text_field(one), text2=r.get_text_field(two), score=r.get_number_field(score)
+            id=id_,
+            text1=r.get_text_field(first_text),
+            text2=r.get_text_field(second_text),
+            score=r.get_number_field(score),
         )
         for id_, r in _read_id_rows(task, task.files[0])
     )
@@ -378,13 +385,13 @@ LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(
 
 def _load_content_size(content: str, cache: Path, measure: Callable[[], Size]) -> Size:
     """The size of data with this hash, which is read once; data that cannot be scored has none."""
-    kept = cache / "source" / f"size-2-{content}.json"
+    size_file = cache / "source" / f"size-2-{content}.json"
     try:
-        return Size(**verify_digest(kept.read_bytes()))
+        return Size(**verify_digest(size_file.read_bytes()))
     except (OSError, ValueError, TypeError):
         content_size = measure()
     with contextlib.suppress(StoreError):  # the cache only saves time
-        replace_file(kept, append_digest(asdict(content_size)).encode())
+        replace_file(size_file, append_digest(asdict(content_size)).encode())
     return content_size
 
 
@@ -416,6 +423,7 @@ class _FileSource(BuiltSource):
 
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts to encode (see harness.core.types.FileSource)."""
+        # Titles change the size, but not the hash of the data.
         content = task.data.content + ("" if task.documents == DOCUMENT_TEXT else "-text")
         return _load_content_size(
             content, cache, lambda: measure_content(self.loader.content(), task.documents)
@@ -485,6 +493,7 @@ def _read_id_rows(task: LocalTask, path: Path) -> list[tuple[str, FileRow]]:
     rows_by_id: dict[str, FileRow] = {}
     for number, record in enumerate(read_rows(path), start=1):
         column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
+        # Judgements name ids, so that the number of a row would be a guess; the error is about `_id`.
         if column is None and task.type == "retrieval":
             column = "_id"
         id_ = record.get_token_field(column) if column else str(number)

@@ -35,12 +35,13 @@ def _open_proxy_suite(argument: str, options: SuiteOptions) -> Suite:
     )
 
 
-def _build_proxy_column(part: ProxyTask, found: Proxy, target: Suite) -> Column:
+def _build_proxy_column(part: ProxyTask, proxy: Proxy, target: Suite) -> Column:
     task = next((task for task in target.tasks if task.name == part.task), None)
+    # Another split or subset has other scores, and the coefficients would be wrong for them.
     if task is None or (set(task.splits), set(task.subsets)) != (set(part.splits), set(part.subsets)):
         raise UsageError(
-            f"{target.title} no longer asks for {part.task} as the proxy {found.name} was fitted on it.",
-            hint=f"Fit it again: harness proxy fit --target '{found.target.title}'",
+            f"{target.title} no longer asks for {part.task} as the proxy {proxy.name} was fitted on it.",
+            hint=f"Fit it again: harness proxy fit --target '{proxy.target.title}'",
         )
     return Column(name=task.name, type=task.type, tasks=(task,))
 
@@ -76,6 +77,7 @@ class _ProxyPredictor:
         if any(task.task not in scores for task in proxy.tasks):
             return None
         value = proxy.intercept + sum(task.coefficient * scores[task.task] for task in proxy.tasks)
+        # A linear formula says little beyond the scores that it was fitted on.
         outside = [task.task for task in proxy.tasks if not task.low <= scores[task.task] <= task.high]
         if not proxy.fitted.low <= value <= proxy.fitted.high:
             outside.append(self.target)

@@ -33,25 +33,25 @@ FILE = "clusters.parquet"
 """The file of the clusters in their folder."""
 
 WORK = "work"
-"""The folder beside it with what a killed run goes on from."""
+"""The folder beside it with the unfinished work that a killed run resumes."""
 
 FITTED = 100_000
-"""The queries from the first on that the SVD is fitted on, as in the authors' code."""
+"""The SVD is fitted on so many queries, the first ones of the set, as in the authors' code."""
 
 LEAST = 32
-"""The pairs of a sample for each cluster, where that is more than the sample's size."""
+"""A sample has at least so many pairs for each cluster, whatever the setting `sample` is."""
 
 SAME = 1e-6
-"""The gain of mean similarity below which k-means has ended."""
+"""k-means ends when the mean similarity rises by less than this in an iteration."""
 
 ROWS = 8_192
 """Pairs that are read at once."""
 
 KEPT_SECONDS = 20.0
-"""The time after which the state of k-means is written."""
+"""Seconds between two writes of the state of k-means."""
 
 Tell = Callable[[str, int | None], None]
-"""Called with a name and a number when a part begins; with an empty name when some of it is done."""
+"""Called with (name, units) when a part of the work begins, and with ("", units) when units are done."""
 
 
 class PairVectors(Protocol):
@@ -92,17 +92,17 @@ class ClusterWork:
     stop: Callable[[], bool] = lambda: False
 
     def check_stop(self) -> None:
-        """End the work where that is wanted.
+        """End the work if a stop was asked for.
 
         Raises:
-            Stopped: It is.
+            Stopped: It was.
         """
         if self.stop():
             raise Stopped
 
 
 class Stopped(Exception):
-    """The work has ended before its end, because it was asked to."""
+    """The work was asked to stop, and has stopped before it was finished."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,6 +127,8 @@ class PairClusters:
         The file has a row for each pair, and the rest as JSON in its metadata.
         """
         about = {
+            # Through JSON, as it is when the file is read again: a tuple would not equal the list that comes
+            # back.
             "identity": json.loads(serialize_canonical(identity)),
             "facts": self.facts,
             "tour": self.tour,
@@ -136,16 +138,18 @@ class PairClusters:
         table = pa.table(columns, metadata={"clusters": json.dumps(about, sort_keys=True)})
         new = path.with_suffix(".new")
         pq.write_table(table, new, compression="zstd")
+        # Without fsync a power cut after the rename can leave an empty file under the final name.
         with new.open("rb") as file:
             os.fsync(file.fileno())
         new.replace(path)
 
     @staticmethod
     def read_clusters(path: Path, identity: Mapping[str, Any]) -> PairClusters | None:
-        """The clusters of a file; None where there is none, or it is damaged or of another identity."""
+        """The clusters of a file; None if it is missing, damaged or of another identity."""
         try:
             table = pq.read_table(path)
             about = json.loads(table.schema.metadata[b"clusters"])
+            # Metadata of another writer is None or lacks a key: TypeError and LookupError below.
             clusters = PairClusters(
                 numbers=table["cluster"].to_numpy().astype(np.int32),
                 similarities=table["similarity"].to_numpy().astype(np.float32),
@@ -160,6 +164,7 @@ class PairClusters:
 
     @property
     def _content(self) -> str:
+        # pyarrow writes Parquet pages without checksums, so that a flipped bit would be read as a value.
         content_hash = hashlib.sha256(np.ascontiguousarray(self.numbers).tobytes())
         content_hash.update(np.ascontiguousarray(self.similarities).tobytes())
         content_hash.update(serialize_canonical([self.tour, self.facts]).encode())
@@ -179,14 +184,16 @@ def make_clusters(
 
     Raises:
         DataError: A vector of the guide is not finite.
-        UsageError: There are no pairs.
+        UsageError: The set has no pairs.
         Stopped: The work was asked to end.
     """
     place = work.folder / WORK
     place.mkdir(parents=True, exist_ok=True)
     repeated = pairs.mark_duplicates()
     rows = np.flatnonzero(~repeated)
+    # Rounded up: the mean cluster is no larger than cluster_size.
     count = -(-len(rows) // settings.cluster_size)
+    # Repeated pairs get points as well, so that the rows of the file have the numbers of the set's rows.
     points = _build_points(pairs, settings.dimensions, place / "points.npy", work)
     sample = _sample(rows, count, settings)
     means = KMeans(points, sample, count, settings, work, state=place / "state.npz")
@@ -198,6 +205,7 @@ def make_clusters(
     clusters = PairClusters(
         numbers=numbers,
         similarities=similarities,
+        # A centroid may have drawn only turned points, [d;q]: its cluster then has no pair.
         tour=_plan_cluster_tour(centroids, np.flatnonzero(sizes), work),
         facts={
             "pairs": len(points),
@@ -211,6 +219,7 @@ def make_clusters(
         },
     )
     clusters.write_clusters(work.folder / FILE, identity)
+    # After the rename: a kill in between costs disk space, and no work.
     shutil.rmtree(place, ignore_errors=True)
     return clusters
 
@@ -220,6 +229,8 @@ def _sample(rows: NDArray[np.int64], count: int, settings: ClusterSettings) -> N
     size = max(settings.sample, LEAST * count)
     if len(rows) <= size:
         return rows
+    # The 0 keeps this draw apart from those of the starts, [seed, 1, start]. Sorted rows read the memory map
+    # from front to back.
     draw = np.random.default_rng([settings.cluster_seed, 0])
     return np.sort(draw.choice(rows, size, replace=False))
 
@@ -234,6 +245,7 @@ def _build_points(pairs: PairVectors, dimensions: int, path: Path, work: Cluster
         reduction = _fit_reduction(pairs, dimensions, work)
         work.tell(f"points of {pairs.name}", len(pairs))
         width = 2 * (reduction.shape[1])
+        # float16: at 128 dimensions a pair takes 512 bytes, so that 10 million pairs are 5 GB on disk.
         points = np.lib.format.open_memmap(new, "w+", np.float16, (len(pairs), width))
         for begin in range(0, len(pairs), ROWS):
             work.check_stop()
@@ -241,8 +253,11 @@ def _build_points(pairs: PairVectors, dimensions: int, path: Path, work: Cluster
             halves = [
                 _normalize_vectors(_require_finite_vectors(part, pairs.name) @ reduction) for part in both
             ]
+            # Both halves have length 1; √½ gives the point length 1, and the product of two points is then
+            # the mean of the cosines of queries and of documents.
             points[begin : begin + ROWS] = np.concatenate(halves, axis=1) * np.float32(0.5**0.5)
             work.tell("", len(both[0]))
+        # Under its final name the file is always whole; a killed run begins the `.new` file again.
         points.flush()
         del points
         new.replace(path)
@@ -255,12 +270,15 @@ def _fit_reduction(pairs: PairVectors, dimensions: int, work: ClusterWork) -> ND
 
     Its columns are the eigenvectors of the queries' second moments with the largest eigenvalues.
     """
+    # The sum of the outer products has the size of a vector squared, however many queries there are; float64,
+    # as float32 is too coarse for a sum of 100,000 products.
     moments: Any = 0
     for begin in range(0, min(FITTED, len(pairs)), ROWS):
         work.check_stop()
         queries = pairs.load_pair_vectors(begin, min(begin + ROWS, FITTED, len(pairs)))[0]
         queries = _require_finite_vectors(queries, pairs.name).astype(np.float64)
         moments = moments + queries.T @ queries
+    # eigh gives eigenvalues from the smallest on.
     vectors: NDArray[np.float64] = np.linalg.eigh(moments)[1][:, ::-1]
     return vectors[:, :dimensions].astype(np.float32)
 
@@ -276,6 +294,7 @@ def _require_finite_vectors(vectors: NDArray[np.float32], name: str) -> NDArray[
 
 def _normalize_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+    # A zero vector stays zero in place of NaN; the bound is that of torch's `normalize`.
     unit_vectors: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-12))
     return unit_vectors
 
@@ -286,8 +305,8 @@ def _normalize_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 class KMeans:
     """Spherical k-means over pairs that count as two points each, [q;d] and [d;q].
 
-    The first centroids are chosen by greedy k-means++. A centroid without points takes the place of the point
-    that is least similar to its own.
+    The first centroids are chosen by greedy k-means++. A centroid without points moves to the point that is
+    least similar to its own centroid.
 
     Args:
         points: (pairs, 2 × dimensions), each of length 1.
@@ -318,6 +337,7 @@ class KMeans:
             )
         self._points, self._count, self._settings, self._work = points, count, settings, work
         uses_all = len(sample) == len(points)
+        # Indexing by rows copies them into memory; a slice of the map, as all points are, stays on disk.
         self._sample = points if uses_all else points[sample]
         self._state, self._written = state, time.monotonic()
         self._half = points.shape[1] // 2
@@ -331,6 +351,8 @@ class KMeans:
             if run.iteration == 0:
                 run.centroids = self._draw_first_centroids(run.start)
             self._start(run)
+            # The first of equal starts stays the best, so that a resumed run chooses as an undisturbed one
+            # does.
             if run.value > run.best_value:
                 run.best, run.best_value, run.best_iterations = run.centroids, run.value, run.iteration
             run.start, run.iteration, run.value = run.start + 1, 0, -1.0
@@ -366,16 +388,22 @@ class KMeans:
 
     def _iterate(self, centroids: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
         """The centroids after one iteration, and the mean similarity of points to their former centroids."""
+        # index_add_ on a GPU adds in any order by default: sums differ in their last bits, and a resumed run
+        # would end with other clusters.
         with torch.inference_mode(), _Deterministic():
             table = self._build_point_tensor(centroids)
             sums, counts = torch.zeros_like(table), torch.zeros(self._count, device=table.device)
             best = np.empty((2, len(self._sample)), np.float32)
             for begin, block in self._iter_point_blocks(self._sample):
+                # Both orders, as in the authors' code: a document that resembles another pair's query draws
+                # the two pairs into one cluster.
                 for turn, points in enumerate((block, self._swap_point_halves(block))):
                     similarity, nearest = (points @ table.T).max(1)
                     sums.index_add_(0, nearest, points)
                     counts += torch.bincount(nearest, minlength=self._count)
                     best[turn, begin : begin + len(block)] = similarity.cpu().numpy()
+            # Of unit vectors the normalized sum is the unit vector with the largest mean cosine (spherical
+            # k-means, Dhillon and Modha 2001).
             new_centroids = torch.nn.functional.normalize(sums).cpu().numpy()
             empty = np.flatnonzero((counts == 0).cpu().numpy())
         if len(empty):
@@ -384,6 +412,7 @@ class KMeans:
 
     def _find_least_similar(self, similarities: NDArray[np.float32], count: int) -> NDArray[np.float32]:
         """The points with the lowest similarities, (2, pairs) of both orders."""
+        # Stable: among equal similarities the same points are chosen on every machine.
         order = np.argsort(similarities, axis=None, kind="stable")[:count]
         turns, rows = np.unravel_index(order, similarities.shape)
         points = np.asarray(self._sample[rows], np.float32)
@@ -393,17 +422,20 @@ class KMeans:
     def _draw_first_centroids(self, start: int) -> NDArray[np.float32]:
         """The first centroids: each the best of a few points drawn by their distance to the ones before."""
         draw = np.random.default_rng([self._settings.cluster_seed, 1, start])
+        # A bound on the cost: every new centroid is compared with all these points.
         size = min(len(self._sample), 8 * self._count)
         rows = np.sort(draw.choice(len(self._sample), size, replace=False))
         with torch.inference_mode():
             block = self._build_point_tensor(np.asarray(self._sample[rows], np.float32))
             points = torch.cat([block, self._swap_point_halves(block)])
             chosen = [int(draw.integers(len(points)))]
+            # k-means++ draws by squared distance, which is twice this for unit vectors.
             far = 1 - points @ points[chosen[0]]
             tried = 2 + int(math.log(self._count))  # as scikit-learn has it
             while len(chosen) < self._count:
                 if len(chosen) % 64 == 0:
                     self._work.check_stop()
+                # Rounding can bring 1 − cosine below 0, and searchsorted needs sums that never fall.
                 number, far = _draw_next_centroid(points, far.clamp_(min=0), draw.random(tried))
                 chosen.append(number)
             return points[chosen].cpu().numpy()
@@ -418,6 +450,7 @@ class KMeans:
             yield begin, self._build_point_tensor(points[begin : begin + size])
 
     def _build_point_tensor(self, points: NDArray[Any]) -> Tensor:
+        # A copy: torch warns about arrays that it may not write to, such as a part of a read-only map.
         return torch.from_numpy(np.array(points, np.float32)).to(self._work.device)
 
     def _swap_point_halves(self, points: Tensor) -> Tensor:
@@ -438,6 +471,7 @@ class KMeans:
     def _write_kmeans_state(self, run: _KMeansState, *, always: bool = False) -> None:
         if self._state is None or not (always or time.monotonic() - self._written > KEPT_SECONDS):
             return
+        # np.savez adds .npz to any name that does not end so.
         new = self._state.with_suffix(".new.npz")
         np.savez(new, **asdict(run))
         new.replace(self._state)
@@ -452,6 +486,8 @@ class _KMeansState:
     best: NDArray[np.float32]
     start: int = 0
     iteration: int = 0
+    # No mean of cosines is below -1, and no start is worse than best_value's -2: the first start always
+    # counts.
     value: float = -1.0
     best_value: float = -2.0
     best_iterations: int = 0
@@ -463,13 +499,15 @@ def _draw_next_centroid(points: Tensor, far: Tensor, draws: NDArray[np.float64])
     Args:
         points: (points, dimensions).
         far: How far each is from its nearest centroid so far.
-        draws: A number from 0 to 1 for each point that is tried; the one that helps most is chosen.
+        draws: A number from 0 to 1 for each point that is tried; the best of these points is chosen.
     """
+    # In double precision: among many points a small distance would vanish in a float32 sum.
     sums = far.double().cumsum(0)
     total = float(sums[-1])
     if total <= 0:  # every point is a centroid's twin
         return int(draws[0] * len(points)), far
     places = torch.from_numpy(draws * total).to(sums.device)
+    # A draw just below 1 times the total can round up to the total, which is behind the last point.
     tried = torch.searchsorted(sums, places, right=True).clamp_(max=len(points) - 1)
     after = torch.minimum(far, (1 - points[tried] @ points.T))
     best = int(after.double().sum(1).argmin())
@@ -481,6 +519,7 @@ class _Deterministic:
 
     def __enter__(self) -> None:
         self._before = torch.are_deterministic_algorithms_enabled()
+        # warn_only: an operation without a deterministic form must not end the work.
         torch.use_deterministic_algorithms(True, warn_only=True)
 
     def __exit__(self, *_: object) -> None:
@@ -499,6 +538,7 @@ def _plan_cluster_tour(
     """
     with torch.inference_mode():
         table = torch.from_numpy(centroids[numbers]).to(work.device)
+        # -inf takes a visited cluster out of the argmax; the table itself is not copied for each step.
         left = torch.zeros(len(table), device=table.device)
         tour = [0]
         while len(tour) < len(table):

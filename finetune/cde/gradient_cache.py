@@ -56,6 +56,7 @@ class TwoStageGradients:
             loss: From the vectors of the columns to a scalar.
         """
         passes = _Passes.run_passes(self.model, context, columns)
+        # autograd calls the backward of a Function only if one of its inputs asks for gradients.
         leaves = [cached.requires_grad_() for cached in passes.vectors]
         vectors: tuple[Tensor, ...] = _Recomputed.apply(passes, *leaves)  # type: ignore[no-untyped-call]
         return loss(list(vectors))
@@ -109,6 +110,8 @@ class _Passes:
         ) -> tuple[list[_Chunk], list[Tensor]]:
             stage_chunks, stage_vectors = [], []
             for features in chunks:
+                # Before the run: RandContext keeps the random state of the CPU and of this tensor's device,
+                # so that dropout falls on the same places in both runs.
                 stage_chunks.append(_Chunk(features=features, random=RandContext(features["input_ids"])))
                 stage_vectors.append(stage(features))
             return stage_chunks, stage_vectors
@@ -130,6 +133,8 @@ class _Passes:
 
     def run_again(self, gradients: Sequence[Tensor]) -> None:
         """Add to the gradients of the model, from those of the vectors of each column."""
+        # Every chunk of the second stage adds to this gradient; only when all have run is it whole, and the
+        # first stage can run again.
         if self.context is not None:
             self.context.grad = None
         second = [
@@ -145,6 +150,7 @@ class _Passes:
         _average(self.model)
 
     def _backward(self, chunk: _Chunk, stage: Callable[[Features], Tensor], gradient: Tensor) -> None:
+        # `backward` runs outside of the caller's autocast, so that its settings are entered again here.
         with torch.enable_grad(), chunk.random, self.precision():
             vectors = stage(chunk.features)
         vectors.backward(gradient)
@@ -178,6 +184,7 @@ def _average(model: TwoStage) -> None:
         return
     ranks = distributed.get_world_size()
     gradients = [one.grad for one in model.parameters() if one.grad is not None] if ranks > 1 else []
+    # One exchange for each dtype in place of one for each weight: most weights are small.
     for same in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         grads = [one for one in gradients if one.dtype == same]
         if grads:

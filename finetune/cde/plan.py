@@ -54,8 +54,10 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         settings = self._resolve_settings(spec.backbone)
         train_contextual(spec, settings, self.loss, self.found, caches=self.caches)
 
-    def _plan_description(self, found: Description) -> Description:
-        planned = super()._plan_description(found)
+    def _plan_description(self, description: Description) -> Description:
+        planned = super()._plan_description(description)
+        # Without prefixes a backbone's own prompts stay; a default prompt would go before texts of both
+        # sides.
         prompts = dict(self.settings.prompts)
         if not prompts:
             return planned
@@ -80,10 +82,12 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
     def _estimate_work(
         self, settings: ContextualT, data: Sequence[LocatedTraining]
     ) -> tuple[int | None, int | None]:
-        """Of each set the pairs that fill no batch are left out."""
+        """The steps and rows without the pairs of each set that fill no batch."""
         counts = count_set_rows(data)
         if settings.batches != "contextual" or counts is None:
             return super()._estimate_work(settings, data)
+        # The clusters themselves are not known in a plan; repeated pairs, which are left out, can make it
+        # fewer.
         groups = sum(count // self.settings.unit for count in counts)
         steps = settings.limit_steps(
             settings.epochs * (groups // (settings.batch_size // self.settings.unit))
@@ -108,14 +112,14 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
             )
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, settings: ContextualT
+        self, backbone: Artifact, description: Description, settings: ContextualT
     ) -> tuple[str, ...]:
         recipe_settings, uses = self.settings, list[str]()
         if recipe_settings.batches == "contextual":
             uses.append(f"batches of clusters of about {recipe_settings.cluster_size} pairs")
         if recipe_settings.filters:
             uses.append("a filter of false negatives")
-        notes = super()._collect_plan_notes(backbone, found, settings)
+        notes = super()._collect_plan_notes(backbone, description, settings)
         if self.found is None:
             return notes
         return (*notes, f"the guide {self.found.artifact.name} makes {' and '.join(uses)}")
@@ -123,7 +127,7 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
-    """A recipe that trains a two-stage model, of a backbone or of such a model, on contextual batches."""
+    """A recipe that trains a two-stage model on contextual batches, from a backbone or a two-stage model."""
 
     @property
     def trains_two_stages(self) -> bool:
@@ -132,6 +136,7 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
 
     def _count_training_texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
         """Context documents count as texts."""
+        # Each group of a step encodes a context of its own.
         context = self.settings.context_size * (self.settings.batch_size // self.settings.unit)
         return super()._count_training_texts(steps, rows, data) + steps * context
 
@@ -147,40 +152,44 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
             update={"settings": {**lineage.settings, "two_stage_rules": TWO_STAGE_RULES}}
         )
 
-    def _plan_description(self, found: Description) -> Description:
-        length = self.settings.max_length or found.max_length
+    def _plan_description(self, description: Description) -> Description:
+        length = self.settings.max_length or description.max_length
         return describe_two_stage(
-            found, self.settings.stages, max_length=length, prompts=self.settings.prompts
+            description, self.settings.stages, max_length=length, prompts=self.settings.prompts
         )
 
-    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
-        if found.two_stage is None:
-            super()._check_backbone_fit(backbone, found)
+    def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
+        if description.two_stage is None:
+            super()._check_backbone_fit(backbone, description)
             return
         for name, setting in (("prompts", "soft_prompts"), ("tied", "tied")):
-            backbone_value, recipe_value = getattr(found.two_stage, name), getattr(self.settings.stages, name)
+            backbone_value, recipe_value = (
+                getattr(description.two_stage, name),
+                getattr(self.settings.stages, name),
+            )
             if backbone_value != recipe_value:
                 raise UsageError(
-                    f"{backbone.name} has {setting} = {backbone_value}, and {self.name} would train it with {recipe_value}.",
-                    hint=f"Type --set {setting}={str(backbone_value).lower()}, or start from a bare backbone.",
+                    f"{backbone.name} has {setting} = {backbone_value}, and {self.name} would train it with "
+                    f"{recipe_value}.",
+                    hint=f"Type --set {setting}={str(backbone_value).lower()}, or start from a bare "
+                    "backbone.",
                 )
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, settings: TwoStageTrainingSettings
+        self, backbone: Artifact, description: Description, settings: TwoStageTrainingSettings
     ) -> tuple[str, ...]:
-        recipe_settings, notes = (
-            self.settings,
-            super()._collect_plan_notes(backbone, replace(found, pooling=None), settings),
-        )
-        if recipe_settings.unit < recipe_settings.context_size:
-            few = (
-                f"the context has {recipe_settings.context_size} places, and a group of rows {recipe_settings.unit} documents, which "
-                f"are repeated: --set context_size={recipe_settings.unit} has each of them once"
+        size, documents = self.settings.context_size, self.settings.unit
+        # Without its pooling: the note of one stage on a model's old pooling does not hold for two.
+        notes = super()._collect_plan_notes(backbone, replace(description, pooling=None), settings)
+        if documents < size:
+            repeats = (
+                f"the context has {size} places, and a group of rows {documents} documents, which "
+                f"are repeated: --set context_size={documents} has each of them once"
             )
-            notes = (*notes, few)
-        if found.two_stage is not None:
+            notes = (*notes, repeats)
+        if description.two_stage is not None:
             return (*notes, f"{backbone.name} already has two stages: both are trained further")
-        if found.pooling is not None and not backbone.trained:
+        if description.pooling is not None and not backbone.trained:
             return (
                 *notes,
                 f"{backbone.name} is already an embedding model: both stages start from its weights",

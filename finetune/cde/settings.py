@@ -31,7 +31,7 @@ class Guide:
 
     @property
     def how(self) -> dict[str, Any]:
-        """How it encodes, with the prompts of both sides."""
+        """The identity of its encoding, with the prompts of both sides."""
         prompts = {side: self.encoding.resolve_prompt(OwnTexts(), side) for side in SIDES}
         return {**build_encoding_identity(self.encoding), "prompts": prompts}
 
@@ -39,13 +39,14 @@ class Guide:
     def identity(self) -> dict[str, Any]:
         """Everything that its vectors depend on."""
         artifact = resolve_weights(self.artifact)
+        # The key of a trained model names its training, which other hardware can end with other weights.
         weights = {"weights": artifact.weights} if artifact.trained else {}
         return {"artifact": artifact.key, **weights, "encoding": self.how}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
-    """What the clusters of pairs depend on beside the data and the guide; part of their key.
+    """The settings that the clusters of pairs depend on, beside the data and the guide.
 
     Attributes:
         cluster_size: The pairs of a cluster on average.
@@ -72,8 +73,8 @@ class ContextualSettings(EmbeddingSettings):
 
     Attributes:
         guide: The finished model whose vectors make the clusters and the filter, as for --model. The authors'
-            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". There is none
-            without contextual batches and without a filter.
+            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". Empty without contextual batches and
+            without a filter.
         cluster_size: Pairs of a cluster on average: 512 by NeoBERT, 256 by default in the code.
         dimensions: Dimensions that the guide's vectors are reduced to before k-means (code).
         iterations: The most iterations of k-means; the code has 100.
@@ -104,7 +105,8 @@ class ContextualSettings(EmbeddingSettings):
     orders: ClassVar[tuple[str, ...]] = ("shuffled", "no_duplicates", "contextual")
 
     def normalize_settings(self) -> Self:
-        """The settings with one value for each meaning: those without effect have none of their own."""
+        """The settings in one form: those without effect have their defaults."""
+        # Settings without effect get their defaults, so that one training has one key.
         of_clusters = {field.name for field in fields(ClusterSettings)} | {"packing"}
         unused: dict[str, Any] = {}
         if self.batches != "contextual":
@@ -232,7 +234,13 @@ class TwoStageTrainingSettings(ContextualSettings):
 def build_clusters_identity(
     settings: ContextualSettings, guide: Guide, data: LocatedTraining
 ) -> dict[str, Any]:
-    """Everything that the clusters of a set depend on."""
+    """Everything that the clusters of a set depend on.
+
+    Args:
+        settings: The settings of the training, whose cluster settings count.
+        guide: The model whose vectors are clustered.
+        data: The set.
+    """
     return {
         "guide": guide.identity,
         "data": data.data.identity,

@@ -43,16 +43,16 @@ PART = 50_000
 """Rows whose texts are encoded at once."""
 
 POLL = 1.0
-"""Seconds between two looks at what another process makes."""
+"""Seconds between two checks whether another process has finished."""
 
 PREPARED = "prepared"
-"""The file that says to the other processes of a training that everything before its first step is there."""
+"""The file that tells the other processes of a training that they can begin with its first step."""
 
 
 def train_contextual(
     spec: TrainingSpec, settings: ContextualSettings, loss: Loss, guide: Guide | None, *, caches: bool
 ) -> None:
-    """Train as the spec says; the guide's vectors and the clusters are made first, where they are not there.
+    """Train as the spec says, after the guide's vectors and the clusters that the cache lacks are made.
 
     Args:
         spec: The training.
@@ -62,8 +62,9 @@ def train_contextual(
         caches: Whether that loss gives the same step with fewer rows in a pass.
 
     Raises:
-        HarnessError: A set does not fill a batch, or the guide cannot be used; see also `train`.
+        HarnessError: A set does not fill a batch, or the guide cannot be used; see also `run_trainer`.
     """
+    # The folder appears by one rename, so that it is a finished model.
     if spec.output.is_dir():
         return
     vectors, clusters = None, tuple[PairClusters, ...]()
@@ -72,8 +73,10 @@ def train_contextual(
         try:
             with _hold_preparation(spec) as first:
                 clusters = _prepare(spec, settings, guide, vectors, first=first)
+        # The vectors and clusters so far are in the cache: the next run goes on from them.
         except Stopped:
             return
+        # Before the backbone is loaded: both models together may not fit into a GPU.
         vectors.release()
     if isinstance(settings, TwoStageTrainingSettings):
         run_trainer(spec, settings, TwoStageSetup(settings, loss, vectors, clusters, caches=True))
@@ -87,6 +90,7 @@ def _prepare(
     """Everything before the first step: the vectors of all texts, and the clusters of each set."""
     contextual = settings.batches == "contextual"
     sets = [_PairSet(part, vectors, spec) for part in spec.data]
+    # First of all: the guide may take hours over data that then fills no batch.
     for pair_set in sets if contextual and first else ():
         pair_set.require(settings.unit)
     clusters = []
@@ -105,11 +109,13 @@ def _hold_preparation(spec: TrainingSpec) -> Iterator[bool]:
     They meet in a file, as the library's barrier gives up after some minutes.
     """
     file = spec.folder / PREPARED
+    # The file of an earlier run of this training names another start.
     while spec.rank > 0 and not (file.is_file() and file.read_text() == spec.start):
         if STOP.is_set():
             raise Stopped
         time.sleep(POLL)
     yield spec.rank == 0
+    # An error inside skips this line, so that no other process begins to train.
     if spec.rank == 0:
         files.replace(file, spec.start.encode())
 
@@ -202,8 +208,11 @@ class _PairSet:
     def _repeated(self) -> NDArray[np.bool_]:
         names = self.rows.column_names[:2]
         numbers = hash_table_texts(self.rows.select_columns(names).iter(batch_size=10_000), names)
+        # The multiplier (2^64 over the golden ratio, modulo 2^64) keeps (a, b) and (b, a) apart; by a plain
+        # exclusive or every pair of equal texts would be 0.
         pairs = numbers[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ numbers[:, 1]
         repeats = np.ones(len(pairs), np.bool_)
+        # np.unique gives the first place of each value.
         repeats[np.unique(pairs, return_index=True)[1]] = False
         return repeats
 
@@ -219,7 +228,7 @@ class _PairSet:
         """
         repeated = int(self._repeated.sum())
         if len(self) - repeated < size:
-            also = f", of which {repeated:,} repeat an earlier one" if repeated else ""
+            also = f" ({repeated:,} repeat an earlier one)" if repeated else ""
             raise HarnessError(
                 f"{self.name} has {len(self):,} pairs{also}: they do not fill a batch of {size}.",
                 hint="Give more data, or a smaller batch: --set batch_size=… --set cluster_size=…",
@@ -230,7 +239,7 @@ class _PairSet:
             )
 
     def encode_columns(self, columns: Sequence[str]) -> None:
-        """Encode the texts of some columns, the first of which has the queries."""
+        """Encode the texts of some columns; the first column of the set has the queries."""
         for name in columns:
             side = SIDES[name != self.rows.column_names[0]]
             for part in self.rows.select_columns([name]).iter(batch_size=PART):
@@ -250,12 +259,13 @@ class _PairSet:
 def _load_clusters(
     pairs: _PairSet, spec: TrainingSpec, settings: ContextualSettings, guide: Guide
 ) -> PairClusters:
-    """The clusters of a set from the cache; where they are not there, one process makes them."""
+    """The clusters of a set from the cache, into which one process first puts those that it lacks."""
     identity = build_clusters_identity(settings, guide, pairs.data)
     folder = spec.cache / "clusters" / digest(identity)
     clusters = PairClusters.read_clusters(folder / FILE, identity)
     if clusters is None:
         with _hold_cluster_lease(folder, spec):
+            # Once more, now that the lease is ours: its last holder may have made them.
             clusters = PairClusters.read_clusters(folder / FILE, identity)
             if clusters is None:
                 pairs.encode_columns(pairs.rows.column_names[:2])
@@ -276,7 +286,7 @@ def _load_clusters(
 
 @contextmanager
 def _hold_cluster_lease(folder: Path, spec: TrainingSpec) -> Iterator[None]:
-    """The right to make the clusters of a folder, of which another training may have it first."""
+    """Hold the right to make the clusters of a folder; wait while another training has it."""
     leases = Leases(folder)
     try:
         if not leases.claim("lease"):
@@ -311,6 +321,7 @@ class ContextualSetup(EmbeddingSetup):
         caches: bool,
     ) -> None:
         super().__init__(settings, loss, caches=caches)
+        # The filter finds the guide's vectors by the numbers of the rows.
         self.numbered = settings.filters
         self._contextual, self._vectors, self._clusters = settings, vectors, clusters
         self._rows: Dataset | None = None
@@ -328,6 +339,7 @@ class ContextualSetup(EmbeddingSetup):
         """
         if self._contextual.batches != "contextual":
             return super().build_order(data, spec)
+        # Rows are numbered through all sets, in the order in which load_training_rows joins them.
         begin, set_batches = 0, []
         for set_clusters in self._clusters:
             tour = set_clusters.tour if self._contextual.packing == "tour" else ()
@@ -364,7 +376,13 @@ class ContextualSetup(EmbeddingSetup):
         return SentenceTransformerDataCollator(tokenize_fn=model.tokenize, prompts=prompts)
 
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
-        """The loss of the recipe, without false negatives where the settings have a filter."""
+        """The loss of the recipe, without false negatives where the settings have a filter.
+
+        Args:
+            model: The model in training.
+            micro_batch: The most rows in a pass; None for a whole batch.
+            gather: Whether texts of other processes are candidates too.
+        """
         settings = self._contextual
         if not settings.filters:
             return super().build_loss(model, micro_batch=micro_batch, gather=gather)
@@ -419,16 +437,23 @@ class TwoStageSetup(ContextualSetup):
         return model
 
     def build_collator(self, model: Any) -> Any:
-        """That of one stage, and the context documents of the rows."""
+        """The collator of one stage, with the context documents of the rows as well."""
         assert self._rows is not None
         column, tokenize = self._rows.column_names[1], model[0].tokenize_context
         return _ContextCollator(super().build_collator(model), column, self._two.document_prefix, tokenize)
 
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
-        """InfoNCE of each group behind its own context, without false negatives if the settings say so."""
+        """InfoNCE of each group behind its own context, without false negatives if the settings say so.
+
+        Args:
+            model: The two-stage model in training.
+            micro_batch: The most texts in a pass; None for the number in the settings.
+            gather: Whether there are several processes, whose gradients are then averaged.
+        """
         settings = self._two
         loss = InfoNCE(self._filter if settings.filters else None, settings.scale)
         dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
+        # autocast on a CPU has no float16.
         if model.device.type == "cpu" and dtype == torch.float16:
             dtype = None
         return TwoStageLoss(
@@ -451,6 +476,8 @@ class _ContextCollator:
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         features: dict[str, Any] = self._inner(rows)
         context = self._tokenize([self._prefix + row[self._column] for row in rows])
+        # The library makes a column of every key that ends in `_input_ids`, and passes columns in this order:
+        # the loss gets the context documents last.
         return {**features, **{f"context documents_{name}": one for name, one in context.items()}}
 
 
@@ -513,6 +540,8 @@ class TwoStageLoss(nn.Module):
 
         autocast = torch.autocast(device, dtype=self._dtype) if self._dtype else nullcontext()
         with autocast:
+            # Several processes always take the cached way, which averages gradients itself: the model is not
+            # wrapped for them.
             if self._shared or most < largest:
                 chunks = [split_features(one, most) for one in columns]
                 return self._gradients(split_features(context, most), chunks, compute_vector_loss)
@@ -521,7 +550,8 @@ class TwoStageLoss(nn.Module):
             return compute_vector_loss([module.compute_text_vectors(one, shared) for one in columns])
 
     def _draw_documents(self, documents: Features) -> Features:
-        """As many documents as the context has places, in a drawn order: some of many, or each repeatedly."""
+        """Documents for all places of the context, in a drawn order: a sample, or all of them repeated."""
         count, size = len(documents["input_ids"]), self._gradients.model.settings.size
+        # Repeated before it is cut: no document comes twice more often than another.
         rows = torch.randperm(count).repeat(-(-size // count))[:size]
         return {name: one[rows.to(one.device)] for name, one in documents.items()}

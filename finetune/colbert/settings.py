@@ -57,6 +57,7 @@ class ColBERTSettings(TrainerSettings):
             attends_to_expansion=self.attends_to_expansion,
             query_prefix="[Q] ",
             document_prefix="[D] ",
+            # PyLate's default: documents keep no vectors of punctuation.
             skiplist=tuple(string.punctuation),
             dimension=self.dimension,
         )
@@ -75,6 +76,7 @@ class ColBERTSettings(TrainerSettings):
             self._require(name, getattr(self, name) > 3, "more than 3 tokens: three are special ones")
         self._require("temperature", 0 < self.temperature < math.inf, "a number above 0")
         for name, loss in (("documents", "distillation"), ("temperature", "contrastive")):
+            # Refused, since a setting without effect would still give the model another key.
             if self.loss != loss and getattr(self, name) != getattr(ColBERTSettings, name):
                 raise UsageError(
                     f"{name} is {getattr(self, name)}, which changes nothing in the {self.loss} loss.",
@@ -87,6 +89,6 @@ class ColBERTSettings(TrainerSettings):
             )
         if self.loss == "distillation" and self.batches == "no_duplicates":
             raise UsageError(
-                "Distillation compares no rows with each other: there are no duplicates to keep apart.",
+                "Distillation compares no rows with each other: duplicates need not be kept apart.",
                 hint="Leave out --set batches=no_duplicates.",
             )

@@ -55,10 +55,12 @@ class ColBERTSetup(Setup):
             return super().load_training_rows(spec)
         tables, document_count = load_scored(spec.data[0], cache=spec.cache), self._settings.documents
         counts = tables.count_row_documents()
+        # All queries of a batch need as many documents: scores are one table, (queries, documents).
         if counts.min() < document_count:
             row, least = int(counts.argmin()) + 1, int(counts.min())
             raise HarnessError(
-                f"{tables.name}: row {row} has {least} documents, and {document_count} of each query are trained on.",
+                f"{tables.name}: row {row} has {least} documents, and {document_count} of each query are "
+                "trained on.",
                 hint=f"Type --set documents={least}.",
             )
         if constant := tables.count_constant_rows():
@@ -91,8 +93,8 @@ class ColBERTSetup(Setup):
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """PyLate's loss, with `micro_batch` queries in a pass.
 
-        By contrast it is the cached one for a single pass, too: its gradient is that of the sum over a
-        batch, and that of the loss without a cache the mean's.
+        The contrastive loss is the cached one even for a single pass: its gradient is that of the sum over
+        a batch, while the loss without a cache has that of the mean.
         """
         if self._settings.loss == "distillation":
             return _DistillationLoss(model, micro_batch=micro_batch)
@@ -150,6 +152,7 @@ class _Collator:
         query_features = self._tokenize_side(texts[query], "query")
         documents = {name: self._tokenize_side(texts[name], "document") for name in others}
         longest = max(features["input_ids"].shape[1] for features in documents.values())
+        # One place more than the longest document has, so that each one ends with a token without a vector.
         width = min(longest + 1, self._late.document_length)
         flat = {f"{query}_{key}": one for key, one in query_features.items()}
         for name, features in documents.items():
@@ -159,6 +162,8 @@ class _Collator:
 
     def _tokenize_side(self, texts: Sequence[str], role: Role) -> Features:
         features = build_side_features(self._model, texts, self._late, role)
+        # The mask of the tokens that keep a vector in a finished index; PyLate's losses have their own skip
+        # list.
         del features["kept"]
         return features
 
@@ -170,7 +175,7 @@ class _DistillationLoss(Distillation):
 
     Args:
         model: The model in training.
-        micro_batch: The most queries in a pass, the activations of which are computed twice; None for all.
+        micro_batch: The most queries in a pass, whose activations are computed twice; None for all.
     """
 
     share = 1.0
@@ -198,7 +203,10 @@ class _DistillationLoss(Distillation):
                 _select_feature_rows(queries, rows),
                 _select_feature_rows(documents, slice(rows.start * each, rows.stop * each)),
             ]
+            # The activations of a part are dropped and computed again in the backward pass, so that memory is
+            # that of one part.
             loss = checkpoint(super().forward, part, labels[rows], use_reentrant=False)
+            # The library takes the mean over a part; the last one may have fewer queries.
             total = total + loss * (len(labels[rows]) / count)
         return total * self.share
 

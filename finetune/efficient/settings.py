@@ -87,7 +87,8 @@ class EfficientSettings(EmbeddingSettings):
 
     @property
     def identity(self) -> Self:
-        """The settings without those that change no result."""
+        """The settings that are in the key: those that change the result."""
+        # With a budget the epochs say nothing, so that they are not in the key.
         epochs = self.epochs if self.budget is None else 1
         return replace(super().identity, gradient_checkpointing=False, epochs=epochs)
 
@@ -107,6 +108,7 @@ class EfficientSettings(EmbeddingSettings):
             UsageError: One of them is out of its range.
         """
         self._require("learning_rate", 0 <= self.learning_rate < math.inf, "0 or more")
+        # 0 stands for the paper's rate here, which the checks of other recipes refuse.
         super(EfficientSettings, replace(self, learning_rate=self.learning_rate or 1.0)).check_values()
         self._require(
             "budget", self.budget is None or 0 < self.budget < math.inf, "a number above 0, or none"
@@ -183,7 +185,10 @@ class BiasSettings(EfficientSettings):
 def build_symmetric_info_nce(
     model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
 ) -> nn.Module:
-    """The mean of the cross-entropies of queries among documents and of documents among queries."""
+    """The mean of the cross-entropies of queries among documents and of documents among queries.
+
+    Source: Ziarko et al. (2024) and its code. For the arguments see finetune.embedding.settings.Loss.
+    """
     from finetune.embedding.losses import build_symmetric_loss
 
     return build_symmetric_loss(

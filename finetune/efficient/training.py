@@ -19,11 +19,16 @@ from harness.core.errors import HarnessError
 from harness.training.training import TrainingSpec
 
 SAMPLE = 4_096
-"""The rows, the first that are drawn, whose mean number of tokens stands for that of all."""
+"""The first rows of the order, whose mean number of tokens stands for that of all rows."""
 
 
 def train_efficient(spec: TrainingSpec, settings: EfficientSettings, loss: Loss) -> None:
     """Train within a budget and write the model, its adapters merged, to `spec.output`.
+
+    Args:
+        spec: The training.
+        settings: The settings of the recipe, with the budget and the weights that are trained.
+        loss: The loss of the recipe.
 
     Raises:
         DivergenceError: A loss, or a weight in the end, is not a finite number.
@@ -47,7 +52,7 @@ class _EfficientSetup(EmbeddingSetup):
         self._efficient, self._spec = settings, spec
 
     def build_order(self, data: Any, spec: TrainingSpec) -> Order:
-        """The batches that the settings name, as many as the budget pays for; epochs are added if needed.
+        """The batches that the settings name, as many as the budget allows, in as many epochs as they need.
 
         Raises:
             HarnessError: The budget is below that of a step, or the rows fill no batch.
@@ -55,6 +60,7 @@ class _EfficientSetup(EmbeddingSetup):
         settings, budget = self._efficient, self._efficient.budget
         if budget is None:
             return batch_order(data, spec, settings)
+        # One pass is enough to draw a sample; epochs are added until they have the steps.
         once = batch_order(data, spec, replace(settings, epochs=1))
         tokens = self._estimate_row_tokens(data, once) * settings.batch_size
         count = ParameterCount.count_parameters(self._model[0].auto_model)
@@ -73,7 +79,8 @@ class _EfficientSetup(EmbeddingSetup):
         return batch_order(data, spec, replace(settings, epochs=epochs, max_steps=steps))
 
     def build_model(self, spec: TrainingSpec) -> Any:
-        """The backbone with a new pooling, of which only the weights of the method are trained."""
+        """The backbone with a new pooling; only the weights that the method names are trained."""
+        # The order of batches has counted the parameters of this very model.
         return self._model
 
     def save_model_folder(self, model: Any, folder: Path) -> None:
@@ -90,6 +97,8 @@ class _EfficientSetup(EmbeddingSetup):
         backbone = model[0].auto_model
         apply_tuning(backbone, self._efficient.tuning)
         if self._efficient.gradient_checkpointing:
+            # The older form of checkpointing gives no gradients where the input needs none, as with frozen
+            # embeddings.
             backbone.gradient_checkpointing_enable({"use_reentrant": False})
         return model
 

@@ -18,7 +18,7 @@ Method = Literal["full", "freeze", "lora", "bias"]
 
 @dataclass(frozen=True, kw_only=True)
 class TuningSettings:
-    """The weights of a backbone that are trained.
+    """The settings that choose which weights of a backbone are trained.
 
     Attributes:
         method: "full" for all of them; "freeze" for those of the last blocks and of the final norm; "lora"
@@ -56,7 +56,7 @@ class TuningSettings:
             raise self._explain_bad_share()
 
     def count_frozen_blocks(self, blocks: int) -> int:
-        """The number of frozen blocks of a backbone with so many.
+        """The number of frozen blocks, of `blocks` in all.
 
         Raises:
             UsageError: The share is not that of a whole number of blocks; the hint has those that are.
@@ -80,19 +80,20 @@ class TuningSettings:
         """The share of frozen blocks as a fraction in its lowest terms, such as 1/2.
 
         Raises:
-            UsageError: It is no number.
+            UsageError: It is not a number.
         """
         return str(self._share())
 
     def _share(self) -> Fraction:
         try:
+            # 0.1667 stands for 1/6: no backbone has a thousand blocks.
             return Fraction(str(self.frozen)).limit_denominator(1000)
         except (ValueError, ZeroDivisionError) as error:
             raise self._explain_bad_share() from error
 
     def _explain_bad_share(self) -> UsageError:
         return UsageError(
-            f"frozen is {self.frozen}, which is no share of the blocks.",
+            f"frozen is {self.frozen}, which is not a share of the blocks.",
             hint="Give a number from 0 to below 1, or a fraction: --set frozen=1/6",
         )
 
@@ -125,6 +126,7 @@ def _select_trainable_weights(backbone: nn.Module, tuning: TuningSettings) -> Se
     blocks, tables = list_blocks(backbone), collect_embedding_parameters(backbone)
     last = blocks[tuning.count_frozen_blocks(len(blocks)) :]
     weights = [weight for part in (*last, *find_final_norms(backbone)) for weight in part.parameters()]
+    # An embedding within a block (of relative positions, e.g. T5's) stays frozen like the others.
     return [weight for weight in weights if weight not in tables]
 
 
@@ -143,12 +145,13 @@ def _add_adapters(backbone: nn.Module, tuning: TuningSettings) -> None:
     names = [*_find_dense_layers(backbone, tuning.lora_modules)]
     if tuning.lora_embeddings:
         names.append(_find_token_embedding(backbone))
+    # Full names, since peft takes every module whose name ends with one of these.
     config = LoraConfig(r=tuning.rank, lora_alpha=tuning.alpha, lora_dropout=0.0, target_modules=names)
     inject_adapter_in_model(config, backbone)
 
 
 def _find_dense_layers(backbone: nn.Module, ends: Sequence[str]) -> Sequence[str]:
-    """The names of the dense layers that end so, or of all."""
+    """The names of the dense layers with one of these ends, or of all dense layers."""
     from torch import nn
 
     layers = backbone.named_modules()
@@ -164,6 +167,7 @@ def _find_dense_layers(backbone: nn.Module, ends: Sequence[str]) -> Sequence[str
 
 
 def _has_ending(name: str, end: str) -> bool:
+    # With a dot before it, so that "value" is not the end of "key_value".
     return f".{name}".endswith(f".{end}")
 
 
@@ -187,4 +191,5 @@ def merge_adapters(backbone: nn.Module) -> None:
         layer.merge()
         place, _, last = name.rpartition(".")
         setattr(backbone.get_submodule(place), last, layer.get_base_layer())
+    # peft keeps its settings here: without them the backbone counts as a plain one again.
     del backbone.peft_config

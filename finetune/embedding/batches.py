@@ -18,7 +18,7 @@ Rows = NDArray[np.int64]
 
 
 class Order(Protocol):
-    """The batches of a training, each of which follows from the seed and its step alone."""
+    """The batches of a training; each one depends on the seed and its step alone."""
 
     @property
     def steps(self) -> int:
@@ -34,7 +34,7 @@ class Order(Protocol):
         ...
 
     def count_batch_rows(self, step: int) -> int:
-        """The number of rows of a batch, the first of which is that of step 1."""
+        """The number of rows of the batch of a step; steps count from 1."""
         ...
 
     def group(self, step: int) -> int:
@@ -72,6 +72,7 @@ class BatchOrder:
         self._rows, self._size, self._seed, self._texts = rows, size, seed, texts
         self._group, self._keeps_last = group, keeps_last
         self._built: tuple[int, list[Rows]] = (-1, [])
+        # Epochs can differ in length where rows that share a text are kept apart.
         last = [self._measure_epoch(epoch) for epoch in range(epochs)]
         self._ends = list(accumulate(count for count, _ in last))
         self._sizes = [size for _, size in last]
@@ -99,7 +100,7 @@ class BatchOrder:
         return float(len(self._ends))
 
     def count_batch_rows(self, step: int) -> int:
-        """The number of rows of a batch, the first of which is that of step 1."""
+        """The number of rows of the batch of a step; steps count from 1."""
         epoch = bisect_left(self._ends, step)
         return self._sizes[epoch] if step == self._ends[epoch] else self._size
 
@@ -112,6 +113,7 @@ class BatchOrder:
         if self._texts is None:
             full_batches, rest = divmod(self._rows, self._size)
             return (full_batches + 1, rest) if rest and self._keeps_last else (full_batches, self._size)
+        # How many batches distinct texts allow is known only once they are built.
         batches = self._get_epoch_batches(epoch)
         return len(batches), len(batches[-1]) if batches else 0
 
@@ -122,6 +124,7 @@ class BatchOrder:
         return self._built[1]
 
     def _build_epoch_batches(self, epoch: int) -> list[Rows]:
+        # A generator for each epoch: a resumed training builds its epoch without those before it.
         order = np.random.default_rng([self._seed, epoch]).permutation(self._rows)
         if self._texts is not None:
             order = _group_distinct_rows(order, self._texts, self._group or self._size)
@@ -136,7 +139,7 @@ class PackedOrder(BatchOrder):
     Groups that are left at the end of an epoch are left out of it.
 
     Args:
-        groups: (groups, size), the rows of each; see `packed`.
+        groups: (groups, size), the rows of each; see `pack_clusters`.
         epochs: Passes over the groups.
         seed: The seed of the training.
         each: Groups of a batch.
@@ -162,7 +165,7 @@ class DrawnSet:
     """A set of a mix, as its batches are drawn.
 
     Attributes:
-        name: That of the log.
+        name: The name in the log.
         rows: The number of rows.
         size: Rows of a group.
         labels: The numbers of what two rows of a group must not share, (rows, columns) of some rows; None
@@ -176,7 +179,7 @@ class DrawnSet:
 
 
 class MixOrder:
-    """The batches of a mix of sets, each of the rows of one set, which is drawn anew at every step.
+    """The batches of a mix of sets, each of the rows of one set, which is drawn for every step.
 
     A set with n rows is drawn with a probability proportional to n^alpha. Rows are numbered from the first
     set's on. What a step draws follows from the seed and the step; with `turns`, also from the number of
@@ -207,6 +210,7 @@ class MixOrder:
         self._begins = [0, *accumulate(one.rows for one in sets)]
         chances = compute_set_probabilities([one.rows for one in sets], alpha)
         self._rows_of_step = float(sum(c * one.size * groups for c, one in zip(chances, sets, strict=True)))
+        # The number behind the seed keeps draws apart: 0 of sets, 1 of batches, 2 of passes.
         self.drawn: Rows = np.random.default_rng([seed, 0]).choice(len(sets), size=steps, p=chances)
         """The number of the set of each batch."""
         sizes = np.array([one.size * groups for one in sets])[self.drawn]
@@ -220,11 +224,11 @@ class MixOrder:
         return len(self.drawn)
 
     def count_mix_steps(self, epochs: int) -> int:
-        """The number of batches that read as many rows, on average, as that many passes over all sets."""
+        """The number of batches that read, on average, as many rows as `epochs` passes over all sets."""
         return max(1, round(epochs * self._begins[-1] / self._rows_of_step))
 
     def name(self, step: int) -> str:
-        """The set of the batch of a step, the first of which is 1."""
+        """The name of the set of a step; steps count from 1."""
         return self._find_step_set(step).name
 
     def iter_batches(self, done: int) -> Iterator[Rows]:
@@ -245,7 +249,7 @@ class MixOrder:
         return float(self._read[step] / self._begins[-1])
 
     def count_batch_rows(self, step: int) -> int:
-        """The number of rows of a batch, the first of which is that of step 1."""
+        """The number of rows of the batch of a step; steps count from 1."""
         return self.group(step) * self._groups
 
     def group(self, step: int) -> int:
@@ -263,6 +267,8 @@ class MixOrder:
             raise self._explain_row_shortage(number, drawn_set.rows)
         if drawn_set.labels is None:
             return draw.choice(drawn_set.rows, size=size, replace=False)
+        # Twice as many rows as needed, since some share a text with their group; more where that is not
+        # enough. Reading the labels of the whole set for every batch would take too long.
         tried = min(drawn_set.rows, 2 * size)
         while True:
             rows = draw.choice(drawn_set.rows, size=tried, replace=False)
@@ -276,7 +282,9 @@ class MixOrder:
             tried = min(drawn_set.rows, 4 * tried)
 
     def _take_turn_batch(self, number: int, before: int) -> Rows:
-        """The batch of a set that follows so many others of it."""
+        """The batch of a set that follows `before` others of the set."""
+        # A second iteration begins with the first batch again, as a mix does to hash the texts that were
+        # drawn.
         if number not in self._passes or before < self._passes[number][0]:
             self._passes[number] = 0, 0, self._pass(number, 0)
         begin, done, batches = self._passes[number]
@@ -299,11 +307,12 @@ class MixOrder:
             raise self._explain_row_shortage(number, len(rows))
         return rows[: len(rows) // size * size].reshape(-1, size)
 
-    def _explain_row_shortage(self, number: int, found: int) -> HarnessError:
+    def _explain_row_shortage(self, number: int, usable_rows: int) -> HarnessError:
         drawn_set, size = self._sets[number], self._sets[number].size * self._groups
         why = ", as no two of a group may have a text or a class in common" if drawn_set.labels else ""
         return HarnessError(
-            f"{drawn_set.name}: of {drawn_set.rows:,} rows {found:,} can be in one batch of {size}{why}.",
+            f"{drawn_set.name}: of {drawn_set.rows:,} rows {usable_rows:,} can be in one batch of "
+            f"{size}{why}.",
             hint="Give more data, or a smaller batch: --set batch_size=…",
         )
 
@@ -333,12 +342,15 @@ def pack_clusters(clusters: NDArray[np.int32], size: int, *, seed: int, tour: Se
     Returns:
         The rows of each batch, (batches, size).
     """
+    # No epoch has this number, by which a BatchOrder with the same seed draws.
     draw = np.random.default_rng([seed, 2**32])
     cluster_numbers = np.unique(clusters[clusters >= 0])
+    # A tour is followed as a ring, so that seeds differ in the pairs that are left at its end.
     order = np.roll(tour, -int(draw.integers(len(tour)))) if len(tour) else draw.permutation(cluster_numbers)
     places = np.full(int(cluster_numbers.max(initial=0)) + 1, -1, np.int64)
     places[order] = np.arange(len(order))
     rows = draw.permutation(np.flatnonzero(clusters >= 0))
+    # Stable: the drawn order of a cluster's rows stays.
     rows = rows[np.argsort(places[clusters[rows]], kind="stable")]
     return rows[: len(rows) // size * size].reshape(-1, size)
 
@@ -352,6 +364,7 @@ def _group_distinct_rows(order: Rows, texts: NDArray[np.uint64], size: int) -> R
     while True:
         rows = np.concatenate([waiting, order[begin : begin + size]])
         group, passed = rows[:size], order[:0]
+        # Most groups repeat no text: one call of np.unique is far cheaper than the loop over rows.
         if len(group) < size or len(np.unique(texts[group])) < texts[group].size:
             group, passed = _collect_distinct_group(chain(waiting, order[begin:]), texts, size)
         groups.append(group)
@@ -393,4 +406,6 @@ def hash_table_texts(
 
 
 def _hash_text_number(text: str) -> int:
+    # 64 bits: among 10 million texts two share a hash with a probability of 3e-6, which only keeps two rows
+    # out of one group. Python's own hash differs from process to process.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -24,12 +24,12 @@ class InstructionFormat:
     and what a length cuts off is the end of the text. A byte-level tokenizer makes a token of the blank.
 
     sentence-transformers applies `text.strip()` to the prompted text. Blanks before the text itself are left,
-    unlike without a prompt, and no prompt may end in a blank that matters: where there is no `start`, the
-    blank is gone if the text is empty.
+    unlike without a prompt. No prompt may end in a blank that matters: without a `start` it is lost if the
+    text is empty.
 
     Attributes:
-        separator: The token behind the instruction; empty if there is none.
-        start: The token before the text; empty if there is none.
+        separator: The token behind the instruction; may be empty.
+        start: The token before the text; may be empty.
         notes: Where the tokenizer differs from what NeoBERT's code supposes.
 
     >>> InstructionFormat(separator="[SEP]", start="[CLS]").format_prompt("Find similar text.")
@@ -66,29 +66,31 @@ class InstructionFormat:
         return f"{instruction}{self.separator} {self.start}" if instruction else ""
 
 
-def _choose_token(kinds: tuple[str, str], named: Mapping[str, str], own: str) -> tuple[str, tuple[str, ...]]:
-    """The first token of two kinds that there is, else the tokenizer's `own`; and a note on it."""
+def _choose_token(
+    kinds: tuple[str, str], named: Mapping[str, str], boundary_token: str
+) -> tuple[str, tuple[str, ...]]:
+    """The first token that the files name of two kinds, else `boundary_token`; and a note on the choice."""
     preferred, other = kinds
     if preferred in named:
         return named[preferred], ()
     if other in named:
         return named[other], (
-            f"The tokenizer has no {preferred} token: its {other} token {named[other]} takes the place.",
+            f"The tokenizer has no {preferred} token: its {other} token {named[other]} is used instead.",
         )
-    if own:
-        return own, (
-            f"The tokenizer's files name no {preferred} and no {other} token: {own}, which it puts at that end "
-            "of a text, takes the place.",
+    if boundary_token:
+        return boundary_token, (
+            f"The tokenizer's files name no {preferred} and no {other} token: {boundary_token}, which it "
+            "puts at that end of a text, is used instead.",
         )
-    return "", (
-        f"The tokenizer has no {preferred} and no {other} token: there is only a blank in the place.",
-    )
+    return "", (f"The tokenizer has no {preferred} and no {other} token: only a blank is used.",)
 
 
 def _read_special_tokens(folder: Path) -> dict[str, str]:
     """The tokens that files name, by kind, such as {"cls": "[CLS]"}; of two files by transformers' order."""
     config = read_object(folder / "tokenizer_config.json")
     special = read_object(folder / "special_tokens_map.json")
+    # transformers lets special_tokens_map.json win only for tokenizers that were saved without
+    # added_tokens_decoder, before its version 4.34.
     both = {**special, **config} if "added_tokens_decoder" in config else {**config, **special}
     kinds = ("bos", "cls", "sep", "eos")
     tokens = {kind: _extract_token_text(both.get(f"{kind}_token")) for kind in kinds}
@@ -96,7 +98,7 @@ def _read_special_tokens(folder: Path) -> dict[str, str]:
 
 
 def _extract_token_text(token: Any) -> str:
-    """The text of a token, which is a string or an object; empty if there is none."""
+    """The text of a token, which is a string or an object; empty for anything else."""
     value = token.get("content") if isinstance(token, Mapping) else token
     return value if isinstance(value, str) else ""
 
@@ -118,6 +120,7 @@ def _parse_post_processor(processor: Mapping[str, Any]) -> tuple[str, str]:
     if kind in ("BertProcessing", "RobertaProcessing"):
         return str(processor["cls"][0]), str(processor["sep"][0])
     pieces = processor["single"] if kind == "TemplateProcessing" else []
+    # A piece is a special token or the text itself, here "".
     tokens = [str(piece.get("SpecialToken", {}).get("id", "")) for piece in pieces]
     text = tokens.index("") if "" in tokens else 0
     return next(iter(tokens[:text]), ""), next(iter(tokens[text + 1 :]), "")

@@ -52,6 +52,7 @@ class _GroupedLoss(MultipleNegativesRankingLoss):
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
         """The loss of a batch, each column (rows, dimensions)."""
         groups = [*_iter_column_groups(embeddings, self.group)]
+        # Before Python 3.12 a comprehension is a function of its own, in which plain super() fails.
         parts = [super(_GroupedLoss, self).compute_loss_from_embeddings(one, labels) for one in groups]
         return sum(parts[1:], parts[0]) * (self.share / len(parts))
 
@@ -69,15 +70,17 @@ class _CachedParts(CachedMultipleNegativesRankingLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """The loss of a batch of tokenized columns."""
+        # The library passes no labels on to calculate_loss.
         self._labels = labels
         return super().forward(sentence_features, labels)
 
     def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
-        """The loss of embeddings that are there, of each column in chunks."""
+        """The loss of embeddings that are computed already, each column in chunks."""
         total = reps[0][0].new_zeros(())
         for part in self.iter_loss_parts(
             [cat(column) for column in reps], self._labels, self.mini_batch_size
         ):
+            # At once: the graph of a part is freed before the next one is built.
             if with_backward:
                 part.backward()
             total = total + (part.detach() if with_backward else part)
@@ -200,7 +203,7 @@ class _CachedMixLoss(_MixParts, _CachedParts):
 
 @dataclass(frozen=True, kw_only=True)
 class NegativeFilter:
-    """The texts of a batch that are no negatives of a query, by a frozen guide.
+    """A filter of false negatives: a frozen guide finds texts that are too similar to a query.
 
     Attributes:
         vectors: Called with row numbers; gives the guide's vectors of each column, (rows, dimensions).
@@ -213,24 +216,26 @@ class NegativeFilter:
     margin: float = 0.0
     threshold: float | None = None
 
-    def mask(self, rows: Tensor, own: Tensor) -> Tensor:
+    def mask(self, rows: Tensor, query_places: Tensor) -> Tensor:
         """Whether each candidate is masked for each query.
 
         Args:
             rows: The numbers of all rows whose texts are candidates, (rows,).
-            own: The places in `rows` of the queries, (queries,).
+            query_places: The places in `rows` of the queries, (queries,).
 
         Returns:
             (queries, rows × columns but the first), on the device of `rows`.
         """
         queries, *columns = (part.to(rows.device) for part in self.vectors(rows.tolist()))
-        return find_false_negatives(queries[own], columns, own, margin=self.margin, threshold=self.threshold)
+        return find_false_negatives(
+            queries[query_places], columns, query_places, margin=self.margin, threshold=self.threshold
+        )
 
 
 def find_false_negatives(
     queries: Tensor,
     columns: Sequence[Tensor],
-    own: Tensor,
+    query_rows: Tensor,
     *,
     margin: float = 0.0,
     threshold: float | None = None,
@@ -242,20 +247,22 @@ def find_false_negatives(
     Args:
         queries: The guide's vectors, (queries, dimensions).
         columns: Those of the positives, then of mined negatives, each (rows, dimensions).
-        own: The row of each query, (queries,).
+        query_rows: The row of each query, (queries,).
         margin: Added to the similarity of the query's own positive.
         threshold: The similarity from which on a text is masked, in place of the margin.
 
     Returns:
         (queries, rows × columns).
     """
+    # A matrix product may round equal columns differently, and the default margin is 0: a copy of the
+    # positive has to have exactly its cosine.
     texts, places = torch.unique(cat([*columns]), dim=0, return_inverse=True)
     scores = (normalize(queries) @ normalize(texts).T)[:, places]
     rows, each = len(columns[0]), torch.arange(len(queries), device=queries.device)
-    limit = scores[each, own].unsqueeze(1) + margin
+    limit = scores[each, query_rows].unsqueeze(1) + margin
     mask = scores >= (limit if threshold is None else threshold)
     for number in range(len(columns)):
-        mask[each, own + number * rows] = False
+        mask[each, query_rows + number * rows] = False
     return mask
 
 
@@ -278,23 +285,32 @@ class InfoNCE:
         self.measures: dict[str, float] = {}
 
     def iter_loss_parts(self, columns: list[Tensor], numbers: Tensor, chunk: int | None) -> Iterator[Tensor]:
-        """The parts of the mean loss, which is their sum, with at most `chunk` queries each."""
+        """The parts of the mean loss, which is their sum.
+
+        Args:
+            columns: The vectors of queries, positives and negatives, each (rows, dimensions).
+            numbers: The numbers of the rows, (rows,).
+            chunk: The most queries of a part; None for those of a group.
+        """
         size = self._rows_of_group or len(numbers)
         groups = [*zip(_iter_column_groups(columns, size), numbers.split(size), strict=True)]
         masked = candidates = 0
         for group, rows in groups:
             query_places = torch.arange(len(rows), device=rows.device)
             if self._gathers:
+                # Gathered rows stand in the order of the processes.
                 query_places = query_places + torch.distributed.get_rank() * len(rows)
                 group, rows = [all_gather_with_grad(part) for part in group], _gather_row_numbers(rows)
             mask = self._mask(rows, query_places, len(group) - 1)
             masked += int(mask.sum())
+            # A query's own texts are never masked, and so are not counted.
             candidates += mask.numel() - len(query_places) * (len(group) - 1)
             weight = self.share / (len(query_places) * len(groups))
             for places, hidden in zip(
                 query_places.split(chunk or size), mask.split(chunk or size), strict=True
             ):
                 scores = cos_sim(group[0][places], cat(group[1:])) * self._factor
+                # -inf takes a text out of the denominator of the softmax.
                 loss = cross_entropy(scores.masked_fill(hidden, -torch.inf), places, reduction="sum")
                 yield loss * weight
         self.measures = {"masked": masked / max(1, candidates)} if self._negatives else {}
@@ -303,10 +319,10 @@ class InfoNCE:
         """The mean loss of rows with these numbers, each column (rows, dimensions)."""
         return sum(self.iter_loss_parts(columns, numbers, None), columns[0].new_zeros(()))
 
-    def _mask(self, rows: Tensor, own: Tensor, columns: int) -> Tensor:
+    def _mask(self, rows: Tensor, query_places: Tensor, columns: int) -> Tensor:
         if self._negatives is None:
-            return rows.new_zeros((len(own), len(rows) * columns), dtype=torch.bool)
-        return self._negatives.mask(rows, own)
+            return rows.new_zeros((len(query_places), len(rows) * columns), dtype=torch.bool)
+        return self._negatives.mask(rows, query_places)
 
 
 class _FilteredLoss(InfoNCE, MultipleNegativesRankingLoss):
@@ -342,7 +358,7 @@ def build_filtered_loss(
     micro_batch: int | None,
     gather: bool,
 ) -> nn.Module:
-    """InfoNCE as `build_info_nce_loss` makes it, with false negatives masked; the labels are the rows' numbers.
+    """InfoNCE as `build_info_nce_loss` makes it, with false negatives masked; labels are row numbers.
 
     Args:
         model: The model in training.
@@ -352,6 +368,7 @@ def build_filtered_loss(
         micro_batch: The most rows in a pass; None for all of a batch.
         gather: Whether texts of other processes are candidates too, without groups.
     """
+    # A group lies within one process.
     gather = gather and not group
     if micro_batch is None:
         return _FilteredLoss(model, negatives, scale, group=group, gather=gather)

@@ -1,4 +1,4 @@
-"""The plan of a recipe that trains an embedding model: the model to come, known from JSON alone."""
+"""The plan of a recipe that trains an embedding model: the planned model, from JSON files alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _list_no_assumptions(_settings: object) -> tuple[str, ...]:
 
 
 def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tuple[str, ...]:
-    """That a training ends before its learning rate has risen, where it does."""
+    """A note on a training that ends before its warmup; empty for any other."""
+    # Steps of data that is still to be read are not known.
     if steps is None or (rises := settings.count_warmup_steps(steps)) <= steps:
         return ()
     return (
@@ -51,12 +52,12 @@ def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tupl
 
 
 def select_assumed(texts: Mapping[str, bool]) -> tuple[str, ...]:
-    """Those of some assumptions that are made under given settings."""
+    """The assumptions that hold, of some that are each given with whether it does."""
     return tuple(text for text, holds in texts.items() if holds)
 
 
 def count_set_rows(data: Sequence[LocatedTraining]) -> list[int] | None:
-    """The rows of each data set; None where those of one are not known."""
+    """The rows of each data set; None if the count of any is unknown."""
     counts = [part.rows for part in data if part.rows is not None]
     return counts if len(counts) == len(data) else None
 
@@ -126,7 +127,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             backbone: A model on disk, perhaps an already trained one.
             data: The training data, then that of the selection.
             seed: The seed of the training.
-            planned: What the model before it in a chain will be, where that is still to be trained.
+            planned: The model before it in a chain, if that is still to be trained.
 
         Raises:
             UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
@@ -135,6 +136,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         settings = self._resolve_settings(backbone)
         description = planned or describe(backbone.folder, own_code=backbone.trust_remote_code)
         self._check_backbone_fit(backbone, description)
+        # The data of the selection stands last.
         training = data[: len(data) - len(self._find_selections())]
         self._check_training_data(training)
         steps, rows = self._estimate_work(settings, training)
@@ -158,13 +160,13 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         """Refuse settings that no training can have, whatever its data.
 
         Raises:
-            UsageError: A value is out of its range, or there is no such selection.
+            UsageError: A value is out of its range, or the selection is unknown.
         """
         self.settings.check_values()
 
     @abstractmethod
-    def _plan_description(self, found: Description) -> Description:
-        """The model to come, from the description of its backbone."""
+    def _plan_description(self, description: Description) -> Description:
+        """The description of the planned model, from that of its backbone."""
 
     @abstractmethod
     def _count_row_texts(self, data: Sequence[LocatedTraining]) -> int:
@@ -190,10 +192,11 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         """The settings for a backbone."""
         return self.settings
 
-    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
-        if found.two_stage is not None and not self.trains_two_stages:
+    def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
+        if description.two_stage is not None and not self.trains_two_stages:
             raise build_two_stage_error(backbone.name, self.name)
         entered = list_input_modules(backbone.folder)
+        # A bare backbone has no modules.json, and so no list of modules.
         if entered and [find_library_class(kind) for kind, _ in entered] != ["Transformer"]:
             raise UsageError(
                 f"{backbone.name} does not begin with one Transformer module, which {self.name} trains.",
@@ -217,7 +220,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             rows = sum(counts)
             names = ", ".join(part.name for part in data)
             raise DataError(
-                f"{names} has {rows} row{'s' * (rows != 1)}, and a batch has {size}.",
+                f"{names} has {rows} row{'s' if rows != 1 else ''}, and a batch has {size}.",
                 hint="Give more data, or a smaller batch: --set batch_size=…",
             )
 
@@ -225,6 +228,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         self, backbone: Artifact, settings: SettingsT, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
         plain = asdict(self.settings.identity)
+        # Compared as typed, before a backbone decides: a group size of its own is no change by the user.
         before = asdict(self.defaults.identity)
         own_names = [part.name for part in data if part.own]
         return Lineage(
@@ -236,15 +240,16 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             parents=(ParentPart.of(backbone),),
             data=tuple(part.data.identity for part in data),
             seed=seed,
+            # What the paper leaves open on its data says nothing about the user's own.
             assumed=(*self.assumed(settings), *(() if own_names else self.assumed_data)),
             selected_on=tuple(choice.task for choice in self._find_selections()),
             own_data=", ".join(own_names),
         )
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, _settings: SettingsT
+        self, backbone: Artifact, description: Description, _settings: SettingsT
     ) -> tuple[str, ...]:
-        if found.pooling is None:
+        if description.pooling is None:
             return ()
         return (f"{backbone.name} is already an embedding model: its weights are trained further",)
 
@@ -287,7 +292,7 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
         """Refuse settings that no training can have, whatever its data.
 
         Raises:
-            UsageError: A value is out of its range, or there is no such selection.
+            UsageError: A value is out of its range, or the selection is unknown.
         """
         super().check_recipe_settings()
         name = self.settings.selection
@@ -298,9 +303,9 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
         if name and name not in self.selections:
             raise explain_unknown("selection", name, self.selections, then="Choose one of these, or none.")
 
-    def _plan_description(self, found: Description) -> Description:
+    def _plan_description(self, description: Description) -> Description:
         return replace(
-            found,
+            description,
             pooling=self.settings.pooling,
             normalize=False,
             similarity_fn_name="cosine",
@@ -319,8 +324,8 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
         settings.check_values()
         return settings
 
-    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
-        super()._check_backbone_fit(backbone, found)
+    def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
+        super()._check_backbone_fit(backbone, description)
         width, heads = _read_token_width(backbone), self.settings.heads
         if self.settings.pooling == ATTENTION and width is not None and width % heads:
             raise UsageError(
@@ -339,7 +344,7 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
         super()._check_training_data(data)
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, settings: EmbeddingT
+        self, backbone: Artifact, description: Description, settings: EmbeddingT
     ) -> tuple[str, ...]:
         notes = []
         if self.settings.group_size is None:
@@ -348,13 +353,13 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
                 f"{backbone.name} with token vectors of {width or 'unknown'} dimensions is trained in groups "
                 f"of {settings.group_size} rows: 16 from {LARGE} dimensions on, 64 below"
             )
-        if found.pooling not in (None, settings.pooling):
+        if description.pooling not in (None, settings.pooling):
             return (
                 *notes,
                 f"{backbone.name} is already an embedding model: its weights are trained further, and its "
-                f"pooling ({found.pooling}) is replaced by {settings.pooling}",
+                f"pooling ({description.pooling}) is replaced by {settings.pooling}",
             )
-        return (*notes, *super()._collect_plan_notes(backbone, found, settings))
+        return (*notes, *super()._collect_plan_notes(backbone, description, settings))
 
 
 def _read_token_width(backbone: Artifact) -> int | None:

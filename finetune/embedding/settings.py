@@ -37,13 +37,13 @@ class TrainerSettings(Whole):
         betas: AdamW's betas.
         eps: AdamW's epsilon.
         warmup: The share of steps in which the learning rate rises from 0; above 1 it is their number.
-        schedule: The way of the learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
+        schedule: The learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
             cosine that ends at a tenth of the highest rate.
         clip: The largest norm of a gradient; 0 for no limit.
-        precision: The precision of autocast over float32 weights; float16 needs a GPU.
+        precision: The dtype of autocast; weights stay float32, and float16 needs a GPU.
         batches: "shuffled"; "no_duplicates" for batches in which no text occurs twice; or "contextual" for
             batches of pairs that a guide finds alike, which not every recipe has.
-        last_batch: The fate of an incomplete last batch of a pass.
+        last_batch: Whether the incomplete last batch of a pass is trained on.
         chunk: Rows in a pass through the network, 0 for all, None for those of a group; it changes no result,
             and so is not in the key.
     """
@@ -59,6 +59,8 @@ class TrainerSettings(Whole):
     clip: float = 1.0
     precision: Literal["float32", "bfloat16", "float16"] = "float16"
     batches: Literal["shuffled", "no_duplicates", "contextual"] = "shuffled"
+    # Settings marked "later" came after the first models: at their default they are not in the key, so that
+    # the keys of older models stay.
     last_batch: Literal["dropped", "kept"] = field(default="dropped", metadata={"later": True})
     max_steps: int | None = field(default=None, metadata={"later": True})
     decay_all: bool = field(default=False, metadata={"later": True})
@@ -69,11 +71,12 @@ class TrainerSettings(Whole):
 
     @property
     def identity(self) -> Self:
-        """The settings without those that change no result."""
+        """The settings that are in the key: those that change the result."""
+        # The gradient of a batch is the same however many rows a pass has.
         return replace(self, chunk=0)
 
     def normalize_settings(self) -> Self:
-        """The settings with one value for each meaning."""
+        """The settings in one form, where several values mean the same."""
         return self
 
     @property
@@ -102,16 +105,16 @@ class TrainerSettings(Whole):
         return chunk if chunk < rows else None
 
     def count_optimizer_steps(self, rows: int) -> int:
-        """The optimizer steps of a training on a number of rows without duplicates."""
+        """The optimizer steps of a training on `rows` rows, if no two of them share a text."""
         full_batches, rest = divmod(rows, self.batch_size)
         return self.limit_steps(self.epochs * (full_batches + (rest > 0 and self.last_batch == "kept")))
 
     def limit_steps(self, steps: int) -> int:
-        """The steps of a training whose epochs have so many."""
+        """The steps of a training whose epochs have `steps`: no more than `max_steps`."""
         return min(steps, self.max_steps or steps)
 
     def count_flop_tokens(self, _rows: int, tokens: int) -> int:
-        """The tokens of a step with so many rows by which its operations are counted."""
+        """The tokens by which the operations of a step are counted."""
         return tokens
 
     def count_warmup_steps(self, steps: int) -> int:
@@ -119,7 +122,7 @@ class TrainerSettings(Whole):
         return math.ceil(self.warmup * steps if self.warmup <= 1 else self.warmup)
 
     def count_training_rows(self, rows: int) -> int:
-        """The rows that such a training reads, each time counted."""
+        """The rows that a training on `rows` rows reads; a row counts in each epoch."""
         read = self.count_optimizer_steps(rows) * self.batch_size
         return min(read, self.epochs * rows) if self.last_batch == "kept" else read
 
@@ -138,6 +141,7 @@ class TrainerSettings(Whole):
         for name in ("weight_decay", "clip"):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         share = 0 <= self.warmup <= 1
+        # 1 is the share of all steps, not one step.
         counted = self.warmup > 1 and self.warmup % 1 == 0
         self._require("warmup", share or counted, "a share from 0 to 1, or a number of steps")
         if self.batches not in self.orders:
@@ -164,7 +168,7 @@ class EmbeddingSettings(TrainerSettings):
         heads: Heads of attentive pooling; without effect on others.
         max_length: Tokens at which texts are cut in training, None for the backbone's own length, which the
             model keeps.
-        scale: The factor of cosines in the loss, the inverse of the temperature.
+        scale: The factor of cosines in the loss: 1 / temperature.
         selection: The data whose score chooses among checkpoints; empty for the weights at the end.
         evaluate_every: Steps from one evaluation of the selection to the next.
         group_size: Rows whose texts are candidates for each other, a divisor of the batch; 0 for all of it,
@@ -246,7 +250,10 @@ class Loss(Protocol):
 def info_nce(
     model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
 ) -> nn.Module:
-    """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of its group."""
+    """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of its group.
+
+    Source: van den Oord et al. (2018), with in-batch negatives. For the arguments see Loss.
+    """
     from finetune.embedding.losses import build_info_nce_loss
 
     group = settings.group_size or 0

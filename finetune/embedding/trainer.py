@@ -43,13 +43,13 @@ MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"
 
 
 class Setup(ABC):
-    """What a kind of model has of its own in a training: its data, its network, its loss and its folder.
+    """The parts of a training that depend on the kind of model: data, network, loss and folder.
 
     Args:
         settings: The settings of the recipe.
 
     Attributes:
-        caches: Whether the loss gives the same step with fewer rows in a pass.
+        caches: Whether a step is the same with fewer rows in a pass.
         evaluate_every: Steps from one evaluation of the selection to the next.
         numbered: Whether the loss is given the numbers of the rows, as its labels.
     """
@@ -81,18 +81,24 @@ class Setup(ABC):
 
     @abstractmethod
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
-        """The loss, with `micro_batch` rows in a pass; `gather` where candidates come from all processes."""
+        """The loss of a batch.
+
+        Args:
+            model: The model in training.
+            micro_batch: The most rows in a pass; None for a whole batch.
+            gather: Whether texts of other processes are candidates too.
+        """
 
     def build_collator(self, model: Any) -> Any:
         """A function that turns rows into the inputs of a step; None for sentence-transformers' own."""
         return None
 
     def score_selection(self, model: Any, data: Dataset) -> float:
-        """The score of a model on the data of the selection, where checkpoints are chosen among."""
+        """The score of a model on the data by which the best checkpoint is chosen."""
         raise NotImplementedError
 
     def describe_step(self, step: int) -> Mapping[str, Any]:
-        """What the log says of a step beside what was measured."""
+        """Further values of a step for the log, beside those that are measured."""
         return {}
 
     @abstractmethod
@@ -106,7 +112,7 @@ def run_trainer(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> 
     Args:
         spec: The training.
         settings: The settings of the recipe.
-        setup: What the kind of model has of its own.
+        setup: The parts that depend on the kind of model.
 
     Raises:
         DivergenceError: A loss, or a weight in the end, is not a finite number.
@@ -118,9 +124,11 @@ def run_trainer(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> 
     trainer = _Trainer(spec, settings, setup)
     with _explain_memory_error(spec, settings, setup.caches):
         trainer.run()
+    # A request to stop during the last step comes too late: the training is done.
     if not STOP.is_set() or trainer.finished:
         trainer.write_model()
     if spec.ranks > 1:
+        # Otherwise torch (2.4 on) warns when the process ends.
         torch.distributed.destroy_process_group()
 
 
@@ -155,6 +163,7 @@ class EmbeddingSetup(Setup):
             local_files_only=True,
         )
         keep_prompts(model, spec)
+        # Only the training cuts texts shorter; the finished model keeps this length.
         self._length = model.max_seq_length or settings.max_length
         model.max_seq_length = min(filter(None, (settings.max_length, self._length)), default=None)
         return model
@@ -172,6 +181,7 @@ class EmbeddingSetup(Setup):
         cut, model.max_seq_length = model.max_seq_length, self._length
         score = float(evaluator(model)["spearman_cosine"])
         model.max_seq_length = cut
+        # NaN, where all cosines are equal, counts as the worst score.
         return score if math.isfinite(score) else -1.0
 
     def save_model_folder(self, model: Any, folder: Path) -> None:
@@ -189,13 +199,15 @@ class _Best:
 
 
 class _Trainer(SentenceTransformerTrainer):
-    """sentence-transformers' trainer with batches, checkpoints, log and selection of ours."""
+    """sentence-transformers' trainer with our own batches, checkpoints, log and selection."""
 
     def __init__(self, spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
         self.spec, self.settings, self.setup = spec, settings, setup
+        # Before the model is built: a new pooling draws its weights.
         set_seed(spec.seed)
         spec.log.note_stage("loading the data and the backbone")
         arguments = _build_arguments(spec, settings)
+        # The first process writes the prepared data into the cache, and the others read it from there.
         with arguments.main_process_first(local=False):
             data = setup.load_training_rows(spec)
             self.order = setup.build_order(data, spec)
@@ -219,6 +231,7 @@ class _Trainer(SentenceTransformerTrainer):
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
         self._tokens = 0
+        # A two-stage module has two networks and none under this name.
         network = getattr(cast(Any, self.model)[0], "auto_model", None)
         self.parameters = None if network is None else ParameterCount.count_parameters(network)
         self._since = time.perf_counter()
@@ -254,6 +267,7 @@ class _Trainer(SentenceTransformerTrainer):
             load_model(self.model, self._locate_best_file(self.best.step), device=str(self.model.device))
         if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters()):
             raise DivergenceError("A weight is not a finite number after the last step.", hint=_LOWER)
+        # A folder under its final name counts as a finished model, so that it gets the name when it is whole.
         staging = self.spec.output.with_name(self.spec.output.name + ".new")
         shutil.rmtree(staging, ignore_errors=True)
         with _explain_write_error(staging):
@@ -263,15 +277,17 @@ class _Trainer(SentenceTransformerTrainer):
     # What the library's trainer calls
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Leave the callback out, which asks the hub for facts on data and model."""
+        """Add no model card: its callback asks the hub for facts on data and model."""
 
     def preprocess_dataset(self, dataset: Any = None, *_: Any, **__: Any) -> Any:
         """The rows as they are: the library would look at their columns, and not all rows have some."""
         return dataset
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
-        """The library's, which has the weights that belong to the loss; all of the model's must be there."""
+        """The library's optimizer of the loss's weights, which must include every weight of the model."""
         optimizer: torch.optim.Optimizer = super().create_optimizer(*args, **kwargs)
+        # The library looks for weights in the loss, and says nothing where the model is not among its
+        # modules.
         optimizer_ids = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
         trained = ((name, one) for name, one in self.model.named_parameters() if one.requires_grad)
         if missing := [name for name, one in trained if id(one) not in optimizer_ids]:
@@ -295,6 +311,8 @@ class _Trainer(SentenceTransformerTrainer):
             cast(Any, _NumberedRows(rows) if self.setup.numbered else rows),
             batch_sampler=_Slices(self.order, self.done, self.spec),
             collate_fn=self.data_collator,
+            # A DataLoader draws a seed for its workers, by default from torch's own generator: a resumed
+            # training would then draw other dropout.
             generator=torch.Generator(),
         )
 
@@ -306,6 +324,8 @@ class _Trainer(SentenceTransformerTrainer):
         if group := self.order.group(step):
             rows = self.order.count_batch_rows(step)
             process_groups, count = _assign_groups(rows, group, self.spec), math.ceil(rows / group)
+            # torch takes the mean of gradients over processes, though some may have one group more: the share
+            # gives every group of the batch the same weight.
             cast(Any, self.loss).share = len(process_groups) * self.spec.ranks / count
         return super().training_step(model, inputs, *args, **kwargs)
 
@@ -324,6 +344,7 @@ class _Trainer(SentenceTransformerTrainer):
             "epoch": round(self.order.count_epochs(step), 6),
             "loss": logs["loss"],
             "rate": logs["learning_rate"],
+            # A step that the scaler of float16 skips has an infinite norm.
             "gradient_norm": None if norm is None or not math.isfinite(norm) else float(norm),
             "tokens": (tokens := int(self.sum_over_ranks([self._tokens])[0])),
             **self._compute_step_flops(step, tokens),
@@ -336,7 +357,7 @@ class _Trainer(SentenceTransformerTrainer):
         self._since = time.perf_counter()
 
     def _compute_step_flops(self, step: int, tokens: int) -> dict[str, float]:
-        """The operations of a step; nothing for a model of two backbones."""
+        """The floating-point operations of a step; empty for a model of two backbones."""
         if self.parameters is None:
             return {}
         return {
@@ -346,7 +367,7 @@ class _Trainer(SentenceTransformerTrainer):
         }
 
     def _compute_mean_measures(self) -> dict[str, float]:
-        """What the loss measured of the batch, the mean over all processes."""
+        """The measures of the loss on the batch, each the mean over all processes."""
         measures: dict[str, float] = getattr(self.loss, "measures", {})
         sums = self.sum_over_ranks([*measures.values()])
         return {name: round(value / self.spec.ranks, 6) for name, value in zip(measures, sums, strict=True)}
@@ -374,8 +395,9 @@ class _Trainer(SentenceTransformerTrainer):
         self._lines, self._flushed = [], time.monotonic()
 
     def _evaluate(self, *_args: Any, **_kwargs: Any) -> dict[str, float]:
-        """Score the weights on the selection's data, and keep them if no earlier ones were better."""
+        """Score the weights on the selection's data, and keep them if they are the best so far."""
         assert self.selection is not None
+        # Every process scores, so that all have the same best step; only the first one writes.
         score = self.setup.score_selection(self.model, self.selection)
         step = self.state.global_step
         self._add_log_line({"step": step, "score": score})
@@ -402,11 +424,13 @@ class _Trainer(SentenceTransformerTrainer):
                 self.checkpoints.prepare_checkpoint(step)
             self.accelerator.wait_for_everyone()
             folder = self.checkpoints.locate_checkpoint(step)
+            # Each process has drawn its own dropout.
             torch.save(_get_random_state(), folder / f"random-{self.spec.rank}.pt")
             if first:
                 self._write_state(folder)
             self.accelerator.wait_for_everyone()
             if first:
+                # `finish` removes what is older, but for the best weights so far.
                 beside = [self._locate_best_file(self.best.step)] if self.best.step else []
                 self.checkpoints.finish(step, beside=beside)
         self._since = time.perf_counter()
@@ -414,9 +438,11 @@ class _Trainer(SentenceTransformerTrainer):
     def _write_state(self, folder: Path) -> None:
         assert self.optimizer is not None
         assert self.lr_scheduler is not None
+        # save_model, as safetensors' save_file refuses weights that share memory (tied embeddings).
         save_model(self.model, str(folder / MODEL))
         assert isinstance(self.loss, nn.Module)
         scaler = getattr(self.accelerator, "scaler", None)
+        # The loss holds the model, whose weights are in a file of their own.
         loss_state = {
             name: value for name, value in self.loss.state_dict().items() if not name.startswith("model.")
         }
@@ -437,6 +463,7 @@ class _Trainer(SentenceTransformerTrainer):
         assert checkpoint is not None
         assert self.optimizer is not None
         assert self.lr_scheduler is not None
+        # On the CPU first: every process would otherwise put a second copy on the GPU that wrote the file.
         state = torch.load(Path(checkpoint, STATE), map_location="cpu", weights_only=True)
         self.optimizer.load_state_dict(state["optimizer"])
         self.lr_scheduler.load_state_dict(state["schedule"])
@@ -445,6 +472,7 @@ class _Trainer(SentenceTransformerTrainer):
         score, step = state["best"]
         self.best = _Best(score=score, step=step)
         assert isinstance(self.loss, nn.Module)
+        # Not strict: the weights of the model are left out of this state.
         self.loss.load_state_dict(state["loss"], strict=False)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
@@ -472,9 +500,11 @@ class _Cadence(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Set what follows this step."""
+        """Decide what follows this step: an evaluation, a checkpoint, or the end."""
         trainer = self._trainer
         due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
+        # Signals and clocks differ between processes. One that stopped alone would leave the others waiting
+        # for its gradients.
         wishes = trainer.sum_over_ranks([float(STOP.is_set()), float(due)])
         stop, due = (wish > 0 for wish in wishes)
         control.should_evaluate = trainer.needs_evaluation(state.global_step)
@@ -495,6 +525,7 @@ class _NumberedRows:
 
     def __getitems__(self, numbers: list[int]) -> list[dict[str, Any]]:
         columns = self._rows[numbers]
+        # The library passes labels through to the loss as they are.
         values = zip(*columns.values(), numbers, strict=True)
         return [dict(zip((*columns, "label"), row, strict=True)) for row in values]
 
@@ -517,7 +548,7 @@ class _Slices:
 
 
 def _assign_groups(rows: int, size: int, spec: TrainingSpec) -> range:
-    """The numbers of the groups of one process, of a batch with `rows` rows."""
+    """The numbers of the groups that this process computes, in a batch of `rows` rows."""
     count = math.ceil(rows / size)
     return range(count * spec.rank // spec.ranks, count * (spec.rank + 1) // spec.ranks)
 
@@ -526,7 +557,7 @@ SCHEDULES: Mapping[str, tuple[str, dict[str, float]]] = {
     "constant": ("constant_with_warmup", {}),
     "cosine_to_tenth": ("cosine_with_min_lr", {"min_lr_rate": 0.1}),
 }
-"""transformers' names of schedules, with their arguments, where ours are others."""
+"""Our names of schedules that differ from transformers', with its name and arguments for each."""
 
 
 def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransformerTrainingArguments:
@@ -537,12 +568,14 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
             hint="Take another number of devices, or change --set batch_size=…",
         )
     on_cpu = spec.device == "cpu"
-    schedule, how = SCHEDULES.get(settings.schedule, (settings.schedule, {}))
+    schedule, schedule_options = SCHEDULES.get(settings.schedule, (settings.schedule, {}))
     if on_cpu and settings.precision == "float16":
         spec.log.note("trained in float32: a CPU has no float16")
     return SentenceTransformerTrainingArguments(
         output_dir=str(spec.checkpoints),
         per_device_train_batch_size=settings.batch_size // spec.ranks,
+        # A placeholder: the arguments join the processes, and only then is the data read that gives the
+        # steps.
         max_steps=1,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
@@ -550,25 +583,35 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
         adam_beta2=settings.betas[1],
         adam_epsilon=settings.eps,
         lr_scheduler_type=schedule,
-        lr_scheduler_kwargs=how,
+        lr_scheduler_kwargs=schedule_options,
         max_grad_norm=settings.clip,
         seed=spec.seed,
         fp16=settings.precision == "float16" and not on_cpu,
         bf16=settings.precision == "bfloat16",
         use_cpu=on_cpu,
+        # The library would read and drop all batches before a checkpoint; `_Slices` begins behind them.
         ignore_data_skip=True,
         logging_steps=1,
+        # With the filter the library logs the mean of earlier losses in place of NaN.
         logging_nan_inf_filter=False,
+        # `_Cadence` says when a checkpoint is written.
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
+        # Some weights, such as those of a pooler, get no gradient; without this torch fails in the second
+        # step.
         ddp_find_unused_parameters=True,
         ddp_broadcast_buffers=False,
     )
 
 
 def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) -> BatchOrder:
-    """The shuffled batches of rows, those of all columns where no text may occur twice.
+    """The shuffled batches of rows; with "no_duplicates" no text of any column occurs twice in a batch.
+
+    Args:
+        data: The training rows.
+        spec: The training, for its seed.
+        settings: The size and kind of batches, and the epochs.
 
     Raises:
         HarnessError: The rows do not fill a batch.
@@ -630,6 +673,7 @@ def set_dropout(model: nn.Module, share: float) -> None:
         if isinstance(module, nn.Dropout):
             module.p = share
         for name in ("dropout", "attention_dropout", "dropout_prob"):
+            # By type: some families have a module or a method under these names.
             if type(getattr(module, name, None)) in (int, float):
                 setattr(module, name, share)
 
@@ -638,6 +682,7 @@ def _get_random_state() -> dict[str, Any]:
     name, keys, *rest = np.random.get_state()
     return {
         "python": random.getstate(),
+        # A list, as torch.load with weights_only refuses arrays of numpy.
         "numpy": (name, np.asarray(keys).tolist(), *rest),
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
@@ -653,9 +698,10 @@ def _set_random_state(state: dict[str, Any]) -> None:
 
 
 def _measure_peak_memory(device: str) -> int:
-    """The most bytes so far: of the GPU's memory, else of this process."""
+    """The peak memory so far in bytes: that of the GPU, or of this process without one."""
     if device.startswith("cuda"):
         return int(torch.cuda.max_memory_allocated())
+    # Linux gives kilobytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -667,6 +713,7 @@ def _open_tensorboard(spec: TrainingSpec, done: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
+    # Steps after the last checkpoint were logged before a kill, and are taken again.
     return SummaryWriter(str(spec.folder / "tensorboard"), purge_step=done + 1)
 
 
@@ -676,6 +723,8 @@ def _explain_memory_error(spec: TrainingSpec, settings: TrainerSettings, caches:
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        # torch has no class of error for the memory of a CPU: its allocator raises a RuntimeError with these
+        # words.
         full = isinstance(error, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(error)
         if not full:
             raise
@@ -683,10 +732,10 @@ def _explain_memory_error(spec: TrainingSpec, settings: TrainerSettings, caches:
         rows = (
             settings.compute_pass_size(process_rows, spec.micro_batch) if caches else None
         ) or process_rows
-        of = f" of {settings.longest} tokens" if settings.longest else ""
+        length = f" of {settings.longest} tokens" if settings.longest else ""
         TrainingLog(spec.folder).note_memory_shortage(rows=rows, halves=caches and rows > 1)
         raise HarnessError(
-            f"A pass over {rows} rows{of} does not fit into memory.",
+            f"A pass over {rows} rows{length} does not fit into memory.",
             hint="Train smaller batches or shorter texts: --set batch_size=… --set max_length=…",
         ) from error
 
@@ -699,6 +748,7 @@ def _explain_write_error(path: Path) -> Iterator[None]:
     except OSError as error:
         raise write_error(path, error) from error
     except Exception as error:
+        # On a full disk neither safetensors nor torch.save raises an OSError.
         if type(error).__name__ == "SafetensorError" or "PytorchStreamWriter" in str(error):
             raise StoreError(
                 f"Cannot write {path}: {error}.", hint="Free some room and run the same command again."

@@ -2,8 +2,8 @@
 
 A run trains a backbone for a task, scores it and leaves a record of purpose "trial". The score of a task is a
 record made of its runs. Jobs are small to send: they name their backbone, data and settings, and find earlier
-runs as inputs on their context. The best MNLI weights of each grid are cached by the worker itself: they can
-be made again, and are too large to send to the driver.
+runs as inputs on their context. The worker itself caches the best MNLI weights of each grid: they are too
+large to send to the driver, and can be made again.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from harness.results.scores import collect_raw_metrics
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
 from suites.glue import VIEWS, GlueSource
 
+# torch takes seconds to import, and a driver that only plans and sends jobs needs none of it.
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -51,7 +52,7 @@ def _extract_cell(trial: Trial) -> dict[str, Any]:
 
 
 def format_trial(trial: Trial) -> str:
-    """The settings of a run in a few words.
+    """The settings of a run in short.
 
     >>> from finetune.recipes.glue_quick import PROTOCOL
     >>> format_trial(PROTOCOL.list_trials("RTE")[0])
@@ -64,19 +65,23 @@ def format_trial(trial: Trial) -> str:
     )
 
 
-def _compute_task_number(task: Task, view: str, found: Raw) -> float | None:
+def _compute_task_number(task: Task, view: str, metrics: Raw) -> float | None:
     """A task's number by a paper's view, None if a part is missing; for a user's own task, the mean."""
     if isinstance(task.source, GlueSource):
-        return VIEWS[view].compute_task_number(task.name, found)
-    return sum(found.values()) / len(found)
+        return VIEWS[view].compute_task_number(task.name, metrics)
+    return sum(metrics.values()) / len(metrics)
 
 
-def _compute_selection_metric(task: Task, view: str, found: Raw) -> float:
+def _compute_selection_metric(task: Task, view: str, metrics: Raw) -> float:
     """The score that cells are selected by: the task's number, or the mean of its parts that are there."""
-    task_number = _compute_task_number(task, view, found)
+    task_number = _compute_task_number(task, view, metrics)
     if task_number is not None:
         return task_number
-    values = [found[part] for part in VIEWS[view].parts[task.name] if part in found] or [*found.values()]
+    # A data root may lack one of MNLI's sets; the view's number then does not exist, but a choice can be
+    # made.
+    values = [metrics[part] for part in VIEWS[view].parts[task.name] if part in metrics] or [
+        *metrics.values()
+    ]
     return sum(values) / len(values)
 
 
@@ -110,6 +115,7 @@ def _build_run_training(trial: Trial, progress: Progress, labelled: LabelledData
     evaluation, gold = _choose_evaluation(progress), {n: rows.labels for n, rows in labelled.dev.items()}
     best = trial.training.stopping.counts == "best" and not progress.diverged
     first = None if evaluation is None else next(iter(evaluation.predictions.values()))
+    # JSON has no NaN.
     finite = [loss for loss in progress.losses if math.isfinite(loss)]
     return {
         "trial": asdict(trial),
@@ -131,13 +137,13 @@ def _build_run_training(trial: Trial, progress: Progress, labelled: LabelledData
 
 
 def _build_example_columns(
-    task: Task, labelled: LabelledData, found: Evaluation, seed: int
+    task: Task, labelled: LabelledData, evaluation: Evaluation, seed: int
 ) -> dict[str, list[Any]]:
     """The per-example columns of a run (results/README.md)."""
     columns: dict[str, list[Any]] = {
         name: [] for name in ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
     }
-    for split, predicted in found.predictions.items():
+    for split, predicted in evaluation.predictions.items():
         rows, values = labelled.dev[split], predicted.tolist()
         exact = labelled.classes > 1
         columns["split"] += [split] * len(rows)
@@ -153,7 +159,7 @@ def _build_example_columns(
 
 
 def _score_of(record: Record, task: Task, view: str) -> float | None:
-    """A run's score by a view; the run may have been made under a recipe with another one."""
+    """A run's score by a view, which may differ from the view of the recipe that made the run."""
     return (
         None
         if record.training["diverged"]
@@ -229,7 +235,7 @@ def _build_evaluation_part(task: Task, view: str, records: Sequence[Record]) -> 
 
 
 def _score_constant_model(task: Task, columns: Mapping[str, Sequence[Any]]) -> dict[tuple[str, str], float]:
-    """The metrics of a model that gives 0 for every row, as one does whose scores are not finite."""
+    """The metrics of a model that predicts 0 for every row, as a diverged one does."""
     import numpy as np
 
     from harness.results.metrics import METRICS
@@ -361,10 +367,12 @@ class Finetune:
             nonlocal reported_step
             if step == 1:
                 context.emit(Event(kind="training", text=format_trial(trial), steps=steps))
+            # At most about a hundred events of a run, since each one goes to the driver.
             if step - reported_step >= max(1, steps // 100) or step == steps:
                 context.emit(Event(kind="trained", text=f"loss {loss:.4g}", steps=step - reported_step))
                 reported_step = step
 
+        # Dropout starts from the seed, whatever the loading of the weights has drawn.
         torch.manual_seed(trial.seed)
         return trainer.train_classifier(
             model,
@@ -469,6 +477,8 @@ class RestoreWeights:
 
     def _rebuild_weights(self, context: JobContext, kept: _Checkpoints, key: str) -> float:
         run = next(run for run in self.runs if run.key == key)
+        # A run made again can reach another metric on other hardware; a better one that is remembered would
+        # keep its weights from being cached.
         kept.forget(run.group or "")
         record = RECORDS.parse(run.run(context)["record"].decode(), where="the run made once more")
         watched = record.training["watched"]
@@ -514,6 +524,7 @@ class ScoreFromRuns:
         """
         started = datetime.now(tz=UTC)
         selection = context.read_input("selection") or self._build_default_selection(context)
+        # A seed that counts may be a run of the grid as well.
         keys = [*dict.fromkeys((*self.runs, *self.seeds))]
         runs = dict(zip(keys, _read_input_records(context, keys), strict=True))
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
@@ -525,6 +536,8 @@ class ScoreFromRuns:
         metrics = _compute_metric_means([collect_raw_metrics(record) for record in valid_records])
         examples = [_read_input_examples(context, record.key) for record in valid_records]
         columns = {name: [value for run in examples for value in run[name]] for name in EXAMPLE_COLUMNS}
+        # A second score counts diverged seeds as a model that says nothing, since the mean over the rest
+        # flatters.
         lost = [_score_constant_model(self.task, columns)] * (len(counted) - len(valid_records))
         with_lost = (
             _serialize_metrics(_compute_metric_means([*map(collect_raw_metrics, valid_records), *lost]))
@@ -637,14 +650,18 @@ class _Checkpoints:
 
         place = self.folder / group
         files.require_writable(place)
+        # Several workers run the cells of one grid at the same time, with one cache.
         with FileLock(place / ".lock"):
             others = {old: known for old, known in _read_state(place).items() if old != key}
             best = max([*(known["watched"] for known in others.values()), watched])
             kept = {old: known for old, known in others.items() if known["watched"] == best}
             if watched == best:
+                # safetensors refuses tensors with gaps between their values.
                 content = save({n: t.cpu().contiguous() for n, t in tensors.items()})
                 files.replace(place / f"{key}.safetensors", content)
                 kept[key] = {"watched": watched, "sha256": hashlib.sha256(content).hexdigest()}
+            # Weights first, then the state, then the removal: a kill leaves no state that names weights which
+            # are not there, and weights without a state are not used.
             files.replace(place / STATE, append_digest({"runs": kept}).encode())
             for path in place.glob("*.safetensors"):
                 if path.stem not in kept:

@@ -84,11 +84,12 @@ class Classifier(nn.Module):
         return {n: t for n, t in self.state_dict().items() if not n.startswith("classifier.")}
 
     def start_from(self, tensors: dict[str, Any]) -> None:
-        """Load the `transferable` tensors of another model; the last layer stays fresh.
+        """Load what `list_transferable_tensors` gives of another model; the last layer stays fresh.
 
         Raises:
             ModelError: The tensors are those of a model with another shape.
         """
+        # Compared here, since load_state_dict with strict=False says nothing about missing names.
         expected_shapes = {n: t.shape for n, t in self.list_transferable_tensors().items()}
         checkpoint_shapes = {n: t.shape for n, t in tensors.items()}
         if expected_shapes != checkpoint_shapes:
@@ -132,8 +133,9 @@ class Classifier(nn.Module):
             dense = _load_dense_layer(source) or dense
             notes = [note for note in notes if not note.startswith(NOT_LOADED)]
         if (head.dense != "fresh" or source is not None) and dense is None:
-            of = "checkpoint" if source is not None else f"backbone's {head.dense}"
-            notes.append(f"the {of} has no dense layer: a fresh one was trained")
+            source_name = "checkpoint" if source is not None else f"backbone's {head.dense}"
+            notes.append(f"the {source_name} has no dense layer: a fresh one was trained")
+        # Once more: what loading draws depends on the backbone, and the head is to depend on the seed alone.
         torch.manual_seed(trial.seed)
         width = encoder.get_input_embeddings().embedding_dim
         family = read_family(source or folder) if has_network(source or folder) else None
@@ -159,7 +161,9 @@ def _load_dense_layer(folder: Path) -> nn.Linear | None:
     """The dense layer in the head of a fine-tuned model, under any of these names."""
     tensors = read_raw_tensors(folder)
     for name in DENSE:
+        # `dense` ends many names within an encoder (attention.output.dense): it counts at the top level only.
         ends = (f"{name}.weight",) if name == "dense" else (f"{name}.weight", f".{name}.weight")
+        # No name ends with one of an empty tuple.
         weight_name = next((n for n in tensors if n == ends[0] or n.endswith(ends[1:])), None)
         if weight_name is not None:
             weight, bias = tensors[weight_name], tensors.get(weight_name.removesuffix("weight") + "bias")
@@ -201,6 +205,7 @@ def _load_library_encoder(
         if hasattr(config, name) and shares[part] is not None:
             setattr(config, name, shares[part])
     model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, local_files_only=True)
+    # transformers draws a pooler where the checkpoint has none.
     trained = any("pooler.dense." in name for name in read_raw_tensors(folder))
     pooler = getattr(getattr(model, "pooler", None), "dense", None) if trained else None
     taken = pooler if head.dense == "pooler" and isinstance(pooler, nn.Linear) else None

@@ -62,7 +62,8 @@ class _GlueSettings:
             raise UsageError("mnli and transfer=false contradict each other.", hint="Leave one of them out.")
         if self.mnli is not None and not self.mnli.exists():
             raise UsageError(
-                f"There is no {self.mnli}.", hint="--set mnli=MODEL takes a model folder, or weights."
+                f"{self.mnli} does not exist.",
+                hint="--set mnli=MODEL takes a model folder or a weights file.",
             )
 
 
@@ -103,8 +104,11 @@ FRESH = 5
 
 def _count_fresh_seeds(protocol: Protocol, settings: _GlueSettings) -> int:
     """The number of our own seeds."""
+    if settings.fresh_seeds is not None:
+        return settings.fresh_seeds
+    # The best cell was chosen by its score on the same rows, which errs upward; other seeds do not.
     chooses = protocol.selection == "best" and not protocol.final_seeds
-    return (FRESH if chooses else 0) if settings.fresh_seeds is None else settings.fresh_seeds
+    return FRESH if chooses else 0
 
 
 OTHERWISE = "--set mnli=MODEL starts from another one, --set transfer=false from the backbone"
@@ -139,6 +143,7 @@ class _TaskPlanner:
         grid = self.plan_grid_jobs(ready)
         keys = tuple(job.key for job in grid)
         select = self.select(ready, keys) if self.protocol.selection == "best" else None
+        # Final seeds first: a score that counts fresh ones skips as many jobs.
         again = self.plan_seed_jobs(ready, select, (*self.protocol.final_seeds, *self.fresh_seeds))
         conclude = self._build_score_job(ready, name, keys, select, again)
         chosen = () if select is None else (select,)
@@ -152,6 +157,7 @@ class _TaskPlanner:
         located_data = self.locate(task)
         if not isinstance(located_data, Located):
             raise located_data
+        # A README without a list of configurations says nothing about what is missing.
         subset_names = list_readme_subsets(located_data.folder) if located_data.folder else ()
         absent = [subset for subset in task.subsets if subset_names and subset not in subset_names]
         if absent:
@@ -165,14 +171,16 @@ class _TaskPlanner:
         """Every trial of a task's grid; without `transfer` every task starts from the backbone."""
         source = task.source
         assert isinstance(source, LabelSource)
+        # None, as GLUE's own tasks say, leaves the choice to the protocol.
         starts = transfer and source.from_mnli and bool(self.protocol.transfer)
         return self.protocol.list_trials(task.name, like=source.like, transfer=starts)
 
     def plan_grid_jobs(self, ready: _TaskRuns) -> tuple[Job, ...]:
         """The jobs of a task's grid."""
         identities = [self._run_identity(ready, trial) for trial in ready.trials]
-        kept = ready.task.name == MNLI and bool(self.protocol.transfer)
-        group = _compute_source_key([digest(one) for one in identities]) if kept else None
+        caches_weights = ready.task.name == MNLI and bool(self.protocol.transfer)
+        # Named by its runs, so that the cached weights of two grids never compete.
+        group = _compute_source_key([digest(one) for one in identities]) if caches_weights else None
         return tuple(
             self._build_run_job(ready, (trial,), trial.seed, identity, group=group)
             for trial, identity in zip(ready.trials, identities, strict=True)
@@ -186,6 +194,7 @@ class _TaskPlanner:
                 trial = replace(ready.trials[0], seed=seed)
                 seed_jobs.append(self._build_run_job(ready, (trial,), seed, self._run_identity(ready, trial)))
                 continue
+            # The cell is not known yet: the key names the selection that will choose it.
             cell = {"chosen": select.key, "seed": seed}
             run = self._build_run_job(ready, ready.trials, seed, self._run_identity(ready, cell))
             seed_jobs.append(replace(run, inputs=(*run.inputs, select.key)))
@@ -248,6 +257,7 @@ class _TaskPlanner:
         return {
             **build_task_identity(self.artifact, ready.task),
             "recipe": name,
+            # Words that change no run are left out of the key.
             "protocol": digest(replace(self.protocol, name="", source="", assumed=(), variants={})),
             "kind": self._kind,
             "runs": digest(keys),
@@ -300,6 +310,7 @@ class _TaskPlanner:
         count = _count_fresh_seeds(self.protocol, self.settings)
         used = {seed for grid in self.protocol.grids.values() for seed in grid.seeds}
         used |= {*self.protocol.final_seeds}
+        # 1000 apart, so that the runs of two values of --seed share no seed.
         numbers = (1000 * self.seed + at for at in itertools.count(1))
         return tuple(itertools.islice((seed for seed in numbers if seed not in used), count))
 
@@ -354,6 +365,7 @@ class _TaskPlanner:
             kind="select",
             label=f"the weights to start from ({self.artifact.name})",
             inputs=(key,),
+            # Two workers must not train the lost run at once.
             claim=digest({"job": "weights", "source": key}),
             work=RestoreWeights(runs=works),
         )
@@ -390,6 +402,7 @@ def _require_same(backbone: Path, source: Path) -> None:
         raise UsageError(
             f"{source} has no config.json.", hint="--set mnli=MODEL takes a model folder, or weights."
         )
+    # Config names differ between families, and a name that neither has is equal.
     ours, theirs = (
         read_object(find_backbone_folder(folder) / "config.json") for folder in (backbone, source)
     )
@@ -415,14 +428,14 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
             )
         return _GlueRecipe(protocol=chosen, variant=variant, settings=settings)
 
-    says = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
+    summaries = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
     return RecipeEntry(
         name=protocol.name,
         summary=f"{summary}; {protocol.runs} runs on all of GLUE",
         kind="task",
         settings=dict.fromkeys(("", *protocol.variants), _GlueSettings()),
         open=open_,
-        variants=says,
+        variants=summaries,
     )
 
 
@@ -446,7 +459,7 @@ class _GlueRecipe:
 
     @property
     def convention(self) -> str:
-        """The paper's convention, or NeoBERT's where there is no paper."""
+        """The paper's convention, or NeoBERT's for a recipe without a paper."""
         return self.protocol.view
 
     @property

@@ -44,10 +44,12 @@ class Memory:
             labelled, rows, _ = TokenizedTask.load_tokenized_task(
                 context, work.artifact, work.task, work.data, trial
             )
+            # Two steps: AdamW's moments exist after the first, so that only the second one has the peak.
             longest = rows.train.lengths.argsort(descending=True)[: 2 * trial.batch_size]
             _time_steps(context, work, trial, rows.train.take(longest), labelled.classes)
         peak = device_bytes = None
         if context.device.startswith("cuda"):
+            # Reserved, not allocated: what torch's allocator holds is what other workers cannot have.
             peak = torch.cuda.max_memory_reserved(context.device)
             device_bytes = torch.cuda.mem_get_info(context.device)[1]
         return {"memory": json.dumps({"peak_bytes": peak, "device_bytes": device_bytes}).encode()}
@@ -107,6 +109,7 @@ def _time_steps(
         scoring = time.perf_counter() - started
         return trainer.Evaluation(step=step, metrics={("probe", "none"): 0.0}, predictions={})
 
+    # One evaluation, at the end of the only pass.
     once = replace(trial, epochs=1, training=replace(trial.training, cadence=Cadence(batches=1)))
     ends = [time.perf_counter()]
     trainer.train_classifier(model, rows, once, evaluate, tell=lambda *_: ends.append(time.perf_counter()))

@@ -102,7 +102,13 @@ class Cadence(Whole):
     def compute_interval(self, task: str, *, rows: int, batch_size: int) -> int:
         """Steps from one evaluation to the next.
 
-        >>> Cadence(at_most=1000, full_batches=1, places=0.1).compute_interval("RTE", rows=2490, batch_size=16)
+        Args:
+            task: The name of the task, for limits of its own.
+            rows: The number of training rows.
+            batch_size: Rows of one optimizer step.
+
+        >>> cadence = Cadence(at_most=1000, full_batches=1, places=0.1)
+        >>> cadence.compute_interval("RTE", rows=2490, batch_size=16)
         155
         """
         batches = math.ceil(rows / batch_size)
@@ -206,6 +212,8 @@ class Trial(Whole):
         import torch
 
         settings = self.training.optimizer
+        # Papers list parameters without decay by the names of their own checkpoints, which are not our
+        # network's.
         called = getattr(model, "published", str)
         decay = settings.convert_decay(self.weight_decay, self.learning_rate)
         groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
@@ -299,6 +307,7 @@ class Protocol(Whole):
         steps = shared_training.cadence.steps
         return replace(
             shared_training,
+            # Steps and precision are kept by the name of a task: `like`'s are those of the user's task.
             cadence=replace(shared_training.cadence, steps={task: steps[like]} if like in steps else {}),
             float32_tasks=(task,) if like in shared_training.float32_tasks else (),
         )
@@ -341,6 +350,7 @@ class RunScore:
         Raises:
             HarnessError: Every run diverged.
         """
+        # max keeps the first of equals, so that the order of the grid decides.
         finished = [run for run in tried if getattr(run, by) is not None]
         if not finished:
             raise HarnessError(

@@ -99,6 +99,7 @@ class TokenizedRows:
         """The row numbers of every batch of a run, in order, on the CPU."""
         import torch
 
+        # A generator of its own: the order of rows does not depend on what else draws, such as dropout.
         draw, rows = torch.Generator().manual_seed(trial.seed), len(self)
         for _ in range(trial.epochs):
             order = torch.randperm(rows, generator=draw) if trial.training.shuffled else torch.arange(rows)
@@ -117,6 +118,7 @@ class TokenizedRows:
         device = self.labels.device
         place = torch.arange(int(lengths.max()))
         token_mask = place < lengths[:, None]
+        # Places behind a row's end point to token 0, which the mask then replaces by padding.
         token_places = torch.where(token_mask, first[:, None] + place, 0).to(device)
         hidden = ~token_mask.to(device)
         inputs = {
@@ -132,6 +134,7 @@ class TokenizedRows:
         lengths = self.lengths[chosen]
         first = self.starts[chosen]
         starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        # The shift of each row from its new start to its old one, for every token of it.
         token_places = torch.repeat_interleave(first - starts[:-1], lengths) + torch.arange(int(starts[-1]))
         device = self.labels.device
         columns = {name: column[token_places.to(device)] for name, column in self.columns.items()}
@@ -143,6 +146,8 @@ class TokenizedRows:
         """All row numbers in batches of at most so many padded tokens, the longest rows first."""
         import torch
 
+        # Long rows with long ones, for little padding; the longest first, so that memory runs out at once or
+        # never.
         order = torch.argsort(self.lengths, descending=True, stable=True)
         first = 0
         while first < len(order):
@@ -162,7 +167,18 @@ class TokenizedTask:
     def load_tokenized_task(
         context: JobContext, artifact: Artifact, task: Task, data: Path | None, trial: Trial
     ) -> tuple[LabelledData, TokenizedTask, list[str]]:
-        """The rows of a task, read and tokenized once for all runs of a worker, and notes."""
+        """The rows of a task, read and tokenized once for all runs of a worker.
+
+        Args:
+            context: The context of the job, whose memory keeps the rows.
+            artifact: The backbone, whose tokenizer and positions count.
+            task: The task.
+            data: The local folder of the data set; None for the hub.
+            trial: The run, for its length in tokens.
+
+        Returns:
+            The labelled texts, their tokens on the device, and notes for the user.
+        """
         import torch
 
         source = task.source
@@ -192,6 +208,7 @@ class TokenizedTask:
                     device=device,
                     numbers=labelled.classes == 1,
                 )
+                # No split of the data has an empty name.
                 for name, split in {"": labelled.train, **labelled.dev}.items()
             }
             return labelled, TokenizedTask(train=splits.pop(""), dev=splits)

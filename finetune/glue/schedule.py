@@ -51,7 +51,7 @@ def _compute_neobert_factor(step: int, *, steps: int, warmup: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Whole):
-    """The schedule of the learning rate; `factor` computes it.
+    """The schedule of the learning rate; `compute_factor` gives its value at a step.
 
     Attributes:
         name: "linear": up to the peak, then down to 0. "composer": the same as Composer computes it, one step

@@ -21,7 +21,7 @@ from harness.encoder.dtype import TORCH_DTYPES
 from harness.results.metrics import METRICS, Floats
 
 EVALUATED, LEAST = 16_384, 512
-"""Padded tokens of a batch that is only scored, and of the smallest such batch."""
+"""Padded tokens of a batch that is only scored: at first, and at least when memory runs out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,15 @@ class Evaluation:
         *,
         autocast: Callable[[], Any] = contextlib.nullcontext,
     ) -> Evaluation:
-        """Every metric of every dev split; early stopping and transfer use the first of the first split."""
+        """Every metric of every dev split; early stopping and transfer use the first of the first split.
+
+        Args:
+            model: From `inputs` of a batch to scores, (rows, classes).
+            dev: The rows of each split.
+            metrics: Names of metrics in harness.results.metrics.METRICS.
+            step: Optimizer steps done.
+            autocast: The autocast of the forward passes.
+        """
         predictions = {split: predict(model, rows, autocast=autocast) for split, rows in dev.items()}
         scores = {}
         for split, rows in dev.items():
@@ -70,6 +78,7 @@ class Evaluation:
 
 def _compute_weighted_metric(metric: str, gold: Floats, predicted: Tensor, weights: Floats) -> Floats:
     """A metric of predictions under each row of weights, (resamples,); NaN is a wrong prediction."""
+    # -1 is no class, and so is counted as wrong.
     return METRICS[metric](gold, np.nan_to_num(predicted.double().numpy(), nan=-1.0), weights)
 
 
@@ -101,7 +110,9 @@ def compute_cross_fit(
         )
         for split, name in evaluations[0].metrics
     }
+    # argmax gives the first of equals, as early stopping keeps the first best evaluation.
     chosen = next(iter(scores.values())).argmax(axis=0)
+    # The other half of each division: 0 and 1, 2 and 3, ….
     others = np.arange(2 * HALVINGS) ^ 1
     return {name: float(found[chosen, others].mean()) for name, found in scores.items()}
 
@@ -125,7 +136,7 @@ class Progress:
         notes: Deviations from the settings, in sentences.
         micro_batch: Rows computed at once; the gradients of a step are summed over these.
         record: The highest watched metric, from 0 on.
-        behind: Evaluations since the record; it begins with 1, as in NeoBERT's code.
+        behind: Evaluations since the record; starts at 1, as in NeoBERT's code.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -178,12 +189,14 @@ def train_classifier(
     model.train()
     for step, chosen in enumerate(rows.iter_row_batches(trial)):
         for group in optimizer.param_groups:
+            # Set here, as no scheduler of torch has Composer's delay or NeoBERT's plateau.
             group["lr"] = trial.learning_rate * schedule.compute_factor(step, steps=steps)
         progress.losses.append(_forward_and_backward(model, rows, chosen, autocast, scaler, progress))
         _update_weights(model, optimizer, scaler, trial.training.clip)
         tell(step + 1, steps, progress.losses[-1])
         if progress.diverged:
             break
+        # A protocol that counts the best evaluation has none at the end, unless it would have none at all.
         ends = step + 1 == steps and (stopping.counts == "last" or not progress.evaluations)
         if (step + 1) % every == 0 or ends:
             _add_evaluation(model, progress, evaluate(model, step + 1), trial)
@@ -217,6 +230,7 @@ def _forward_and_backward(
             for part in chosen.split(size):
                 batch = rows.batch(part)
                 with autocast():
+                    # Weighted, so that the sum over the parts is the mean over the batch.
                     loss = batch.compute_batch_loss(model(**batch.inputs)) * (len(part) / len(chosen))
                 scaler.scale(loss).backward()
                 total += float(loss.detach())
@@ -224,6 +238,7 @@ def _forward_and_backward(
         except torch.OutOfMemoryError:
             if size == 1:
                 raise
+            # The parts before have left their gradients, and the whole batch is computed again.
             model.zero_grad(set_to_none=True)
             torch.cuda.empty_cache()
             progress.micro_batch = size // 2
@@ -234,6 +249,7 @@ def _update_weights(
     model: nn.Module, optimizer: torch.optim.Optimizer, scaler: GradScaler, clip: float | None
 ) -> None:
     if clip is not None:
+        # The norm to clip at is that of the gradients without float16's scale.
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), clip)
     scaler.step(optimizer)
@@ -241,14 +257,14 @@ def _update_weights(
     optimizer.zero_grad(set_to_none=True)
 
 
-def _add_evaluation(model: nn.Module, progress: Progress, found: Evaluation, trial: Trial) -> None:
-    progress.evaluations.append(found)
-    if found.watched > progress.record:
-        progress.record, progress.behind = found.watched, 0
+def _add_evaluation(model: nn.Module, progress: Progress, evaluation: Evaluation, trial: Trial) -> None:
+    progress.evaluations.append(evaluation)
+    if evaluation.watched > progress.record:
+        progress.record, progress.behind = evaluation.watched, 0
     else:
         progress.behind += 1
-    if progress.best is None or found.watched > progress.best.watched:
-        progress.best = found
+    if progress.best is None or evaluation.watched > progress.best.watched:
+        progress.best = evaluation
         if trial.training.stopping.counts == "best":
             progress.weights = {n: t.detach().clone() for n, t in model.state_dict().items()}
 
@@ -276,5 +292,6 @@ def _predict_batches(model: nn.Module, rows: TokenizedRows, tokens: int) -> Tens
         scores = model(**rows.batch(chosen).inputs)
         batch_predictions = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float()
         finite_rows = torch.isfinite(scores).all(dim=-1)
+        # argmax would give a class for NaN, too.
         predictions[chosen] = torch.where(finite_rows, batch_predictions, torch.nan).cpu()
     return predictions

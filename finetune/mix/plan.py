@@ -153,18 +153,20 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         """The prompts of an evaluation; a side without instructions has empty ones."""
         if self.settings.instructions == "none":
             return {}
+        # The user's own instructions come last and win.
         named = {**self.evaluation(), **dict(self.settings.instruction_file.evaluation)}
         prompts = {name: form.format_prompt(text) for name, text in named.items()}
         if self.settings.instructions == "both":
             return prompts
         query, document = SIDES
+        # A prompt of a whole task is for both sides; an empty one for its documents leaves it to the queries.
         bare = [name for name in prompts if not name.endswith((f"-{query}", f"-{document}"))]
         documents = {name: "" for name in prompts if name.endswith(f"-{document}")}
         return {**prompts, **documents, **{f"{name}-{document}": "" for name in bare}}
 
-    def _plan_description(self, found: Description) -> Description:
-        planned = super()._plan_description(found)
-        prompts = self._build_prompts(InstructionFormat.read_instruction_format(found.folder))
+    def _plan_description(self, description: Description) -> Description:
+        planned = super()._plan_description(description)
+        prompts = self._build_prompts(InstructionFormat.read_instruction_format(description.folder))
         return replace(planned, prompts=prompts, default_prompt_name=None) if prompts else planned
 
     def _build_lineage(
@@ -227,6 +229,7 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         shares, counts = self._compute_set_shares(data), count_set_rows(data)
         if shares is None or counts is None:
             return settings.max_steps, None
+        # The mean rows of a step, as MixOrder.count_mix_steps divides by it.
         step = self.settings.groups * sum(chance * size for _, chance, size in shares)
         if settings.max_steps is None and any(
             _is_measured(one, parts) for one, parts in split_set_parts(self.sets, data)
@@ -268,28 +271,29 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
                 )
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, settings: MixSettings
+        self, backbone: Artifact, description: Description, settings: MixSettings
     ) -> tuple[str, ...]:
-        notes = super()._collect_plan_notes(backbone, found, settings)
+        notes = super()._collect_plan_notes(backbone, description, settings)
         if self.settings.instructions == "none":
             return notes
-        return (*notes, *InstructionFormat.read_instruction_format(found.folder).notes)
+        return (*notes, *InstructionFormat.read_instruction_format(description.folder).notes)
 
 
 def _parse_data_argument(text: str) -> tuple[str, str]:
-    """The name of a set and its data of `NAME=DATA`; no name where there is none."""
+    """The name of a set and its data in `NAME=DATA`; the name is empty for data alone."""
     name, equals, data = text.partition("=")
+    # A path or an address may have an equals sign as well, but not in a name of letters, digits, - and _.
     return (name, data) if equals and name.replace("_", "").replace("-", "").isalnum() else ("", text)
 
 
-def _is_measured(one: MixSet, parts: Sequence[LocatedTraining]) -> bool:
-    """Whether rows have to be read for the divisor of a set: they have lists of negatives."""
-    return not one.divisor and any(path.several for part in parts for path in part.data.paths)
+def _is_measured(mix_set: MixSet, parts: Sequence[LocatedTraining]) -> bool:
+    """Whether the divisor of a set depends on rows, which have lists of negatives."""
+    return not mix_set.divisor and any(path.several for part in parts for path in part.data.paths)
 
 
-def _resolve_divisor(one: MixSet, parts: Sequence[LocatedTraining]) -> int:
+def _resolve_divisor(mix_set: MixSet, parts: Sequence[LocatedTraining]) -> int:
     """The divisor of a set as far as a plan knows it."""
-    return one.divisor or _count_max_texts(parts)
+    return mix_set.divisor or _count_max_texts(parts)
 
 
 def _count_max_texts(parts: Sequence[LocatedTraining]) -> int:

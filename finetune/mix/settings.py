@@ -103,20 +103,20 @@ _FORM = (
 )
 
 
-def _parse_instruction_table(found: Any, path: Path, *, sided: bool) -> Texts:
-    if not isinstance(found, dict):
+def _parse_instruction_table(table: Any, path: Path, *, sided: bool) -> Texts:
+    if not isinstance(table, dict):
         raise UsageError(f"{path}: a table of names and texts is needed.", hint=_FORM)
     texts: dict[str, str] = {}
-    for name, value in found.items():
+    for name, value in table.items():
         if isinstance(value, str):
             texts[name] = value
         elif sided and isinstance(value, dict) and value.keys() == set(SIDES):
             texts |= {f"{name}-{side}": value[side] for side in SIDES}
         else:
             also = f", nor one of {' and one of '.join(SIDES)}" if sided else ""
-            raise UsageError(f"{path}: the instruction of {name} is no text{also}.", hint=_FORM)
+            raise UsageError(f"{path}: the instruction of {name} is not text{also}.", hint=_FORM)
     if wrong := [name for name, text in texts.items() if not isinstance(text, str)]:
-        raise UsageError(f"{path}: the instruction of {wrong[0]} is no text.", hint=_FORM)
+        raise UsageError(f"{path}: the instruction of {wrong[0]} is not text.", hint=_FORM)
     return tuple(sorted(texts.items()))
 
 
@@ -156,13 +156,16 @@ class MixSettings(EmbeddingSettings):
 
     @property
     def identity(self) -> Self:
-        """The settings without those that change no result, and those that the mix in the lineage has."""
+        """The settings that are in the key: those that change the result and are not in the mix."""
+        # Instructions of training are in the key with each set of the mix, in the lineage.
         own_instructions = replace(self.instruction_file, training=())
+        # With a number of steps the epochs say nothing.
         epochs = self.epochs if self.max_steps is None else 1
         return replace(super().identity, sets=(), instruction_file=own_instructions, epochs=epochs)
 
     def limit_devices(self, most: int) -> int:
-        """The number of devices that can share a step: one that divides its groups."""
+        """The number of devices that can share a step, which divides the number of its groups."""
+        # One device always divides them.
         return next(count for count in range(min(most, self.groups), 0, -1) if self.groups % count == 0)
 
     def compute_pass_size(self, rows: int, limit: int | None) -> int | None:
@@ -174,7 +177,7 @@ class MixSettings(EmbeddingSettings):
         return self.batch_size // divisor
 
     def explain_empty_group(self, name: str, divisor: int) -> UsageError:
-        """The error for a set of which a group has no row."""
+        """The error for a set whose groups would be empty."""
         return UsageError(
             f"A group of {name} has {self.batch_size} // {divisor} = 0 rows.",
             hint=f"Type --set batch_size={divisor} or more, or leave the set out: --set sets=…",
@@ -198,26 +201,28 @@ class MixSettings(EmbeddingSettings):
             raise UsageError(f"sets names {twice[0]} twice.", hint="Name each set once.")
 
 
-def explain_unknown_set(name: str, known: Sequence[str]) -> UsageError:
+def explain_unknown_set(name: str, set_names: Sequence[str]) -> UsageError:
     """The error for a name of no set, with the nearest names and with all of them."""
-    close = find_similar_names(name, known)
+    close = find_similar_names(name, set_names)
     near = f"Did you mean {' or '.join(close)}? " if close else ""
-    return UsageError(f"No set of this mix is called {name!r}.", hint=f"{near}There is: {', '.join(known)}.")
+    return UsageError(
+        f"No set of this mix is called {name!r}.", hint=f"{near}The sets are: {', '.join(set_names)}."
+    )
 
 
 def split_set_parts(sets: Sequence[MixSet], data: Sequence[Part]) -> list[tuple[MixSet, Sequence[Part]]]:
-    """Each set with its part of what belongs to the parts of all sets, one after the other."""
+    """Split a sequence over the parts of all sets, in their order, into one slice for each set."""
     ends = [*accumulate(len(one.parts) for one in sets)]
     return [(one, data[end - len(one.parts) : end]) for one, end in zip(sets, ends, strict=True)]
 
 
-def choose_sets(known: Mapping[str, MixSet], names: tuple[str, ...]) -> tuple[MixSet, ...]:
-    """The sets with some names, all of them without names.
+def choose_sets(sets: Mapping[str, MixSet], names: tuple[str, ...]) -> tuple[MixSet, ...]:
+    """The sets with the given names; all sets where none is given.
 
     Raises:
-        UsageError: There is no such set; the message names those that there are.
+        UsageError: A name is unknown; the message lists the sets.
     """
     for name in names:
-        if name not in known:
-            raise explain_unknown_set(name, [*known])
-    return tuple(one for name, one in known.items() if not names or name in names)
+        if name not in sets:
+            raise explain_unknown_set(name, [*sets])
+    return tuple(one for name, one in sets.items() if not names or name in names)

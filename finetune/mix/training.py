@@ -26,10 +26,10 @@ from harness.data.training.text_rows import TextRow, TextRows, join_rows
 from harness.training.training import TrainingSpec
 
 SAMPLE = 1_000
-"""The rows whose number of texts is taken for that of all."""
+"""The first rows, whose mean number of texts stands for that of all rows."""
 
 _PART = 1_000
-"""Rows that are read at once where all that were drawn are gone through."""
+"""Rows that are read at once to hash their texts."""
 
 
 def train_mix(
@@ -67,6 +67,7 @@ class MixRows:
 
     def __getitems__(self, numbers: Sequence[int]) -> list[tuple[int, TextRow]]:
         """The rows of a batch, which are of one set, each with the number of the set."""
+        # From the right: the row with the number of an end is the first one of the next set.
         number = int(np.searchsorted(self._ends, numbers[0], side="right"))
         begin = int(self._ends[number]) - len(self.sets[number])
         return [(number, row) for row in self.sets[number].read_text_rows([one - begin for one in numbers])]
@@ -115,17 +116,19 @@ class MixSetup(EmbeddingSetup):
                 raise settings.explain_empty_group(mix_set.name, divisor)
             if len(rows) < size * settings.groups:
                 raise HarnessError(
-                    f"{mix_set.name} has {len(rows):,} rows, and a batch of it has {size * settings.groups:,}.",
+                    f"{mix_set.name} has {len(rows):,} rows, and a batch of it has "
+                    f"{size * settings.groups:,}.",
                     hint="Give more of them, leave the set out (--set sets=…), or type --set batch_size=…",
                 )
             if 0 < rows.class_count < size:
                 raise HarnessError(
-                    f"{mix_set.name} has {rows.class_count} classes, and a group of it {size} rows, no two of "
-                    "one class.",
+                    f"{mix_set.name} has {rows.class_count} classes, and a group of it {size} rows, no two "
+                    "of one class.",
                     hint="Type a smaller --set batch_size=…, or leave the set out: --set sets=…",
                 )
             labels = partial(_hash_row_labels, rows) if settings.distinct or rows.class_count else None
             drawn.append(DrawnSet(name=mix_set.name, rows=len(rows), size=size, labels=labels))
+        # The steps follow from the mean rows of a step, which an order without any step already knows.
         order_factory = partial(
             MixOrder,
             drawn,
@@ -145,6 +148,7 @@ class MixSetup(EmbeddingSetup):
         if self._mix.instructions != "none":
             model.prompts, model.default_prompt_name = dict(self._prompts), None
         if not self._mix.pool_instruction:
+            # include_prompt=False leaves out the first `prompt_length` tokens, which the collator counts.
             model[1] = Pooling(model[1].word_embedding_dimension, "mean", include_prompt=False)
         if self._mix.dropout is not None:
             set_dropout(model, self._mix.dropout)
@@ -183,6 +187,7 @@ class MixSetup(EmbeddingSetup):
 
     def _iter_batch_texts(self) -> Iterator[list[str]]:
         """The texts of each batch."""
+        # The order is drawn once more, from the first step on: a resumed process has not seen all batches.
         for numbers in self._order.iter_batches(0):
             rows = self._rows.__getitems__(numbers.tolist())
             yield [text for _, row in rows for text in (row.query, row.positive, *row.negatives)]
@@ -237,6 +242,7 @@ class _MixCollator:
 
 def _require_length(model: Any, prompt: str) -> None:
     """Refuse a prompt whose length the library counts wrongly; it is left out of vectors by that length."""
+    # The tokens up to the first that differs between two texts are those of the prompt.
     ids = [model.tokenize([prompt + text])["input_ids"][0].tolist() for text in ("one", "other")]
     same = next((at for at, pair in enumerate(zip(*ids, strict=False)) if pair[0] != pair[1]), None)
     counted = model._get_prompt_length(prompt)
@@ -256,6 +262,7 @@ def _estimate_row_texts(rows: TextRows) -> int:
 
 def _hash_row_labels(rows: TextRows, numbers: Rows) -> NDArray[np.uint64]:
     """The hashes of what two rows of a group must not share: query, positive, and a class if there is one."""
+    # Part by part: the rows that are drawn of a large set need not fit into memory.
     parts = (
         rows.read_text_rows(numbers[start : start + _PART].tolist())
         for start in range(0, len(numbers), _PART)

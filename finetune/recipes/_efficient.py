@@ -44,18 +44,20 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         rate = compute_usual_rate(self.settings.method, count_backbone_parameters(backbone.folder))
         return replace(settings, learning_rate=rate)
 
-    def _plan_description(self, found: Description) -> Description:
-        planned, length = super()._plan_description(found), self.settings.evaluation_length
+    def _plan_description(self, description: Description) -> Description:
+        planned, length = super()._plan_description(description), self.settings.evaluation_length
         return planned if length is None else replace(planned, max_length=min(length, planned.max_length))
 
     def _estimate_work(
         self, settings: EfficientSettings, data: Sequence[LocatedTraining]
     ) -> tuple[int | None, int | None]:
         """The steps and rows of the epochs; those of a budget are known when the texts are read."""
+        # A plan reads JSON only, and the steps of a budget depend on the tokens of the texts.
         return (None, None) if self.settings.budget is not None else super()._estimate_work(settings, data)
 
-    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
-        super()._check_backbone_fit(backbone, found)
+    def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
+        super()._check_backbone_fit(backbone, description)
+        # Already in the plan: a share that does not fit would otherwise end a queued training.
         blocks = read_object(find_backbone_folder(backbone.folder) / "config.json").get("num_hidden_layers")
         if self.settings.method == "freeze" and isinstance(blocks, int):
             self.settings.tuning.count_frozen_blocks(blocks)
@@ -65,9 +67,9 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
             )
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, settings: EfficientSettings
+        self, backbone: Artifact, description: Description, settings: EfficientSettings
     ) -> tuple[str, ...]:
-        notes = list(super()._collect_plan_notes(backbone, found, settings))
+        notes = list(super()._collect_plan_notes(backbone, description, settings))
         if not self.settings.learning_rate:
             method, rate = self.settings.method, settings.learning_rate
             size = "" if method in FEW_WEIGHTS else " and the nearest size of Pythia"

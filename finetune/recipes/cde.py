@@ -71,6 +71,7 @@ def _list_cde_assumptions(settings: TwoStageTrainingSettings) -> tuple[str, ...]
     rotary = "Rotary positions begin at the text; in the code at the soft prompts (rotary_from=prompts)."
     dropout = "No context vector is dropped, as in the code; the text drops 0.005 (sequence_dropout=0.005)."
     return (
+        # Its last one, on negatives of the whole batch, does not hold with a context for each group.
         *cde_batching.list_batching_assumptions(settings)[:-1],
         *([pooled] if settings.pooled == "text" else []),
         *([rotary] if settings.rotary_from == "text" else []),

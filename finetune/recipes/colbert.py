@@ -33,9 +33,9 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
 
         run_trainer(spec, self.settings, ColBERTSetup(self.settings))
 
-    def _plan_description(self, found: Description) -> Description:
+    def _plan_description(self, description: Description) -> Description:
         return replace(
-            found,
+            description,
             pooling=None,
             normalize=False,
             similarity_fn_name="maxsim",
@@ -47,9 +47,10 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
             return 1 + self.settings.documents
         return max(len(part.data.columns) for part in data)
 
-    def _check_backbone_fit(self, backbone: Artifact, found: Description) -> None:
-        super()._check_backbone_fit(backbone, found)
-        before, settings = found.late_interaction, self.settings
+    def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
+        super()._check_backbone_fit(backbone, description)
+        # A trained projection is kept, and so are the tokens of its prefixes.
+        before, settings = description.late_interaction, self.settings
         if before is not None and before.dimension != settings.dimension:
             raise UsageError(
                 f"{backbone.name} has token vectors of {before.dimension} dimensions, and {self.name} trains "
@@ -62,7 +63,7 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
                 f"{_get_prefixes(settings.late_interaction)}.",
                 hint="Give the bare backbone, or a PyLate model with its default prefixes.",
             )
-        limit = found.position_limit
+        limit = description.position_limit
         for name in ("query_length", "document_length"):
             length = getattr(settings, name)
             if limit is not None and length > limit:
@@ -91,14 +92,14 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
         super()._check_training_data(data)
 
     def _collect_plan_notes(
-        self, backbone: Artifact, found: Description, settings: ColBERTSettings
+        self, backbone: Artifact, description: Description, settings: ColBERTSettings
     ) -> tuple[str, ...]:
-        if found.late_interaction is not None:
+        if description.late_interaction is not None:
             return (
                 f"{backbone.name} has a vector for each token already: it is trained further, with its "
                 "projection",
             )
-        return super()._collect_plan_notes(backbone, found, settings)
+        return super()._collect_plan_notes(backbone, description, settings)
 
 
 def _get_prefixes(late: LateInteraction) -> tuple[str, str]:

@@ -26,7 +26,7 @@ def _list_mldr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What the paper leaves open, and the reading taken."""
     return (
         "ModernBERT publishes no settings of this training: loss, rate and schedule are those of dpr, for "
-        f"{settings.epochs} epoch{'s' * (settings.epochs != 1)} in batches of {settings.batch_size}.",
+        f"{settings.epochs} epoch{'s' if settings.epochs != 1 else ''} in batches of {settings.batch_size}.",
         "Documents are cut at 8,192 tokens or the model's own limit; queries are shorter and stay whole.",
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NEWEST, SHARE = 1000, 4
-"""The test is the newest commits: up to so many, and up to one of so many."""
+"""The test set is the newest commits: at most NEWEST of them, and at most one in SHARE of all."""
 
 Blob = str
 """The id of a file's content in git."""
@@ -45,6 +45,7 @@ class History:
         blob_ids = sorted({*blobs})
         for start in range(0, len(blob_ids), _AT_ONCE):
             part = blob_ids[start : start + _AT_ONCE]
+            # One process for many files, and the contents of no more than these in memory.
             data = _run_git(self.root, "cat-file", "--batch", given="\n".join(part) + "\n")
             end = 0
             for blob in part:
@@ -66,17 +67,18 @@ def read_head_commit(root: Path) -> str:
 
 
 def read_history(root: Path) -> History:
-    """The files before the newest commits, and these commits; merges are none of them.
+    """The files before the newest commits, and these commits without merges.
 
     The newest commits are those that the newest commit holds and an older one on its first-parent line does
     not, so no content of theirs is in the files.
 
     Raises:
-        NoHistoryError: There is no git, no repository, or only a part of its history.
+        NoHistoryError: git is not installed, or the folder has no history or only a part of it.
     """
     commit, shallow = _resolve_head(root)
     if shallow:
         raise NoHistoryError("the git history is shallow (`git fetch --unshallow` gets the rest)")
+    # Commits of merged branches lie beside this line: a base on it holds whole merges or none of them.
     line = _run_git(root, "rev-list", "--first-parent", commit).decode().split()
     most = min(NEWEST, int(_run_git(root, "rev-list", "--count", "--no-merges", commit)) // SHARE)
     base = _find_base_commit(root, line, most)
@@ -92,13 +94,13 @@ def read_history(root: Path) -> History:
 def _resolve_head(root: Path) -> tuple[str, bool]:
     """The commit that a folder is at, and whether its history is shallow."""
     if not any(os.path.exists(place / ".git") for place in (root, *root.parents)):
-        raise NoHistoryError("there is no git history")
+        raise NoHistoryError("the folder has no git history")
     commit, shallow = _run_git(root, "rev-parse", "HEAD", "--is-shallow-repository").decode().split()
     return commit, shallow == "true"
 
 
 def _find_base_commit(root: Path, line: list[str], most: int) -> str | None:
-    """The oldest commit of a line, newest first, behind which are at most so many others."""
+    """The oldest commit of a line (newest first) that is followed by at most `most` others."""
     low, high = 0, len(line) - 1
     while low < high:  # the count grows along the line
         middle = (low + high + 1) // 2
@@ -109,6 +111,7 @@ def _find_base_commit(root: Path, line: list[str], most: int) -> str | None:
 
 def _list_commit_files(root: Path, commit: str) -> Iterator[tuple[str, Blob]]:
     for entry in _run_git(root, "ls-tree", "-r", "-z", commit, ".").decode(errors="replace").split("\0"):
+        # Regular files only: 120000 is a link, 160000 a submodule.
         if match := re.fullmatch(r"100\d{3} blob ([0-9a-f]+)\t(.*)", entry, re.DOTALL):
             yield match.group(2), match.group(1)
 
@@ -120,6 +123,8 @@ def _list_new_commits(root: Path, base: str, newest: str) -> Iterator[Commit]:
         root, "rev-list", "--no-merges", "--topo-order", "--encoding=UTF-8", form, f"{base}..{newest}"
     )
     subjects = dict(re.findall(r"^([0-9a-f]{40,64})\0(.*)\0$", listed.decode(errors="replace"), re.MULTILINE))
+    # Without renames a moved file is no change of its functions. --relative leaves out what is outside of the
+    # folder, which may be a part of a repository.
     raw = _run_git(
         root, "diff-tree", "--stdin", "-r", "-z", "--raw", "--relative", "--no-renames", "--diff-filter=M",
         given="\n".join(subjects) + "\n",
@@ -144,8 +149,11 @@ def _list_new_commits(root: Path, base: str, newest: str) -> Iterator[Commit]:
 
 def _run_git(root: Path, *arguments: str, given: str = "") -> bytes:
     """What git prints; no configuration of the repository may run a program or reach the network."""
+    # GIT_DIR and others, which a hook of git sets, would name another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    # No lock in a repository that is only read, and no download of what a partial clone lacks.
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+    # core.fsmonitor can name a program that git then runs.
     safe = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "--no-replace-objects", "--no-pager")
     try:
         done = subprocess.run(

@@ -45,7 +45,7 @@ def parse_python_functions(data: bytes, path: str) -> Iterator[Function]:
     Code starts with decorators and signature. A docstring that the code repeats does not count.
 
     Raises:
-        UnreadableError: The file is no Python source of this interpreter's version.
+        UnreadableError: This version of Python cannot parse the file.
     """
     text = _decode_python_source(data)
     try:
@@ -54,6 +54,7 @@ def parse_python_functions(data: bytes, path: str) -> Iterator[Function]:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UnreadableError("cannot be parsed") from None
+    # Not splitlines, which also cuts at form feeds and would shift the numbers of lines.
     lines, module = text.split("\n"), _build_module_name(path)
     for name, node in _iter_definitions(tree):
         code = _extract_code(lines, node) if is_wanted(node.name) else None
@@ -72,6 +73,7 @@ def _decode_python_source(data: bytes) -> str:
     """The text of a Python file, in the encoding that it declares."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        # It also makes one kind of line end, which ast counts lines by.
         return io.TextIOWrapper(io.BytesIO(data), encoding).read()
     except (SyntaxError, ValueError, LookupError):  # an unknown encoding, or not a text encoding
         raise UnreadableError("cannot be parsed") from None
@@ -108,6 +110,7 @@ def _extract_code(lines: list[str], node: _Def) -> str | None:
                 return None
             for number in range(docstring.lineno, (docstring.end_lineno or 0) + 1):
                 del kept[number]
+            # A body needs a statement in place of its only one.
             if len(inner.body) == 1:
                 kept[docstring.lineno] = " " * docstring.col_offset + "pass"
     inside = [kept[n] for n in sorted(kept) if n >= body[0].lineno]
@@ -129,6 +132,7 @@ def _walk_statements(node: ast.AST) -> Iterator[ast.AST]:
 
 def _is_separable(docstring: ast.stmt, lines: list[str]) -> bool:
     first, last = lines[docstring.lineno - 1], lines[(docstring.end_lineno or 1) - 1]
+    # ast counts columns in bytes of UTF-8.
     before = first.encode()[: docstring.col_offset].strip()
     after = last.encode()[docstring.end_col_offset :].strip()
     return not before and (not after or after.startswith(b"#"))
@@ -159,16 +163,26 @@ _GRAMMARS = {
     "javascript": _Grammar(
         functions=frozenset(
             {
-                *("function_declaration", "generator_function_declaration", "method_definition"),
-                *("function_expression", "generator_function", "arrow_function"),
+                "function_declaration",
+                "generator_function_declaration",
+                "method_definition",
+                "function_expression",
+                "generator_function",
+                "arrow_function",
             }
         ),
         comment=re.compile(r"/\*\*(?!/)"),
         scopes={"class_declaration": "name", "class": "name"},
         statements=frozenset(
             {
-                *("variable_declarator", "lexical_declaration", "variable_declaration", "pair"),
-                *("assignment_expression", "expression_statement", "export_statement", "field_definition"),
+                "variable_declarator",
+                "lexical_declaration",
+                "variable_declaration",
+                "pair",
+                "assignment_expression",
+                "expression_statement",
+                "export_statement",
+                "field_definition",
             }
         ),
     ),
@@ -225,6 +239,11 @@ def parse_functions(data: bytes, path: str, language: str) -> Iterator[Function]
     destructors, operators, tests and what the grammar cannot parse are left out. Of functions of one name
     the second is `name~2`.
 
+    Args:
+        data: The bytes of the file.
+        path: Its path below the folder, which is the functions' module.
+        language: A name in LANGUAGES other than "python".
+
     Raises:
         UnreadableError: The file is not UTF-8, or a program wrote it.
     """
@@ -275,7 +294,9 @@ class _File:
         """The functions that are searched for, with their qualified names, in the order of the file."""
         source = self.source
         if self.language == "cpp":
+            # Blanks of the same length: nodes keep their places in the source.
             source = _MACRO.sub(lambda macro: b" " * len(macro.group()), source)
+        # A stack in place of recursion, as code can be nested deeper than Python allows calls.
         left = [(_load_parser(self.language).parse(source).root_node, "")]
         while left:
             node, scope = left.pop()
@@ -284,9 +305,10 @@ class _File:
                 if self._is_searched(node, f"{scope}{name}"):
                     yield f"{scope}{name}", node
             elif not (node.type == "mod_item" and self._is_rust_test(node)):
-                of = self.grammar.scopes.get(node.type)
-                named = node.child_by_field_name(of) if of else None
+                name_field = self.grammar.scopes.get(node.type)
+                named = node.child_by_field_name(name_field) if name_field else None
                 scope += f"{self._strip_type_arguments(named)}." if named is not None else ""
+                # Reversed, since the last one is taken first.
                 left += [(child, scope) for child in reversed(node.named_children)]
 
     def _is_searched(self, node: Node, name: str) -> bool:
@@ -303,7 +325,7 @@ class _File:
         )
 
     def _count_code_lines(self, body: Node) -> int:
-        """The lines of a body that hold a word and are no comment."""
+        """The number of lines of a body that hold a word and are not a comment."""
         lines = (line.strip() for line in self.get_node_text(body).strip("{}").split("\n"))
         return sum(bool(re.search(r"\w", line)) and not line.startswith(("//", "/*", "*")) for line in lines)
 
@@ -323,19 +345,19 @@ class _File:
             return self._find_cpp_name(node)
         named, receiver = node.child_by_field_name("name"), node.child_by_field_name("receiver")
         name = self.get_node_text(named) if named is not None else None
-        of = (
+        receiver_type = (
             re.search(r"(\w+)\s*(\[[^]]*\])?\s*\)$", self.get_node_text(receiver))
             if receiver is not None
             else None
         )
-        return f"{of.group(1)}.{name}" if of and name else name
+        return f"{receiver_type.group(1)}.{name}" if receiver_type and name else name
 
     def _find_javascript_name(self, node: Node) -> str | None:
         """The name that a function is given, else its own."""
         if (parent := node.parent) is not None:
-            for of in ("name", "left", "key", "property"):
-                named = parent.child_by_field_name(of)
-                value = parent.child_by_field_name("right" if of == "left" else "value")
+            for name_field in ("name", "left", "key", "property"):
+                named = parent.child_by_field_name(name_field)
+                value = parent.child_by_field_name("right" if name_field == "left" else "value")
                 if (
                     named is not None
                     and value == node
@@ -358,6 +380,7 @@ class _File:
     def _strip_type_arguments(self, named: Node) -> str:
         """A name without arguments of types, its parts with dots between them."""
         text = self.get_node_text(named)
+        # From the inside out: one expression cannot match nested brackets.
         while (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
             text = shorter
         return re.sub(r"\s*::\s*", ".", text.strip().lstrip("&").strip())
@@ -412,8 +435,10 @@ def _call(node: Node) -> Node | None:
 def _strip_comment_markers(comment: str) -> str:
     r"""The text of a comment or of Rust's #[doc].
 
-    >>> _strip_comment_markers("/** Adds\n  * both. */"), _strip_comment_markers("/// Adds both."), _strip_comment_markers('#[doc = "Adds both."]')
-    ('Adds\nboth. ', 'Adds both.', 'Adds both.')
+    >>> _strip_comment_markers("/** Adds\n  * both. */")
+    'Adds\nboth. '
+    >>> _strip_comment_markers("/// Adds both."), _strip_comment_markers('#[doc = "Adds both."]')
+    ('Adds both.', 'Adds both.')
     """
     if comment.startswith("#"):
         return "".join(re.findall(r'"((?:\\.|[^"\\])*)"', comment, re.DOTALL))

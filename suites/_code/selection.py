@@ -1,4 +1,4 @@
-"""Selection of functions: which are searched for, what stands for their names, and duplicates among them.
+"""Selection of functions: which are searched for, how their names are hidden, and duplicates.
 
 Functions are chosen by the rules of CodeSearchNet (Husain et al. 2019, arXiv:1909.09436, section 2): the
 summary is the documentation's first paragraph; pairs whose summary has fewer than three words, whose body has
@@ -108,13 +108,13 @@ def _is_compound(name: str) -> bool:
 
 
 def is_wanted(name: str) -> bool:
-    """Whether a function of this name is no test and no special method."""
+    """Whether a function of this name is neither a test nor a special method."""
     special = name.startswith("__") and name.endswith("__")
     return not special and "test" not in name.lower()
 
 
 def extract_summary(docstring: str) -> str | None:
-    r"""The first paragraph of a docstring on one line, or None if it is no English sentence.
+    r"""The first paragraph of a docstring on one line, or None if it is not an English sentence.
 
     It ends at the first blank line, doctest or field list. At least three words of Latin letters are needed
     beside any addresses, most characters must be ASCII, and it must not start with a call, as "pop([index])
@@ -185,17 +185,19 @@ _BANDS, _ROWS = 32, 4
 
 
 def select_distinct(functions: Iterable[Function], limit: int) -> tuple[list[Function], dict[str, str]]:
-    """The first functions of which no two are near-duplicates, up to `limit`, and those left out on the way.
+    """Select functions, up to `limit`, so that no two are near-duplicates; the first of each group stays.
 
     Candidates come from MinHash signatures, seeded, of shingles of three tokens, names hidden; then their
     exact Jaccard similarity decides.
 
     Returns:
-        The functions that stay, and by the id of each other one that of the first which it nearly equals.
+        The functions that stay; and for each other one, by its id, the id of its near-duplicate that stays.
     """
     from datasketch import MinHash, MinHashLSH
 
+    # The numbers of bands and rows are given: datasketch would otherwise look for a balance of its own.
     index = MinHashLSH(num_perm=_BANDS * _ROWS, params=(_BANDS, _ROWS))
+    # Copied for each function, as a new one would draw its permutations again.
     empty = MinHash(num_perm=_BANDS * _ROWS, seed=1)
     kept: list[Function] = []
     shingles: list[frozenset[bytes]] = []
@@ -205,6 +207,7 @@ def select_distinct(functions: Iterable[Function], limit: int) -> tuple[list[Fun
             break
         mine, signature = _extract_shingles(function.hidden), empty.copy()
         signature.update_batch(mine)
+        # Sorted, since an index gives its matches in any order: the first function counts.
         twin = next(
             (at for at in sorted(index.query(signature)) if _is_near_duplicate(mine, shingles[at])), None
         )
@@ -223,6 +226,7 @@ def _extract_shingles(code: str) -> frozenset[bytes]:
     return frozenset(b" ".join(tokens[start : start + SHINGLE]) for start in starts)
 
 
-def _is_near_duplicate(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
-    common = len(one & other)
-    return common >= ALIKE * (len(one) + len(other) - common)
+def _is_near_duplicate(first: frozenset[bytes], second: frozenset[bytes]) -> bool:
+    # Jaccard without a union: |A ∩ B| / (|A| + |B| − |A ∩ B|) ≥ ALIKE.
+    common = len(first & second)
+    return common >= ALIKE * (len(first) + len(second) - common)

@@ -1,4 +1,4 @@
-"""The source files of a folder by language: which count, and which are tests, other people's or made."""
+"""The source files of a folder by language, without tests, vendored code and generated files."""
 
 from __future__ import annotations
 
@@ -82,8 +82,21 @@ _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
 _BUILT = frozenset({"build", "dist", "venv", "env", "node_modules"})
 _OTHERS = frozenset(
     {
-        *("target", "out", "vendor", "vendored", "third_party", "third-party", "thirdparty", "external"),
-        *("bower_components", "Godeps", "testdata", "__tests__", "__mocks__", "spec", "generated"),
+        "target",
+        "out",
+        "vendor",
+        "vendored",
+        "third_party",
+        "third-party",
+        "thirdparty",
+        "external",
+        "bower_components",
+        "Godeps",
+        "testdata",
+        "__tests__",
+        "__mocks__",
+        "spec",
+        "generated",
     }
 )
 """Further folders that are skipped, but for Python."""
@@ -104,10 +117,15 @@ class SourceFiles:
 def find_source_files(
     root: Path, languages: Collection[str] = tuple(LANGUAGES), *, installed: bool = False
 ) -> SourceFiles:
-    """The source files below `root`, without tests and build results; with `installed`, of packages too.
+    """The source files below `root`, without tests and build results.
+
+    Args:
+        root: A folder.
+        languages: The names of the languages that count.
+        installed: Whether files of installed packages (site-packages) count.
 
     Raises:
-        DataError: `root` is no folder, or closed to this user.
+        DataError: `root` is not a folder, or this user may not read it.
     """
     if not is_readable_folder(root):
         raise DataError(f"{root} is not a folder.", hint="Give the folder that holds the source.")
@@ -120,15 +138,16 @@ def find_source_files(
     def is_there(path: str) -> bool:
         return os.path.exists(root / path)
 
-    for folder, names, here in os.walk(root, onerror=add_closed_folder):
+    for folder, names, file_names in os.walk(root, onerror=add_closed_folder):
         if not os.access(folder, os.X_OK):  # listed, but not reachable
             add_closed_folder(PermissionError(0, "", folder))
             names.clear()
             continue
         place = os.path.relpath(folder, root)
         start = "" if place == os.curdir else f"{place}/"
+        # In place: os.walk goes on into the names that are left in this list.
         names[:] = [name for name in names if _can_enter(start + name, is_there, installed)]
-        files += [start + name for name in here if os.path.isfile(f"{folder}/{name}")]
+        files += [start + name for name in file_names if os.path.isfile(f"{folder}/{name}")]
     if "." in closed:
         raise DataError(f"{root}: Permission denied.") from PermissionError(
             errno.EACCES, os.strerror(errno.EACCES)
@@ -159,11 +178,12 @@ def read_source(root: Path, path: str) -> bytes:
 
 
 def require_written(text: str) -> None:
-    """Refuse a text that a program wrote or shortened.
+    """Refuse a generated or minified text.
 
     Raises:
         UnreadableError: It is generated or minified.
     """
+    # Generators say so at the top of a file.
     if _MADE.search(text[:2000]):
         raise UnreadableError("generated")
     if len(text) > _LONG_LINES * (text.count("\n") + 1):
@@ -176,6 +196,7 @@ def _group_source_paths(paths: Iterable[str], languages: Collection[str]) -> dic
     for path, language in _iter_source_paths(sorted(paths)):
         if language in languages:
             groups.setdefault(language, []).append(path)
+    # Without a C++ file beside them they are most likely C.
     if all(path.endswith(".h") for path in groups.get("cpp", [])):
         groups.pop("cpp", None)
     return {name: tuple(groups[name]) for name in LANGUAGES if name in groups}

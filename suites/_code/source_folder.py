@@ -76,6 +76,7 @@ class SourceFolder:
         entry = next((one for one in _load_folder_index(self, fingerprint).entries if one.name == name), None)
         if entry is None:
             raise DataError(f"{self.root} no longer has enough source for {name}.")
+        # A cache that is missing, damaged or of another form costs a new parse only.
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, DataError):
             content: Content = _CONTENT.validate_python(_read_cache_entry(self, fingerprint, name))
             if hash_content(content) == entry.hash:
@@ -83,11 +84,13 @@ class SourceFolder:
         return self.build(fingerprint).contents[name]
 
     def build(self, fingerprint: str) -> Tasks:
-        """The tasks built anew, unless this process built them from the same source before.
+        """Build the tasks, unless this process has built them from the same source.
 
         Raises:
-            DataError: There is none.
+            DataError: The source is too small for any task.
         """
+        # Without the cache's folder, which changes nothing, so that lru_cache finds what was built for
+        # another one.
         return _build(dataclasses.replace(self, cache=None), fingerprint)
 
     def _compute_fingerprint(self) -> str:
@@ -117,6 +120,7 @@ def read_file_stamp(path: Path | str) -> tuple[int, ...]:
         stat = os.stat(path)
     except OSError:
         return ()
+    # ctime as well: tools that copy files set mtime back.
     return stat.st_size, stat.st_mode, stat.st_mtime_ns, stat.st_ctime_ns
 
 
@@ -155,6 +159,7 @@ def _load_folder_index(folder: SourceFolder, fingerprint: str) -> _Index:
     )
     index = _Index(entries=entries, notes=built.notes)
     with contextlib.suppress(StoreError):  # the cache only saves time
+        # The index comes last: with it all the tasks are there.
         for name, content in {**built.contents, _INDEX: index}.items():
             _write_cache_entry(folder, fingerprint, name, content)
     return index
@@ -166,15 +171,15 @@ def _read_cache_entry(folder: SourceFolder, fingerprint: str, name: str) -> dict
     return verify_digest((folder.cache / "source" / f"{fingerprint}.{name}.json").read_bytes())
 
 
-def _write_cache_entry(folder: SourceFolder, fingerprint: str, name: str, made: Content | _Index) -> None:
+def _write_cache_entry(folder: SourceFolder, fingerprint: str, name: str, content: Content | _Index) -> None:
     if folder.cache is not None:
         place = folder.cache / "source" / f"{fingerprint}.{name}.json"
-        files.replace(place, append_digest(dataclasses.asdict(made)).encode())
+        files.replace(place, append_digest(dataclasses.asdict(content)).encode())
 
 
 @functools.lru_cache(maxsize=2)
 def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
-    """Every task that the source is large enough for; `fingerprint` says what the source is."""
+    """Every task that the source is large enough for; `fingerprint` is the state of its files."""
     sources = find_source_files(folder.root, folder.languages)
     parts = [*_iter_language_tasks(folder, sources)]
     parts += _iter_history_tasks(folder, sources, {name for part in parts for name in part.contents})
@@ -183,7 +188,7 @@ def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
     contents = {name: content for part in parts for name, content in part.contents.items()}
     if not contents:
         titles = ", ".join(language.title for language in LANGUAGES.values())
-        reason = " ".join(notes) if sources.files else f"there are no source files ({titles})."
+        reason = " ".join(notes) if sources.files else f"no source files found ({titles})."
         raise DataError(
             f"{folder.root}: {reason}",
             hint="A function counts if it has a docstring of three words and a body of three lines, "
@@ -192,9 +197,9 @@ def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
     return Tasks(contents=contents, notes=tuple(notes))
 
 
-def _iter_language_tasks(folder: SourceFolder, found: SourceFiles) -> Iterator[Tasks]:
+def _iter_language_tasks(folder: SourceFolder, sources: SourceFiles) -> Iterator[Tasks]:
     """The tasks of the functions in a folder's files."""
-    for language, paths in found.files.items():
+    for language, paths in sources.files.items():
         title = LANGUAGES[language].title
         if language != "python" and not parsing.is_installed(language):
             yield Tasks(
@@ -215,17 +220,19 @@ def _iter_language_tasks(folder: SourceFolder, found: SourceFiles) -> Iterator[T
         yield dataclasses.replace(tasks, notes=(*tasks.notes, *left_out))
 
 
-def _iter_history_tasks(folder: SourceFolder, found: SourceFiles, there: Collection[str]) -> Iterator[Tasks]:
-    """The tasks of a folder's git history; why there is none is told of languages with code search."""
+def _iter_history_tasks(
+    folder: SourceFolder, sources: SourceFiles, task_names: Collection[str]
+) -> Iterator[Tasks]:
+    """The tasks of a folder's git history; a language with code search but too few commits has a note."""
     if not folder.history:
         return
     try:
         history = read_history(folder.root)
-        for language in found.files:
+        for language in sources.files:
             if language == "python" or parsing.is_installed(language):
                 read = functools.partial(_try_parse_functions, language=language)
                 tasks = build_commit_tasks(language, history, read)
-                if tasks.contents or f"CodeSearch{LANGUAGES[language].suffix}" in there:
+                if tasks.contents or f"CodeSearch{LANGUAGES[language].suffix}" in task_names:
                     yield tasks
     except NoHistoryError as reason:
         yield Tasks(notes=(f"No search by commits: {reason}.",))
@@ -269,8 +276,15 @@ def build_code_suite(
 ) -> Suite:
     """A suite with a column for each task that a folder of source is large enough for.
 
+    Args:
+        folder: The folder of source.
+        suite: The suite without columns.
+        prefix: The start of the tasks' names.
+        options: The options that narrow it.
+        revision: The version of the source; empty where the hash of the data alone tells it.
+
     Raises:
-        DataError: There is none.
+        DataError: The source is too small for any task.
         UsageError: Nothing of it is left under `options`.
     """
     index = folder.load_index()

@@ -89,6 +89,7 @@ def _build_hidden_search(documented: Sequence[Function], bare: Sequence[Function
     The queries are those of the plain form, but for functions that are nearly the same as an earlier one.
     """
     ordered = order_docstrings(f for f in documented if _is_short(f))
+    # Undocumented copies of a documented function would be right answers that no judgement names.
     seen_marks = {mark for function in documented for mark in function.marks}
     new = [f for f in drop_duplicates(bare) if not f.marks & seen_marks]
     others = order_code(f for f in (*ordered[QUERIES:], *new) if _is_short(f))
@@ -101,11 +102,12 @@ def _build_hidden_search(documented: Sequence[Function], bare: Sequence[Function
         f"beyond {CORPUS:,}": len(pool) - len(twins) - len(kept),
     }
     reasons = ", ".join(f"{count:,} {what}" for what, count in left_out.items() if count)
-    return _build_search_data(kept, query_functions, lambda f: f.hidden), (
-        f"{len(kept):,} functions, {len(query_functions):,} with a query and {len(kept) - len(query_functions):,} as distractors "
-        f"({sum(not f.docstring for f in kept):,} without documentation)"
-        f"{'; left out: ' if reasons else ''}{reasons}."
+    distractors, bare_count = len(kept) - len(query_functions), sum(not f.docstring for f in kept)
+    counts = (
+        f"{len(kept):,} functions, {len(query_functions):,} with a query and {distractors:,} as distractors "
+        f"({bare_count:,} without documentation){'; left out: ' if reasons else ''}{reasons}."
     )
+    return _build_search_data(kept, query_functions, lambda f: f.hidden), counts
 
 
 def _is_short(function: Function) -> bool:
@@ -159,14 +161,14 @@ def _select_docstring_topics(functions: Sequence[Function], *, at_least: int = M
 
 def _split_topics(topics: _Topics) -> tuple[_Topics, _Topics]:
     """The docstrings to learn from, up to 16 and at most half of each package, and up to 50 to test."""
-    learnt = {label: group[: min(TRAIN, len(group) // 2)] for label, group in topics.items()}
-    return learnt, {label: group[len(learnt[label]) :][:TEST] for label, group in topics.items()}
+    train_topics = {label: group[: min(TRAIN, len(group) // 2)] for label, group in topics.items()}
+    return train_topics, {label: group[len(train_topics[label]) :][:TEST] for label, group in topics.items()}
 
 
 def _build_classification(topics: _Topics) -> Labelled:
     """Telling a docstring's package."""
-    learnt, test_topics = _split_topics(topics)
-    return Labelled(train=tuple(_iter_topic_rows(learnt)), test=tuple(_iter_topic_rows(test_topics)))
+    train_topics, test_topics = _split_topics(topics)
+    return Labelled(train=tuple(_iter_topic_rows(train_topics)), test=tuple(_iter_topic_rows(test_topics)))
 
 
 def _build_clustering(topics: _Topics) -> Clusters:
@@ -201,6 +203,11 @@ def build_commit_tasks(language: str, history: History, read: Reader) -> Tasks:
     Documents are the functions of one language before the newest commits, queries the subjects of those of
     them that changed one to ten functions, one at least of the documents. Near-duplicates stand for each
     other: one of them is a document.
+
+    Args:
+        language: The name of the language.
+        history: The files before the newest commits, and these commits.
+        read: Gives the functions of a file's content and path.
     """
     paths = filter_commit_paths(history.files, [language]).get(language, ())
     files = _collect_functions({(path, history.files[path]) for path in paths}, history, read)
@@ -213,11 +220,12 @@ def build_commit_tasks(language: str, history: History, read: Reader) -> Tasks:
     title, suffix = LANGUAGES[language].title, LANGUAGES[language].suffix
     if len(changed_ids) < MIN_COMMITS:
         note = (
-            f"{title}: no search by commits: of the newest {len(history.commits):,}, {len(changed_ids)} have a "
-            f"subject of three words and change up to {MAX_CHANGED} functions; {MIN_COMMITS} are needed."
+            f"{title}: no search by commits: of the newest {len(history.commits):,}, {len(changed_ids)} have "
+            f"a subject of three words and change up to {MAX_CHANGED} functions; {MIN_COMMITS} are needed."
         )
         return Tasks(notes=(note,))
     target_ids = {id_ for ids in changed_ids.values() for id_ in ids}
+    # Targets come first, so that neither the limit nor a near-duplicate takes one away.
     kept, twins = select_distinct(
         sorted(functions, key=lambda f: f.id not in target_ids), max(CORPUS, len(target_ids))
     )
@@ -249,6 +257,7 @@ def _collect_functions(
     blob_paths: defaultdict[str, list[str]] = defaultdict(list)
     for path, blob in sorted(places):
         blob_paths[blob].append(path)
+    # Each content is read once, though several paths or commits may have it.
     for blob, data in history.read_blobs(blob_paths):
         functions.update({(path, blob): [*read(data, path)] for path in blob_paths[blob]})
     return dict(sorted(functions.items()))
@@ -274,6 +283,7 @@ def _find_changed_functions(history: History, before: _Before, read: Reader) -> 
     changes = dict(_iter_commit_changes(history, before.paths))
     places = {(path, blob) for files in changes.values() for path, *both in files for blob in both}
     functions = {
+        # Python's hash differs between processes, and is compared within this one only.
         place: {f.id: (hash(normalize_text(f.code)), f.first) for f in found}
         for place, found in _collect_functions(places, history, read).items()
     }
@@ -282,6 +292,7 @@ def _find_changed_functions(history: History, before: _Before, read: Reader) -> 
         pairs = [(functions[path, old], functions[path, new]) for path, old, new in files]
         ids = {id_ for old, new in pairs for id_ in _iter_changed_ids(old, new, before.counts)}
         present_ids = ids & before.ids
+        # All changed functions count for the bound, those too long to be documents as well.
         if present_ids and len(ids) <= MAX_CHANGED and len(changed_ids) < MAX_COMMITS:
             changed_ids[commit] = present_ids
     return changed_ids
@@ -293,6 +304,7 @@ def _iter_commit_changes(
     """Commits with a subject of their own, and path, content before and after of the files they change."""
     subjects = {""}
     for commit in history.commits:
+        # Of commits with one subject only the newest is a query: one text cannot have two sets of answers.
         words = " ".join(re.findall(r"\w+", _clean_commit_subject(commit).casefold()))
         files = {(path, *commit.files[path]) for path in paths & commit.files.keys()}
         if words not in subjects and 0 < len(files) <= MAX_CHANGED:

@@ -30,8 +30,8 @@ MOST = 1_000_000
 class Examples:
     """The per-example columns of a task, gathered while its splits and subsets run.
 
-    They are complete or absent: where there are too many rows, or a row cannot be made, there are no columns,
-    and `notes` say why. A score never depends on them.
+    They are complete or absent: with too many rows, or after an error in one, the columns are empty and
+    `notes` say why. A score never depends on them.
     """
 
     def __init__(self, task: AbsTask, model: Model, folder: Path) -> None:
@@ -50,6 +50,7 @@ class Examples:
 
     def prepare_subsets(self, split: str, subsets: Sequence[str]) -> None:
         """Save the random state before the next subsets; `folder` is where mteb must write predictions."""
+        # mteb draws from this state while it scores; the copy draws the same rows again afterwards.
         self._random = copy.deepcopy(self._task.rng_state)
         with self._guard_examples():
             if is_parallel(self._task):
@@ -100,9 +101,11 @@ class Examples:
 
     @contextmanager
     def _guard_examples(self) -> Iterator[None]:
-        """Let an error in the per-example rows cost these rows only."""
+        """Drop the per-example rows on an error in them, and go on."""
         try:
             yield
+        # Of any kind: the rows come from the code and data of any task, and its score is worth more than they
+        # are.
         except Exception as error:
             self._give_up(f"No per-example results: {type(error).__name__}: {error}")
 
@@ -173,20 +176,27 @@ def _build_task_lines(
 
 KINDS = frozenset(
     {
-        *("STS", "PairClassification", "Clustering", "ClusteringLegacy", "MultilabelClassification"),
-        *("Regression", "Classification", "BitextMining", "Summarization"),
+        "STS",
+        "PairClassification",
+        "Clustering",
+        "ClusteringLegacy",
+        "MultilabelClassification",
+        "Regression",
+        "Classification",
+        "BitextMining",
+        "Summarization",
     }
 )
 """The ends of mteb's class names behind AbsTask; a subclass is looked up before its base."""
 
 
 def _iter_retrieval_lines(
-    task: AbsTask, found: Mapping[str, Mapping[str, float]], split: str, subset: str
+    task: AbsTask, rankings: Mapping[str, Mapping[str, float]], split: str, subset: str
 ) -> Iterator[Line]:
     """A row for each query: its ten best documents, the judged documents, and its main metric."""
     judged = task.dataset[subset][split]["relevant_docs"]  # type: ignore[index]
-    metric = _compute_query_metric(task.metadata.main_score, judged, found)
-    for query, documents in found.items():
+    metric = _compute_query_metric(task.metadata.main_score, judged, rankings)
+    for query, documents in rankings.items():
         shown = json.dumps([[name, round(score, 6)] for name, score in _rank_documents(documents)[:10]])
         yield query, 0, shown, json.dumps(judged[query], sort_keys=True), metric.get(query)
 
@@ -198,13 +208,13 @@ class Run:
         self._task: Any = task
         self.columns: dict[str, list[Any]] = {}
 
-    def add_rankings(self, found: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> None:
+    def add_rankings(self, rankings: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> None:
         """Add the best documents of each query, or all its candidates, in the order of trec_eval.
 
         Args:
-            found: By (subset, split) and query.
+            rankings: By (subset, split) and query.
         """
-        for (subset, split), queries in found.items():
+        for (subset, split), queries in rankings.items():
             has_candidates = self._task.dataset[subset][split].get("top_ranked") is not None
             for query, documents in queries.items():
                 for rank, (name, score) in enumerate(
@@ -239,6 +249,7 @@ def _iter_classification_lines(task: Any, rows: Any, predictions: Sequence[Seque
     if task.is_cross_validation:
         from sklearn.model_selection import KFold
 
+        # The same folds as in mteb's evaluator, which does not write them.
         folds = KFold(n_splits=task.n_splits, shuffle=True, random_state=task.seed)
         scored = [held_out.tolist() for _, held_out in folds.split(range(len(rows)))]
     names = getattr(task, "label_names", None)
@@ -284,7 +295,7 @@ SUBQUERIES = "max_over_subqueries_"
 
 
 def _compute_query_metric(
-    metric: str, judged: Any, found: Mapping[str, Mapping[str, float]]
+    metric: str, judged: Any, rankings: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
     """The main metric of each query, for the metrics that trec_eval has.
 
@@ -292,7 +303,7 @@ def _compute_query_metric(
     have the highest score that any subquery gives.
     """
     if metric.startswith(SUBQUERIES):
-        bases = _merge_subqueries(found)
+        bases = _merge_subqueries(rankings)
         scored = _compute_query_metric(
             metric.removeprefix(SUBQUERIES),
             {b: judged[qs[-1]] for b, (qs, _) in bases.items()},
@@ -308,15 +319,15 @@ def _compute_query_metric(
     if measure is None:
         return {}
     evaluator = pytrec_eval.RelevanceEvaluator(dict(judged), {f"{measure}.{depth}"})
-    return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(found)).items()}
+    return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(rankings)).items()}
 
 
 def _merge_subqueries(
-    found: Mapping[str, Mapping[str, float]],
+    rankings: Mapping[str, Mapping[str, float]],
 ) -> dict[str, tuple[list[str], dict[str, float]]]:
     """The subqueries of each base query, and the best score of each document over them."""
     bases: dict[str, tuple[list[str], dict[str, float]]] = {}
-    for query, documents in found.items():
+    for query, documents in rankings.items():
         queries, best = bases.setdefault(query.rpartition("_")[0], ([], {}))
         queries.append(query)
         for name, score in documents.items():
@@ -334,6 +345,7 @@ def _build_example_ids(rows: Any, columns: Sequence[str]) -> list[str]:
         return [str(name) for name in rows["id"]]
     seen: Counter[str] = Counter()
     ids = []
+    # A hash of the texts stays when rows are added or change their order.
     for row in zip(*(rows[column] for column in columns), strict=True):
         name = hashlib.sha256(json.dumps([str(part) for part in row]).encode()).hexdigest()[:16]
         seen[name] += 1
@@ -347,6 +359,8 @@ def _iter_multilabel_lines(task: Any, rows: Any, predictions: Sequence[Any], spl
     from mteb.abstasks.abstask import _multilabel_subsampling
 
     if task.max_eval_samples is not None and len(rows) > task.max_eval_samples:
+        # mteb scores a sample of large test sets and writes predictions for it alone; the seed gives the same
+        # rows.
         rows = _multilabel_subsampling(
             DatasetDict({split: rows}),
             seed=task.seed,
@@ -356,6 +370,7 @@ def _iter_multilabel_lines(task: Any, rows: Any, predictions: Sequence[Any], spl
         )[split]
     ids = _build_example_ids(rows, (task.input_column_name,))
     gold = [sorted(set(labels)) for labels in rows[task.label_column_name]]
+    # In the order of scikit-learn's MultiLabelBinarizer, by which mteb's flags stand.
     label_names = sorted({label for labels in gold for label in labels})
     for probe, predicted in enumerate(predictions):
         for name, flags, truth in zip(ids, predicted, gold, strict=True):
@@ -374,6 +389,7 @@ def _iter_clustering_lines(
     for level, draws in enumerate(predictions.values()):
         gold, present = _select_level_groups(labels, level)
         for assigned in draws:
+            # The same call as in mteb: any other would move the state of the next draws.
             drawn = random.choices(range(len(present)), k=task.max_documents_per_cluster)
             for position, cluster in zip(drawn, assigned, strict=True):
                 row = present[position]

@@ -66,6 +66,7 @@ def _group_similar_names(similar: Mapping[str, Sequence[str]]) -> list[list[str]
     """
     group = {name: {name} for name in {*similar, *itertools.chain(*similar.values())}}
     for name, other in ((name, other) for name, others in similar.items() for other in others):
+        # Two groups become one set, which all their names then share.
         if group[name] is not group[other]:
             group[name] |= group[other]
             group |= dict.fromkeys(group[other], group[name])
@@ -110,6 +111,7 @@ def _build_task_row(task: type[AbsTask]) -> dict[str, Any]:
 
 def _find_base_class(task: type[AbsTask]) -> type[Any]:
     """The class of mteb that scores the task: its first base that is not a task itself."""
+    # Tasks are classes in mteb.tasks; what they are scored by is in mteb.abstasks.
     return next(c for c in task.__mro__ if c.__module__.startswith("mteb.abstasks."))
 
 
@@ -158,8 +160,10 @@ def _detect_columns(task: type[AbsTask]) -> dict[str, Any]:
             "lists": _find_base_class(task).__name__ == "AbsTaskClusteringLegacy",
         }
     changes = _Changes.parse_transform(task.dataset_transform, {*texts, *values, *task.metadata.eval_splits})
+    # A split that the task itself cuts off is not in the data, so that its columns are not known there.
     if changes is None or (changes.split and _train_split(task)):
         return {}
+    # The data has the names from before the task's own renaming.
     raw = changes.renamed
     texts, values = ([raw.get(name, name) for name in names] for names in (texts, values))
     further = {*changes.further, *raw.values()} - {*texts, *values}
@@ -195,11 +199,11 @@ class _Changes:
     lists: bool
 
     @staticmethod
-    def parse_transform(code: Any, known: set[str]) -> _Changes | None:
+    def parse_transform(code: Any, known_names: set[str]) -> _Changes | None:
         """The changes of a `dataset_transform`; None where it does more than is understood.
 
-        It may rename and remove columns, sample rows, and read the columns and splits in `known` under their
-        own names.
+        It may rename and remove columns, sample rows, and read the columns and splits in `known_names` under
+        their own names.
         """
         nodes = [node for tree in _parse_code_trees(code) for node in ast.walk(tree)]
         read = {_get_constant_text(node.slice) for node in nodes if isinstance(node, ast.Subscript)} - {None}
@@ -220,14 +224,14 @@ class _Changes:
                 case ("rename_column", [str(old), str(new)]):
                     renamed[new] = old
                 case ("remove_columns" | "class_encode_column", [str() | list() as used]):
-                    further |= {used} - known if isinstance(used, str) else set(used)
+                    further |= {used} - known_names if isinstance(used, str) else set(used)
                 case ("next" | "select_columns" | "rename_columns" | "rename_column", _):
                     return None
-                case _ if name not in ("split", "join") and not _collect_call_texts(call) <= known | {
+                case _ if name not in ("split", "join") and not _collect_call_texts(call) <= known_names | {
                     "train"
                 }:
                     return None
-        if not read <= known or (renamed and read):
+        if not read <= known_names or (renamed and read):
             return None
         return _Changes(
             renamed=renamed,
@@ -284,6 +288,7 @@ def _describe_languages(task: type[AbsTask]) -> dict[str, Any]:
     codes: dict[str, str] = {}
     for subset, pair in languages.items():
         codes |= dict(zip(subset.split("-"), pair, strict=False))
+    # Most parallel corpora have all pairs, hundreds of lines that a dozen codes stand for.
     pairs = {f"{a}-{b}": [codes[a], codes[b]] for a in sorted(codes) for b in sorted(codes) if a != b}
     if pairs == languages:
         return {"pairs_of": dict(sorted(codes.items()))}
@@ -390,6 +395,7 @@ def _list_text_statistics(task: type[AbsTask], cell: Statistics) -> list[Statist
 
 def _compute_amount(statistics: Statistics) -> Amount:
     characters, mean = statistics["total_text_length"], statistics["average_text_length"]
+    # The statistics hold a total and a mean: the number of texts follows from them.
     return (round(characters / mean), characters) if mean else (0, 0)
 
 
@@ -434,7 +440,7 @@ def _render_descriptions() -> str:
 
 
 def _build_description_row(about: Any, citation: str | None, languages: list[str]) -> dict[str, Any]:
-    """What is there of a description: its text has no line ends and no addresses of Markdown's links."""
+    """The parts of a description that are not empty; its text is one line, without the addresses of links."""
     facts = {
         "text": " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", about.description or "").split()),
         "reference": str(about.reference or ""),
@@ -445,7 +451,7 @@ def _build_description_row(about: Any, citation: str | None, languages: list[str
 
 
 def _render_snapshot_files() -> dict[Path, str]:
-    """What the installed mteb gives for each file."""
+    """The content of each file for the installed mteb."""
     site = Path(__file__).parents[2] / "leaderboard" / "data"
     return {
         PATH: _render(),

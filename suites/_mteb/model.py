@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ class Model:
         from mteb.models import ModelMeta
 
         self._model, self._documents = model, documents
+        # A name of mteb needs an owner. Neither of the two gets into our results.
         names = {"name": "encoder/under-test", "revision": "0"}
         self.mteb_model_meta = ModelMeta.create_empty(overwrites=names)
         self.found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
@@ -67,7 +69,19 @@ class Model:
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **_: Any,
     ) -> dict[str, dict[str, float]]:
-        """The best documents of each query, or the scores of those in `top_ranked`."""
+        """The best documents of each query, or the scores of those in `top_ranked`.
+
+        Args:
+            queries: The queries of mteb, with `id` and `text`.
+            task_metadata: mteb's facts on the task, for the language.
+            hf_split: The split, under which the result is kept in `found`.
+            hf_subset: The subset, likewise.
+            top_k: The documents of each query.
+            top_ranked: By query id the ids of its candidates; None for a search of the whole corpus.
+
+        Returns:
+            Query id → document id → score.
+        """
         assert self._corpus is not None
         query_texts = _format_query_texts(queries)
         names = (list(queries["id"]), list(self._corpus["id"]))
@@ -78,6 +92,7 @@ class Model:
             results = _run_ranker(self._model, query_texts, documents, names, top_k, top_ranked, language)
         else:
             documents = _format_document_texts(self._corpus, self._documents)
+            # Announced as a whole, since the search asks for documents block by block.
             self.encoder.require(query_texts, role="query")
             self.encoder.require(documents, role="document")
             vectors = self.encoder.encode(query_texts, role="query")
@@ -85,6 +100,7 @@ class Model:
                 results = self._search_documents(vectors, documents, names, top_k)
             else:
                 results = self._score_candidates(vectors, documents, names, top_ranked)
+        # mteb gives a corpus before each search; a large one is not held until then.
         self._corpus = None
         self.found[hf_subset, hf_split] = results
         return results
@@ -134,6 +150,7 @@ class Model:
         from mteb import similarity_functions as functions
 
         names = {"cosine": "cos_sim", "dot": "dot_score", "euclidean": "euclidean_sim"}
+        # mteb has no function for this one.
         if self.encoder.similarity == "manhattan":
             from sentence_transformers import util
 
@@ -186,6 +203,7 @@ def _format_query_texts(queries: Dataset) -> list[str]:
     from mteb._create_dataloaders import _retrieval_texts
     from mteb.types import PromptType
 
+    # The usual case, without mteb's row by row map.
     if set(queries.column_names) <= {"id", "text"} and isinstance(queries[0]["text"], str):
         return list(queries["text"])
     return list(_retrieval_texts(queries, PromptType.query))
@@ -214,7 +232,7 @@ _TEXT_COLUMNS = ("sentence1", "sentence2", "sentences", "text", "positive")
 def collect_corpus_texts(task: Any, documents: DocumentText = DOCUMENT_TEXT) -> list[Any] | None:
     """The texts of a loaded task of mteb: its documents, else the columns of text in its scored splits.
 
-    None where it has no such column. Rows that are no text are among them.
+    None where it has no such column. Rows that are not text are included.
     """
     parts = list(_iter_scored_parts(task.dataset, frozenset(task.eval_splits)))
     if any(isinstance(part, Mapping) and "corpus" in part for part in parts):
@@ -227,9 +245,11 @@ def collect_corpus_texts(task: Any, documents: DocumentText = DOCUMENT_TEXT) -> 
         for name in dict.fromkeys(named or _TEXT_COLUMNS)
         if name in table.column_names
     ]
-    flat = [row for column in columns for row in column]
+    if not columns:
+        return None
+    rows = itertools.chain.from_iterable(columns)
     # The old form of a clustering has a list of texts in each row.
-    return [one for row in flat for one in (row if isinstance(row, list) else [row])] if columns else None
+    return [text for row in rows for text in (row if isinstance(row, list) else [row])]
 
 
 def _iter_scored_parts(dataset: Any, splits: frozenset[str]) -> Iterator[Any]:

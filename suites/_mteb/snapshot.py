@@ -48,8 +48,8 @@ class TaskInfo:
         aggregate_of: The tasks whose mean it is, none for a task with data of its own.
         superseded_by: The task that mteb recommends in its place.
         roles: Whether its texts stand on a query or a document side.
-        fixed_data: Whether its own loading code names the data set, at no revision, so that another path or
-            revision is skipped.
+        fixed_data: Whether its own loading code names the data set without a revision, so that another path
+            or revision has no effect.
         parallel: Whether a subset "a-b" pairs columns a and b, each encoded once for all subsets.
         loader: The way in which its data is loaded: a configuration for each subset (empty), the "parts" of a
             retrieval task, those of CodeSearchNet in "coir", a table of all subsets that are "merged", one
@@ -98,9 +98,11 @@ class TaskInfo:
         """
         parts = {c for s in subsets for c in s.split("-")} if self.parallel else set(subsets)
         cells = [self.sizes.get(cell) for cell in itertools.product(splits, parts)]
+        # Half a sum would look like the size of all.
         amounts = [cell for cell in cells if cell]
         if not amounts or len(amounts) < len(cells):
             return Size()
+        # Documents that are the same in every split are encoded once; the cache has them for the others.
         again = [self.shared[subset] for subset in parts & self.shared.keys()] * (len(splits) - 1)
         return Size(
             texts=sum(t for t, _ in amounts) - sum(t for t, _ in again),
@@ -112,11 +114,17 @@ class TaskInfo:
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The requested splits and subsets; an empty request means all.
 
+        Args:
+            languages: Codes such as "eng" or "eng-Latn".
+            splits: Names of splits.
+            within: The use whose splits and subsets there are to choose from; None for all of the task.
+
         A subset stays when any of its languages is requested. As in mteb, the script of a language decides
         nothing: `zho-Hant` requests all of `zho`.
         """
         has_splits = within.splits if within else self.splits
         has_subsets = within.subsets if within else tuple(self.subsets)
+        # In the task's order, whatever the order of the request.
         kept_splits = tuple(s for s in has_splits if not splits or s in splits)
         if not kept_splits:
             raise explain_empty_selection(self.name, "split", splits, has_splits)
@@ -146,7 +154,8 @@ class TaskInfo:
         if self.loader or not configs:
             configs = [(self.config,) if self.config else ()]
         texts = self._list_text_columns(subsets)
-        table_splits = dict.fromkeys([*splits, *([self.train] if self.train else [])]) if texts else ()
+        # A classifier is trained on a split that it may be scored on as well.
+        table_splits = dict.fromkeys(filter(None, (*splits, self.train))) if texts else ()
         return tuple(
             DataTable(
                 config=config,
@@ -273,6 +282,7 @@ class _Snapshot:
         if name not in self.rows:
             raise explain_unknown("task", name, self.rows, then=THEN)
         if name not in self._built:
+            # When it is asked for: most commands need a few of more than a thousand tasks.
             self._built[name] = self._build_task_info(name, self.rows[name])
         return self._built[name]
 
@@ -290,7 +300,7 @@ class _Snapshot:
         return tuple(other for other in self._groups.get(name, ()) if other != name)
 
     def resolve(self, name: str) -> str | None:
-        """The own name of the benchmark with this name or alias, None without such a benchmark."""
+        """The full name of the benchmark with this name or alias; None if it is unknown."""
         if name in self.benchmark_rows:
             return name
         rows = self.benchmark_rows.items()
@@ -376,7 +386,14 @@ def filter_suite_splits(suite: Suite, options: SuiteOptions) -> Suite:
 
 
 def explain_empty_selection(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
-    """The error for requested splits or languages that are not there, with those that are."""
+    """The error for requested splits or languages that a task or suite lacks.
+
+    Args:
+        name: The task or suite.
+        what: "split", "language" or "subset".
+        asked: What was requested.
+        has: What it has; the hint lists up to 40.
+    """
     shown = ", ".join(list(has)[:40]) + (f" and {len(has) - 40} more" if len(has) > 40 else "")
     return UsageError(
         f"Nothing of {name} is left: no {what} of it is {' or '.join(asked)}.",

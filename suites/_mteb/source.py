@@ -73,7 +73,7 @@ class MtebSource:
 
 
 def _require_hub(info: TaskInfo, data: Path | None) -> None:
-    """Refuse a task whose code reads the hub by itself where its data is to come from elsewhere."""
+    """Refuse a task whose code always reads the hub, if its data is to come from a folder."""
     from huggingface_hub import constants
 
     if not info.fixed_data or data is None:
@@ -86,7 +86,7 @@ def _require_hub(info: TaskInfo, data: Path | None) -> None:
 
 
 def _list_revision_notes(info: TaskInfo, data: Data) -> tuple[str, ...]:
-    """Notes on a result whose data set is not held to a commit."""
+    """Notes on a result whose data set is not pinned to a commit."""
     if info.fixed_data:
         return (f"mteb reads {info.path} at the hub's newest revision: a change of it is not noticed.",)
     if info.on_a_branch and data.revision == info.revision:
@@ -122,6 +122,7 @@ def _wrap_load_errors(data: Path | None, task: Task) -> Iterator[None]:
     except Exception as error:
         if data is None:
             raise
+        # The first cause: datasets wraps an error of a file in several of its own.
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
@@ -133,7 +134,7 @@ def _wrap_load_errors(data: Path | None, task: Task) -> Iterator[None]:
 
 
 def _require_subsets(task: AbsTask) -> None:
-    """Refuse a table of all subsets without a row of one that is scored."""
+    """Refuse a merged table in which a scored subset has no row."""
     if snapshot.load_snapshot().find_task_info(task.metadata.name).loader != "merged":
         return
     lost = [subset for subset in task.hf_subsets if subset not in (task.dataset or ())]
@@ -142,18 +143,18 @@ def _require_subsets(task: AbsTask) -> None:
 
 
 def _is_own_retrieval(info: TaskInfo, task: Task) -> bool:
-    """Whether a retrieval task's data is a folder whose content nobody vouches for."""
+    """Whether a retrieval task's data is the user's own folder, which has to be checked."""
     return bool(task.data.content) and info.loader in ("parts", "coir")
 
 
 def _require_ids(task: Any, data: Path | None) -> None:
-    """Refuse a retrieval task whose ids make its scores meaningless: used twice, or never the judged ones."""
+    """Refuse a retrieval task whose ids repeat, or match no judgement: its scores would mean nothing."""
     for name, part in _iter_split_parts(task):
         for what, rows in _iter_raw_texts(task, name, part):
             twice = _find_ambiguous_id(rows)
             if twice:
                 raise DataError(
-                    f"{data}: {_format_task_cell(task, name)}: the id {twice!r} is that of two texts in {what}.",
+                    f"{data}: {_format_task_cell(task, name)}: two texts in {what} have the id {twice!r}.",
                     hint="Ids must be unique, as judgements and results name texts by them.",
                 )
         judged = _collect_judged_ids(part)
@@ -192,6 +193,7 @@ def _iter_raw_texts(
     is_coir = load_snapshot().find_task_info(task.metadata.name).loader == "coir"
     for what in ("corpus", "queries"):
         if is_coir:
+            # CoIR's loader makes a dictionary by id, in which a second text has already replaced the first.
             rows = load_dataset(task.metadata.dataset["path"], f"{cell[0]}-{what}", split=what)
             yield what, rows.rename_column("_id", "id")
         else:
@@ -205,7 +207,7 @@ def _collect_judged_ids(part: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def _find_ambiguous_id(rows: Dataset) -> str:
-    """An id of two rows with different texts; empty if there is none."""
+    """An id of two rows with different texts; empty if every id has one text."""
     ids = rows["id"][:]
     if len(set(ids)) == len(ids):
         return ""
@@ -218,7 +220,7 @@ def _find_ambiguous_id(rows: Dataset) -> str:
 
 
 def _list_retrieval_notes(task: Any) -> tuple[str, ...]:
-    """Notes on judgements of texts that are not there, empty texts, and queries that no document answers."""
+    """Notes on judgements of missing texts, on empty texts, and on queries without a relevant document."""
     counts: Counter[str] = Counter()
     for _, part in _iter_split_parts(task):
         judged = _collect_judged_ids(part)
@@ -256,6 +258,7 @@ def _count_empty_rows(rows: Dataset) -> int:
 def _copy_loaded_task(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
     """A copy of the task that `make` loads, with its random state right after loading; the last is cached."""
     if wanted not in _loaded:
+        # One at a time: the corpus of a retrieval task can fill the memory.
         _loaded.clear()
         task = make()
         task.dataset = _map_containers(task.dataset, _wrap_list_columns)
@@ -268,6 +271,7 @@ def _build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
     import mteb
 
     mteb_task = mteb.get_task(task.name, eval_splits=list(task.splits), hf_subsets=list(task.subsets))
+    # mteb.get_task takes no seed, and 42 is mteb's own.
     if seed != 42:
         built = type(mteb_task)(seed=seed)
         built.filter_eval_splits(list(task.splits))
@@ -282,6 +286,7 @@ def _build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
 def _copy_mteb_task(task: AbsTask) -> AbsTask:
     """A copy that shares the data, but not the random state or the containers around the data."""
     twin = copy.copy(task)
+    # A run draws from these: the next model has to get the same samples.
     twin.rng_state = copy.deepcopy(task.rng_state)
     twin.np_rng = copy.deepcopy(task.np_rng)
     twin.dataset = _map_containers(task.dataset, lambda data: data)
@@ -304,6 +309,8 @@ def _run_mteb_task(task: AbsTask, encoder: TextModel, documents: DocumentText = 
                 results = task.evaluate(
                     model,
                     split,
+                    # One subset a call, so that the rows and rankings of a subset can be taken before the
+                    # next one.
                     subsets_to_run=subsets,
                     encode_kwargs={"show_progress_bar": False},
                     prediction_folder=examples.folder,
@@ -311,6 +318,7 @@ def _run_mteb_task(task: AbsTask, encoder: TextModel, documents: DocumentText = 
                 scores[split].update({name: _convert_json_value(values) for name, values in results.items()})
                 examples.add_subset_rows(split, subsets)
                 run.add_rankings(model.found)
+                # Otherwise the next subset would add these rankings again.
                 model.found.clear()
     values = [float(subset["main_score"]) for parts in scores.values() for subset in parts.values()]
     mean = sum(values) / len(values)  # over all splits and subsets, as in mteb
@@ -342,7 +350,7 @@ DRAWS = 10
 """Repetitions of a clustering on drawn texts, as in mteb."""
 
 RULES = 1
-"""The version of our rules, raised whenever the same mteb would score the same data otherwise."""
+"""The version of our rules, raised when a change gives other scores with the same mteb and data."""
 
 
 class _Loader(Protocol):
@@ -431,7 +439,9 @@ def _build_content_task(task: Task, content: Content, *, seed: int) -> AbsTask:
             return make(
                 AbsTaskClustering,
                 DatasetDict({split: Dataset.from_list(texts)}),
+                # mteb's default, 4 % of the texts, is made for very large sets.
                 max_fraction_of_documents_to_embed=None,
+                # 16,384 is mteb's own number.
                 max_documents_per_cluster=min(len(content.rows), 16_384),
                 n_clusters=DRAWS,
             )
@@ -492,7 +502,10 @@ def _create_listed_class() -> type[Dataset]:
                 return super().__getitem__(key)
             columns = self.__dict__.setdefault("_lists", {})
             if key not in columns:
+                # Since version 4 datasets gives a lazy column, which decodes at every access; mteb reads
+                # columns often.
                 columns[key] = super().__getitem__(key)[:]
+            # A list of its own, as the caller may change it.
             return list(columns[key])
 
     return Listed
@@ -521,6 +534,7 @@ def _hide_mteb_output() -> Iterator[None]:
 def _hide_progress_bars() -> Iterator[None]:
     from tqdm.std import tqdm
 
+    # Some bars of mteb and datasets cannot be turned off by an argument.
     bar: Any = tqdm
     shown = bar.__init__
 
@@ -536,13 +550,15 @@ def _hide_progress_bars() -> Iterator[None]:
 
 def _format_scoring_version(rules: int = 1) -> str:
     """The scoring code's name and version, with the version of our own rules where it is not 1."""
+    # Without "rules 1" the keys of results from before the number stay.
     name = f"mteb {load_snapshot().version}"
     return name if rules == 1 else f"{name}, rules {rules}"
 
 
 def _require() -> None:
-    """Refuse to score with another version of mteb than that of results."""
+    """Refuse to score with a version of mteb other than the snapshot's, which results name."""
     required, installed = load_snapshot().version, find_package_version("mteb")
+    # Keys of results name this version, and another one may score otherwise.
     if installed != required:
         raise UsageError(
             f"mteb {required} is needed to score, and {installed or 'none'} is installed.",

@@ -16,6 +16,11 @@ from suites._mteb.source import MtebSource
 def build_benchmark_suite(name: str, *, called: str, options: SuiteOptions) -> Suite:
     """The benchmark `name` of mteb as a suite.
 
+    Args:
+        name: Its name in mteb, or an alias.
+        called: The name of the suite.
+        options: The options that narrow it.
+
     Raises:
         UsageError: No benchmark has this name, or nothing is left of any of its tasks.
     """
@@ -66,6 +71,7 @@ def build_task_suite(
         )
         for name, use in uses.items()
     )
+    # An error is about the columns that the user asked for, if any of them is left empty.
     selected_uses = _select_uses(uses, options)
     if not any(column.tasks for column in columns if column.name in selected_uses):
         selection = [*selected_uses.values()]
@@ -97,8 +103,8 @@ def _merge_uses(uses: Sequence[TaskUse]) -> TaskUse:
     return replace(uses[0], splits=tuple(splits), subsets=tuple(subsets))
 
 
-def _require_splits(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
-    """Refuse splits of which none of the tasks has any."""
+def _require_splits(title: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
+    """Refuse a choice of splits that leaves no split of any task."""
     members = [
         member
         for use in uses
@@ -106,11 +112,11 @@ def _require_splits(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> 
     ]
     valid_splits = dict.fromkeys(split for member in members for split in member.splits)
     if wanted and not valid_splits.keys() & set(wanted):
-        raise explain_empty_selection(of, "split", wanted, [*valid_splits])
+        raise explain_empty_selection(title, "split", wanted, [*valid_splits])
 
 
-def _require_subsets(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
-    """Refuse names of subsets that none of the tasks has."""
+def _require_subsets(title: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
+    """Refuse the name of a subset that no task has."""
     if not wanted:
         return
     members = [
@@ -122,7 +128,7 @@ def _require_subsets(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) ->
     for name in wanted:
         if name not in valid_subsets:
             raise explain_unknown(
-                f"subset of {of}", name, valid_subsets, then="--subsets takes names of subsets."
+                f"subset of {title}", name, valid_subsets, then="--subsets takes names of subsets."
             )
 
 
@@ -141,6 +147,7 @@ def _try_task_column(
 ) -> Column:
     try:
         return _build_task_column(use, options, name, within=within)
+    # An empty column stays in the table; that all are empty is an error above.
     except UsageError:
         return Column(name=name, type=snapshot.load_snapshot().find_task_info(use.name).type, tasks=())
 
@@ -156,8 +163,11 @@ def _build_planned_task(use: TaskUse, options: SuiteOptions, *, within: TaskUse 
             if not subsets:
                 raise explain_empty_selection(info.name, "subset", options.subsets, use.subsets)
             within = replace(within, subsets=subsets)
-        kept, subsets = info.select_splits_and_subsets(options.languages, options.splits, within=within)
-        splits = kept if options.splits else splits
+        kept_splits, subsets = info.select_splits_and_subsets(
+            options.languages, options.splits, within=within
+        )
+        # A choice of languages alone leaves a benchmark its own splits.
+        splits = kept_splits if options.splits else splits
     return Task(
         name=info.name,
         type=info.type,
@@ -186,7 +196,16 @@ def _resolve_roles(info: TaskInfo) -> tuple[Role, ...]:
 
 
 def build_mteb_suite(name: str, *, called: str, options: SuiteOptions) -> Suite:
-    """The benchmark or the single task `name` of mteb as a suite."""
+    """The benchmark or the single task `name` of mteb as a suite.
+
+    Args:
+        name: Its name in mteb, or an alias.
+        called: The name of the suite.
+        options: The options that narrow it.
+
+    Raises:
+        UsageError: The name is unknown, or the options leave nothing.
+    """
     mteb_snapshot = snapshot.load_snapshot()
     if name in mteb_snapshot.tasks:
         return build_task_suite({name: build_full_use(name)}, called=called, title=name, options=options)

@@ -445,7 +445,7 @@ def test_a_set_with_fewer_rows_than_its_batch_is_refused(
     [
         ({"training": {"QQQ": "x"}}, "No set of this mix is called 'QQQ'"),
         ({"evaluation": {"SciFakt": "x"}}, "No task or type of tasks is called 'SciFakt'"),
-        ({"evaluation": {"SciFact": {"query": "x"}}}, "the instruction of SciFact is no text"),
+        ({"evaluation": {"SciFact": {"query": "x"}}}, "the instruction of SciFact is not text"),
         ({"trainig": {}}, "has a table 'trainig'; there are training and evaluation"),
         ("[]", "has no tables training and evaluation"),
         ("{", "cannot be read"),

@@ -195,7 +195,7 @@ def test_another_language_is_another_task_and_changes_no_other(repo: Path, tmp_p
     assert [note.partition(":")[0] for note in suite.notes] == [
         *("Python", "Python", "JavaScript", "JavaScript", "Go", "No search by commits")
     ]
-    assert suite.notes[-1] == "No search by commits: there is no git history."
+    assert suite.notes[-1] == "No search by commits: the folder has no git history."
     sizes = {task.name: task.size.texts for task in suite.tasks}
     assert sizes["tool.CodeSearch-javascript"] == 22
 

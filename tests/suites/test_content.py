@@ -44,10 +44,10 @@ def retrieval(**change: Any) -> Retrieval:
     ("change", "message"),
     [
         ({"documents": ()}, "The corpus has no documents."),
-        ({"queries": ()}, "There are no queries."),
-        ({"documents": (D1, D2, D1)}, "The document id 'd1' is there 2 times."),
-        ({"documents": (D1, D1, D1, D2, D2)}, "The document id 'd1' is there 3 times (and 1 more such ids)."),
-        ({"queries": (Q1, Q1)}, "The query id 'q1' is there 2 times."),
+        ({"queries": ()}, "The data has no queries."),
+        ({"documents": (D1, D2, D1)}, "The document id 'd1' occurs 2 times."),
+        ({"documents": (D1, D1, D1, D2, D2)}, "The document id 'd1' occurs 3 times (and 1 more such ids)."),
+        ({"queries": (Q1, Q1)}, "The query id 'q1' occurs 2 times."),
         (
             {"documents": (D1, D2, Document(id=" ", text="x"))},
             "The id of a document must be a string that is not blank, not ' '.",
@@ -93,8 +93,8 @@ def test_retrieval_that_cannot_be_scored(change: dict[str, Any], message: str) -
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ((), "There are no pairs."),
-        ((P1, P2, P1), "The pair id '1' is there 2 times."),
+        ((), "The data has no pairs."),
+        ((P1, P2, P1), "The pair id '1' occurs 2 times."),
         ((P1, dataclasses.replace(P2, text1=" ")), "The text1 of pair '2' is blank."),
         ((P1, dataclasses.replace(P2, text2=wrong(None))), "The text2 of pair '2' is None, not a string."),
         (
@@ -121,10 +121,10 @@ def test_pairs_that_cannot_be_scored(rows: tuple[Pair, ...], message: str) -> No
 @pytest.mark.parametrize(
     ("train", "test", "message"),
     [
-        ((), (A,), "There is no training row."),
-        ((A, B), (), "There is no test row."),
-        ((A, B, B), (A,), "The training row id '2' is there 2 times."),
-        ((A, B), (A, A), "The test row id '1' is there 2 times."),
+        ((), (A,), "The data has no training row."),
+        ((A, B), (), "The data has no test row."),
+        ((A, B, B), (A,), "The training row id '2' occurs 2 times."),
+        ((A, B), (A, A), "The test row id '1' occurs 2 times."),
         ((A, dataclasses.replace(B, text="")), (A,), "The text of training row '2' is blank."),
         ((A, B), (dataclasses.replace(A, label=" "),), "The label of test row '1' is blank."),
         (
@@ -151,10 +151,10 @@ def test_labelled_rows_that_cannot_be_scored(
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ((), "There is no row."),
-        ((A, A), "The row id '1' is there 2 times."),
+        ((), "The data has no row."),
+        ((A, A), "The row id '1' occurs 2 times."),
         ((A, dataclasses.replace(A, id="3")), "There is only the label 'a': at least two are needed."),
-        ((A, B), "Every row has a label of its own: there is nothing to group."),
+        ((A, B), "Every row has a label of its own, so that nothing can be grouped."),
     ],
 )
 def test_clusters_that_cannot_be_scored(rows: tuple[Row, ...], message: str) -> None:

@@ -409,7 +409,7 @@ def test_neither_description_nor_layout(tmp_path: Path, missing: set[str], said:
         ("", "{path} describes no task.", "Each starts with a line [[task]]."),
         ('[task]\ntype = "sts"', "{path} describes no task.", "Each starts with a line [[task]]."),
         ("[[tasks]]", "{path}: No key is called 'tasks'.", "Did you mean task?"),
-        ('[[task]]\nname = "a"', "{path}: task 1: there is no 'type'.", "It is one of retrieval, sts,"),
+        ('[[task]]\nname = "a"', "{path}: task 1: 'type' is missing.", "It is one of retrieval, sts,"),
         (
             '[[task]]\ntype = "retreival"',
             "{path}: task 1: No type is called 'retreival'.",
@@ -480,7 +480,7 @@ def test_files_are_checked_when_the_folder_is_read(tmp_path: Path) -> None:
     toml = '[[task]]\ntype = "sts"\nfile = "{}"\n'
     gone = refused(tmp_path, STS | {"harness.toml": toml.format("pair.jsonl")})
     assert isinstance(gone, DataError)
-    assert gone.message == f"There is no file {place / 'pair.jsonl'}, the 'file' of task 'mine'."
+    assert gone.message == f"{place / 'pair.jsonl'} does not exist: it is the 'file' of task 'mine'."
     assert gone.hint == "Did you mean pairs.jsonl? See docs/local-data.md."
     far = refused(tmp_path, STS | {"harness.toml": toml.format("no/pairs.jsonl")})
     assert far.hint == "See docs/local-data.md."
@@ -593,7 +593,7 @@ def cases(
             "texts.jsonl",
             (
                 '{"text": "c", "label": "y"}\n{"text": "d", "label": "z"}\n',
-                "{path}: Every row has a label of its own: there is nothing to group.",
+                "{path}: Every row has a label of its own, so that nothing can be grouped.",
             ),
         ),
         *cases(

@@ -428,7 +428,7 @@ def test_errors_of_the_description(folder: Folder, type_: str, more: str, messag
 def test_a_missing_file_is_named_before_anything_runs(folder: Folder) -> None:
     (folder.place / "dev.jsonl").rename(folder.place / "dev.csv")
     error = refused(folder)
-    assert error.message == f"There is no file {folder.place / 'dev.jsonl'}, the 'dev' of task 'own'."
+    assert error.message == f"{folder.place / 'dev.jsonl'} does not exist: it is the 'dev' of task 'own'."
     assert error.hint == "Did you mean dev.csv or train.jsonl? See docs/local-data.md."
     assert refused(folder.write(dev__jsonl="")).message == f"{folder.place / 'dev.jsonl'} is empty."
 
@@ -457,7 +457,7 @@ def case(train: list[Row], dev: list[Row], message: str, hint: str | None = None
             SINGLE,
             [SINGLE[0], {"text1": "x", "label": -1}],
             "{dev}:2: the label '-1' is in no row of train.jsonl.",
-            hint="There is: 'no', 'yes'.",
+            hint="The labels are: 'no', 'yes'.",
         ),
         case(SINGLE[:1], SINGLE[:1], "{train}: there is only the label 'yes': at least two are needed."),
         case(

@@ -317,8 +317,8 @@ def test_cls_and_eos_are_in_the_place_of_bos_and_sep(tmp_path: Path) -> None:
     form = _format(tmp_path, bos_token=None, cls_token="<c>", eos_token="<e>")
     assert form.format_prompt("Find it.") == "Find it.<e> <c>"
     assert form.notes == (
-        "The tokenizer has no bos token: its cls token <c> takes the place.",
-        "The tokenizer has no sep token: its eos token <e> takes the place.",
+        "The tokenizer has no bos token: its cls token <c> is used instead.",
+        "The tokenizer has no sep token: its eos token <e> is used instead.",
     )
 
 
@@ -326,8 +326,8 @@ def test_without_any_token_there_is_a_blank(tmp_path: Path) -> None:
     form = _format(tmp_path, pad_token="<p>")
     assert form.format_prompt("Find it.") == "Find it. "
     assert form.notes == (
-        "The tokenizer has no bos and no cls token: there is only a blank in the place.",
-        "The tokenizer has no sep and no eos token: there is only a blank in the place.",
+        "The tokenizer has no bos and no cls token: only a blank is used.",
+        "The tokenizer has no sep and no eos token: only a blank is used.",
     )
     assert _format(tmp_path, eos_token="<e>").format_prompt("Find it.") == "Find it.<e> "
     assert _format(tmp_path, cls_token="<c>").format_prompt("Find it.") == "Find it. <c>"

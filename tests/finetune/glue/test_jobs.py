@@ -448,7 +448,7 @@ def test_data_that_cannot_be_read_is_said_by_the_dry_run(
         ({"tasks": ("RET",)}, "No task of glue is called 'RET'"),
         ({"splits": ("validation",)}, "--splits says nothing about glue"),
         ({"recipe_settings": {"mnli": "here", "transfer": "no"}}, "mnli and transfer=false contradict"),
-        ({"recipe_settings": {"mnli": Path("nowhere")}}, "There is no nowhere"),
+        ({"recipe_settings": {"mnli": Path("nowhere")}}, "nowhere does not exist"),
         ({"recipe_settings": {"fresh_sed": 3}}, "small has no setting 'fresh_sed'"),
         ({"recipe_settings": {"fresh_seeds": -2}}, "The setting fresh_seeds of small cannot be -2"),
         ({"purpose": "trial"}, "A recipe's score is final"),

@@ -204,8 +204,8 @@ def test_odd_rows_of_a_hub_folder_are_counted(
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (add("corpus.jsonl", {"text": "another"}), "the id 'd0' is that of two texts in corpus"),
-        (add("queries.jsonl", {"text": "another"}), "the id 'test-q0' is that of two texts in queries"),
+        (add("corpus.jsonl", {"text": "another"}), "two texts in corpus have the id 'd0'"),
+        (add("queries.jsonl", {"text": "another"}), "two texts in queries have the id 'test-q0'"),
         (every(JUDGED, "corpus-id", "x"), "no judged document is in corpus: 'x' is not"),
         (every(JUDGED, "query-id", "x"), "no judged query is in queries: 'x' is not"),
     ],
@@ -448,7 +448,7 @@ OF_ONES_OWN: tuple[tuple[Mapping[str, str], Change, str], ...] = (
     (PAIRS, swap("pairs.jsonl", '"text2": "d"', '"text2": " "'), "pairs.jsonl:2: the field 'text2' is blank"),
     (PAIRS, swap("pairs.jsonl", '"score": 2', '"score": 1'), "Every score is 1.0"),
     (PAIRS, swap("harness.toml", '"sts"', '"stss"'), "No type is called 'stss'"),
-    (PAIRS, remove("pairs.jsonl"), "There is no file"),
+    (PAIRS, remove("pairs.jsonl"), "does not exist"),
     (LABELS, swap("test.jsonl", '"y"', '"z"'), "The label 'z' of test row"),
     (LABELS, put("train.jsonl", "[1, 2]\n"), "train.jsonl:1: a JSON object is needed"),
 )
