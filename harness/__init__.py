@@ -63,6 +63,7 @@ __all__ = [
 ]
 
 
+# PEP 562. An import above would load pydantic, numpy and rich with `import harness`.
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

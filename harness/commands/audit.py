@@ -37,6 +37,7 @@ def command(results: Path | None, cache: Path | None, repair: bool, strict: bool
     A record that was moved aside is measured again by the next run, a model trained again; a cache
     that was removed is made again. Ends with 0 if nothing is wrong (any more), else with 1.
     """
+    # Without a check a misspelt folder would be found empty, and nothing wrong in it.
     if results is not None and not results.is_dir():
         raise UsageError(f"There is no folder {results}.", hint="See --results.")
     with _show_audit_progress(quiet=as_json) as progress:
@@ -64,6 +65,7 @@ def _describe_audit(found: Audit, *, repair: bool) -> Iterator[str]:
         yield f"  of {found.without_digest:,} records of older versions only the key could be checked"
     for fault in found.faults:
         yield f"✗ {fault.file}: {fault.reason}.{_repair_text(fault, repair=repair)}"
+    # Faults without a repair are left even by --repair.
     left = sum(not fault.repaired for fault in found.faults)
     if not found.faults:
         yield "Nothing is wrong."

@@ -91,6 +91,7 @@ def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run:
 
 
 def _list_cache_folders(root: Path, *, vectors_only: bool) -> list[Path]:
+    # Only these two say whose they are: with --model nothing else is removed.
     spaces = [*sorted((root / "vectors").glob("*/*")), *sorted((root / "plaid").glob("*"))]
     source = [root / "source"] if (root / "source").is_dir() else []
     others = [
@@ -101,7 +102,9 @@ def _list_cache_folders(root: Path, *, vectors_only: bool) -> list[Path]:
 
 def _is_prunable(folder: Path, older_than: float | None, artifact: str) -> bool:
     if older_than is not None:
+        # The time of a folder changes with the names in it only, not when one of its files is written.
         newest = max((f.stat().st_mtime for f in folder.rglob("*")), default=folder.stat().st_mtime)
+        # 86,400 seconds are a day.
         if time.time() - newest < older_than * 86_400:
             return False
     return not artifact or _read_artifact_key(folder).startswith(artifact)
@@ -110,10 +113,12 @@ def _is_prunable(folder: Path, older_than: float | None, artifact: str) -> bool:
 def _read_artifact_key(folder: Path) -> str:
     """The key of the model whose vectors are in a folder, or in an index; empty where it does not say."""
     try:
+        # Folders of vectors have a space.json; an index has its own manifest.
         return str(json.loads((folder / "space.json").read_text())["artifact"])
     except (OSError, ValueError, LookupError, TypeError):
         return read_index_artifact(folder)
 
 
 def _count_folder_bytes(folder: Path) -> int:
+    # The file behind a link lies elsewhere, and removing the link frees nothing of it.
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())

@@ -95,6 +95,7 @@ from harness.plan.request import Request
 @click.pass_context
 def command(
     context: click.Context,
+    # Positional only: `context` is also the name of an option, which arrives in `given`.
     /,
     candidates: tuple[str, ...],
     baseline: str | None,
@@ -121,6 +122,7 @@ def command(
     policy = policy.model_copy(update={"allow_differences": (*policy.allow_differences, *allowed)})
     if explain:
         return _explain(policy, as_json)
+    # Reports that were not asked for share the key None, which is skipped below.
     reports = {json_file: _format_check_json, junit: _render_junit, markdown: _render_markdown}
     _clear([path for path in reports if path is not None])
     suites = options.insert_project(suites, project)
@@ -187,8 +189,10 @@ def _fill_options(
     context: click.Context, given: Mapping[str, Any], known: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The typed options, with the baseline's in place of those that were not typed."""
+    # A value from a variable of the environment counts as typed.
     default = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
     left = {name for name in given if context.get_parameter_source(name) in default}
+    # A file of prompts replaces all prompts of the baseline, and is not mixed with them.
     if "prompt_file" not in left:
         left.discard("prompts")
     return {name: known[name] if name in known and name in left else given[name] for name in given}

@@ -49,7 +49,7 @@ REASONS = {
 @click.argument("first")
 @click.argument("second")
 @click.option("--task", "tasks", multiple=True, help="Only this task. Repeat for several.")
-@click.option("--across-data", is_flag=True, help="Also hold scores on different data against each other.")
+@click.option("--across-data", is_flag=True, help="Also compare scores on different data.")
 @click.option("--measurements", is_flag=True, help="Also list differing times, rates and memory.")
 @options.results
 @options.as_json
@@ -114,6 +114,7 @@ def _count_differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]])
         for field in sorted({*a, *b}):
             x, y = a.get(field), b.get(field)
             if x != y:
+                # As JSON, since values may be lists or objects, which cannot be keys of a dict.
                 key = (field, json.dumps(x), json.dumps(y))
                 counts[key] = counts.get(key, 0) + 1
     return [
@@ -139,6 +140,7 @@ def _list_record_parts(record: Record) -> list[_Cells]:
         split: [(split, subset) for subset, metrics in subsets.items() if MAIN_SCORE in metrics]
         for split, subsets in record.scores.items()
     }
+    # A subset without a main score would be missing from the rows: the task is shown as a whole.
     if [len(cells) for cells in splits.values()] != [len(subsets) for subsets in record.scores.values()]:
         return [()]
     every = [[cell] for cells in splits.values() for cell in cells]
@@ -195,6 +197,7 @@ def _test(one: ScoredRecord | None, other: ScoredRecord | None, cells: _Cells) -
     first, second = (units.select_subsets(cells) if cells else units for units in (one.units, other.units))
     if first is None or second is None or not first.has_same_examples(second):
         return {"test": None, "untested": "the two were measured on different queries"}
+    # In this order: the interval is that of second − first, as the delta is.
     difference = Difference.compare_units(second, first, paired=True)
     p, low, high = compute_paired_test(difference)
     return {"test": {"queries": first.count, "p": p, "low": low, "high": high}, "untested": ""}
@@ -297,6 +300,7 @@ def _print_differences(out: Console, rows: list[dict[str, Any]], tasks: int) -> 
 
 def _cut_hashes(value: Any) -> str:
     """A value for a table, with hashes cut."""
+    # From 16 digits on, so that numbers and short words made of these letters stay as they are.
     return re.sub(r"\b[0-9a-f]{16,}\b", lambda found: found[0][:12], str(value))
 
 

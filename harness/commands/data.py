@@ -198,7 +198,10 @@ def _check_data_folder(
     has_own_data = folder is not None and _has_own_data(folder)
     root = paths.resolve_data_root(None if has_own_data else folder or data)
     settings = DataSettings(
-        root=_require_root_folder(root), offline=True, cache=paths.resolve_cache_folder(cache)
+        # Offline, as the question is what lies in DIR, and not what the hub could add.
+        root=_require_root_folder(root),
+        offline=True,
+        cache=paths.resolve_cache_folder(cache),
     )
     if has_own_data and not suites:
         suites = (f"local:{folder}",)
@@ -294,6 +297,7 @@ def _check_present_subsets(task: Task, settings: DataSettings) -> Finding:
     if finding.state == "ok" or len(task.subsets) == 1:
         return finding
     each = [Finding.check_task_data(replace(task, subsets=(subset,)), settings) for subset in task.subsets]
+    # A root may have been filled for some languages only: that is no fault of the others.
     present = tuple(one.task.subsets[0] for one in each if one.state == "ok")
     return Finding.check_task_data(replace(task, subsets=present), settings) if present else finding
 
@@ -350,6 +354,7 @@ def _pull_all(wanted: Sequence[Need], root: Path, *, quiet: bool) -> list[dict[s
         except DataError as error:
             row |= {"state": "failed", "error": str(error)}
             click.echo(f"Error: {error}", err=True)
+            # The hub cannot be reached: every further data set would wait for the same error.
             if isinstance(error, Unavailable):
                 break
         if not quiet:
@@ -424,6 +429,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
 
     out = create_console()
+    # A program that reads the output gets whole names, however long, and one line for each row.
     if not out.is_terminal:
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         for row in (header, *rows):
@@ -501,6 +507,7 @@ def _fetch_remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
     """The sizes by the hub; after the first sign that it cannot be reached no more are requested."""
     from concurrent.futures import ThreadPoolExecutor
 
+    # Threads read and write it without a lock: at worst a few requests more are made in vain.
     reachable = True
 
     def ask(need: Need) -> int | None:
@@ -513,6 +520,7 @@ def _fetch_remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
             pass
         return None
 
+    # A request is one small answer of the hub, so that its delay counts and not the cores here.
     with ThreadPoolExecutor(max_workers=8) as pool:
         answers = zip(wanted, pool.map(ask, wanted), strict=True)
         return {need: size for need, size in answers if size is not None}

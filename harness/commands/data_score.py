@@ -108,6 +108,7 @@ def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: An
         if dry_run:
             return _print_scoring_plan(plan, output, scored_data, as_json=as_json)
         if scored_data is None:
+            # Before the models are loaded: hours of scoring would be lost where no folder can be made.
             files.require_writable(output.absolute().parent)
             scored_data = _run_scoring_plan(plan, output, choose_device(device), cache, given)
     if as_json:
@@ -152,6 +153,7 @@ def _print_made(made: ScoredData, documents: int) -> None:
 
 def _format_next_command(made: ScoredData, documents: int) -> Sequence[str]:
     """The training on the data, where each query has as many documents as were asked for."""
+    # Queries with fewer documents than were asked for do not fit one value of `documents`.
     if made.facts["counts"]["scores"] != documents * made.facts["counts"]["queries"]:
         return ()
     arguments = f"--train-data {made.folder} --set documents={documents}"

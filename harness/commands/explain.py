@@ -79,6 +79,7 @@ def _read_text_option(side: str, given: str) -> str:
         return given
     path = paths.resolve_home_path(given[1:])
     try:
+        # Editors end a file with a line feed, which is no part of the text and could be a token.
         return path.read_text(encoding="utf-8").rstrip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
@@ -254,6 +255,7 @@ def _explain(
     query_tokens, ours = _encode_text_tokens(one, encoding, query, "query", context)
     document_tokens, theirs = _encode_text_tokens(one, encoding, document, "document", context)
     has_vectors = not all(token.skipped for token in document_tokens.tokens)
+    # Vectors may be kept in float16; a search multiplies them in float32, and so must their explanation.
     products = ours.vectors.astype("float32") @ theirs.vectors.astype("float32").T
     return _Explanation(
         query=query_tokens,
@@ -271,6 +273,7 @@ def _encode_text_tokens(
     """The tokens of a text, and the vectors of those that have one, which a run may have left."""
     encoder: Any = context.get_encoder(one.artifact, encoding)
     space_key = (one.artifact, encoding, _TEXTS, role)
+    # Nothing writes these vectors to the cache, as `emit` drops them: hold keeps them in memory.
     context.encode_missing(*space_key, [text], hold=True)
     tokens: TextTokens = encoder.describe_tokens(
         text, prompt=encoding.resolve_prompt(_TEXTS, role), role=role

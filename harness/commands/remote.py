@@ -57,6 +57,7 @@ def _push(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -
     files = shared.compare_records().send
     count = len(files)
     if not dry_run:
+        # A URL that cannot be written to is named once, and not for every record.
         shared.remote.require_usable()
         count = sum(found is not None for found in shared.remote.map_concurrently(shared.send, files))
     _print_copy_count(shared, count, "Sent", "Would send", dry_run=dry_run, as_json=as_json)

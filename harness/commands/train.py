@@ -64,12 +64,13 @@ def _print_made(one: TrainedModel) -> None:
 def _serialize_trained_model(one: TrainedModel) -> dict[str, Any]:
     assert one.model.lineage is not None
     failure = one.failure
+    state = "there" if one.was_there else "trained"
     return {
         "name": one.model.artifact.name,
         "key": one.model.artifact.key,
         "seed": one.model.lineage.seed,
         "folder": str(one.folder) if one.folder is not None else None,
-        "state": "failed" if failure is not None else "there" if one.was_there else "trained",
+        "state": state if failure is None else "failed",
         "error": None if failure is None else {"message": failure.message, "hint": failure.hint},
     }
 
@@ -77,6 +78,7 @@ def _serialize_trained_model(one: TrainedModel) -> dict[str, Any]:
 def _print_training_plan(prepared: PreparedRun, as_json: bool) -> int:
     cost = PlanCost.estimate_plan(prepared)
     if as_json:
+        # A training has no plan of scores, and no vectors on the disk.
         facts = {name: value for name, value in cost.to_json().items() if name not in ("plan", "disk")}
         click.echo(json.dumps(facts, indent=1))
     else:

@@ -39,7 +39,7 @@ SCHEMA = 1
     "--budget-minutes",
     type=click.FloatRange(min=0, min_open=True),
     default=None,
-    help="Start no further task of a checkpoint after so many minutes; it is gone on with when "
+    help="Start no further task of a checkpoint after so many minutes; it is continued when "
     "nothing newer waits.",
 )
 @options.make_option(WatchOptions, "every", show_default=True)
@@ -68,6 +68,7 @@ def command(source: str | None, listing: bool, show: bool, as_json: bool, **give
 
 
 def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
+    # These are no fields of a request, which refuses names that it does not know.
     minutes = given.pop("budget_minutes")
     budget = None if minutes is None else 60 * minutes
     schedule = {name: given.pop(name) for name in ("name", "every", "settle", "once", "until")}
@@ -109,7 +110,7 @@ class _TextListener:
         self._skipped = skipped
 
     def checkpoint(self, done: EvaluatedCheckpoint, watch: Watch) -> None:
-        """Print a line on the checkpoint, and the curve anew."""
+        """Print a line on the checkpoint, and the curve again."""
         self._out.print(_format_checkpoint(done), highlight=False, soft_wrap=True)
         if not self._once:
             self.print_watch(watch)
@@ -124,6 +125,7 @@ class _TextListener:
 
     def print_watch(self, watch: Watch) -> None:
         """Print the curve and the table, unless they were just printed."""
+        # `follow` ends with the state after the last checkpoint, which the listener has printed already.
         if watch == self._drawn:
             return
         self._drawn = watch
@@ -193,6 +195,7 @@ def _resolve_watch_name(results: Path, text: str) -> str:
     """The name of a watch, by its name or its source."""
     if text in WATCHES.list_names(results):
         return text
+    # The text may be no source at all; the caller then says that no watch has this name.
     with contextlib.suppress(UsageError):
         return choose_watch_name(open_source(text))
     return text
@@ -200,7 +203,9 @@ def _resolve_watch_name(results: Path, text: str) -> str:
 
 def _describe_evaluation(done: EvaluatedCheckpoint) -> str:
     """Whether a checkpoint was evaluated now, its scores were known, or nothing was scored."""
-    return "evaluated" if done.new else "known already" if done.known else "nothing scored"
+    if done.new:
+        return "evaluated"
+    return "known already" if done.known else "nothing scored"
 
 
 def _format_checkpoint(done: EvaluatedCheckpoint) -> str:
@@ -211,7 +216,8 @@ def _format_checkpoint(done: EvaluatedCheckpoint) -> str:
     same = f"; the same weights as step {entry.same_as}" if entry.same_as is not None else ""
     reason = f": {entry.reason}" if entry.reason else ""
     tested = f"; {_look_text(entry.look)}" if entry.look is not None and not same else ""
-    return f"step {entry.step} ({entry.name}): {_describe_evaluation(done)} ({tasks}), {mean}{reason}{same}{tested}"
+    how = _describe_evaluation(done)
+    return f"step {entry.step} ({entry.name}): {how} ({tasks}), {mean}{reason}{same}{tested}"
 
 
 def _look_text(look: Look) -> str:
@@ -247,7 +253,8 @@ def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
     """Print the curve, the table and the flagged drops."""
     points = _collect_curve_points(watch, task)
     task_count = max((one.wanted for one in watch.checkpoints), default=0)
-    what = task or f"mean of {task_count} task{'s' * (task_count != 1)}"
+    plural = "" if task_count == 1 else "s"
+    what = task or f"mean of {task_count} task{plural}"
     console.print(
         f"{watch.name}: {what} of {watch.suite}, scores × 100", style="bold", highlight=False, soft_wrap=True
     )
@@ -315,6 +322,7 @@ def _collect_curve_points(watch: Watch, task: str) -> list[tuple[int, float]]:
         raise explain_unknown(
             "task of this watch", task, task_names, then=f"`harness list tasks --match {task}`."
         )
+    # Checkpoints that were measured on other data or by other code are no points of the same curve.
     latest = max(
         (one for one in watch.checkpoints if task in one.scores), key=_get_evaluation_time, default=None
     )
@@ -344,6 +352,7 @@ def _build_watch_table(watch: Watch, points: dict[int, float], task: str) -> Tab
         table.add_row(
             f"{entry.step:,}", score_text(score), delta, tasks, tested, _describe_flags(watch, entry, task)
         )
+        # A step without a score is passed over: the next delta is from the last score before it.
         before = before if score is None else score
     return table
 

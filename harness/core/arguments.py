@@ -39,6 +39,8 @@ class Form:
     repeated: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        # pydantic is imported where a value is checked, and not above: `import harness` and `harness --help`
+        # need none of it, and stay fast.
         from pydantic_core.core_schema import no_info_before_validator_function
 
         return no_info_before_validator_function(self._read_spelling, handler(source))
@@ -83,12 +85,15 @@ def _read_names(value: Any) -> Any:
         return ()
     if isinstance(value, str):
         return split_names(value)
+    # Bytes are a sequence of numbers in Python: they stay as they are, and the check refuses them.
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, bytes) else value
 
 
 def _read_places(value: Any) -> Any:
     """A single name or path as a tuple of one, any other sequence as a tuple of texts, and None as none."""
-    several = (value,) if isinstance(value, str | os.PathLike) else () if value is None else value
+    if value is None:
+        return ()
+    several = (value,) if isinstance(value, str | os.PathLike) else value
     if not isinstance(several, Sequence) or isinstance(several, bytes):
         return value
     return tuple(_read_place(place) for place in several)
@@ -110,6 +115,7 @@ Count = Annotated[int, Interval(ge=1), Form(must="a whole number, 1 or more")]
 Tokens = Annotated[int, Interval(ge=1), Form(must="a whole number of tokens, 1 or more")]
 Step = Annotated[int, Interval(ge=0), Form(must="a whole number, 0 or more")]
 Seeds = Annotated[int, Interval(ge=1, le=1000), Form(must="a whole number from 1 to 1000")]
+# The largest seed that numpy's older generator takes, and with it scikit-learn's random_state.
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1), Form(must="a whole number from 0 to 4294967295")]
 _Amount = Annotated[float, Interval(ge=0), Predicate(math.isfinite)]
 Seconds = Annotated[_Amount, Form(must="a number of seconds, 0 or more")]
@@ -156,6 +162,7 @@ class Argument:
     def parse_annotation(name: str, annotation: Any, default: Any = MISSING) -> Argument:
         """The argument of an annotation."""
         kind, words, optional = annotation, list[Any](), False
+        # Before Python 3.14 `X | None` is a types.UnionType, but a typing.Union where X is Annotated.
         while (origin := get_origin(kind)) in (Annotated, Union, types.UnionType):
             if origin is Annotated:
                 words += kind.__metadata__
@@ -197,6 +204,7 @@ class Argument:
         from pydantic import ValidationError
 
         try:
+            # Strict, as pydantic would else take "3" and True for the number 3 and 1.
             return self._adapter.validate_python(value, strict=True)
         except ValidationError as error:
             raise self._explain_refusal(value, error.errors()[0]["loc"]) from error
@@ -217,6 +225,7 @@ class Argument:
             return UsageError(f"No {name} is called {value!r}.", hint=hint)
         if isinstance(value, Mapping) and place and place[0] in value:
             return UsageError(f"{name}[{place[0]!r}] is {value[place[0]]!r}, and must be a text.")
+        # Repeated options keep an empty text, while a comma-separated list drops it.
         if isinstance(value, Sequence) and not isinstance(value, str | bytes) and "" in value:
             return UsageError(f"{name} has an empty name.", hint="Is a variable of the shell unset?")
         return UsageError(f"{name} is {value!r}, and must be {self.wanted}.")
@@ -365,8 +374,10 @@ def _parse_setting(kind: Any, name: str, value: Any, of: str, example: str) -> A
         if get_origin(kind) is tuple:
             raw_value = split_names(value)
         elif get_origin(kind) is Literal:
+            # Choices may be numbers, as for `nbits`; pydantic reads no number of a Literal out of a text.
             raw_value = next((choice for choice in get_args(kind) if str(choice) == value), value)
     try:
+        # Not strict as in validate_value: here a number may be typed text, such as "3e-5".
         return TypeAdapter(kind).validate_python(raw_value)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]

@@ -27,6 +27,7 @@ Migration = Callable[[dict[str, Any]], dict[str, Any]]
 class DocumentPart(BaseModel):
     """A part of a document: frozen, and without fields that are not declared."""
 
+    # defer_build: pydantic builds a validator when the first document is read; most commands read few kinds.
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
@@ -59,6 +60,8 @@ def _verify_content(document: dict[str, Any], text: str | bytes) -> dict[str, An
     content = {name: value for name, value in document.items() if name != "digest"}
     written = document["digest"]
     ending = _format_digest_ending(written)
+    # A file as append_digest wrote it is hashed as it lies, which saves writing its JSON again. One that a
+    # tool has formatted in another way is hashed as it would have been written.
     as_written = text.endswith(ending) and _hash_content_text(text.removesuffix(ending) + _END) == written
     if not as_written and _hash_content_text(_format_content(content)) != written:
         raise ValueError("its content is not what its digest says")
@@ -77,6 +80,7 @@ def _format_content(content: Mapping[str, Any]) -> str:
 
 
 def _hash_content_text(text: str) -> str:
+    # json.loads makes a lone surrogate of an escape such as \ud800, which plain UTF-8 refuses to encode.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -141,6 +145,7 @@ class DocumentKind(Generic[Document]):
             return self.parse(path.read_text(encoding="utf-8"), where=path)
         except OSError as error:
             raise RecordError(f"{path} cannot be read: {error.strerror}.", hint=self.hint) from error
+        # A damaged file may nest deeper than json can follow: that is a RecursionError.
         except (ValueError, RecursionError) as error:
             raise RecordError(
                 f"{path} is not a {self.name}, it cannot be read: {error}.", hint=self.hint
@@ -151,6 +156,7 @@ class DocumentKind(Generic[Document]):
         if self.digest_since is None:
             return False
         version = raw.get("schema")
+        # A newer version may have another digest: the caller refuses its number, which says more.
         if isinstance(version, int) and version > self.schema:
             return False
         return "digest" in raw or (isinstance(version, int) and version >= self.digest_since)
@@ -190,6 +196,7 @@ class DocumentFolder(Generic[Document]):
     kind: DocumentKind[Document]
     folder: str
     then: str = ""
+    # Baselines are typed as a name or as a file: a name that ends in .json would be taken for a file.
     pattern: str = r"(?!.*\.json$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
     hint: str = "Use letters, digits, dots, dashes and underscores, e.g. release-1.2."
 

@@ -198,8 +198,10 @@ class Plaid:
     kmeans_niters: _Count = 4
     max_points_per_centroid: _Count = 256
     n_ivf_probe: _Count = 8
+    # At least 4, as a quarter of them is read in full: fewer would leave no document.
     n_full_scores: Annotated[int, Interval(ge=4, lt=2**31)] = 8192
     seed: Annotated[int, Interval(ge=0, lt=2**31)] = SEED
+    # "later": the field is newer than the first indexes, whose keys it must not change (core/identity.py).
     top_k: Annotated[int, Interval(ge=10, lt=2**31)] | None = field(default=None, metadata={"later": True})
 
 
@@ -279,8 +281,10 @@ class Encoding:
     def _is_indexed(self, size: Size) -> bool:
         """Whether a task of this size is searched by the usual index, which none has asked for."""
         late = self.late_interaction
+        # The index packs bits of components into bytes: only dimensions divisible by 8 fit.
         if self.index is not None or self.exact or late is None or late.dimension % 8:
             return False
+        # PLAID computes plain MaxSim, without PyLate's filling up of shorter documents.
         is_countable = size.texts is not None and self.similarity == "maxsim"
         return is_countable and self.count_token_pairs(size) > MOST_PAIRS
 
@@ -323,6 +327,7 @@ class Ranking:
     delta: Annotated[float, Interval(ge=0, lt=math.inf)] = 0.5
     stop_words: str = "auto"
     stemmer: str = "auto"
+    # Left out of the key at 1: results of the first rules keep their keys.
     rules: int = field(default=1, metadata={"later": True})
 
 

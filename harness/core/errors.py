@@ -72,6 +72,7 @@ def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
     >>> find_similar_names("nanobier", ["beir", "nanobeir", "mteb"])
     ['nanobeir']
     """
+    # Only a mistake needs difflib, so it is not imported with every command.
     from difflib import get_close_matches
 
     by_lower = {k.lower(): k for k in known}

@@ -120,6 +120,7 @@ class SweepPart(DocumentPart):
 
     @model_validator(mode="after")
     def _check_tasks(self) -> SweepPart:
+        # Building the selections validates them, so that a bad identity is found when the document is read.
         assert self.selections is not None
         return self
 
@@ -177,6 +178,7 @@ class Lineage(DocumentPart):
                 "parents": [parent.artifact for parent in self.parents],
                 "data": self.data,
                 "seed": self.seed,
+                # Left out without a sweep, so that models of before sweeps keep their keys.
                 **({"sweep": self.sweep.identity} if self.sweep is not None else {}),
             }
         )
@@ -184,6 +186,7 @@ class Lineage(DocumentPart):
     @property
     def group(self) -> str:
         """The digest of everything but the seed: models that share it differ in nothing else."""
+        # Any fixed seed would do: the digest only has to be the same for all seeds.
         return self.model_copy(update={"seed": 0}).key
 
     @property
@@ -278,7 +281,8 @@ DOCUMENTS = DocumentKind(
     name="model document",
     type=ModelDocument,
     schema=2,
-    migrations={1: lambda document: document},  # schema 2 added a lineage's sweep and a parent's selections
+    # Schema 2 added a lineage's sweep and a parent's selections, which have defaults.
+    migrations={1: lambda document: document},
     hint="Train the model again, or remove model.json: the folder is then a model like any other.",
     digest_since=1,
 )
@@ -290,6 +294,8 @@ def read_document(folder: Path) -> ModelDocument | None:
     Whether the folder's content is still that of the document is for the caller to compare.
     """
     try:
+        # Without a model.json that can be believed the folder is a model like any other, whose key is the
+        # hash of its content: no score is mixed up.
         document = DOCUMENTS.parse((folder / FILE).read_text(encoding="utf-8"), where=folder / FILE)
         return document if document.key == document.lineage.key else None
     except (OSError, ValueError, RecursionError, RecordError):

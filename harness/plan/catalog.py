@@ -53,6 +53,7 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
             f"The suite {name!r} needs an argument.", hint=f"Type --suite {name}:<{entry.argument}>."
         )
     try:
+        # A refused argument may be tasks of the suite, which belong behind --tasks: that hint goes first.
         return entry.open(argument, options or SuiteOptions())
     except UsageError:
         _refuse_tasks(entry, argument)
@@ -115,6 +116,7 @@ def _is_column(column: Column, name: str) -> bool:
 def _select_columns(suite: Suite, wanted: Sequence[str]) -> Suite:
     """The suite with tasks in the wanted columns only."""
     column_names = tuple(c.name for c in suite.columns if any(_is_column(c, name) for name in wanted))
+    # The other columns stay, without tasks, so that the suite still says what was left out.
     columns = tuple(c if c.name in column_names else replace(c, tasks=()) for c in suite.columns)
     return replace(suite, columns=columns, requested=column_names if len(column_names) < len(columns) else ())
 
@@ -124,6 +126,7 @@ def join_single_tasks(suites: Sequence[Suite]) -> list[Suite]:
 
     It is for showing: its name is that of no suite, and its mean is over the tasks asked for.
     """
+    # Single tasks are grouped by their family, a text; any other suite is alone under its number.
     groups: dict[str | int, list[Suite]] = {}
     for number, suite in enumerate(suites):
         family, _, argument = suite.name.partition(":")

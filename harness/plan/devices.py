@@ -15,6 +15,7 @@ _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 
 def require_spelled(devices: Sequence[str]) -> None:
     """Refuse names that are no device's, without importing torch."""
+    # By spelling alone: a typing error is refused before torch is imported, which takes seconds.
     for name in devices:
         if not _DEVICE.fullmatch(name):
             raise UsageError(
@@ -49,6 +50,7 @@ def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
     if torch.backends.mps.is_available():
         device_names.append("mps")
     for name in devices:
+        # "cuda" without a number is the first GPU.
         if name not in device_names and f"{name}:0" not in device_names:
             raise UsageError(
                 f"This machine has no device {name!r}.", hint=f"There is: {', '.join(device_names)}."

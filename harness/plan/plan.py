@@ -83,6 +83,7 @@ class PlannedTraining:
         if self.sweep is not None:
             return _sweep_jobs(self.sweep, self.job, trials, gate=gate)
         earlier = self.backbone.training
+        # The last job of a training makes its model; the others before it are inputs of that one.
         before = () if earlier is None else earlier.plan_jobs(trials, gate=gate)
         first = _resolve(self.backbone, gate=gate, inputs=tuple(job.key for job in before[-1:]))
         return (*before, first, replace(self.job, inputs=(first.key,)))
@@ -214,9 +215,9 @@ def plan_scores(
                 assert recipe is not None
                 cell = _plan_finetune_score(subject, task, recipe, locate, seed=seed)
             else:
-                model_seed = (
-                    SEED if subject.training is not None else seed
-                )  # there the seed is that of the training
+                # The seed of a trained model is that of its training. Its evaluations share one seed, so that
+                # scores of several trainings differ by the trainings alone.
+                model_seed = SEED if subject.training is not None else seed
                 cell = _plan_encoding_score(subject, task, at_hand(task), seed=model_seed)
             keys[subject, task] = cell.key
             cells.setdefault(cell.key, cell)
@@ -273,6 +274,7 @@ def _plan_encoding_score(
         task = replace(task, data=located.data)
     identity = build_evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
     problem = found if isinstance(found, DataError) else None
+    # The score is planned with its problem, and not refused: the other tasks of the suite can still be run.
     if (subject.ranks or subject.interacts_late) and not task.retrieves:
         does = "ranks documents" if subject.ranks else "gives a vector for each token"
         problem = DataError(
@@ -373,6 +375,8 @@ class Plan:
                 job for one in subjects if one.training for job in one.training.plan_jobs(trials, gate=gate)
             ]
             jobs = tuple({job.key: job for job in training_jobs}.values())
+        # A job that leaves a record though it is no score of the run, such as a fine-tuning run, may have one
+        # that no longer counts: its predictions are lost, or it is of other weights.
         score_keys = {cell.key for cell in cells}
         stale = (job for job in jobs if job.key not in known_jobs and job.key not in score_keys)
         return Plan(
@@ -440,12 +444,14 @@ def _sweep_jobs(
     """
     scores = [[trials[trial.key] for trial in found.values()] for _, found in sweep.open]
     records = [[trial.record for trial in found if trial.record] for found in scores]
+    # The choice is known only if every member that did not diverge has all of its scores.
     best = find_best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
     jobs: dict[str, Job] = {}
     for number, ((member, _), member_trials) in enumerate(zip(sweep.open, scores, strict=True)):
         assert member.training is not None
         name, value = sweep.format_member_label(member), sweep.format_member_value(member)
         before = member.training.plan_jobs(trials, gate=gate)
+        # Only the last job trains the member; the others prepare the backbone of all members.
         before = (*before[:-1], *(replace(job, label=name, member=value) for job in before[-1:]))
         open_trials = [trial for trial in member_trials if trial.record is None]
         if best in (None, number):
@@ -464,6 +470,8 @@ def _sweep_jobs(
 def _attach_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
     record = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
     artifact = cell.subject.artifact
+    # A trained model keeps its key when it is trained again, so that only the weights tell whether a record
+    # is of the present model. Empty weights: it is not on this disk, and the record may still be its own.
     if record is not None and artifact.trained and artifact.weights not in ("", record.model.weights):
         return replace(cell, former=record)
     return replace(cell, record=record)
@@ -561,12 +569,15 @@ def _collect_jobs(
             elif job.kind == "finetune":
                 jobs[resolve.key] = resolve
                 job = replace(job, inputs=(resolve.key, *job.inputs))
+            # Several scores may wait for one run, such as the MNLI model that others start from.
             jobs.setdefault(job.key, job)
     return tuple(jobs.values()), frozenset(done_keys)
 
 
 def _find_settled_jobs(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
     """The finished runs that depend on no run to be made again; a choice among runs needs all of them."""
+    # One pass is enough, as a recipe lists the jobs that others read before them. A job without a place
+    # leaves no record: it is done if its inputs are.
     firm: set[str] = set()
     for job in jobs:
         stands = all(key in firm for key in job.inputs)
@@ -609,6 +620,7 @@ def _has_predictions(job: Job, place: Place, store: Store, artifact: Artifact) -
 def _resolve(subject: ConfiguredModel, *, gate: bool, inputs: tuple[str, ...] = ()) -> Job:
     artifact = subject.artifact
     assert isinstance(subject.encoding, Encoding)
+    # Without the draw of a context: the check loads the same model for every draw, and is done once.
     encoding = subject.encoding.loaded
     key = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
     work = Resolve(artifact=artifact, encoding=encoding, gate=gate)
@@ -636,6 +648,7 @@ def _build_task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iter
         kind="encode",
         label=_format_score_label(cell),
         inputs=(resolve,),
+        # The claim of the score: the process that takes the score encodes for it as well.
         claim=cell.key,
         work=Encode(encoding=encoding, **_collect_task_arguments(cell)),
     )

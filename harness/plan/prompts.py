@@ -1,4 +1,4 @@
-"""The prompts of a request: read from options and files, and held against what there is."""
+"""The prompts of a request: read from options and files, and checked against suites and tasks."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
         o for entry in catalog.load_suite_entries().values() for o in entry.offers() if o.kind == "task"
     ]
     tasks = {c.name for suite in suites for c in suite.columns} | {o.name for o in offered}
+    # A column may have another name than its task, or several tasks: a prompt may have either name.
     tasks |= {task.name for suite in suites for task in suite.tasks}
     types = {t.type for suite in suites for t in suite.tasks} | {o.facts["type"] for o in offered}
     for name in prompts:

@@ -70,6 +70,7 @@ class Recipes:
         stages = names.get("model", "").split("+") if "model" in names else []
         task: Any = catalog.open_recipe(names["task"], changes[names["task"]]) if "task" in names else None
         opened: list[Any] = [catalog.open_recipe(stage, changes[stage]) for stage in stages]
+        # With tasks that need vectors in the same run those settings are for them.
         if task is not None and all(one.output == "label" for one in tasks):
             _refuse_settings(request, task)
         return Recipes(task=task, stages=tuple(opened), sweep=_sweep(stages, changes, request))
@@ -110,7 +111,7 @@ def parse_changes(pairs: Any) -> Any:
     return changes
 
 
-def sweep_of(given: Any) -> Any:
+def parse_sweep(given: Any) -> Any:
     """The settings and the values of SETTING=VALUE,VALUE, each given once; anything else as it is.
 
     Raises:
@@ -212,9 +213,8 @@ _OPTIONS = {"prompts": "prompt"}
 
 def list_vector_options(settings: Settings) -> list[str]:
     """The options that were given for how a model gives vectors."""
-    explicit_settings = (
-        replace(settings, vectors=None) if settings.vectors == "float32" else settings
-    )  # a former default
+    # Baselines of earlier versions have stored float32, which was the default then: nobody asked for it.
+    explicit_settings = replace(settings, vectors=None) if settings.vectors == "float32" else settings
     names = [f.name for f in fields(Settings) if getattr(explicit_settings, f.name) != f.default]
     return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
 
@@ -259,6 +259,8 @@ def _find_setting_owners(
             )
         return [(name, setting) for name in named]
     owners = [name for name, settings in known.items() if given in settings]
+    # Stages of one chain A+B may share a setting, which is then changed in all. Two recipes of other kinds
+    # may not: it would be open which of them is meant.
     requested = [one for one in request.names if not set(owners).isdisjoint(one.split("+"))]
     if len(requested) > 1:
         raise UsageError(
@@ -269,6 +271,7 @@ def _find_setting_owners(
         every = sorted(set().union(*known.values()))
         then = "See docs/training.md and docs/glue.md."
         raise explain_unknown("setting of these recipes", given, every, then=then)
+    # A setting that no recipe has goes to the first one, which refuses it and lists the settings that it has.
     return [(name, given) for name in owners or [*known][:1]]
 
 
@@ -363,6 +366,7 @@ def _apply_sweep_value(
         )
         opened: Any = catalog.open_recipe(recipe, member_changes)
     except UsageError as error:
+        # The error speaks of --set, which was not typed.
         hint = (error.hint or "").replace(f"--set {setting}=", f"--sweep {setting}=VALUE,")
         raise UsageError(error.message, hint=hint) from error
     return getattr(settings, setting), opened
@@ -398,6 +402,7 @@ def _split_selection(text: str, options: SuiteOptions) -> list[tuple[str, tuple[
     if entry is None or not rest:
         return [(text, ())]
     try:
+        # What stands behind the colon is the suite's argument if the suite takes it, else names of its tasks.
         catalog.open_suite(text, options)
     except UsageError:
         if entry.alone and not entry.offers():

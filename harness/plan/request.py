@@ -39,7 +39,8 @@ from harness.plan.prompts import check_prompts, read_prompts
 from harness.plan.recipe_request import (
     RecipeRequest,
     Recipes,
-    sweep_of,
+    parse_changes,
+    parse_sweep,
 )
 from harness.search import plaid
 from harness.search.plaid import KEEP_GIGABYTES
@@ -214,7 +215,7 @@ class Request:
     ] = 10.0
     sweep: Annotated[
         Mapping[str, Any],
-        Form(read=sweep_of, must="a mapping of a setting to its values", repeated=True),
+        Form(read=parse_sweep, must="a mapping of a setting to its values", repeated=True),
         Option(
             "Train with each of these values of a setting of the recipe, e.g. learning_rate=1e-5,3e-5,1e-4; "
             "the best by --select is the model.",
@@ -305,6 +306,7 @@ class Request:
             UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
         """
         request = self.validate_fields()
+        # From the cheap to the dear: spelling first, and last the devices, for which torch is imported.
         require_spelled(request.devices)
         require_room(request.devices, request.executor, request.threads)
         plaid.parse_plaid(request.settings.index)
@@ -323,6 +325,7 @@ class Request:
             UsageError: It is no folder.
         """
         root = paths.resolve_data_root(self.data)
+        # Before Python 3.14 Path.is_dir raises where a folder above may not be entered.
         if root is not None and not os.path.isdir(root):
             raise UsageError(
                 f"The data root {root} is not a folder.",
@@ -355,6 +358,7 @@ class Request:
             raise UsageError(
                 f"--offline forbids the network, which {remote.url} needs.", hint="Leave one of them out."
             )
+        # Tried out before any work: a missing right would else show only when results are sent.
         remote.require_usable()
         return remote
 
@@ -381,6 +385,7 @@ class Request:
                 has another form.
         """
         request_fields = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
+        # `cache` and `results` are also fields of SuiteOptions: those of the request are meant.
         parts = {part: {f.name for f in fields(part)} - request_fields for part in (Settings, SuiteOptions)}
         valid_names = request_fields.union(*parts.values())
         for name in fields_:
@@ -390,6 +395,7 @@ class Request:
             part: {n: v for n, v in fields_.items() if n in names} for part, names in parts.items()
         }
         request_values = {name: value for name, value in fields_.items() if name in request_fields}
+        # `options` may be given as a whole beside single fields of it: the whole is put in first.
         before = replace(self, **request_values).validate_fields()
         return replace(
             before,
@@ -431,6 +437,7 @@ class PreparedRun:
         models_by_family: dict[str, list[ConfiguredModel]] = {}
         for model in self.subjects:
             family = model.artifact.key if model.lineage is None else model.lineage.group
+            # The encoding without its draw of a context, so that all draws of a model are one group.
             models_by_family.setdefault(f"{family} {model.loaded}", []).append(model)
         return tuple(map(tuple, models_by_family.values()))
 

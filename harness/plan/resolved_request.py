@@ -82,7 +82,8 @@ class ResolvedRequest:
             paths.resolve_cache_folder(request.cache),
             paths.resolve_results_folder(request.results),
         )
-        if parse_executor(request.executor) is not None:  # other machines know no working directory
+        # Jobs on other machines do not start in this working directory.
+        if parse_executor(request.executor) is not None:
             cache, results = cache.absolute(), results.absolute()
         data = DataSettings(root=request.require_data_root(), offline=request.offline, cache=cache)
         suites = request.open_suites()
@@ -161,12 +162,14 @@ def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
             "vector for each text.",
             hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
         )
+    # With another model in the request such settings are meant for that one.
     vector_settings = [
         option for option in list_vector_options(request.settings) if option != "--document-text"
     ]
     if vector_settings and len(named) == len(request.models):
         raise UsageError(
-            f"{vector_settings[0]} is for models that give vectors; {named[0]} ranks documents by their words.",
+            f"{vector_settings[0]} is for models that give vectors; {named[0]} ranks documents by their "
+            "words.",
             hint=f"Leave it out. Settings of BM25 are typed with it, e.g. {bm25.NAME}:k1=0.9,b=0.4.",
         )
 
@@ -193,6 +196,7 @@ def _resolve_models(
     )
     settings = Settings() if plain else request.settings
     every = [_rename_model(resolve_model(text, settings, options), text, request) for text in request.models]
+    # Reversed, as a later entry of a dict replaces an earlier one, and the first name is to stay.
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
     return tuple(first[one.artifact.key, one.encoding] for one in every)
 

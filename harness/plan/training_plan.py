@@ -80,6 +80,7 @@ def plan_models(
         DataError: There is no data, or it cannot be read.
     """
     data_names = _assign_own_data(stages, request)
+    # Not strict: `data_names` has one entry more, that of the last stage.
     earlier = [
         _prepare_recipe(stage, names, request) for stage, names in zip(stages[:-1], data_names, strict=False)
     ]
@@ -131,6 +132,7 @@ def _plan_sweep_choice(
     part = SweepPart(
         setting=sweep.setting,
         values=sweep.values,
+        # The tasks of a sweep are part of the key of the chosen model, which must not depend on a member.
         tasks={
             name: {field: value for field, value in trial.identity.items() if field != "artifact"}
             for name, trial in trials[0].items()
@@ -140,6 +142,7 @@ def _plan_sweep_choice(
         name: {key: value for key, value in getattr(first.lineage, name).items() if key != sweep.setting}
         for name in ("settings", "changed")
     }
+    # A sentence that depends on the swept value does not hold for the chosen model, which is not known yet.
     of_all = [member.lineage.assumed for member in members if member.lineage is not None]
     assumed = tuple(sentence for sentence in first.lineage.assumed if all(sentence in one for one in of_all))
     lineage = first.lineage.model_copy(update={**changes, "assumed": assumed, "sweep": part})
@@ -301,11 +304,13 @@ def _plan_model(
         )
     data, selection = located
     try:
+        # A backbone that is not trained yet has no files: the model that it starts from has its form.
         readable = replace(backbone, folder=one.on_disk.artifact.folder)
         before = one.training.model.description if one.training and not one.training.done else None
         model = recipe.plan(readable, (*data, *selection), seed=seed, planned=before)
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from error
+    # The recipe read the files of another model: the parent is the one that will have been trained from them.
     if one.lineage is not None:
         parents = (ParentPart.of(backbone, one.lineage), *model.lineage.parents[1:])
         model = replace(model, lineage=model.lineage.model_copy(update={"parents": parents}))
@@ -349,6 +354,7 @@ def _assign_own_data(stages: Sequence[ModelRecipe], request: TrainingRequest) ->
     for text in request.train_data:
         owner, equals, name = text.partition("=")
         numbers = [at for at, stage in enumerate(stages) if owner in (stage.name, *stage.name.split(":"))]
+        # A path may have an "=" in it: only the name of a recipe before it says which training is meant.
         if not (equals and numbers):
             numbers, name = [*range(len(stages))], text
         if len(numbers) > 1:
