@@ -145,9 +145,9 @@ def _print_baselines(baselines: list[Baseline]) -> None:
     print_table(table, create_console())
 
 
-def _print_power(one: Baseline) -> None:
+def _print_power(baseline: Baseline) -> None:
     """Print what a check against a baseline can see, of its means and of each task."""
-    if one.power is None:
+    if baseline.power is None:
         return
     sources = {
         "runs": "by the repeated runs",
@@ -155,7 +155,7 @@ def _print_power(one: Baseline) -> None:
         "stated": f"if an equal model changes {DEFAULT.changed:.0%} of the answers",
         "policy": "",
     }
-    for suite, mean in one.power.means.items():
+    for suite, mean in baseline.power.means.items():
         if mean.detectable is not None:
             click.echo(
                 f"{suite} can see a loss of {100 * mean.detectable:.2f} points of its mean "
@@ -166,24 +166,28 @@ def _print_power(one: Baseline) -> None:
     table = Table(title="in points, what a check can see under the default policy")
     for column in ("task", "loss seen in 80 %", "automatic margin"):
         table.add_column(column, justify="left" if column == "task" else "right")
-    for task, line in one.power.tasks.items():
+    for task, line in baseline.power.tasks.items():
         seen = "–" if line.detectable is None else f"{100 * line.detectable:.2f}"
         table.add_row(task, seen, f"{100 * line.margin:.2f}")
     print_table(table, create_console())
 
 
-def _print_baseline(one: Baseline, as_json: bool) -> int:
+def _print_baseline(baseline: Baseline, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps(one.to_json(), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(baseline.to_json(), indent=1, ensure_ascii=False))
         return 0
-    click.echo(f"{one.name}: set {one.when} on {', '.join(one.suites)}, seeds: {one.seeds}")
+    click.echo(
+        f"{baseline.name}: set {baseline.when} on {', '.join(baseline.suites)}, seeds: {baseline.seeds}"
+    )
     # What an option is when it was not typed says nothing about the baseline.
-    chosen = {option: value for option, value in one.options.items() if value not in (None, "", [], False)}
+    chosen = {
+        option: value for option, value in baseline.options.items() if value not in (None, "", [], False)
+    }
     click.echo("  " + ", ".join(f"{option.replace('_', '-')} {value}" for option, value in chosen.items()))
-    for run in one.runs:
+    for run in baseline.runs:
         revision = f" at {run.revision[:12]}" if run.revision else ""
         click.echo(f"  {run.model}{revision}, artifact {run.artifact[:12]}, {len(run.keys)} tasks:")
         for task, keys in run.keys.items():
             click.echo(f"    {task}: {', '.join(key[:12] for key in keys)}")
-    _print_power(one)
+    _print_power(baseline)
     return 0

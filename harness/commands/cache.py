@@ -57,18 +57,18 @@ def _print_cache_size(cache: Path | None, as_json: bool) -> int:
     type=float,
     default=None,
     metavar="DAYS",
-    help="Only what was not written to for that long.",
+    help="Only folders that were not written to for so many days.",
 )
 @click.option(
     "--model",
     "artifact",
     default="",
-    help="Only embeddings and indexes of the model whose key starts so (six digits or more).",
+    help="Only embeddings and indexes of the model whose key begins with this (six digits or more).",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed; remove nothing.")
 @options.as_json
 def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: bool, as_json: bool) -> int:
-    """Remove cached embeddings, indexes, prepared data and weights; what is needed again is made again."""
+    """Remove cached embeddings, indexes, prepared data and weights; a run makes again what it needs."""
     if artifact and not re.fullmatch("[0-9a-f]{6,64}", artifact):
         raise UsageError(
             f"{artifact!r} is not six or more digits of a model's key.",
@@ -111,7 +111,7 @@ def _is_prunable(folder: Path, older_than: float | None, artifact: str) -> bool:
 
 
 def _read_artifact_key(folder: Path) -> str:
-    """The key of the model whose vectors are in a folder, or in an index; empty where it does not say."""
+    """The key of the model whose vectors are in a folder or an index; empty if it cannot be read."""
     try:
         # Folders of vectors have a space.json; an index has its own manifest.
         return str(json.loads((folder / "space.json").read_text())["artifact"])

@@ -187,14 +187,18 @@ def _compute_part_score(record: Record, cells: _Cells) -> float | None:
     return None if None in scores else fmean(map(float, scores))  # type: ignore[arg-type]
 
 
-def _test(one: ScoredRecord | None, other: ScoredRecord | None, cells: _Cells) -> dict[str, Any]:
+def _test(
+    first_record: ScoredRecord | None, second_record: ScoredRecord | None, cells: _Cells
+) -> dict[str, Any]:
     """A paired test of two scores over their queries, or the reason why there is none."""
-    if one is None or other is None:
-        return {"test": None, "untested": "a record is gone"}
-    if one.units is None or other.units is None:
-        gone = one if one.units is None else other
+    if first_record is None or second_record is None:
+        return {"test": None, "untested": "a record was removed meanwhile"}
+    if first_record.units is None or second_record.units is None:
+        gone = first_record if first_record.units is None else second_record
         return {"test": None, "untested": f"{gone.model['name']}: {gone.problem}"}
-    first, second = (units.select_subsets(cells) if cells else units for units in (one.units, other.units))
+    first, second = (
+        units.select_subsets(cells) if cells else units for units in (first_record.units, second_record.units)
+    )
     if first is None or second is None or not first.has_same_examples(second):
         return {"test": None, "untested": "the two were measured on different queries"}
     # In this order: the interval is that of second − first, as the delta is.
@@ -215,26 +219,33 @@ def _find_query_scores(record: Record, results: Path | None) -> ScoredRecord | N
     )
 
 
-def _describe_unpaired(one: Any) -> dict[str, Any]:
-    settings = describe_record(one.record)
-    return {"task": one.record.task.name, "of": one.of, "settings": settings, "reason": one.reason}
+def _describe_unpaired(unpaired: Any) -> dict[str, Any]:
+    settings = describe_record(unpaired.record)
+    return {
+        "task": unpaired.record.task.name,
+        "of": unpaired.of,
+        "settings": settings,
+        "reason": unpaired.reason,
+    }
 
 
-def _print_comparison(first: str, second: str, found: dict[str, Any], pairs: int) -> None:
+def _print_comparison(first: str, second: str, comparison: dict[str, Any], pairs: int) -> None:
     out = create_console()
-    if not found["deltas"]:
-        out.print("There is no score that both have, on the same data and splits.")
+    if not comparison["deltas"]:
+        out.print("The models have no score in common on the same data and splits.")
     else:
-        _print_deltas(out, first, second, found["deltas"])
-        for reason in dict.fromkeys(row["untested"] for row in found["deltas"] if row["untested"]):
-            rows = [row["task"] for row in found["deltas"] if row["untested"] == reason]
+        _print_deltas(out, first, second, comparison["deltas"])
+        for reason in dict.fromkeys(row["untested"] for row in comparison["deltas"] if row["untested"]):
+            rows = [row["task"] for row in comparison["deltas"] if row["untested"] == reason]
             out.print(
                 f"No test of {', '.join(dict.fromkeys(rows))}: {reason}.", highlight=False, soft_wrap=True
             )
-        _print_differences(out, found["differences"], pairs)
+        _print_differences(out, comparison["differences"], pairs)
     names = {"first": first, "second": second}
     for (of, reason), text in REASONS.items():
-        tasks = [one["task"] for one in found["not_compared"] if (one["of"], one["reason"]) == (of, reason)]
+        tasks = [
+            one["task"] for one in comparison["not_compared"] if (one["of"], one["reason"]) == (of, reason)
+        ]
         if tasks:
             sentence = f"{text.format(**names)}: {', '.join(dict.fromkeys(tasks))}"
             out.print(sentence, highlight=False, soft_wrap=True)

@@ -123,7 +123,7 @@ def _pull_data(
         _print_json(rows)
     absent = sum(row["state"] not in ("pulled", "kept") for row in rows)
     if absent:
-        click.echo(f"{absent} of {len(rows)} data sets are not there.", err=True)
+        click.echo(f"{absent} of {len(rows)} data sets are missing.", err=True)
     _exit(1 if absent else 0)
 
 
@@ -154,7 +154,7 @@ def _verify_data(
     wrong = any(problem.wrong for _, problems in checked for problem in problems)
     if wrong:
         option = "--recipe RECIPE" if recipes and not suites else "--suite SUITE"
-        click.echo(f"To mend: harness data pull {option} --data {root}", err=True)
+        click.echo(f"To repair: harness data pull {option} --data {root}", err=True)
     _exit(1 if wrong else 0)
 
 
@@ -372,21 +372,21 @@ def _print_verified(need: Need, problems: Sequence[Problem]) -> None:
         click.echo(f"           {problem.message}")
 
 
-def _print_finding(one: Finding) -> None:
+def _print_finding(finding: Finding) -> None:
     colours = {"ok": "green", "faulty": "red", "missing": "red"}
-    state = click.style(f"{one.state:<8}", fg=colours[one.state])
-    click.echo(f"{state} {one.task.name} {one.task.data.path}".rstrip())
-    for line in (*_needs(one), *one.faults):
+    state = click.style(f"{finding.state:<8}", fg=colours[finding.state])
+    click.echo(f"{state} {finding.task.name} {finding.task.data.path}".rstrip())
+    for line in (*_needs(finding), *finding.faults):
         click.echo(f"         {line}")
 
 
 OWN = "what its own code reads was not looked at"
 
 
-def _needs(one: Finding) -> Iterator[str]:
+def _needs(finding: Finding) -> Iterator[str]:
     """Lines on what a task reads: its tables, or the size of its own files."""
     alike: dict[tuple[object, ...], list[DataTable]] = {}
-    for table in one.tables:
+    for table in finding.tables:
         alike.setdefault((table.splits, table.texts, table.values), []).append(table)
     for tables in alike.values():
         configs = shorten_names([" or ".join(table.config) or "default" for table in tables], most=3)
@@ -394,29 +394,29 @@ def _needs(one: Finding) -> Iterator[str]:
         splits = " or the only split" if tables[0].lone_split else ""
         read = f"{', '.join(tables[0].splits) or 'any split'}{splits}"
         yield f"needs {configs}: {read}; columns {columns}" if columns else f"needs {configs}; {OWN}"
-    if not one.tables and one.task.data.path:
+    if not finding.tables and finding.task.data.path:
         yield OWN
-    if one.size is not None and one.size.texts is not None and not one.task.data.path:
-        yield f"has {one.size.texts:,} texts, {one.size.characters:,} characters"
+    if finding.size is not None and finding.size.texts is not None and not finding.task.data.path:
+        yield f"has {finding.size.texts:,} texts, {finding.size.characters:,} characters"
 
 
-def _serialize_finding(one: Finding) -> dict[str, Any]:
+def _serialize_finding(finding: Finding) -> dict[str, Any]:
     """A finding as plain values."""
     return {
-        "task": one.task.name,
-        "path": one.task.data.path,
-        "subsets": list(one.task.subsets),
-        "state": one.state,
+        "task": finding.task.name,
+        "path": finding.task.data.path,
+        "subsets": list(finding.task.subsets),
+        "state": finding.state,
         "needs": [
             {
                 "config": list(table.config) or ["default"],
                 "splits": list(table.splits),
                 "columns": [list(names) for names in (*table.texts, *table.values)],
             }
-            for table in one.tables
+            for table in finding.tables
         ],
-        "faults": list(one.faults),
-        "texts": one.size.texts if one.size else None,
+        "faults": list(finding.faults),
+        "texts": finding.size.texts if finding.size else None,
     }
 
 

@@ -53,7 +53,7 @@ def _list(results: Path | None, cache: Path | None, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps({"schema": 1, "models": rows}, indent=1, ensure_ascii=False))
     elif not rows:
-        click.echo("There is no trained model. `harness list recipes` shows what trains one.")
+        click.echo("No trained models yet. `harness list recipes` shows the recipes that train one.")
     else:
         _print_table(rows)
     return 0
@@ -87,7 +87,7 @@ def _show_model(model: str, results: Path | None, cache: Path | None, as_json: b
 @options.results
 @options.cache
 def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> int:
-    """Remove MODEL, a name or six or more digits of a key, or what a training has left of it.
+    """Remove MODEL, a name or six or more digits of a key, or the rest of an interrupted training.
 
     Its records stay. Asks for the model's name or key unless --yes is given.
     """
@@ -95,7 +95,7 @@ def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> 
     stored_model = _find_stored_model(model, store, cache)
     size = format_size(_count_model_bytes(stored_model.folder))
     if not yes and not _ask_removal(stored_model, size):
-        click.echo("That is another name: nothing is removed.", err=True)
+        click.echo("The name does not match: nothing was removed.", err=True)
         return 1
     store.remove(stored_model.key)
     click.echo(f"Removed {stored_model.name} ({stored_model.key[:12]}), {size}.")

@@ -134,7 +134,7 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
 """The options of a request by the names of their fields, and two that are no field's."""
 
 _NEXT = {"recipe_settings": "flops", "train_data": "tasks", "prompts": "prompt_file"}
-"""The option that stands behind another one in the help, where its field does not."""
+"""By option, the one that follows it in the help, where the order of the fields is another."""
 
 
 def add_options(*names: str) -> Callable[[F], F]:

@@ -44,13 +44,13 @@ def command() -> None:
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
     default=None,
-    help="What the tasks may take together on the reference (default: 5).",
+    help="Minutes that the tasks may take together for the reference model (default: 5).",
 )
 @click.option("--tasks", default="", help="Take these tasks, comma-separated, instead of choosing.")
 @click.option(
     "--reference",
     default="",
-    help="The imported model whose minutes are meant (default: one of median speed among those fitted on).",
+    help="The imported model whose minutes are meant (default: the one of median speed in the fit).",
 )
 @click.option("--name", default="", help="The proxy's name (default: made of the target and the minutes).")
 @options.results
@@ -74,7 +74,9 @@ def _fit(
     from harness.proxy import fit
 
     if tasks and minutes is not None:
-        raise UsageError("--tasks are taken whatever they cost.", hint="Leave out --minutes, or --tasks.")
+        raise UsageError(
+            "--minutes has no effect on tasks that --tasks names.", hint="Leave out --minutes, or --tasks."
+        )
     folder = paths.resolve_results_folder(results)
     suite_options = SuiteOptions(cache=paths.resolve_cache_folder(cache), results=folder)
     typed, suite = _open_target(target, suite_options)
@@ -248,8 +250,8 @@ def _open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
     has_labels = any(task.output == "label" for task in suite.tasks)
     if len(suite.tasks) < 2 or has_labels or suite.predictor is not None:
         raise UsageError(
-            f"{suite.title} is no benchmark that a few of its tasks could predict.",
-            hint="`harness list benchmarks` shows those that can be.",
+            f"{suite.title} cannot be predicted from a few of its tasks.",
+            hint="`harness list benchmarks` shows the benchmarks that can be.",
         )
     return typed, suite
 

@@ -98,14 +98,16 @@ def command(
 ) -> int:
     """Show what has been measured of MODEL: a name, six or more digits of its key, or a folder.
 
-    Of a model that was trained under several seeds these are means with their standard deviations.
+    For a model that was trained with several seeds, show means with their standard deviations.
     """
     if (languages or subsets or splits) and not suites:
         raise UsageError(
             "--languages, --subsets and --splits narrow a suite.", hint="Name one with --suite SUITE."
         )
     if view and not suites:
-        raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
+        raise UsageError(
+            "--view chooses how the numbers of a suite are computed.", hint="Name one with --suite SUITE."
+        )
     if metrics and not suites:
         raise UsageError("--metric is for a suite's tasks.", hint="Name one with --suite SUITE.")
     seeds = _load_seed_suites(model, results)
@@ -147,7 +149,7 @@ def _load_seed_suites(model: str, results: Path | None) -> tuple[MeasuredSuite, 
         for stored_model in ModelStore(paths.resolve_results_folder(results)).list_stored_models():
             if model == stored_model.name or (len(model) >= 6 and stored_model.key.startswith(model)):
                 raise UsageError(
-                    f"{stored_model.name} ({stored_model.key[:12]}) is trained, and has no scores but those of "
+                    f"{stored_model.name} ({stored_model.key[:12]}) is trained, but has only scores of "
                     "trials.",
                     hint=f"Type: harness run --model {stored_model.folder} --suite SUITE",
                 ) from None
@@ -155,7 +157,7 @@ def _load_seed_suites(model: str, results: Path | None) -> tuple[MeasuredSuite, 
 
 
 def _print_former(measured: MeasuredSuite) -> None:
-    """Say that a model was trained again and has other weights now, if there are records of the former."""
+    """Say that a model was trained again and has other weights now, if records of the former ones exist."""
     former = dict.fromkeys(record.task.name for record in measured.former)
     if former:
         named = f"{measured.records[0].model.artifact[:12]} was trained again, and has other weights now"
@@ -230,7 +232,7 @@ def _describe_distinction(record: Any, measured: MeasuredSuite, common: str) -> 
 
 
 def _show_seed_tasks(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
-    """Each task of a model that was trained under several seeds, a row for each setting."""
+    """Show each task of a model that was trained with several seeds, a row for each setting."""
     # By the place of the seed, so that a seed without a score leaves a gap and moves no other.
     tasks: dict[tuple[str, str], dict[int, Record]] = {}
     for number, replicate in enumerate(seeds):
@@ -278,7 +280,7 @@ def _has_selection_record(records: Mapping[int, Record], seeds: Sequence[Measure
 
 
 def _show_seed_suites(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_json: bool) -> None:
-    """Columns and means of suites over the seeds of a training, for each condition."""
+    """Show columns and means of suites over the seeds of a training, for each condition."""
     seed_views = [
         (suite, text, views) for suite in suites for text, views in _collect_seed_views(seeds, suite)
     ]

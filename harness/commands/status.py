@@ -72,7 +72,7 @@ STYLES = {
     is_flag=False,
     flag_value=2.0,
     metavar="[SECONDS]",
-    help="Look again every so many seconds (2 if nothing is said), until Ctrl-C.",
+    help="Show the state again every SECONDS (default: 2), until Ctrl-C.",
 )
 @options.as_json
 def command(results: Path | None, everything: bool, every: float | None, as_json: bool) -> int:

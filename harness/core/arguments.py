@@ -59,7 +59,7 @@ class Option:
         typed: The option, where it is not the field's name; "" where the command line has none.
         parameter: The name of its value in a command, where it is not the field's name.
         metavar: The placeholder of the value in the help; None for that of its type.
-        envvar: The variable of the environment that stands for it.
+        envvar: The environment variable that sets it.
         unset: The value of a list with commas that nobody typed.
         alone: Whether only some commands that evaluate have it.
     """
@@ -260,6 +260,11 @@ def collect_options(kind: Any) -> Mapping[str, Argument]:
 def check_value(name: str, value: Any, annotation: Any) -> Any:
     """A value in the form of an annotation.
 
+    Args:
+        name: The name of the value in messages.
+        value: As a user gave it.
+        annotation: A type with its bounds and words, such as `Names`.
+
     Raises:
         UsageError: It has another form; the message has the nearest match, or says what it must be.
 
@@ -272,6 +277,11 @@ def check_value(name: str, value: Any, annotation: Any) -> Any:
 
 def check_fields(part: Part, kind: type[Part], name: str) -> Part:
     """A dataclass of values, each in its form; its own dataclasses are left as they are.
+
+    Args:
+        part: The dataclass with values as a user gave them.
+        kind: The class that it must have.
+        name: Its name in messages.
 
     Raises:
         UsageError: It is of another class, or a value has another form.
@@ -312,6 +322,11 @@ def split_settings(text: str, *, of: str) -> dict[str, str]:
 def join_settings(name: str, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     """The shortest text that names something with its settings; missing ones have their usual value.
 
+    Args:
+        name: The name before the colon.
+        settings: Values by setting.
+        usual: The default of every setting, in the order of the text.
+
     >>> join_settings("plaid", {"nbits": 2}, {"nbits": 4, "seed": 42}), join_settings("bm25", {}, {"b": 1})
     ('plaid:nbits=2', 'bm25')
     """
@@ -337,7 +352,7 @@ def replace_settings(
         example: How a setting is typed, with {} for its name.
 
     Raises:
-        UsageError: There is no such field, and the message lists all; or a value has another form.
+        UsageError: No field has this name (the message lists all), or a value has another form.
 
     Example:
         >>> from dataclasses import dataclass

@@ -41,10 +41,10 @@ def append_digest(content: Mapping[str, Any]) -> str:
 
 
 def verify_digest(text: str | bytes) -> dict[str, Any]:
-    """The content of a text that `append_digest` made, whatever its spaces now.
+    """The content of a text that `append_digest` made, also if its spaces have changed.
 
     Raises:
-        ValueError: It is no JSON, has no digest, or its content has changed.
+        ValueError: It is not JSON, has no digest, or its content has changed.
     """
     document = json.loads(text)
     if not isinstance(document, dict):
@@ -53,7 +53,7 @@ def verify_digest(text: str | bytes) -> dict[str, Any]:
 
 
 def _verify_content(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
-    """The content of a document with a digest, of which `text` is the JSON."""
+    """The content of a document with a digest; `text` is its JSON."""
     text = text.decode() if isinstance(text, bytes) else text
     if "digest" not in document:
         raise ValueError("it has no digest")
@@ -114,7 +114,7 @@ class DocumentKind(Generic[Document]):
             where: The document's name in messages, e.g. its path.
 
         Raises:
-            RecordError: The text is of a newer schema, or no such document.
+            RecordError: The text is of a newer schema, or not a document of this kind.
             ValueError: The text is not complete JSON (a truncated file), or not what its digest says.
         """
         raw = json.loads(text)
@@ -139,7 +139,7 @@ class DocumentKind(Generic[Document]):
         """The document in a file.
 
         Raises:
-            RecordError: It cannot be read, is of a newer schema, or is no such document.
+            RecordError: It cannot be read, is of a newer schema, or is not a document of this kind.
         """
         try:
             return self.parse(path.read_text(encoding="utf-8"), where=path)
@@ -188,7 +188,7 @@ class DocumentFolder(Generic[Document]):
     Attributes:
         kind: The kind of the documents.
         folder: The folder's name below the results folder.
-        then: The command that shows the names there are.
+        then: Advice that names the command that lists the names.
         pattern: The form of a new name.
         hint: What a user types in place of a name that is refused.
     """
@@ -210,18 +210,18 @@ class DocumentFolder(Generic[Document]):
             raise UsageError(f"{name!r} cannot be the name of a {self.kind.name}.", hint=self.hint)
 
     def locate_document(self, results: Path, name: str) -> Path:
-        """The file of the document with a name, whether it is there or not."""
+        """The file of the document with a name, whether it exists or not."""
         return results / self.folder / f"{name}.json"
 
     def list_names(self, results: Path) -> list[str]:
-        """The names there are, sorted."""
+        """The names of the documents in the folder, sorted."""
         return sorted(path.stem for path in (results / self.folder).glob("*.json"))
 
     def find_document(self, results: Path, name: str) -> Document:
         """The document of a name.
 
         Raises:
-            UsageError: There is none.
+            UsageError: No document has this name.
             RecordError: It cannot be read, or is of a newer schema.
         """
         names = self.list_names(results)
@@ -230,7 +230,12 @@ class DocumentFolder(Generic[Document]):
         return self.kind.read_document_file(self.locate_document(results, name))
 
     def write_document(self, results: Path, name: str, text: str) -> Path:
-        """Write a document whole, in place of the former one of its name; gives its file.
+        """Write a document in one step, replacing one of the same name; returns its file.
+
+        Args:
+            results: The results folder.
+            name: A name that `check_name` accepts.
+            text: The document as JSON.
 
         Raises:
             StoreError: The folder cannot be written.

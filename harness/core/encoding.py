@@ -239,7 +239,7 @@ class Encoding:
     output "multivector", each token has a vector: there is no pooling (""), and `max_length` is that of the
     longer side. With an `index` the search of such a model is approximate; its vectors are the same. Without
     one large tasks are searched by the usual one, unless `exact` was asked for. With a `context` a vector
-    depends on context documents, which are drawn anew for each task.
+    depends on context documents, which are drawn for each task.
     """
 
     output: Output = "vector"
@@ -279,7 +279,7 @@ class Encoding:
         return replace(encoding, index=Plaid()) if encoding._is_indexed(task.size) else encoding
 
     def _is_indexed(self, size: Size) -> bool:
-        """Whether a task of this size is searched by the usual index, which none has asked for."""
+        """Whether a task of this size is searched by the usual index, although nobody asked for one."""
         late = self.late_interaction
         # The index packs bits of components into bytes: only dimensions divisible by 8 fit.
         if self.index is not None or self.exact or late is None or late.dimension % 8:
@@ -303,7 +303,14 @@ class Encoding:
 
     @staticmethod
     def select_prompt(task: TextTask, role: Role, named: Mapping[str, str], default: str | None) -> str:
-        """The prompt in `named` that is put before inputs of `task` (see `Encoding.resolve_prompt`)."""
+        """The prompt in `named` that is put before inputs of `task` (see `Encoding.resolve_prompt`).
+
+        Args:
+            task: The name and the type of the task.
+            role: The side of the inputs; empty for a task without sides.
+            named: Texts by task, type or side, also as `STS12-query`.
+            default: The name of the prompt where no other name fits.
+        """
         sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
         names = sided if role else [task.name, task.type]
         return next((named[n] for n in (*names, default) if n is not None and n in named), "")

@@ -55,7 +55,14 @@ def write_once(path: Path, content: bytes) -> bool:
 def replace(path: Path, content: bytes, *, mode: int = 0o666, last: bool = True) -> None:
     """Write `content` to `path` in one step, replacing an existing file; its rights are at most `mode`.
 
-    Of several files of a folder only the `last` need have the folder's names on disk.
+    Args:
+        path: The file; its folder is made if need be.
+        content: All of its bytes.
+        mode: Its rights, from which the process's umask takes some away.
+        last: Whether to flush the folder's names to disk; of several files only the last needs to.
+
+    Raises:
+        StoreError: The file cannot be written.
     """
     temporary = _write_temporary(path, content, mode)
     try:
@@ -100,7 +107,7 @@ def find_leftovers(folder: Path) -> list[Path]:
 
 
 def _select_orphans(paths: Iterable[Path]) -> list[Path]:
-    """Those of some temporary files whose process was one of this machine and has ended, sorted."""
+    """The temporary files among `paths` whose process ran on this machine and has ended, sorted."""
     matches = ((path, _TEMPORARY.match(path.name)) for path in paths)
     return sorted(
         path
@@ -121,7 +128,7 @@ def _is_process_alive(pid: int) -> bool:
 
 
 def get_host_name() -> str:
-    """This machine's name in names of temporary files; that of a container, too, which may share its name."""
+    """This machine's name in names of temporary files; containers of one host name get different ones."""
     import socket
 
     # A container counts its processes from 1: a number is that of one process only within its name space.
@@ -145,7 +152,7 @@ def require_writable(folder: Path) -> None:
 
 
 def create_temporary_folder(folder: Path) -> Path:
-    """A new empty folder beside `folder`, to be renamed to it; one of a killed process is swept.
+    """A new empty folder beside `folder`, to be renamed to it; `sweep` removes that of a killed process.
 
     Raises:
         StoreError: It cannot be made.
@@ -159,7 +166,7 @@ def create_temporary_folder(folder: Path) -> Path:
 
 
 def generate_temporary_path(path: Path) -> Path:
-    """A new name beside `path` for what is to be renamed to it; that of a killed process is swept."""
+    """A new name beside `path` for a file or folder to be renamed to it (see `sweep`)."""
     return path.parent / f".{path.name}.{get_host_name()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
@@ -182,7 +189,7 @@ def _write_temporary(path: Path, content: bytes, mode: int = 0o666) -> Path:
 
 
 def sync(place: Path) -> None:
-    """Have a file, or the names in a folder, on disk."""
+    """Flush a file, or the names in a folder, to disk."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -257,6 +264,11 @@ def hash_file(path: Path, cache_dir: Path | None = None) -> str:
 def hash_files(paths: Sequence[Path], read: Callable[[], str], cache_dir: Path | None = None) -> str:
     """The SHA-256 that `read` makes of several files, cached as that of one file is.
 
+    Args:
+        paths: The files; the cached hash counts while size, times and inode of all are the same.
+        read: Computes the hash, 64 hex digits.
+        cache_dir: The folder of the cache; None for no cache.
+
     Raises:
         OSError: A file cannot be read.
     """
@@ -284,7 +296,7 @@ def _hash(
 
 
 def has_sha256(path: Path, start: str, cache_dir: Path | None = None) -> bool:
-    """Whether the SHA-256 of a file starts so; a cached hash that does not is computed anew.
+    """Whether the SHA-256 of a file starts so; a cached hash that does not is computed again.
 
     Raises:
         OSError: The file cannot be read.

@@ -49,6 +49,12 @@ def build_evaluation_identity(
     """Everything that a score depends on; its digest is the EvaluationKey.
 
     Only the prompts that are applied count, and a length of queries or an index that are the task's own.
+
+    Args:
+        artifact: The model.
+        task: The task, with the revision or content of its data.
+        encoding: The model's own encoding or ranking, not yet adapted to the task.
+        seed: The seed of samples and probes.
     """
     prompts = {
         role: encoding.resolve_prompt(task, role) if isinstance(encoding, Encoding) else ""

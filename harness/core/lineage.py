@@ -56,15 +56,15 @@ class ParentPart(DocumentPart):
     selected_on: tuple[str, ...] = ()
     """The tasks whose scores chose it among others, or one of its own parents."""
     selections: tuple[_SelectionPart, ...] = ()
-    """What is known of those tasks beside their names; without that a task chose as a whole."""
+    """The splits and subsets of those tasks; a task without an entry chose as a whole."""
 
     @staticmethod
     def of(artifact: Artifact, planned: Lineage | None = None) -> ParentPart:
         """A model that a training starts from.
 
         Args:
-            artifact: The model; what it was trained on itself stands in its `model.json`.
-            planned: What it is made of, where it need not be there yet.
+            artifact: The model; its `model.json` says what it was trained on itself.
+            planned: Its lineage, if it may not be trained yet.
         """
         document = read_document(artifact.folder) if artifact.trained and planned is None else None
         lineage = planned if document is None else document.lineage
@@ -106,7 +106,7 @@ class MemberPart(DocumentPart):
 
 
 class SweepPart(DocumentPart):
-    """The sweep of a setting, of which the model is the best member."""
+    """The sweep of a setting; the model is its best member."""
 
     setting: str
     """The name of the setting, which is not among the settings of the lineage."""
@@ -197,7 +197,7 @@ class Lineage(DocumentPart):
 
     @property
     def beside_own_data(self) -> str:
-        """What data of the recipe the model was trained on beside the user's own, in words."""
+        """In words, the data of the recipe that the model was trained on besides the user's own."""
         names = [part["name"] for part in self.settings.get("mix", ()) if part["name"]]
         return f"and of the recipe's data on {shorten_names(names)}" if names else "not on the recipe's data"
 
@@ -228,13 +228,19 @@ class Lineage(DocumentPart):
         return {what: tuple(one.name for one in by) for what, by in self.selections.items()}
 
     def chosen_by(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> list[str]:
-        """What the score on some splits and subsets of a task chose, in words."""
+        """In words, what the score on some splits and subsets of a task chose.
+
+        Args:
+            task: The name of the task.
+            splits: Its splits; none for all.
+            subsets: Its subsets; none for all.
+        """
         selections = self.selections.items()
         return [what for what, by in selections if any(one.has_overlap(task, splits, subsets) for one in by)]
 
     @property
     def choices_text(self) -> str:
-        """What was chosen by the scores of which tasks; empty where nothing was."""
+        """In words, the choices that scores made, each with its tasks; empty if there were none."""
         return "; ".join(f"{what} chosen by {', '.join(names)}" for what, names in self.choices.items())
 
     @property

@@ -39,7 +39,7 @@ def resolve_home_path(text: str | Path) -> Path:
     """A path with `~` replaced by the home folder.
 
     Raises:
-        UsageError: There is no such user.
+        UsageError: The user after the ~ does not exist.
     """
     try:
         return Path(text).expanduser()

@@ -176,7 +176,13 @@ def _collect(
 def collect_provenance(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> dict[str, Any]:
-    """The provenance as the dictionary that a record holds (fields: `_Provenance`)."""
+    """The provenance as the dictionary that a record holds (fields: `_Provenance`).
+
+    Args:
+        device: The torch device of the job, e.g. "cuda:0".
+        threads: CPU threads of torch; None for those that it uses now.
+        started: The start of the job; None for that of the process.
+    """
     return asdict(_collect(device=device, threads=threads, started=started))
 
 

@@ -99,7 +99,7 @@ class Registry(Generic[Entry]):
 
     def _require_entry_kind(self, entry: Any, place: str) -> Entry:
         if not isinstance(entry, self.kind):
-            raise UsageError(f"{place} is no {self.kind.__name__} of {self.group}.")
+            raise UsageError(f"{place} is not a {self.kind.__name__} of {self.group}.")
         return entry
 
 

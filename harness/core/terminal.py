@@ -1,4 +1,4 @@
-"""Printing to a terminal: a console for people, programs and files, and tables of which nothing is cut."""
+"""Printing to a terminal: a console for people, programs and files, and tables that are never cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 WIDE = 200
-"""The columns of a console that is no terminal."""
+"""The columns of a console that is not a terminal."""
 
 FIRST = 0.4
 """The share of the width that names of a table's first column may take unfolded."""

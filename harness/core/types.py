@@ -168,7 +168,7 @@ class DataTable:
 
     Attributes:
         config: The names that its configuration may have, the usual one first; none for the default one.
-        splits: The splits that are read; with `lone_split`, the only split that there is stands for any.
+        splits: The splits that are read; with `lone_split` the only split of a data set stands for any.
         texts: Columns of text, each by the names that it may have.
         values: Further columns, likewise.
         lists: Whether each row holds a list of texts, and one of values.
@@ -347,12 +347,12 @@ class Task:
         return tuple((split, subset) for split in self.splits for subset in self.subsets)
 
 
-def _merge_tasks(one: Task, other: Task) -> Task:
+def _merge_tasks(first: Task, second: Task) -> Task:
     """A task with the splits and subsets of both, which are the same task of different columns."""
     task = replace(
-        one,
-        splits=tuple(dict.fromkeys((*one.splits, *other.splits))),
-        subsets=tuple(dict.fromkeys((*one.subsets, *other.subsets))),
+        first,
+        splits=tuple(dict.fromkeys((*first.splits, *second.splits))),
+        subsets=tuple(dict.fromkeys((*first.subsets, *second.subsets))),
         # Parts of a task may share texts, such as a corpus: their sizes cannot be added.
         size=Size(),
     )

@@ -39,7 +39,7 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
     """The suite called `name` or `name:argument`.
 
     Raises:
-        UsageError: There is no such suite, or its argument is missing or wrong.
+        UsageError: No suite has this name, or its argument is missing or wrong.
     """
     name, _, argument = text.partition(":")
     entry = SUITES.find_entry(name) or load_suite_entries().get(name)
@@ -68,7 +68,7 @@ def _refuse_tasks(entry: SuiteEntry, argument: str) -> None:
     columns = entry.open("", SuiteOptions()).columns
     if all(any(_is_column(column, name) for column in columns) for name in task_names):
         raise UsageError(
-            f"The suite {entry.name} takes no task behind a colon.",
+            f"Tasks of the suite {entry.name} are not typed after a colon.",
             hint=f"Type --suite {entry.name} --tasks {shlex.quote(','.join(task_names))}.",
         )
 
@@ -93,12 +93,12 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     every = [column for suite in suites for column in suite.columns]
     for name in task_names:
         if not any(_is_column(column, name) for column in every):
-            of = " or ".join(names)
+            suite_names = " or ".join(names)
             columns = [column.name for column in every]
             types = [f"{_TYPE}{column.type}" for column in every]
             valid_names = [*dict.fromkeys(types)] if name.startswith(_TYPE) else columns
             then = f"Names of tasks are those of a suite's table; {_TYPE}STS are all of a type."
-            raise explain_unknown(f"task of {of}", name, valid_names, then=then)
+            raise explain_unknown(f"task of {suite_names}", name, valid_names, then=then)
     return [_select_columns(suite, task_names) for suite in suites] if task_names else suites
 
 
@@ -151,7 +151,7 @@ def find_recipe_entry(text: str) -> RecipeEntry:
     """The entry of the recipe called `name` or `name:variant`.
 
     Raises:
-        UsageError: There is no such recipe or variant.
+        UsageError: No recipe or variant has this name.
     """
     name, _, variant = text.partition(":")
     entry = RECIPES.find_entry(name) or load_recipe_entries().get(name)
@@ -165,10 +165,10 @@ def find_recipe_entry(text: str) -> RecipeEntry:
 
 
 def find_recipe_kind(text: str) -> Literal["model", "task"]:
-    """What a recipe makes, or recipes that make a model one after the other, `A+B`.
+    """Whether a recipe, or a chain of recipes `A+B`, makes a model or trains for a task.
 
     Raises:
-        UsageError: There is no such recipe, or one of several makes no model.
+        UsageError: No recipe has this name, or one of several makes no model.
     """
     stages = text.split("+")
     kinds = [find_recipe_entry(stage).kind for stage in stages]
@@ -182,10 +182,10 @@ def find_recipe_kind(text: str) -> Literal["model", "task"]:
 
 
 def resolve_recipe_chain(text: str) -> str:
-    """A recipe as those that make its models one after the other, `A+B`; most are one.
+    """The chain of recipes `A+B` that a recipe stands for; most stand for themselves.
 
     Raises:
-        UsageError: There is no such recipe or variant.
+        UsageError: No recipe or variant has this name.
     """
     stages: list[str] = []
     for stage in text.split("+"):
@@ -198,7 +198,7 @@ def open_recipe(text: str, changes: Mapping[str, Any] | None = None) -> TaskReci
     """The recipe called `name` or `name:variant`, with changed settings.
 
     Raises:
-        UsageError: There is no such recipe, variant or setting, or a value has another form.
+        UsageError: No recipe, variant or setting has this name, or a value has another form.
     """
     entry, variant = find_recipe_entry(text), text.partition(":")[2]
     return entry.open(variant, replace_settings(entry.settings[variant], changes or {}, of=text))

@@ -54,8 +54,13 @@ class ModelOptions:
 def resolve_model(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
     """The model that `text` names, with its encoding or ranking, every default filled in.
 
+    Args:
+        text: As the user typed it: a catalog name, a folder, a trained model, `org/name[@revision]` or BM25.
+        settings: The requested settings of its evaluation.
+        options: Network, cache and results folder.
+
     Raises:
-        ModelError: There is no such model, or its folder cannot be loaded.
+        ModelError: No model has this name, or its folder cannot be loaded.
         UsageError: A setting does not fit the model.
     """
     if bm25.is_bm25(text):
@@ -131,7 +136,7 @@ def _find_trained_folder(text: str, options: ModelOptions) -> Path | None:
     """The folder of the trained model that a text names: its folder's name, its own, or its key's start.
 
     Raises:
-        UsageError: Several are called so.
+        UsageError: Several models have this name or this start of a key.
     """
     # No name of a model's folder has a slash: the text is a path or a name on the hub.
     if options.results is None or "/" in text:
@@ -251,7 +256,7 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
 
 
 def _find_redundant_weights(names: Sequence[str]) -> list[str]:
-    """A repository's pickled weight files that have the same weights beside them as safetensors.
+    """The pickled weight files of a repository whose folder has the same weights as safetensors.
 
     >>> _find_redundant_weights(["model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin"])
     ['pytorch_model.bin']
@@ -262,7 +267,7 @@ def _find_redundant_weights(names: Sequence[str]) -> list[str]:
 
 
 def _explain_missing_folder(text: str, folder: Path) -> ModelError:
-    """The error for a folder that is not there, below one that is."""
+    """The error for a missing folder whose parent exists."""
     folder_names = sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
     close = [str(Path(text).parent / name) for name in find_similar_names(folder.name, folder_names)]
     exists = f"{folder.parent} has {shorten_names(folder_names) if folder_names else 'no folder'}."

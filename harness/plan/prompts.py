@@ -41,7 +41,7 @@ def _read_prompt_file(file: Path) -> dict[str, str]:
 
 
 def require_sides(prompts: Mapping[str, str] | None) -> None:
-    """Refuse prompts for anything but queries and documents, where there is no task.
+    """Refuse prompts for anything but queries and documents, for commands that have no task.
 
     Raises:
         UsageError: A prompt has another name.

@@ -52,10 +52,10 @@ from harness.storage.store import Store
 class Request:
     """The models, suites, settings and folders of a run, as the user gives them.
 
-    What a field does stands with it. There is one recipe at most of each kind, that for tasks with labels and
-    that for models; a setting is named `recipe.setting` where both have it. A recipe for models makes one for
-    each of `seeds` seeds, counted from the seed of the settings. A `sweep` is of one setting, and that value
-    is the model whose mean of the main scores of the tasks in `select` (`suite:task,task`) is best.
+    Each field has its description. At most one recipe of each kind can be named, one for tasks with labels
+    and one for models; a setting is named `recipe.setting` where both have it. A recipe for models makes one
+    model for each of `seeds` seeds, counted from the seed of the settings. A `sweep` is of one setting: the
+    model is the one whose mean main score on the tasks in `select` (`suite:task,task`) is best.
     """
 
     models: Annotated[
@@ -226,8 +226,8 @@ class Request:
     select: Annotated[
         Places,
         Option(
-            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact; they are marked as no "
-            "test of the model. Repeat for several suites.",
+            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact; they are marked, as "
+            "they no longer test the model. Repeat for several suites.",
             metavar="SUITE:TASKS",
             alone=True,
         ),
@@ -235,7 +235,7 @@ class Request:
     force: Annotated[
         bool,
         Option(
-            "Score again what is there already, from known vectors and runs, and put it in its place.",
+            "Score again what has a record, from cached vectors and finished runs, and replace the record.",
             alone=True,
         ),
     ] = False
@@ -252,7 +252,7 @@ class Request:
         ),
     ] = None
     names: Annotated[
-        Table, Option("What models are called in records and tables, by their spelling.", typed="")
+        Table, Option("Names of models in records and tables, by the spelling of the model.", typed="")
     ] = field(default_factory=dict)
 
     def limit_network(self) -> contextlib.AbstractContextManager[object]:
@@ -291,7 +291,7 @@ class Request:
         """The request with every value in its form; a name alone stands for a list of one.
 
         Raises:
-            UsageError: A value has another form; the message says which, and what there is.
+            UsageError: A value has another form; the message names it and its form.
         """
         return replace(
             check_fields(self, Request, "request"),
@@ -322,7 +322,7 @@ class Request:
         """The data root, which is a folder; None if none is set.
 
         Raises:
-            UsageError: It is no folder.
+            UsageError: It is not a folder.
         """
         root = paths.resolve_data_root(self.data)
         # Before Python 3.14 Path.is_dir raises where a folder above may not be entered.
@@ -337,7 +337,7 @@ class Request:
         """The suites of a request.
 
         Raises:
-            UsageError: There is no such suite.
+            UsageError: No suite has one of these names.
         """
         cache, results = paths.resolve_cache_folder(self.cache), paths.resolve_results_folder(self.results)
         suites = catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
@@ -381,8 +381,8 @@ class Request:
         """A request with changed fields, also those of its `settings` and its `options`.
 
         Raises:
-            UsageError: There is no such field, and the message names the called function, `of`; or a value
-                has another form.
+            UsageError: No field has this name (the message names the called function, `of`), or a value has
+                another form.
         """
         request_fields = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
         # `cache` and `results` are also fields of SuiteOptions: those of the request are meant.
@@ -418,18 +418,18 @@ class PreparedRun:
     recipe: TaskRecipe | None = None
     stages: tuple[ModelRecipe, ...] = ()
 
-    def format_model_label(self, one: ConfiguredModel) -> str:
+    def format_model_label(self, model: ConfiguredModel) -> str:
         """A model's name, with its seed or the start of its key where another model has the same name."""
-        name = one.artifact.name
+        name = model.artifact.name
         alike = [other for other in self.subjects if other.artifact.name == name]
         if len(alike) == 1:
             return name
-        if one.context is not None and len({other.artifact.key for other in alike}) == 1:
-            return f"{name} (context {one.context.seed})"
+        if model.context is not None and len({other.artifact.key for other in alike}) == 1:
+            return f"{name} (context {model.context.seed})"
         seeds = [other.lineage.seed for other in alike if other.lineage is not None]
-        if one.lineage is not None and len(set(seeds)) == len(alike):
-            return f"{name} (seed {one.lineage.seed})"
-        return f"{name} ({one.artifact.key[:8]})"
+        if model.lineage is not None and len(set(seeds)) == len(alike):
+            return f"{name} (seed {model.lineage.seed})"
+        return f"{name} ({model.artifact.key[:8]})"
 
     @property
     def groups(self) -> tuple[tuple[ConfiguredModel, ...], ...]:
@@ -442,7 +442,7 @@ class PreparedRun:
         return tuple(map(tuple, models_by_family.values()))
 
     def insert_suites(self, hint: str) -> str:
-        """An advice with the run's suites in place of `--suite SUITE`."""
+        """A hint with the suites of the run in place of `--suite SUITE`."""
         return hint.replace("--suite SUITE", " ".join(f"--suite '{suite.name}'" for suite in self.suites))
 
     @property

@@ -1,4 +1,4 @@
-"""A request with everything that it names found: its models, suites and recipes."""
+"""The resolved request: the models, suites and recipes that its names stand for."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class ResolvedRequest:
         every = tuple(dict.fromkeys((*models, *self.trained)))
         return _add_context_draws(every, self.request.context_seeds)
 
-    def is_evaluated(self, one: ConfiguredModel, task: Task) -> bool:
+    def is_evaluated(self, model: ConfiguredModel, task: Task) -> bool:
         """Whether a model is evaluated on a task: those that a recipe made where the task needs vectors."""
-        return not self.stages or (one.training is None) == (task.output == "label")
+        return not self.stages or (model.training is None) == (task.output == "label")
 
     @staticmethod
     def resolve_request(
@@ -127,23 +127,23 @@ def _add_context_draws(models: Sequence[ConfiguredModel], count: int) -> tuple[C
     """The models, those whose vectors depend on drawn documents once for each of `count` draws.
 
     Raises:
-        UsageError: There are to be several draws, and no model has any.
+        UsageError: Several draws are requested, and no model has context documents.
     """
     if count > 1 and not any(one.context for one in models):
         raise UsageError(
-            "--context-seeds is for models whose vectors depend on context documents; here is none.",
+            "--context-seeds is for models whose vectors depend on context documents; this run has none.",
             hint="Leave it out.",
         )
     return tuple(own for one in models for own in _list_context_draws(one, count))
 
 
-def _list_context_draws(one: ConfiguredModel, count: int) -> Sequence[ConfiguredModel]:
+def _list_context_draws(model: ConfiguredModel, count: int) -> Sequence[ConfiguredModel]:
     """A model with each of several draws of context documents; the model alone where nothing is drawn."""
-    encoding, draw = one.encoding, one.context
+    encoding, draw = model.encoding, model.context
     if draw is None or not isinstance(encoding, Encoding):
-        return [one]
+        return [model]
     draws = [replace(draw, seed=draw.seed + number) for number in range(count)]
-    return [replace(one, encoding=replace(encoding, context=draw)) for draw in draws]
+    return [replace(model, encoding=replace(encoding, context=draw)) for draw in draws]
 
 
 def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
@@ -225,6 +225,6 @@ def _check_two_stages(asked: Sequence[ConfiguredModel], recipe: TaskRecipe | Non
         raise build_two_stage_error(name, recipe.name)
 
 
-def _rename_model(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
+def _rename_model(model: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
     name = request.names.get(text)
-    return replace(one, artifact=replace(one.artifact, name=name)) if name else one
+    return replace(model, artifact=replace(model.artifact, name=name)) if name else model

@@ -705,7 +705,7 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
         ({"select": "beir:STSBenchmark"}, "No task of beir is called 'STSBenchmark'."),
         ({"select": "beir:CQADupstackRetrieval"}, "is the mean of 12 tasks, and cannot choose."),
         ({"select": "glue:RTE"}, "RTE needs a model trained for it"),
-        ({"select": "mteb:STS12,STS13"}, "STS12, which is to choose, cannot be scored"),
+        ({"select": "mteb:STS12,STS13"}, "STS12 of --select cannot be scored"),
         ({"recipe": "", "train_data": ""}, "--sweep is for a setting of a recipe that makes a model"),
         (
             {"recipe": "simcse", "sweep": {"pooling": "mean,cls"}, "recipe_settings": {"batch_size": 2}},
