@@ -29,19 +29,19 @@ from harness.core import paths
 from harness.plan import catalog
 from harness.data.locate import DataSettings
 from harness.core.encoding import Settings
-from harness.plan.models import ModelOptions, subject
+from harness.plan.models import ModelOptions, resolve_model
 from harness.storage.store import Store
 from harness.core.types import SuiteOptions
 from harness.plan.plan import plan_scores
 
 model, suite, recipe = sys.argv[1:4]
-cache = paths.cache_folder()
+cache = paths.resolve_cache_folder()
 opened = catalog.open_suite(suite, SuiteOptions(cache=cache))
-one = subject(model, Settings(), ModelOptions(cache=cache))
+planned = resolve_model(model, Settings(), ModelOptions(cache=cache))
 trained = catalog.open_recipe(recipe) if recipe else None
-asked = plan_scores([one], [opened], settings=DataSettings(cache=cache), recipe=trained)
-store = Store(paths.results_folder())
-paths = [store.path(c.subject.artifact.slug, c.task.name, c.key) for c in asked.cells]
+asked = plan_scores([planned], [opened], settings=DataSettings(cache=cache), recipe=trained)
+store = Store(paths.resolve_results_folder())
+paths = [store.locate_record(c.subject.artifact.slug, c.task.name, c.key) for c in asked.cells]
 """
 """A process that gets the keys of a model (or a folder) on a suite, by a recipe unless it is empty."""
 

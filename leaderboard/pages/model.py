@@ -46,7 +46,7 @@ from leaderboard.views.training import (
     sweep_charts,
     sweep_table,
 )
-from leaderboard.web.filters import Form, ask_name, build_form
+from leaderboard.web.filters import FilterForm, ask_name, build_form
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Crumb, Page, build_missing_error, check_name, serve_page
 from leaderboard.web.parameters import Paging, State, Text, build_address, build_paging
@@ -349,7 +349,7 @@ def _load_training_records(queries: Queries, own: Sequence[EntryResults]) -> dic
 
 def _build_results_section(
     queries: Queries, entries: Sequence[EntryResults], state: _ModelState, path: str
-) -> tuple[list[Table], Paging, Form, int]:
+) -> tuple[list[Table], Paging, FilterForm, int]:
     """The results of some entries by task, with the search above them and how many there are."""
     shown = entries[:SIDE_BY_SIDE]
     rows = {task: row for one in reversed(shown) for task, row in one.rows.items()}

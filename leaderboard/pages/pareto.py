@@ -36,7 +36,7 @@ from leaderboard.web.filters import (
     EACH,
     Control,
     EntryState,
-    Form,
+    FilterForm,
     Options,
     build_entry_controls,
     build_filter_chips,
@@ -354,7 +354,7 @@ def _build_rival_cell(points: _Points, dot: Dot) -> Cell:
 
 def _build_pareto_form(
     queries: Queries, scores: SuiteScores, state: _ParetoState, labels: Mapping[str, str], across: _Across
-) -> Form:
+) -> FilterForm:
     suites = [
         (slug, one.suite.title)
         for slug, one in queries.suites.items()

@@ -25,7 +25,7 @@ from leaderboard.web.filters import (
     CHIPS,
     EACH,
     Control,
-    Form,
+    FilterForm,
     Options,
     build_entry_controls,
     build_filter_chips,
@@ -137,7 +137,7 @@ def _list_rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
     return [(label, f"{table.path}?{query}", current) for label, query, current in queries]
 
 
-def _build_suite_form(table: SuiteTable) -> Form:
+def _build_suite_form(table: SuiteTable) -> FilterForm:
     """The filters; choices that no model has are not offered."""
     state, scores, path = table.state, table.scores, table.path
     cards = [table.find_card(row) for row in range(len(scores.entries))]

@@ -39,7 +39,7 @@ from leaderboard.web.filters import (
     REVISIONS,
     SIZE_NAMES,
     EntryState,
-    Form,
+    FilterForm,
     Options,
     build_entry_controls,
     build_filter_chips,
@@ -346,7 +346,7 @@ def _list_task_suites(questions: Sequence[Question]) -> list[tuple[str, str, str
     ]  # fmt: skip
 
 
-def _build_task_form(state: _TaskState, path: str, asked: _Asked) -> Form:
+def _build_task_form(state: _TaskState, path: str, asked: _Asked) -> FilterForm:
     names = asked.question.scope.subsets
     label = f"all {len(names)} that are asked for" if len(names) > 1 else f"as asked: {', '.join(names)}"
     offered: Options = {

@@ -20,7 +20,15 @@ from leaderboard.views.task_scores import (
     load_best_scores,
     load_questions,
 )
-from leaderboard.web.filters import Control, Form, Options, ask_name, build_filter_chips, build_form, offer
+from leaderboard.web.filters import (
+    Control,
+    FilterForm,
+    Options,
+    ask_name,
+    build_filter_chips,
+    build_form,
+    offer,
+)
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
@@ -156,7 +164,7 @@ def _should_show_task(state: _TasksState, one: _Task) -> bool:
     )
 
 
-def _build_tasks_form(queries: Queries, state: _TasksState, types: Counter[str]) -> Form:
+def _build_tasks_form(queries: Queries, state: _TasksState, types: Counter[str]) -> FilterForm:
     offered: Options = {
         "type": ("Type", [("", "any"), *((kind, f"{kind} ({n})") for kind, n in sorted(types.items()))]),
         "suite": ("Suite", [("", "any"), *((slug, one.suite.title) for slug, one in queries.suites.items())]),

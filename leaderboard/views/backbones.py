@@ -21,7 +21,7 @@ from leaderboard.views.suite_table import mean_cell, mean_of
 from leaderboard.web.filters import (
     CHIPS,
     SIZE_NAMES,
-    Form,
+    FilterForm,
     Options,
     ask_name,
     build_filter_chips,
@@ -145,7 +145,7 @@ def build_measured_mean(scores: SuiteScores, row: int, over: str = "tasks") -> C
     return mean_of(mean_cell(scores.mean(over), row, average, seeds), scores, row)
 
 
-def build_backbone_form(state: BackboneState, path: str, sizes: Iterable[int | None]) -> Form:
+def build_backbone_form(state: BackboneState, path: str, sizes: Iterable[int | None]) -> FilterForm:
     """The form above the table; size classes that nothing is of are not offered."""
     classes = {find_size_class(size) for size in sizes}
     offered: Options = {

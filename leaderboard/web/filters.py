@@ -81,7 +81,7 @@ class Control:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class FilterForm:
     """The form above a table, and the filters in force.
 
     Attributes:
@@ -106,11 +106,11 @@ def build_form(
     *,
     chips: Sequence[tuple[str, str]] = (),
     reset: str = "",
-) -> Form:
+) -> FilterForm:
     """The form of a page; it keeps whatever of the state it has no control for, but for the page's number."""
     control_names = {"page", *(control.name for control in controls)}
     hidden = [(name, value) for name, value in state.list_query_pairs() if name not in control_names]
-    return Form(
+    return FilterForm(
         path=path, controls=controls, hidden=hidden, chips=chips, reset=reset or (path if chips else "")
     )
 

@@ -31,6 +31,44 @@ FROM_OUTSIDE = {
 """What plugins, documents, `python -m`, a script of results and the API's description name, no module."""
 
 
+VERBS = """
+accept acquire adapt add aggregate allow answer append apply ask assert assign attach audit average backward
+batch begin bind build calculate call can cancel check choose chunk claim clamp clean clear clip close
+collect compare compile compute configure convert copy count create cut decode delete describe deserialize
+detach detect diff digest display do does download draw drop dump embed emit encode end ensure enter escape
+estimate evaluate execute exit expect explain export extend extract fail fetch fill filter find finish fit
+flatten follow forbid forget format forward freeze gather generate get give group guard guess handle has
+hash hide hold import infer init initialize insert install interpolate invoke is iter iterate join keep kill
+let limit link list load locate lock log look lookup make map mark mask match mean measure merge migrate
+mount move needs normalize note open order pack pad parse pass patch pick place plan plot poll pool pop
+predict prepare print process prune pull push put quantize quote raise rank read rebuild receive redirect
+reduce refresh refuse register reject release reload remove rename render renew repair replace report
+require reset resolve restore resume retry round route run sample sanitize save say scale scan score search
+seed select send serialize serve set setup share shorten show shuffle sleep smooth sort spawn split start
+step stop strip submit sum swap sweep sync tag take tell test time tokenize train transform trim truncate
+try tune unfreeze unlock unpack unwrap update upgrade upload use validate verify visit wait walk warm warn
+watch weigh weight wrap write
+"""
+"""What a name of a function begins with: the field's verbs, and those of Python's own libraries."""
+
+EMPTY_VERBS = {"get", "do", "make", "handle", "process"}
+PRONOUNS = {
+    "one",
+    "found",
+    "known",
+    "there",
+    "made",
+    "whole",
+    "told",
+    "said",
+    "asked",
+    "wanted",
+    "given",
+    "at",
+    "own",
+}
+
+
 @functools.cache
 def trees() -> dict[str, ast.Module]:
     """Every module of the packages, parsed, by its dotted name."""
@@ -96,6 +134,53 @@ def test_what_is_public_is_used_by_another_file() -> None:
         and not {(module, node.name), (module, "*")} & used
     ]
     assert set(alone) <= FROM_OUTSIDE
+
+
+def functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method but dunders, properties and overloads."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, kinds)
+        and not node.name.startswith("__")
+        and not any(word in ast.unparse(d) for d in node.decorator_list for word in ("property", "overload"))
+    ]
+
+
+def test_functions_begin_with_a_verb() -> None:
+    names = [node.name.lstrip("_") for tree in trees().values() for node in functions(tree)]
+    first = [name.split("_")[0] for name in names]
+    assert sum(word in VERBS.split() for word in first) >= 0.95 * len(names)
+    assert sum(word in EMPTY_VERBS for word in first) <= 0.08 * len(names)
+
+
+def test_a_name_of_a_function_says_where_one_is() -> None:
+    """A stack trace or a search finds few places; `command` and `to_json` are words of a protocol."""
+    homes: dict[str, set[str]] = {}
+    for module, tree in trees().items():
+        for node in functions(tree):
+            homes.setdefault(node.name, set()).add(module)
+    assert len([name for name, modules in homes.items() if len(modules) >= 5]) <= 20
+
+
+def test_variables_have_nouns() -> None:
+    bound = 0
+    for tree in trees().values():
+        inner = {
+            id(name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.comprehension)
+            for name in ast.walk(node.target)
+        }
+        bound += sum(
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and node.id in PRONOUNS
+            and id(node) not in inner
+            for node in ast.walk(tree)
+        )
+    assert bound <= 60
 
 
 def test_no_circles_even_for_types_or_inside_functions() -> None:
