@@ -37,9 +37,9 @@ from harness.plan.plan import plan_scores
 model, suite, recipe = sys.argv[1:4]
 cache = paths.resolve_cache_folder()
 opened = catalog.open_suite(suite, SuiteOptions(cache=cache))
-one = resolve_model(model, Settings(), ModelOptions(cache=cache))
+planned = resolve_model(model, Settings(), ModelOptions(cache=cache))
 trained = catalog.open_recipe(recipe) if recipe else None
-asked = plan_scores([one], [opened], settings=DataSettings(cache=cache), recipe=trained)
+asked = plan_scores([planned], [opened], settings=DataSettings(cache=cache), recipe=trained)
 store = Store(paths.resolve_results_folder())
 paths = [store.locate_record(c.subject.artifact.slug, c.task.name, c.key) for c in asked.cells]
 """

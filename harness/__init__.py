@@ -63,6 +63,7 @@ __all__ = [
 ]
 
 
+# PEP 562. An import above would load pydantic, numpy and rich with `import harness`.
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -107,7 +108,7 @@ def run(
 def train(
     model: str | Sequence[str], recipe: str, *, listeners: Listeners | None = None, **request: Any
 ) -> Sequence[TrainedModel]:
-    """Make models with a recipe; one that is there is not trained again.
+    """Make models with a recipe; a model that exists is not trained again.
 
     Args:
         model: The model to start from: a catalog name, `org/name[@revision]` or a folder; or several.
@@ -125,8 +126,8 @@ def train(
 
     Example:
         >>> import harness
-        >>> made = harness.train("minilm", "simcse", seeds=3)  # doctest: +SKIP
-        >>> harness.run([str(one.folder) for one in made], "mteb")  # doctest: +SKIP
+        >>> models = harness.train("minilm", "simcse", seeds=3)  # doctest: +SKIP
+        >>> harness.run([str(model.folder) for model in models], "mteb")  # doctest: +SKIP
     """
     from harness.driver import evaluation
 
@@ -163,8 +164,8 @@ def check(
 
     Example:
         >>> import harness
-        >>> found = harness.check("runs/last-night", "release")  # doctest: +SKIP
-        >>> found.overall, [one.task for one in found.of("regressed")]  # doctest: +SKIP
+        >>> check = harness.check("runs/last-night", "release")  # doctest: +SKIP
+        >>> check.overall, [part.task for part in check.of("regressed")]  # doctest: +SKIP
     """
     from harness.checks import check
 

@@ -23,8 +23,8 @@ COMMANDS = {
     "explain": "Show which tokens of a document the tokens of a query match.",
     "check": "Say whether a candidate is as good as a baseline: a gate for checkpoints.",
     "baseline": "Set, list and show what candidates are compared with.",
-    "compare": "Compare two models: score deltas and what differs in how they came about.",
-    "papers": "Hold a model's scores against what papers print of a suite.",
+    "compare": "Compare two models: score deltas, and the differences in how they were measured.",
+    "papers": "Compare a model's scores with those that papers print for a suite.",
     "watch": "Evaluate each new checkpoint of a pretraining run, and draw the curve.",
     "proxy": "Choose a few tasks that predict a benchmark's mean, and show such proxies.",
     "models": "List, show, remove and export the models that recipes have trained.",
@@ -59,8 +59,10 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         home = "leaderboard" if cmd_name in SITE else "harness"
+        # import.py could not be imported by a statement: that command's file is import_.py.
         name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        gc.disable()  # imports make many objects and no garbage
+        # Imports make many objects and no garbage: the collector would search them in vain, again and again.
+        gc.disable()
         try:
             module = importlib.import_module(f"{home}.commands.{name}")
         finally:
@@ -100,15 +102,18 @@ def program() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; SIGTERM ends it as Ctrl-C does."""
+    # Slurm, Docker and Kubernetes stop a process by SIGTERM, which Python does not turn into an exception.
     signal.signal(signal.SIGTERM, _raise_interrupt)
     code = invoke(sys.argv[1:] if arguments is None else arguments)
-    _freeze()  # nothing is looked for in what the end of the process frees anyway
+    # The process ends here and frees everything: without this the collector would look through it once more.
+    _freeze()
     sys.exit(code)
 
 
 def _freeze() -> None:
-    """Take what there is out of the search for garbage."""
-    if "duckdb" not in sys.modules:  # at the end it takes what is frozen for leaked, and prints 47 lines
+    """Exempt all present objects from garbage collection."""
+    # duckdb takes what is frozen for leaked, and prints 47 lines at the end of the process.
+    if "duckdb" not in sys.modules:
         gc.freeze()
 
 
@@ -119,6 +124,7 @@ def _raise_interrupt(*_: object) -> NoReturn:
 def invoke(arguments: list[str]) -> int:
     """The exit code of a command line; a user's mistake prints a message and no traceback."""
     try:
+        # Else click itself would print errors and exit, and a HarnessError would not get its own code.
         code: Any = program.main(args=arguments, prog_name="harness", standalone_mode=False)
     except click.exceptions.Abort:
         return _report_interrupt()
@@ -130,6 +136,8 @@ def invoke(arguments: list[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return _report_interrupt()
+    # The reader, such as `head`, has closed the pipe. Python flushes stdout when it ends, and would complain
+    # of the same error again on stderr.
     except BrokenPipeError:
         sys.stderr.close()
         return 1

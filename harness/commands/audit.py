@@ -28,7 +28,7 @@ from harness.results.audit import AREAS, Audit, Fault, audit
 @click.option(
     "--strict",
     is_flag=True,
-    help="Refuse records that contradict themselves or each other, too: for records that others sent.",
+    help="Also refuse records that contradict themselves or each other, as for records from others.",
 )
 @options.as_json
 def command(results: Path | None, cache: Path | None, repair: bool, strict: bool, as_json: bool) -> int:
@@ -37,6 +37,7 @@ def command(results: Path | None, cache: Path | None, repair: bool, strict: bool
     A record that was moved aside is measured again by the next run, a model trained again; a cache
     that was removed is made again. Ends with 0 if nothing is wrong (any more), else with 1.
     """
+    # Without a check a misspelt folder would be found empty, and nothing wrong in it.
     if results is not None and not results.is_dir():
         raise UsageError(f"There is no folder {results}.", hint="See --results.")
     with _show_audit_progress(quiet=as_json) as progress:
@@ -55,22 +56,23 @@ def command(results: Path | None, cache: Path | None, repair: bool, strict: bool
     return 0 if outcome.clean else 1
 
 
-def _describe_audit(found: Audit, *, repair: bool) -> Iterator[str]:
-    yield f"{found.results} and {found.cache}"
+def _describe_audit(outcome: Audit, *, repair: bool) -> Iterator[str]:
+    yield f"{outcome.results} and {outcome.cache}"
     for area, title in AREAS.items():
-        if found.files[area]:
-            yield f"  {title}: {found.files[area]:,}, {format_size(found.bytes[area])}"
-    if found.without_digest:
-        yield f"  of {found.without_digest:,} records of older versions only the key could be checked"
-    for fault in found.faults:
+        if outcome.files[area]:
+            yield f"  {title}: {outcome.files[area]:,}, {format_size(outcome.bytes[area])}"
+    if outcome.without_digest:
+        yield f"  of {outcome.without_digest:,} records of older versions only the key could be checked"
+    for fault in outcome.faults:
         yield f"✗ {fault.file}: {fault.reason}.{_repair_text(fault, repair=repair)}"
-    left = sum(not fault.repaired for fault in found.faults)
-    if not found.faults:
+    # Faults without a repair are left even by --repair.
+    left = sum(not fault.repaired for fault in outcome.faults)
+    if not outcome.faults:
         yield "Nothing is wrong."
     elif repair:
-        yield f"{len(found.faults) - left} of {len(found.faults)} faults are repaired."
+        yield f"{len(outcome.faults) - left} of {len(outcome.faults)} faults are repaired."
     else:
-        hint = " To repair: the same command with --repair." if any(f.repair for f in found.faults) else ""
+        hint = " To repair: the same command with --repair." if any(f.repair for f in outcome.faults) else ""
         yield f"{left} fault{'' if left == 1 else 's'}.{hint}"
 
 

@@ -26,7 +26,7 @@ KEPT = ("recipe", "changes", "train_data", *collect_options(SuiteOptions), *coll
 
 @click.group("baseline")
 def command() -> None:
-    """Set, list and show baselines: records that `harness check` holds candidates against."""
+    """Set, list and show baselines: records that `harness check` compares candidates with."""
 
 
 @command.command("set")
@@ -34,13 +34,13 @@ def command() -> None:
 @options.make_option(
     Request,
     "models",
-    help="Catalog name, org/name[@revision], or a folder. Further ones are repeats of the first: "
-    "models of the same training with other seeds, from which its noise is measured.",
+    help="Catalog name, org/name[@revision], or a folder. Repeat for replicates of the "
+    "first, trained with other seeds, from which its noise is measured.",
 )
 @options.add_options("suites")
 @options.project
 @options.make_option(Request, "seeds", help="Number of random seeds of trainings, probes and samples.")
-@click.option("--replace", "again", is_flag=True, help="Put it in place of the baseline of this name.")
+@click.option("--replace", "again", is_flag=True, help="Replace the baseline of this name.")
 @options.evaluation
 @options.as_json
 def _set_baseline(
@@ -58,7 +58,9 @@ def _set_baseline(
 
     prompts = read_prompts(given["prompts"], given["prompt_file"]) or {}
     kept = {option: given[option] for option in KEPT}
+    # The texts, and not the path of a file, which may have changed by the time a candidate is checked.
     kept["prompts"] = [f"{side}={text}" for side, text in prompts.items()]
+    # JSON has no tuples: as lists they are equal to what is read from the baseline's file later.
     kept |= {option: list(given[option]) for option in ("recipe", "changes", "train_data")}
     request = Request.parse_options(models, options.insert_project(suites, project), given)
     with request.limit_network():
@@ -73,6 +75,7 @@ def _set_baseline(
 @options.as_json
 def _list(results: Path | None, as_json: bool) -> int:
     """List the baselines that are set."""
+    # A baseline that cannot be read must not hide the others.
     home = paths.resolve_results_folder(results)
     baselines, broken = [], []
     for name in BASELINES.list_names(home):
@@ -121,19 +124,20 @@ def _export(name: str, file: Path | None, results: Path | None, as_json: bool) -
         click.echo(json.dumps({"schema": 1, "baseline": name, **facts}, indent=1))
     else:
         click.echo(
-            f"{archive.path}: {archive.records} records, {archive.size / 1e6:.1f} MB, SHA-256 {archive.sha256[:12]}"
+            f"{archive.path}: {archive.records} records, {archive.size / 1e6:.1f} MB, "
+            f"SHA-256 {archive.sha256[:12]}"
         )
         click.echo(f"Next: harness check --candidate MODEL --baseline {archive.path}")
     return 0
 
 
-def _print_baselines(found: list[Baseline]) -> None:
+def _print_baselines(baselines: list[Baseline]) -> None:
     from rich.table import Table
 
     table = Table()
     for column in ("baseline", "model", "suites", "runs", "seeds", "tasks", "set"):
         table.add_column(column)
-    for baseline in found:
+    for baseline in baselines:
         counts = (str(len(baseline.runs)), str(baseline.seeds), str(len(baseline.runs[0].keys)))
         table.add_row(
             baseline.name, baseline.runs[0].model, ", ".join(baseline.suites), *counts, baseline.when[:16]
@@ -141,9 +145,9 @@ def _print_baselines(found: list[Baseline]) -> None:
     print_table(table, create_console())
 
 
-def _print_power(one: Baseline) -> None:
+def _print_power(baseline: Baseline) -> None:
     """Print what a check against a baseline can see, of its means and of each task."""
-    if one.power is None:
+    if baseline.power is None:
         return
     sources = {
         "runs": "by the repeated runs",
@@ -151,7 +155,7 @@ def _print_power(one: Baseline) -> None:
         "stated": f"if an equal model changes {DEFAULT.changed:.0%} of the answers",
         "policy": "",
     }
-    for suite, mean in one.power.means.items():
+    for suite, mean in baseline.power.means.items():
         if mean.detectable is not None:
             click.echo(
                 f"{suite} can see a loss of {100 * mean.detectable:.2f} points of its mean "
@@ -162,23 +166,28 @@ def _print_power(one: Baseline) -> None:
     table = Table(title="in points, what a check can see under the default policy")
     for column in ("task", "loss seen in 80 %", "automatic margin"):
         table.add_column(column, justify="left" if column == "task" else "right")
-    for task, line in one.power.tasks.items():
+    for task, line in baseline.power.tasks.items():
         seen = "–" if line.detectable is None else f"{100 * line.detectable:.2f}"
         table.add_row(task, seen, f"{100 * line.margin:.2f}")
     print_table(table, create_console())
 
 
-def _print_baseline(one: Baseline, as_json: bool) -> int:
+def _print_baseline(baseline: Baseline, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps(one.to_json(), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(baseline.to_json(), indent=1, ensure_ascii=False))
         return 0
-    click.echo(f"{one.name}: set {one.when} on {', '.join(one.suites)}, seeds: {one.seeds}")
-    chosen = {option: value for option, value in one.options.items() if value not in (None, "", [], False)}
+    click.echo(
+        f"{baseline.name}: set {baseline.when} on {', '.join(baseline.suites)}, seeds: {baseline.seeds}"
+    )
+    # What an option is when it was not typed says nothing about the baseline.
+    chosen = {
+        option: value for option, value in baseline.options.items() if value not in (None, "", [], False)
+    }
     click.echo("  " + ", ".join(f"{option.replace('_', '-')} {value}" for option, value in chosen.items()))
-    for run in one.runs:
+    for run in baseline.runs:
         revision = f" at {run.revision[:12]}" if run.revision else ""
         click.echo(f"  {run.model}{revision}, artifact {run.artifact[:12]}, {len(run.keys)} tasks:")
         for task, keys in run.keys.items():
             click.echo(f"    {task}: {', '.join(key[:12] for key in keys)}")
-    _print_power(one)
+    _print_power(baseline)
     return 0

@@ -57,18 +57,18 @@ def _print_cache_size(cache: Path | None, as_json: bool) -> int:
     type=float,
     default=None,
     metavar="DAYS",
-    help="Only what was not written to for that long.",
+    help="Only folders that were not written to for so many days.",
 )
 @click.option(
     "--model",
     "artifact",
     default="",
-    help="Only embeddings and indexes of the model whose key starts so (six digits or more).",
+    help="Only embeddings and indexes of the model whose key begins with this (six digits or more).",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed; remove nothing.")
 @options.as_json
 def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: bool, as_json: bool) -> int:
-    """Remove cached embeddings, indexes, prepared data and weights; what is needed again is made again."""
+    """Remove cached embeddings, indexes, prepared data and weights; a run makes again what it needs."""
     if artifact and not re.fullmatch("[0-9a-f]{6,64}", artifact):
         raise UsageError(
             f"{artifact!r} is not six or more digits of a model's key.",
@@ -91,6 +91,7 @@ def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run:
 
 
 def _list_cache_folders(root: Path, *, vectors_only: bool) -> list[Path]:
+    # Only these two say whose they are: with --model nothing else is removed.
     spaces = [*sorted((root / "vectors").glob("*/*")), *sorted((root / "plaid").glob("*"))]
     source = [root / "source"] if (root / "source").is_dir() else []
     others = [
@@ -101,19 +102,23 @@ def _list_cache_folders(root: Path, *, vectors_only: bool) -> list[Path]:
 
 def _is_prunable(folder: Path, older_than: float | None, artifact: str) -> bool:
     if older_than is not None:
+        # The time of a folder changes with the names in it only, not when one of its files is written.
         newest = max((f.stat().st_mtime for f in folder.rglob("*")), default=folder.stat().st_mtime)
+        # 86,400 seconds are a day.
         if time.time() - newest < older_than * 86_400:
             return False
     return not artifact or _read_artifact_key(folder).startswith(artifact)
 
 
 def _read_artifact_key(folder: Path) -> str:
-    """The key of the model whose vectors are in a folder, or in an index; empty where it does not say."""
+    """The key of the model whose vectors are in a folder or an index; empty if it cannot be read."""
     try:
+        # Folders of vectors have a space.json; an index has its own manifest.
         return str(json.loads((folder / "space.json").read_text())["artifact"])
     except (OSError, ValueError, LookupError, TypeError):
         return read_index_artifact(folder)
 
 
 def _count_folder_bytes(folder: Path) -> int:
+    # The file behind a link lies elsewhere, and removing the link frees nothing of it.
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())

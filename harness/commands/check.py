@@ -35,8 +35,7 @@ from harness.plan.request import Request
     "--baseline",
     default=None,
     metavar="NAME|FILE|MODEL",
-    help="Baseline to compare with: one that was set, its file, a file of `harness baseline export`, or "
-    "a model.",
+    help="Baseline to compare with: its name, its file, a file of `harness baseline export`, or a model.",
 )
 @options.make_option(
     Request,
@@ -83,8 +82,8 @@ from harness.plan.request import Request
 @click.option(
     "--summary/--no-summary",
     default=None,
-    help="Append the Markdown to the step summary of GitHub Actions (default: where there is one, by "
-    "GITHUB_STEP_SUMMARY).",
+    help="Append the Markdown to the step summary of GitHub Actions (default: if GITHUB_STEP_SUMMARY is "
+    "set).",
 )
 @click.option(
     "--json-file", type=click.Path(path_type=Path), default=None, help="Write the check as JSON to this file."
@@ -95,6 +94,7 @@ from harness.plan.request import Request
 @click.pass_context
 def command(
     context: click.Context,
+    # Positional only: `context` is also the name of an option, which arrives in `given`.
     /,
     candidates: tuple[str, ...],
     baseline: str | None,
@@ -121,6 +121,7 @@ def command(
     policy = policy.model_copy(update={"allow_differences": (*policy.allow_differences, *allowed)})
     if explain:
         return _explain(policy, as_json)
+    # Reports that were not asked for share the key None, which is skipped below.
     reports = {json_file: _format_check_json, junit: _render_junit, markdown: _render_markdown}
     _clear([path for path in reports if path is not None])
     suites = options.insert_project(suites, project)
@@ -144,7 +145,7 @@ def _check(
     suites: tuple[str, ...],
     seeds: int | None,
     policy: Policy,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> Check:
     from harness.checks.check import run_check, run_with_progress
 
@@ -160,17 +161,17 @@ def _check(
             f"A check needs {lacking}.",
             hint="Type harness check --candidate MODEL --baseline NAME (`harness baseline list`).",
         )
-    reference = Reference.resolve(baseline, given["results"])
+    reference = Reference.resolve(baseline, values["results"])
     stored_baseline = reference.baseline
     if stored_baseline is not None:
-        given = _fill_options(context, given, stored_baseline.options)
+        values = _fill_options(context, values, stored_baseline.options)
         suites, seeds = suites or stored_baseline.suites, seeds or stored_baseline.seeds
     if not suites:
         raise UsageError(
-            f"Which suite? {baseline} is no baseline that was set, so none is known.",
+            f"Which suite? {baseline} is a model and not a baseline, which would name its suites.",
             hint="Type --suite, e.g. --suite nanobeir (`harness list suites`; `harness baseline list`).",
         )
-    request = Request.parse_options((), suites, given)
+    request = Request.parse_options((), suites, values)
     with request.limit_network():
         return run_check(
             candidate,
@@ -184,14 +185,16 @@ def _check(
 
 
 def _fill_options(
-    context: click.Context, given: Mapping[str, Any], known: Mapping[str, Any]
+    context: click.Context, typed: Mapping[str, Any], stored: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The typed options, with the baseline's in place of those that were not typed."""
+    # A value from a variable of the environment counts as typed.
     default = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
-    left = {name for name in given if context.get_parameter_source(name) in default}
+    left = {name for name in typed if context.get_parameter_source(name) in default}
+    # A file of prompts replaces all prompts of the baseline, and is not mixed with them.
     if "prompt_file" not in left:
         left.discard("prompts")
-    return {name: known[name] if name in known and name in left else given[name] for name in given}
+    return {name: stored[name] if name in stored and name in left else typed[name] for name in typed}
 
 
 def _explain(policy: Policy, as_json: bool) -> int:
@@ -211,32 +214,32 @@ def _clear(paths: Sequence[Path]) -> None:
             ) from error
 
 
-def _append_summary(made: Check, *, wanted: bool) -> None:
-    """Append the Markdown to the step summary, where there is one; what goes wrong is only a warning."""
+def _append_summary(check: Check, *, wanted: bool) -> None:
+    """Append the Markdown to the step summary, if one is set; a failure is only a warning."""
     path = os.environ.get("GITHUB_STEP_SUMMARY", "")
     if not path and not wanted:
         return
     try:
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(_render_markdown(made))
+            file.write(_render_markdown(check))
     except OSError as error:
         why = error.strerror if path else "GITHUB_STEP_SUMMARY is not set"
         click.echo(f"warning: The step summary was not written: {why}.", err=True)
 
 
-def _print_check_report(made: Check, results: Path | None, *, every: bool) -> None:
-    print_check(made, create_console(), every=every, results=results)
-    kept = check_files(paths.resolve_results_folder(results), made.id)
+def _print_check_report(check: Check, results: Path | None, *, every: bool) -> None:
+    print_check(check, create_console(), every=every, results=results)
+    kept = check_files(paths.resolve_results_folder(results), check.id)
     click.echo(f"the whole check: {kept[0]}")
 
 
-def _format_check_json(made: Check) -> str:
-    return json.dumps(made.to_json(), indent=1, ensure_ascii=False)
+def _format_check_json(check: Check) -> str:
+    return json.dumps(check.to_json(), indent=1, ensure_ascii=False)
 
 
-def _render_junit(made: Check) -> str:
-    return render_junit(made)
+def _render_junit(check: Check) -> str:
+    return render_junit(check)
 
 
-def _render_markdown(made: Check) -> str:
-    return render_markdown(made)
+def _render_markdown(check: Check) -> str:
+    return render_markdown(check)

@@ -49,7 +49,7 @@ REASONS = {
 @click.argument("first")
 @click.argument("second")
 @click.option("--task", "tasks", multiple=True, help="Only this task. Repeat for several.")
-@click.option("--across-data", is_flag=True, help="Also hold scores on different data against each other.")
+@click.option("--across-data", is_flag=True, help="Also compare scores on different data.")
 @click.option("--measurements", is_flag=True, help="Also list differing times, rates and memory.")
 @options.results
 @options.as_json
@@ -114,6 +114,7 @@ def _count_differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]])
         for field in sorted({*a, *b}):
             x, y = a.get(field), b.get(field)
             if x != y:
+                # As JSON, since values may be lists or objects, which cannot be keys of a dict.
                 key = (field, json.dumps(x), json.dumps(y))
                 counts[key] = counts.get(key, 0) + 1
     return [
@@ -139,6 +140,7 @@ def _list_record_parts(record: Record) -> list[_Cells]:
         split: [(split, subset) for subset, metrics in subsets.items() if MAIN_SCORE in metrics]
         for split, subsets in record.scores.items()
     }
+    # A subset without a main score would be missing from the rows: the task is shown as a whole.
     if [len(cells) for cells in splits.values()] != [len(subsets) for subsets in record.scores.values()]:
         return [()]
     every = [[cell] for cells in splits.values() for cell in cells]
@@ -185,16 +187,21 @@ def _compute_part_score(record: Record, cells: _Cells) -> float | None:
     return None if None in scores else fmean(map(float, scores))  # type: ignore[arg-type]
 
 
-def _test(one: ScoredRecord | None, other: ScoredRecord | None, cells: _Cells) -> dict[str, Any]:
+def _test(
+    first_record: ScoredRecord | None, second_record: ScoredRecord | None, cells: _Cells
+) -> dict[str, Any]:
     """A paired test of two scores over their queries, or the reason why there is none."""
-    if one is None or other is None:
-        return {"test": None, "untested": "a record is gone"}
-    if one.units is None or other.units is None:
-        gone = one if one.units is None else other
+    if first_record is None or second_record is None:
+        return {"test": None, "untested": "a record was removed meanwhile"}
+    if first_record.units is None or second_record.units is None:
+        gone = first_record if first_record.units is None else second_record
         return {"test": None, "untested": f"{gone.model['name']}: {gone.problem}"}
-    first, second = (units.select_subsets(cells) if cells else units for units in (one.units, other.units))
+    first, second = (
+        units.select_subsets(cells) if cells else units for units in (first_record.units, second_record.units)
+    )
     if first is None or second is None or not first.has_same_examples(second):
         return {"test": None, "untested": "the two were measured on different queries"}
+    # In this order: the interval is that of second − first, as the delta is.
     difference = Difference.compare_units(second, first, paired=True)
     p, low, high = compute_paired_test(difference)
     return {"test": {"queries": first.count, "p": p, "low": low, "high": high}, "untested": ""}
@@ -212,26 +219,33 @@ def _find_query_scores(record: Record, results: Path | None) -> ScoredRecord | N
     )
 
 
-def _describe_unpaired(one: Any) -> dict[str, Any]:
-    settings = describe_record(one.record)
-    return {"task": one.record.task.name, "of": one.of, "settings": settings, "reason": one.reason}
+def _describe_unpaired(unpaired: Any) -> dict[str, Any]:
+    settings = describe_record(unpaired.record)
+    return {
+        "task": unpaired.record.task.name,
+        "of": unpaired.of,
+        "settings": settings,
+        "reason": unpaired.reason,
+    }
 
 
-def _print_comparison(first: str, second: str, found: dict[str, Any], pairs: int) -> None:
+def _print_comparison(first: str, second: str, comparison: dict[str, Any], pairs: int) -> None:
     out = create_console()
-    if not found["deltas"]:
-        out.print("There is no score that both have, on the same data and splits.")
+    if not comparison["deltas"]:
+        out.print("The models have no score in common on the same data and splits.")
     else:
-        _print_deltas(out, first, second, found["deltas"])
-        for reason in dict.fromkeys(row["untested"] for row in found["deltas"] if row["untested"]):
-            rows = [row["task"] for row in found["deltas"] if row["untested"] == reason]
+        _print_deltas(out, first, second, comparison["deltas"])
+        for reason in dict.fromkeys(row["untested"] for row in comparison["deltas"] if row["untested"]):
+            rows = [row["task"] for row in comparison["deltas"] if row["untested"] == reason]
             out.print(
                 f"No test of {', '.join(dict.fromkeys(rows))}: {reason}.", highlight=False, soft_wrap=True
             )
-        _print_differences(out, found["differences"], pairs)
+        _print_differences(out, comparison["differences"], pairs)
     names = {"first": first, "second": second}
     for (of, reason), text in REASONS.items():
-        tasks = [one["task"] for one in found["not_compared"] if (one["of"], one["reason"]) == (of, reason)]
+        tasks = [
+            one["task"] for one in comparison["not_compared"] if (one["of"], one["reason"]) == (of, reason)
+        ]
         if tasks:
             sentence = f"{text.format(**names)}: {', '.join(dict.fromkeys(tasks))}"
             out.print(sentence, highlight=False, soft_wrap=True)
@@ -297,6 +311,7 @@ def _print_differences(out: Console, rows: list[dict[str, Any]], tasks: int) -> 
 
 def _cut_hashes(value: Any) -> str:
     """A value for a table, with hashes cut."""
+    # From 16 digits on, so that numbers and short words made of these letters stay as they are.
     return re.sub(r"\b[0-9a-f]{16,}\b", lambda found: found[0][:12], str(value))
 
 

@@ -123,7 +123,7 @@ def _pull_data(
         _print_json(rows)
     absent = sum(row["state"] not in ("pulled", "kept") for row in rows)
     if absent:
-        click.echo(f"{absent} of {len(rows)} data sets are not there.", err=True)
+        click.echo(f"{absent} of {len(rows)} data sets are missing.", err=True)
     _exit(1 if absent else 0)
 
 
@@ -154,7 +154,7 @@ def _verify_data(
     wrong = any(problem.wrong for _, problems in checked for problem in problems)
     if wrong:
         option = "--recipe RECIPE" if recipes and not suites else "--suite SUITE"
-        click.echo(f"To mend: harness data pull {option} --data {root}", err=True)
+        click.echo(f"To repair: harness data pull {option} --data {root}", err=True)
     _exit(1 if wrong else 0)
 
 
@@ -198,7 +198,10 @@ def _check_data_folder(
     has_own_data = folder is not None and _has_own_data(folder)
     root = paths.resolve_data_root(None if has_own_data else folder or data)
     settings = DataSettings(
-        root=_require_root_folder(root), offline=True, cache=paths.resolve_cache_folder(cache)
+        # Offline, as the question is what lies in DIR, and not what the hub could add.
+        root=_require_root_folder(root),
+        offline=True,
+        cache=paths.resolve_cache_folder(cache),
     )
     if has_own_data and not suites:
         suites = (f"local:{folder}",)
@@ -294,6 +297,7 @@ def _check_present_subsets(task: Task, settings: DataSettings) -> Finding:
     if finding.state == "ok" or len(task.subsets) == 1:
         return finding
     each = [Finding.check_task_data(replace(task, subsets=(subset,)), settings) for subset in task.subsets]
+    # A root may have been filled for some languages only: that is no fault of the others.
     present = tuple(one.task.subsets[0] for one in each if one.state == "ok")
     return Finding.check_task_data(replace(task, subsets=present), settings) if present else finding
 
@@ -350,6 +354,7 @@ def _pull_all(wanted: Sequence[Need], root: Path, *, quiet: bool) -> list[dict[s
         except DataError as error:
             row |= {"state": "failed", "error": str(error)}
             click.echo(f"Error: {error}", err=True)
+            # The hub cannot be reached: every further data set would wait for the same error.
             if isinstance(error, Unavailable):
                 break
         if not quiet:
@@ -367,21 +372,21 @@ def _print_verified(need: Need, problems: Sequence[Problem]) -> None:
         click.echo(f"           {problem.message}")
 
 
-def _print_finding(one: Finding) -> None:
+def _print_finding(finding: Finding) -> None:
     colours = {"ok": "green", "faulty": "red", "missing": "red"}
-    state = click.style(f"{one.state:<8}", fg=colours[one.state])
-    click.echo(f"{state} {one.task.name} {one.task.data.path}".rstrip())
-    for line in (*_needs(one), *one.faults):
+    state = click.style(f"{finding.state:<8}", fg=colours[finding.state])
+    click.echo(f"{state} {finding.task.name} {finding.task.data.path}".rstrip())
+    for line in (*_needs(finding), *finding.faults):
         click.echo(f"         {line}")
 
 
 OWN = "what its own code reads was not looked at"
 
 
-def _needs(one: Finding) -> Iterator[str]:
+def _needs(finding: Finding) -> Iterator[str]:
     """Lines on what a task reads: its tables, or the size of its own files."""
     alike: dict[tuple[object, ...], list[DataTable]] = {}
-    for table in one.tables:
+    for table in finding.tables:
         alike.setdefault((table.splits, table.texts, table.values), []).append(table)
     for tables in alike.values():
         configs = shorten_names([" or ".join(table.config) or "default" for table in tables], most=3)
@@ -389,29 +394,29 @@ def _needs(one: Finding) -> Iterator[str]:
         splits = " or the only split" if tables[0].lone_split else ""
         read = f"{', '.join(tables[0].splits) or 'any split'}{splits}"
         yield f"needs {configs}: {read}; columns {columns}" if columns else f"needs {configs}; {OWN}"
-    if not one.tables and one.task.data.path:
+    if not finding.tables and finding.task.data.path:
         yield OWN
-    if one.size is not None and one.size.texts is not None and not one.task.data.path:
-        yield f"has {one.size.texts:,} texts, {one.size.characters:,} characters"
+    if finding.size is not None and finding.size.texts is not None and not finding.task.data.path:
+        yield f"has {finding.size.texts:,} texts, {finding.size.characters:,} characters"
 
 
-def _serialize_finding(one: Finding) -> dict[str, Any]:
+def _serialize_finding(finding: Finding) -> dict[str, Any]:
     """A finding as plain values."""
     return {
-        "task": one.task.name,
-        "path": one.task.data.path,
-        "subsets": list(one.task.subsets),
-        "state": one.state,
+        "task": finding.task.name,
+        "path": finding.task.data.path,
+        "subsets": list(finding.task.subsets),
+        "state": finding.state,
         "needs": [
             {
                 "config": list(table.config) or ["default"],
                 "splits": list(table.splits),
                 "columns": [list(names) for names in (*table.texts, *table.values)],
             }
-            for table in one.tables
+            for table in finding.tables
         ],
-        "faults": list(one.faults),
-        "texts": one.size.texts if one.size else None,
+        "faults": list(finding.faults),
+        "texts": finding.size.texts if finding.size else None,
     }
 
 
@@ -424,6 +429,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
 
     out = create_console()
+    # A program that reads the output gets whole names, however long, and one line for each row.
     if not out.is_terminal:
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         for row in (header, *rows):
@@ -501,6 +507,7 @@ def _fetch_remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
     """The sizes by the hub; after the first sign that it cannot be reached no more are requested."""
     from concurrent.futures import ThreadPoolExecutor
 
+    # Threads read and write it without a lock: at worst a few requests more are made in vain.
     reachable = True
 
     def ask(need: Need) -> int | None:
@@ -513,6 +520,7 @@ def _fetch_remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
             pass
         return None
 
+    # A request is one small answer of the hub, so that its delay counts and not the cores here.
     with ThreadPoolExecutor(max_workers=8) as pool:
         answers = zip(wanted, pool.map(ask, wanted), strict=True)
         return {need: size for need, size in answers if size is not None}

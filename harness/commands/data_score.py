@@ -47,7 +47,7 @@ SCHEMA = 1
     "--corpus",
     default="",
     metavar="DOCUMENTS",
-    help="Further documents to choose from: a folder with a corpus.jsonl, or such a file (default: the "
+    help="Further documents to choose from: a corpus.jsonl, or a folder with one (default: the "
     "corpus of a folder in BEIR's layout, else the positives and negatives of all pairs).",
 )
 @click.option(
@@ -55,20 +55,20 @@ SCHEMA = 1
     required=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Folder to make.",
+    help="Folder to create.",
 )
 @click.option(
     "--candidates",
     default="bm25",
     metavar="MODEL",
-    help="What ranks the documents beside the positives: bm25, perhaps with settings, or a model (default: "
-    "bm25).",
+    help="Ranker that chooses the other documents of a query: bm25, also with settings, or a model "
+    "(default: bm25).",
 )
 @click.option(
     "--documents",
     type=int,
     default=32,
-    help="Documents of a query, its positives among them (default: 32).",
+    help="Documents of each query, positives included (default: 32).",
 )
 @click.option(
     "--queries",
@@ -92,7 +92,7 @@ def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: An
     """Make a data set for distillation: a teacher's scores of each query's answers and other documents.
 
     The folder is in PyLate's form, with the configurations train, queries and documents. The same
-    command again finds it there; one that was interrupted goes on with the vectors in the cache.
+    command again finds it there; after an interruption it continues with the vectors in the cache.
     """
     output, cache = paths.resolve_home_path(output), paths.resolve_cache_folder(given["cache"])
     data = DataSettings(root=paths.resolve_data_root(given["data"]), offline=given["offline"], cache=cache)
@@ -108,6 +108,7 @@ def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: An
         if dry_run:
             return _print_scoring_plan(plan, output, scored_data, as_json=as_json)
         if scored_data is None:
+            # Before the models are loaded: hours of scoring would be lost where no folder can be made.
             files.require_writable(output.absolute().parent)
             scored_data = _run_scoring_plan(plan, output, choose_device(device), cache, given)
     if as_json:
@@ -117,67 +118,70 @@ def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: An
     return 0
 
 
-def _build_scoring_request(given: dict[str, Any]) -> ScoringRequest:
+def _build_scoring_request(values: dict[str, Any]) -> ScoringRequest:
     how = ("max_length", "query_length", "dtype", "vectors", "similarity", "seed")
-    settings = {name: given[name] for name in how}
-    prompts = read_prompts(given["prompts"], given["prompt_file"])
+    settings = {name: values[name] for name in how}
+    prompts = read_prompts(values["prompts"], values["prompt_file"])
     field_names = ("teacher", "candidates", "train_data", "corpus", "documents", "queries", "scale")
     return ScoringRequest(
-        settings=Settings(prompts=prompts, **settings), **{name: given[name] for name in field_names}
+        settings=Settings(prompts=prompts, **settings), **{name: values[name] for name in field_names}
     )
 
 
 def _run_scoring_plan(
-    plan: ScoringPlan, output: Path, device: str, cache: Path, given: dict[str, Any]
+    plan: ScoringPlan, output: Path, device: str, cache: Path, values: dict[str, Any]
 ) -> ScoredData:
-    limits = WorkerLimits(threads=given["threads"], batch_tokens=given["batch_tokens"])
+    limits = WorkerLimits(threads=values["threads"], batch_tokens=values["batch_tokens"])
     with progress.follow_events(create_console(stderr=True)) as listen:
         return make_scored_data(plan, output, device=device, cache=cache, limits=limits, listen=listen)
 
 
-def _print_made(made: ScoredData, documents: int) -> None:
-    out, counts = create_console(), made.facts["counts"]
-    for note in made.facts["notes"]:
+def _print_made(scored_data: ScoredData, documents: int) -> None:
+    out, counts = create_console(), scored_data.facts["counts"]
+    for note in scored_data.facts["notes"]:
         out.print(note, style="yellow", highlight=False, soft_wrap=True)
-    low, high = made.facts["range"]
-    state = "was there" if made.was_there else "made"
+    low, high = scored_data.facts["range"]
+    state = "was there" if scored_data.was_there else "made"
     lines = (
-        f"{made.folder}: {state}, key {made.key[:12]}",
+        f"{scored_data.folder}: {state}, key {scored_data.key[:12]}",
         f"  {counts['queries']:,} queries, {counts['documents']:,} documents, {counts['scores']:,} scores "
-        f"of {made.facts['teacher']['name']}, from {low:.4g} to {high:.4g}",
+        f"of {scored_data.facts['teacher']['name']}, from {low:.4g} to {high:.4g}",
     )
-    for line in (*lines, *_format_next_command(made, documents)):
+    for line in (*lines, *_format_next_command(scored_data, documents)):
         out.print(line, highlight=False, soft_wrap=True)
 
 
-def _format_next_command(made: ScoredData, documents: int) -> Sequence[str]:
+def _format_next_command(scored_data: ScoredData, documents: int) -> Sequence[str]:
     """The training on the data, where each query has as many documents as were asked for."""
-    if made.facts["counts"]["scores"] != documents * made.facts["counts"]["queries"]:
+    # Queries with fewer documents than were asked for do not fit one value of `documents`.
+    if scored_data.facts["counts"]["scores"] != documents * scored_data.facts["counts"]["queries"]:
         return ()
-    arguments = f"--train-data {made.folder} --set documents={documents}"
+    arguments = f"--train-data {scored_data.folder} --set documents={documents}"
     return (f"  harness train --model BACKBONE --recipe colbert {arguments}",)
 
 
-def _serialize_scored_data(made: ScoredData, plan: ScoringPlan) -> dict[str, Any]:
+def _serialize_scored_data(scored_data: ScoredData, plan: ScoringPlan) -> dict[str, Any]:
     facts = ("teacher", "candidates", "data", "counts", "range", "constant", "left_out", "notes")
     return {
         "schema": SCHEMA,
-        "folder": str(made.folder),
-        "key": made.key,
-        "state": "there" if made.was_there else "made",
+        "folder": str(scored_data.folder),
+        "key": scored_data.key,
+        "state": "there" if scored_data.was_there else "made",
         "asked": plan.request.documents,
-        **{name: made.facts[name] for name in facts},
+        **{name: scored_data.facts[name] for name in facts},
     }
 
 
-def _print_scoring_plan(plan: ScoringPlan, output: Path, made: ScoredData | None, *, as_json: bool) -> int:
+def _print_scoring_plan(
+    plan: ScoringPlan, output: Path, scored_data: ScoredData | None, *, as_json: bool
+) -> int:
     """Print what would be done."""
     collection = plan.collection
     facts = {
         "schema": SCHEMA,
         "folder": str(output),
         "key": plan.key,
-        "state": "to do" if made is None else "there",
+        "state": "to do" if scored_data is None else "there",
         "teacher": plan.teacher.artifact.name,
         "candidates": plan.candidates.artifact.name,
         "data": collection.name,

@@ -106,6 +106,7 @@ def _check_hardware() -> Iterator[_Check]:
     yield _check_precision()
     if find_spec("torch") is None:
         return
+    # Here and not above: the other checks must work, and be fast, where torch is missing or broken.
     import torch
 
     yield from _check_gpus(torch)
@@ -130,6 +131,7 @@ def _check_gpus(torch: Any) -> Iterator[_Check]:
             features = (facts.name, format_size(facts.total_memory), f"compute {facts.major}.{facts.minor}")
             built = f"CUDA {torch.version.cuda}, driver {read_nvidia_driver() or 'unknown'}"
             yield _Check(name=f"GPU cuda:{number}", detail=f"{', '.join(features)}, {built}")
+    # The kernel has a driver while torch finds no GPU, for instance as torch was built for a newer CUDA.
     elif Path("/proc/driver/nvidia/version").exists():
         detail = f"driver {read_nvidia_driver()}, but torch {torch.__version__} cannot use it"
         yield _Check(name="GPU", state="warning", detail=detail, fix="nvidia-smi")
@@ -167,6 +169,7 @@ def _check_places(chosen: _Places, *, online: bool) -> Iterator[_Check]:
     yield _check_folder_access("cache", chosen.cache, sized=True)
     yield _check_folder_access("results", chosen.results, sized=False)
     homes = (_find_nearest_folder(chosen.cache), _find_nearest_folder(chosen.results))
+    # Cache and results are often on one device, whose free space is then shown once.
     yield from map(_check_free_disk, {home.stat().st_dev: home for home in homes}.values())
     yield _check_hub() if online else _Check(name="hub", detail="not asked (--online does)")
 
@@ -178,6 +181,7 @@ def _check_data_root(chosen: _Places) -> _Check:
     if root is None:
         detail = "none (HARNESS_DATA or --data): data sets come from the hub's cache or the hub"
         return _Check(name="data root", detail=detail)
+    # Before Python 3.14 Path.is_dir raises where a folder above may not be entered.
     if not os.path.isdir(root):
         return _Check(
             name="data root", state="missing", detail=f"{root} is not a folder", fix=f"{pull} {root}"
@@ -203,6 +207,7 @@ def _check_folder_access(name: str, path: Path, *, sized: bool) -> _Check:
     try:
         if os.path.exists(path):
             files.require_writable(path)
+        # A folder that is not there is not made for the check: its first folder above must allow it.
         elif not os.access(_find_nearest_folder(path), os.W_OK | os.X_OK):
             raise HarnessError(f"{path} cannot be made: permission denied.")
     except HarnessError as error:
@@ -247,6 +252,7 @@ def _count_tree_bytes(path: Path) -> int:
     for here, _, names in os.walk(path):
         for name in names:
             try:
+                # lstat: a link counts with its own few bytes, and not with the file behind it.
                 total += os.lstat(os.path.join(here, name)).st_size
             except OSError:  # gone meanwhile
                 continue
@@ -297,6 +303,7 @@ def _check_library_version(name: str) -> _Check:
     if installed is None:
         requirement = f"'{name}=={tested}.*'" if tested else name
         return _Check(name=name, state="missing", detail="not installed", fix=f"pip install {requirement}")
+    # With a dot behind both: 2.110 is not a 2.11.
     if tested and not f"{installed}.".startswith(f"{tested}."):
         return _Check(
             name=name,

@@ -41,7 +41,7 @@ SCHEMA = 1
 )
 @click.option("--query", required=True, metavar="TEXT", help="The query, or @FILE with its text.")
 @click.option("--document", required=True, metavar="TEXT", help="The document, or @FILE with its text.")
-@click.option("--matrix", is_flag=True, help="Show the similarity of each two tokens as well.")
+@click.option("--matrix", is_flag=True, help="Also show the similarity of every pair of tokens.")
 @options.add_options(
     "max_length", "query_length", "dtype", "vectors", "prompts", "prompt_file", "cache", "offline"
 )
@@ -73,54 +73,57 @@ def command(
     return 0
 
 
-def _read_text_option(side: str, given: str) -> str:
-    """A text, or that of the file behind an @."""
-    if not given.startswith("@"):
-        return given
-    path = paths.resolve_home_path(given[1:])
+def _read_text_option(side: str, text: str) -> str:
+    """The typed text, or the text of the file whose name follows an @."""
+    if not text.startswith("@"):
+        return text
+    path = paths.resolve_home_path(text[1:])
     try:
+        # Editors end a file with a line feed, which is no part of the text and could be a token.
         return path.read_text(encoding="utf-8").rstrip()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(
             f"The {side} in {path} cannot be read: {reason}.",
-            hint="Behind an @ stands a file; put a text that begins with an @ into one.",
+            hint="An @ is followed by the name of a file. Put a text that begins with an @ into a file.",
         ) from error
 
 
-def _build_text_settings(given: dict[str, Any]) -> Settings:
+def _build_text_settings(values: dict[str, Any]) -> Settings:
     how = ("max_length", "query_length", "dtype", "vectors")
-    prompts = read_prompts(given["prompts"], given["prompt_file"])
+    prompts = read_prompts(values["prompts"], values["prompt_file"])
     require_sides(prompts)
-    settings = Settings(prompts=prompts, **{name: given[name] for name in how})
+    settings = Settings(prompts=prompts, **{name: values[name] for name in how})
     return check_fields(settings, Settings, "settings")
 
 
-def _build_model_options(given: dict[str, Any]) -> ModelOptions:
+def _build_model_options(values: dict[str, Any]) -> ModelOptions:
     return ModelOptions(
-        offline=given["offline"],
-        trust_remote_code=given["trust_remote_code"],
-        cache=paths.resolve_cache_folder(given["cache"]),
-        allow_extra=split_names(given["allow_extra"]),
+        offline=values["offline"],
+        trust_remote_code=values["trust_remote_code"],
+        cache=paths.resolve_cache_folder(values["cache"]),
+        allow_extra=split_names(values["allow_extra"]),
     )
 
 
-def _build_job_context(device: str, given: dict[str, Any]) -> JobContext:
-    limits = WorkerLimits(threads=given["threads"])
-    cache = paths.resolve_cache_folder(given["cache"])
+def _build_job_context(device: str, values: dict[str, Any]) -> JobContext:
+    limits = WorkerLimits(threads=values["threads"])
+    cache = paths.resolve_cache_folder(values["cache"])
     return JobContext(device=choose_device(device), cache=cache, emit=lambda _event: None, limits=limits)
 
 
-def _serialize_explanation(one: ConfiguredModel, found: _Explanation, *, matrix: bool) -> dict[str, Any]:
+def _serialize_explanation(
+    model: ConfiguredModel, explanation: _Explanation, *, matrix: bool
+) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "model": {"name": one.artifact.name, "artifact": one.artifact.key},
-        "total": found.total,
-        "query": _serialize_side(found.query),
-        "document": _serialize_side(found.document),
-        "matches": [asdict(match) for match in found.matches],
-        **({"matrix": found.matrix} if matrix else {}),
-        "notes": list(found.notes),
+        "model": {"name": model.artifact.name, "artifact": model.artifact.key},
+        "total": explanation.total,
+        "query": _serialize_side(explanation.query),
+        "document": _serialize_side(explanation.document),
+        "matches": [asdict(match) for match in explanation.matches],
+        **({"matrix": explanation.matrix} if matrix else {}),
+        "notes": list(explanation.notes),
     }
 
 
@@ -128,22 +131,21 @@ def _serialize_side(side: TextTokens) -> dict[str, Any]:
     return {"tokens": [asdict(token) for token in side.tokens], "whole": side.whole, "cut": side.cut}
 
 
-def _print_explanation(one: ConfiguredModel, found: _Explanation, *, matrix: bool) -> None:
+def _print_explanation(model: ConfiguredModel, explanation: _Explanation, *, matrix: bool) -> None:
     out = create_console()
-    if found.matches:
-        print_table(_build_matches_table(found), out)
-    if matrix and found.matches:
-        print_table(_build_matrix_table(found), out)
-    if found.total is not None:
-        summary = (
-            f"MaxSim of {one.artifact.name}: {found.total:.5f}, the sum over {len(found.matches)} tokens"
-        )
+    if explanation.matches:
+        print_table(_build_matches_table(explanation), out)
+    if matrix and explanation.matches:
+        print_table(_build_matrix_table(explanation), out)
+    if explanation.total is not None:
+        tokens = len(explanation.matches)
+        summary = f"MaxSim of {model.artifact.name}: {explanation.total:.5f}, the sum over {tokens} tokens"
         out.print(summary, highlight=False, soft_wrap=True)
-    for note in found.notes:
+    for note in explanation.notes:
         out.print(f"{note[:1].upper()}{note[1:]}.", style="yellow", highlight=False, soft_wrap=True)
 
 
-def _build_matches_table(found: _Explanation) -> Table:
+def _build_matches_table(explanation: _Explanation) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -151,8 +153,11 @@ def _build_matches_table(found: _Explanation) -> Table:
     for name in ("query", "", "document", "characters"):
         table.add_column(name)
     table.add_column("similarity", justify="right")
-    for match in found.matches:
-        query_token, document_token = found.query.tokens[match.query], found.document.tokens[match.document]
+    for match in explanation.matches:
+        query_token, document_token = (
+            explanation.query.tokens[match.query],
+            explanation.document.tokens[match.document],
+        )
         span = "" if document_token.start is None else f"{document_token.start}–{document_token.end}"
         cells = (
             query_token.token,
@@ -164,16 +169,16 @@ def _build_matches_table(found: _Explanation) -> Table:
     return table
 
 
-def _build_matrix_table(found: _Explanation) -> Table:
+def _build_matrix_table(explanation: _Explanation) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title="the similarity of each token of the query (rows) and of the document (columns)")
     table.add_column("")
-    places = [at for at, token in enumerate(found.document.tokens) if not token.skipped]
+    places = [at for at, token in enumerate(explanation.document.tokens) if not token.skipped]
     for place in places:
-        table.add_column(Text(found.document.tokens[place].token), justify="right")
-    for token, row in zip(found.query.tokens, found.matrix, strict=True):
+        table.add_column(Text(explanation.document.tokens[place].token), justify="right")
+    for token, row in zip(explanation.query.tokens, explanation.matrix, strict=True):
         table.add_row(Text(token.token), *(f"{row[at]:.2f}" for at in places))
     return table
 
@@ -219,24 +224,24 @@ class _Explanation:
     notes: tuple[str, ...]
 
 
-def _require_token_vectors(one: ConfiguredModel) -> Encoding:
+def _require_token_vectors(model: ConfiguredModel) -> Encoding:
     """The encoding of a multi-vector (ColBERT) model.
 
     Raises:
         UsageError: It is another model.
     """
-    if isinstance(one.encoding, Encoding) and one.interacts_late:
-        return one.encoding
-    does = "ranks documents by their words" if one.ranks else "gives one vector for each text"
+    if isinstance(model.encoding, Encoding) and model.interacts_late:
+        return model.encoding
+    does = "ranks documents by their words" if model.ranks else "gives one vector for each text"
     raise UsageError(
-        f"{one.artifact.name} {does}: no token of a query matches one of a document.",
+        f"{model.artifact.name} {does}: no token of a query matches one of a document.",
         hint="`harness explain` takes a multi-vector (ColBERT) model, a folder that PyLate saved "
         "(docs/retrieval.md).",
     )
 
 
 def _explain(
-    one: ConfiguredModel, encoding: Encoding, query: str, document: str, context: JobContext
+    model: ConfiguredModel, encoding: Encoding, query: str, document: str, context: JobContext
 ) -> _Explanation:
     """The matches between the tokens of a query and those of a document.
 
@@ -251,9 +256,10 @@ def _explain(
     for side, text in zip(SIDES, (query, document), strict=True):
         if not text.strip():
             raise UsageError(f"The {side} has no text.", hint="Is a variable of the shell unset?")
-    query_tokens, ours = _encode_text_tokens(one, encoding, query, "query", context)
-    document_tokens, theirs = _encode_text_tokens(one, encoding, document, "document", context)
+    query_tokens, ours = _encode_text_tokens(model, encoding, query, "query", context)
+    document_tokens, theirs = _encode_text_tokens(model, encoding, document, "document", context)
     has_vectors = not all(token.skipped for token in document_tokens.tokens)
+    # Vectors may be kept in float16; a search multiplies them in float32, and so must their explanation.
     products = ours.vectors.astype("float32") @ theirs.vectors.astype("float32").T
     return _Explanation(
         query=query_tokens,
@@ -266,11 +272,12 @@ def _explain(
 
 
 def _encode_text_tokens(
-    one: ConfiguredModel, encoding: Encoding, text: str, role: Role, context: JobContext
+    model: ConfiguredModel, encoding: Encoding, text: str, role: Role, context: JobContext
 ) -> tuple[TextTokens, TokenVectors]:
     """The tokens of a text, and the vectors of those that have one, which a run may have left."""
-    encoder: Any = context.get_encoder(one.artifact, encoding)
-    space_key = (one.artifact, encoding, _TEXTS, role)
+    encoder: Any = context.get_encoder(model.artifact, encoding)
+    space_key = (model.artifact, encoding, _TEXTS, role)
+    # Nothing writes these vectors to the cache, as `emit` drops them: hold keeps them in memory.
     context.encode_missing(*space_key, [text], hold=True)
     tokens: TextTokens = encoder.describe_tokens(
         text, prompt=encoding.resolve_prompt(_TEXTS, role), role=role

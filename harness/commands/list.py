@@ -54,6 +54,7 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
             rows = _list_offer_rows(what.removesuffix("s"))
     for error in REGISTRIES[what].collect_failures() if what in REGISTRIES else ():
         click.echo(f"Warning: {error}", err=True)
+    # Rows of different lists have different fields: any of these may be the one that is meant.
     named = ("name", "model", "task")
     rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
     if as_json:
@@ -131,6 +132,7 @@ def _print_rows(what: str, rows: list[dict[str, Any]]) -> None:
     counted = what if len(rows) != 1 else what.removesuffix("s")
     unit = ", scores × 100" if what == "records" else ""
     table = Table(title=f"{len(rows)} {counted}{unit}")
+    # All rows of a list have the same fields; these three are for --json.
     shown = [name for name in rows[0] if name not in ("key", "suite", "similar")]
     for name in shown:
         table.add_column(
@@ -146,4 +148,6 @@ def _format_list_cell(name: str, value: Any) -> str:
         return str(value)[:12]
     if name == "main_score":
         return score_text(value)
-    return ", ".join(value) if isinstance(value, tuple | list) else "" if value is None else str(value)
+    if isinstance(value, tuple | list):
+        return ", ".join(value)
+    return "" if value is None else str(value)

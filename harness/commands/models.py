@@ -45,7 +45,7 @@ def command() -> None:
 @options.cache
 @options.as_json
 def _list(results: Path | None, cache: Path | None, as_json: bool) -> int:
-    """List the trained models of the results folder, and the trainings that are not at their end."""
+    """List the trained models of the results folder, and the trainings that have not finished."""
     rows = [
         _build_model_row(model)
         for model in _list_stored_models(ModelStore(paths.resolve_results_folder(results)), cache)
@@ -53,7 +53,7 @@ def _list(results: Path | None, cache: Path | None, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps({"schema": 1, "models": rows}, indent=1, ensure_ascii=False))
     elif not rows:
-        click.echo("There is no trained model. `harness list recipes` shows what trains one.")
+        click.echo("No trained models yet. `harness list recipes` shows the recipes that train one.")
     else:
         _print_table(rows)
     return 0
@@ -87,7 +87,7 @@ def _show_model(model: str, results: Path | None, cache: Path | None, as_json: b
 @options.results
 @options.cache
 def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> int:
-    """Remove MODEL, a name or six or more digits of a key, or what a training has left of it.
+    """Remove MODEL, a name or six or more digits of a key, or the rest of an interrupted training.
 
     Its records stay. Asks for the model's name or key unless --yes is given.
     """
@@ -95,7 +95,7 @@ def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> 
     stored_model = _find_stored_model(model, store, cache)
     size = format_size(_count_model_bytes(stored_model.folder))
     if not yes and not _ask_removal(stored_model, size):
-        click.echo("That is another name: nothing is removed.", err=True)
+        click.echo("The name does not match: nothing was removed.", err=True)
         return 1
     store.remove(stored_model.key)
     click.echo(f"Removed {stored_model.name} ({stored_model.key[:12]}), {size}.")
@@ -110,7 +110,7 @@ def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> 
 def _export(model: str, folder: Path, results: Path | None, cache: Path | None) -> int:
     """Copy MODEL, a name or six or more digits of a key, to FOLDER, without the log of its training.
 
-    FOLDER is new or empty. sentence-transformers loads what lies there then.
+    FOLDER is new or empty. sentence-transformers can load the copy.
     """
     stored_model = _find_stored_model(model, ModelStore(paths.resolve_results_folder(results)), cache)
     if isinstance(stored_model, UnfinishedModel):
@@ -121,11 +121,13 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
         raise UsageError(
             f"{stored_model.folder} is damaged: {stored_model.problem}.", hint="Train the model again."
         )
+    # Nothing is overwritten: an export onto another model would mix the files of both.
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        raise UsageError(f"{folder} is there already.", hint="Name a folder that is new or empty.")
+        raise UsageError(f"{folder} exists already.", hint="Name a folder that is new or empty.")
     _copy(stored_model.folder, folder)
     click.echo(
-        f"{folder}: {stored_model.name} ({stored_model.key[:12]}), {format_size(_count_model_bytes(folder))}. {_describe_loading(folder)}"
+        f"{folder}: {stored_model.name} ({stored_model.key[:12]}), "
+        f"{format_size(_count_model_bytes(folder))}. {_describe_loading(folder)}"
     )
     return 0
 
@@ -143,6 +145,7 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
     models = _list_stored_models(store, cache)
     matches = [one for one in models if text in (one.name, one.folder.name)]
     if not matches and _KEY.fullmatch(text):
+        # Of an unfinished training perhaps only the first 12 digits are known, and more of them were typed.
         matches = [one for one in models if one.key.startswith(text) or text.startswith(one.key)]
     if not matches:
         names = {one.name for one in models}
@@ -210,10 +213,10 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _describe_model(model: _Model) -> list[str]:
-    row = _build_model_row(model)
+    row, state = _build_model_row(model), _describe_model_state(model)
     problem = f": {row['problem']}" if row["problem"] else ""
     lines = [
-        f"{model.name} ({model.key[:12]}), {format_size(row['bytes'])}, {_describe_model_state(model)}{problem}",
+        f"{model.name} ({model.key[:12]}), {format_size(row['bytes'])}, {state}{problem}",
         f"  folder: {model.folder}",
     ]
     if isinstance(model, UnfinishedModel) or model.document is None:
@@ -288,6 +291,7 @@ def _log(model: _Model) -> Path:
 def _ask_removal(model: _Model, size: str) -> bool:
     """Whether the user types the model's name, or six or more digits of its key."""
     try:
+        # click raises Abort where stdin is at its end, as in a script.
         typed = click.prompt(f"To remove {model.name} ({model.key[:12]}, {size}), type its name or key")
     except click.Abort as error:
         raise UsageError("No terminal to ask in.", hint="Pass --yes to remove the model.") from error
@@ -313,6 +317,7 @@ def _copy(model: Path, folder: Path) -> None:
             if not place.is_relative_to(staged / TRAINING):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, place)
+        # rename() replaces an empty folder, and fails where another process has put something into it by now.
         staged.rename(folder)
     except OSError as error:
         raise files.write_error(folder, error) from error

@@ -28,6 +28,7 @@ class _Number(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The checked number."""
+        # int first, as a float such as 3.0 is refused where a whole number is needed.
         for kind in (int, float):
             with contextlib.suppress(TypeError, ValueError):
                 return self._argument.validate_value(kind(value))
@@ -115,6 +116,7 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
         "flops",
         type=float,
         metavar="FLOPS",
+        # click reads eager options first, so that the budget is known when --set adds it to its settings.
         is_eager=True,
         expose_value=False,
         callback=_keep_budget,
@@ -132,13 +134,14 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
 """The options of a request by the names of their fields, and two that are no field's."""
 
 _NEXT = {"recipe_settings": "flops", "train_data": "tasks", "prompts": "prompt_file"}
-"""The option that stands behind another one in the help, where its field does not."""
+"""By option, the one that follows it in the help, where the order of the fields is another."""
 
 
 def add_options(*names: str) -> Callable[[F], F]:
     """Give a command options of a request by the names of their fields, in this order."""
 
     def extend_command(command: F) -> F:
+        # click lists options in the reverse of the order in which their decorators are applied.
         for name in reversed(names):
             command = _OPTIONS[name](command)
         return command
@@ -156,8 +159,20 @@ evaluation = add_options(*_list_evaluation_options())
 """Gives a command every option of an evaluation, in the order of `harness run`."""
 
 training = add_options(
-    *("recipe", "recipe_settings", "flops", "train_data", "seed"),
-    *("results", "cache", "data", "remote", "offline", "devices", "executor", "threads", "allow_extra"),
+    "recipe",
+    "recipe_settings",
+    "flops",
+    "train_data",
+    "seed",
+    "results",
+    "cache",
+    "data",
+    "remote",
+    "offline",
+    "devices",
+    "executor",
+    "threads",
+    "allow_extra",
 )
 """Gives a command every option of a training that an evaluation has as well."""
 
@@ -186,6 +201,7 @@ def insert_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]
     if not name.strip():
         raise UsageError("--name is empty.", hint="Name the project, or leave it out.")
     code_suites = [suite for suite in suites if suite.startswith("code:")]
+    # A folder may have an "=" in its name; otherwise it stands behind a name: code:NAME=FOLDER.
     if any("=" in suite and not os.path.isdir(suite.removeprefix("code:")) for suite in code_suites):
         raise UsageError(f"--name and {code_suites[0]} both name a project.", hint="Leave one of them out.")
     count = len(code_suites)

@@ -44,13 +44,13 @@ def command() -> None:
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
     default=None,
-    help="What the tasks may take together on the reference (default: 5).",
+    help="Minutes that the tasks may take together for the reference model (default: 5).",
 )
 @click.option("--tasks", default="", help="Take these tasks, comma-separated, instead of choosing.")
 @click.option(
     "--reference",
     default="",
-    help="The imported model whose minutes are meant (default: one of median speed among those fitted on).",
+    help="The imported model whose minutes are meant (default: the one of median speed in the fit).",
 )
 @click.option("--name", default="", help="The proxy's name (default: made of the target and the minutes).")
 @options.results
@@ -74,7 +74,9 @@ def _fit(
     from harness.proxy import fit
 
     if tasks and minutes is not None:
-        raise UsageError("--tasks are taken whatever they cost.", hint="Leave out --minutes, or --tasks.")
+        raise UsageError(
+            "--minutes has no effect on tasks that --tasks names.", hint="Leave out --minutes, or --tasks."
+        )
     folder = paths.resolve_results_folder(results)
     suite_options = SuiteOptions(cache=paths.resolve_cache_folder(cache), results=folder)
     typed, suite = _open_target(target, suite_options)
@@ -85,6 +87,7 @@ def _fit(
         reference=reference,
         name=name or "",
     )
+    # Before the fit, which takes minutes, and not when its result is written.
     if name:
         PROXIES.check_name(name)
     with _show_fit_progress(quiet=as_json) as tell:
@@ -161,8 +164,8 @@ def _print_proxy(proxy: Proxy) -> None:
         create_console().print(line, highlight=False, soft_wrap=True)
 
 
-def _print_list(found: list[Proxy]) -> None:
-    print_table(_build_proxies_table(found), create_console())
+def _print_list(proxies: list[Proxy]) -> None:
+    print_table(_build_proxies_table(proxies), create_console())
 
 
 @contextmanager
@@ -204,22 +207,23 @@ def _describe_proxy(proxy: Proxy) -> list[str]:
         f"Kendall {_rank(error.kendall)}, Spearman {_rank(error.spearman)}",
         f"(the error it was chosen by, which errs on the low side: RMSE {100 * error.plain_rmse:.2f}; "
         f"of the models' mean alone: {100 * error.deviation:.2f})",
-        f"{_format_minutes(cost.minutes)} of {_format_minutes(cost.whole)} minutes of the whole benchmark, on {whom}",
+        f"{_format_minutes(cost.minutes)} of {_format_minutes(cost.whole)} minutes of the whole benchmark, "
+        f"on {whom}",
         f"fitted on {fitted.models} complete models of {fitted.families} families of {proxy.imported.source} "
         f"({proxy.imported.when[:10]}), {fitted.other_data} of them with a score on another data revision",
     ]
 
 
-def _build_proxies_table(found: Sequence[Proxy]) -> Table:
+def _build_proxies_table(proxies: Sequence[Proxy]) -> Table:
     """A table with a proxy in each row."""
     from rich.table import Table
 
-    rows = Table(title=f"{len(found)} {'proxy' if len(found) == 1 else 'proxies'}")
+    rows = Table(title=f"{len(proxies)} {'proxy' if len(proxies) == 1 else 'proxies'}")
     rows.add_column("name")
     rows.add_column("target")
     for name in ("tasks", "minutes", "± (95 %)"):
         rows.add_column(name, justify="right")
-    for proxy in found:
+    for proxy in proxies:
         facts = (
             str(len(proxy.tasks)),
             _format_minutes(proxy.cost.minutes),
@@ -230,7 +234,9 @@ def _build_proxies_table(found: Sequence[Proxy]) -> Table:
 
 
 def _format_minutes(value: float | None) -> str:
-    return "?" if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+    if value is None:
+        return "?"
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
 
 
 def _rank(value: float | None) -> str:
@@ -241,11 +247,11 @@ def _open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
     """The spelling of a benchmark for --suite, and its suite."""
     typed = text if text.partition(":")[0] in catalog.load_suite_entries() else _resolve_offer(text)
     suite = catalog.open_suite(typed, options)
-    learnt = any(task.output == "label" for task in suite.tasks)
-    if len(suite.tasks) < 2 or learnt or suite.predictor is not None:
+    has_labels = any(task.output == "label" for task in suite.tasks)
+    if len(suite.tasks) < 2 or has_labels or suite.predictor is not None:
         raise UsageError(
-            f"{suite.title} is no benchmark that a few of its tasks could predict.",
-            hint="`harness list benchmarks` shows those that can be.",
+            f"{suite.title} cannot be predicted from a few of its tasks.",
+            hint="`harness list benchmarks` shows the benchmarks that can be.",
         )
     return typed, suite
 

@@ -14,7 +14,9 @@ from harness.storage.remote import Remote
 from harness.storage.store import SharedRecords, Store
 
 _url = click.argument("url", envvar="HARNESS_REMOTE", required=False, default=None)
-_dry_run = click.option("--dry-run", is_flag=True, help="Say how many would be copied; copy nothing.")
+_dry_run = click.option(
+    "--dry-run", is_flag=True, help="Print how many records would be copied; copy nothing."
+)
 
 
 @click.group("remote")
@@ -34,7 +36,7 @@ def command() -> None:
 def _pull(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -> int:
     """Fetch every record that the results folder lacks; of two that differ the fetched one stays.
 
-    The URL is one as of --remote, which is also its default.
+    URL is that of --remote of a run (default: HARNESS_REMOTE).
     """
     shared = _open_shared_records(url, results)
     names = shared.compare_records().fetch
@@ -51,12 +53,13 @@ def _pull(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -
 def _push(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -> int:
     """Send every record that the storage lacks, with the files beside it.
 
-    The URL is one as of --remote, which is also its default.
+    URL is that of --remote of a run (default: HARNESS_REMOTE).
     """
     shared = _open_shared_records(url, results)
     files = shared.compare_records().send
     count = len(files)
     if not dry_run:
+        # A URL that cannot be written to is named once, and not for every record.
         shared.remote.require_usable()
         count = sum(found is not None for found in shared.remote.map_concurrently(shared.send, files))
     _print_copy_count(shared, count, "Sent", "Would send", dry_run=dry_run, as_json=as_json)

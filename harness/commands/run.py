@@ -36,6 +36,7 @@ def command(
     request = Request.parse_options(models, suites, given)
     with request.limit_network():
         prepared = evaluation.prepare(request)
+        # Also before a dry run: where the data of the only task is missing, there is nothing to plan.
         evaluation.require_data(prepared)
         if dry_run:
             return _show_plan(prepared, as_json)

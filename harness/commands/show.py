@@ -98,14 +98,16 @@ def command(
 ) -> int:
     """Show what has been measured of MODEL: a name, six or more digits of its key, or a folder.
 
-    Of a model that was trained under several seeds these are means with their standard deviations.
+    For a model that was trained with several seeds, show means with their standard deviations.
     """
     if (languages or subsets or splits) and not suites:
         raise UsageError(
             "--languages, --subsets and --splits narrow a suite.", hint="Name one with --suite SUITE."
         )
     if view and not suites:
-        raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
+        raise UsageError(
+            "--view chooses how the numbers of a suite are computed.", hint="Name one with --suite SUITE."
+        )
     if metrics and not suites:
         raise UsageError("--metric is for a suite's tasks.", hint="Name one with --suite SUITE.")
     seeds = _load_seed_suites(model, results)
@@ -143,17 +145,19 @@ def _load_seed_suites(model: str, results: Path | None) -> tuple[MeasuredSuite, 
     try:
         return MeasuredSuite.load_seeds(model, results)
     except NotMeasuredError:
+        # Trials never enter a table, so a model may be trained, have records and still show nothing.
         for stored_model in ModelStore(paths.resolve_results_folder(results)).list_stored_models():
             if model == stored_model.name or (len(model) >= 6 and stored_model.key.startswith(model)):
                 raise UsageError(
-                    f"{stored_model.name} ({stored_model.key[:12]}) is trained, and no score of it is recorded but for trials.",
+                    f"{stored_model.name} ({stored_model.key[:12]}) is trained, but has only scores of "
+                    "trials.",
                     hint=f"Type: harness run --model {stored_model.folder} --suite SUITE",
                 ) from None
         raise
 
 
 def _print_former(measured: MeasuredSuite) -> None:
-    """Say that a model was trained again and has other weights now, if there are records of the former."""
+    """Say that a model was trained again and has other weights now, if records of the former ones exist."""
     former = dict.fromkeys(record.task.name for record in measured.former)
     if former:
         named = f"{measured.records[0].model.artifact[:12]} was trained again, and has other weights now"
@@ -183,6 +187,7 @@ def _show_all_records(measured: MeasuredSuite, as_json: bool) -> None:
         click.echo(json.dumps({"schema": 1, "model": _serialize_model(measured), "records": rows}, indent=1))
         return
     common = find_most_common(
+        # The first of equally frequent settings counts: sorted, it does not depend on the records' order.
         [describe_record(r) for r in sorted(records, key=lambda r: extract_condition(r).rank)]
     )
     size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
@@ -220,13 +225,15 @@ def _describe_distinction(record: Any, measured: MeasuredSuite, common: str) -> 
         parts.append("reference")
     if is_selection_score(record, measured.lineage):
         parts.append(CHOSE)
-    if is_approximate(record) and settings == common:  # else the settings say it
+    # Settings that differ from the common ones name the index themselves.
+    if is_approximate(record) and settings == common:
         parts.append(APPROXIMATE)
     return ", ".join(parts)
 
 
 def _show_seed_tasks(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
-    """Each task of a model that was trained under several seeds, a row for each setting."""
+    """Show each task of a model that was trained with several seeds, a row for each setting."""
+    # By the place of the seed, so that a seed without a score leaves a gap and moves no other.
     tasks: dict[tuple[str, str], dict[int, Record]] = {}
     for number, replicate in enumerate(seeds):
         for record in replicate.newest.records:
@@ -273,7 +280,7 @@ def _has_selection_record(records: Mapping[int, Record], seeds: Sequence[Measure
 
 
 def _show_seed_suites(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_json: bool) -> None:
-    """Columns and means of suites over the seeds of a training, for each condition."""
+    """Show columns and means of suites over the seeds of a training, for each condition."""
     seed_views = [
         (suite, text, views) for suite in suites for text, views in _collect_seed_views(seeds, suite)
     ]
@@ -457,6 +464,7 @@ def _build_trained_result(suite: Any, seen: Any, view: str, results: Path | None
     part = TrainedResult.select_label_columns(suite)
     if part is None or seen is None or not isinstance(seen.treatment, RecipeCondition):
         return None
+    # All records of one condition come from one recipe: the first has its view.
     default_view = next(iter(seen.records.values())).training.get("view", "")
     stores = open_stores(results)
 

@@ -72,14 +72,14 @@ STYLES = {
     is_flag=False,
     flag_value=2.0,
     metavar="[SECONDS]",
-    help="Look again every so many seconds (2 if nothing is said), until Ctrl-C.",
+    help="Show the state again every SECONDS (default: 2), until Ctrl-C.",
 )
 @options.as_json
 def command(results: Path | None, everything: bool, every: float | None, as_json: bool) -> int:
     """Show the runs that are under way in a results folder, and the last one that is over.
 
     It reads the logs that runs write there, and may be typed on any machine that sees the folder. Ends
-    with 0, whatever became of the runs.
+    with 0, also if runs failed.
     """
     folder = paths.resolve_results_folder(results)
     if every is None:
@@ -89,6 +89,7 @@ def command(results: Path | None, everything: bool, every: float | None, as_json
         while True:
             _show_runs(folder, everything, as_json=as_json, redraw=True)
             time.sleep(every)
+    # Ctrl-C is how a user ends --watch, and no fault.
     except KeyboardInterrupt:
         return 0
 
@@ -98,6 +99,7 @@ def _show_runs(folder: Path, everything: bool, *, as_json: bool, redraw: bool = 
     chosen = read_runs(folder / "runs", over=None if everything else 1)
     if not everything:
         chosen = [run for number, run in enumerate(chosen) if not _has_continuation(run, chosen[:number])]
+    # A sort keeps the order of equals: running runs first, and of each kind the newest first.
     chosen.sort(key=lambda run: run.state != "running")
     if as_json:
         document = {"schema": SCHEMA, "results": str(folder), "runs": [run.to_json() for run in chosen]}
@@ -109,7 +111,10 @@ def _show_runs(folder: Path, everything: bool, *, as_json: bool, redraw: bool = 
         return
     with out.capture() as shown:
         _print_runs(chosen, folder, out, everything)
+    # One row stays free: a line feed in the last one would scroll the screen.
     lines = _cut_screen_lines(shown.get().splitlines(), out.size.width, out.size.height - 1)
+    # To the top left (H), each line over the old one with its rest cleared (K), then all below (J). Clearing
+    # the screen first would flicker.
     sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
     sys.stdout.flush()
 
@@ -122,6 +127,7 @@ def _has_continuation(run: RunStatus, newer: Sequence[RunStatus]) -> bool:
 def _cut_screen_lines(lines: Sequence[str], width: int, height: int) -> Iterator[str]:
     """The first lines that fit on a terminal, which wraps long ones; colours take no room."""
     for line in lines:
+        # Rounded up: a line that is one character too long takes two rows.
         height -= max(1, -(-len(_COLOUR.sub("", line)) // width))
         if height < 0:
             return
@@ -131,7 +137,9 @@ def _cut_screen_lines(lines: Sequence[str], width: int, height: int) -> Iterator
 def _print_runs(runs: Sequence[RunStatus], folder: Path, out: Console, everything: bool) -> None:
     if not any(run.state == "running" for run in runs):
         remark = "" if folder.is_dir() else ", which is not there"
-        last = "; the last one:" if len(runs) == 1 else "; the last ones:" if runs else "."
+        last = "."
+        if runs:
+            last = "; the last one:" if len(runs) == 1 else "; the last ones:"
         out.print(f"No run is under way in {folder}{remark}{last}", highlight=False, soft_wrap=True)
     if not runs:
         out.print("Start one: harness run --model MODEL --suite SUITE", highlight=False, soft_wrap=True)
@@ -152,11 +160,7 @@ def _print_run(run: RunStatus, out: Console, rows: int) -> None:
         ("waiting", [*map(_wait_text, run.waits)]),
     ):
         for number, line in enumerate(lines):
-            out.print(
-                Text.assemble(
-                    "  ", ("" if number else title, "bold"), *" " * (number and len(title)), "  ", line
-                )
-            )
+            out.print(Text.assemble("  ", (title if number == 0 else " " * len(title), "bold"), "  ", line))
     out.print(Text.assemble("  ", ("cost", "bold"), f"     {_format_run_cost(run.cost)}"))
     out.print(Text.assemble("  ", ("driver", "bold"), f"   {_describe_driver(run)}"))
     _print_running(run, out, rows)
@@ -341,4 +345,6 @@ def _format_hours(hours: float) -> str:
     >>> _format_hours(0.012), _format_hours(3.14), _format_hours(1234.5)
     ('0.01', '3.1', '1,234')
     """
-    return f"{hours:.2f}" if hours < 1 else f"{hours:.1f}" if hours < 100 else f"{hours:,.0f}"
+    if hours < 100:
+        return f"{hours:.2f}" if hours < 1 else f"{hours:.1f}"
+    return f"{hours:,.0f}"

@@ -46,30 +46,31 @@ def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any)
     return 0 if all(one.failure is None for one in trained_models) else 1
 
 
-def _print_made(one: TrainedModel) -> None:
-    out, model = create_console(), one.model
+def _print_made(trained_model: TrainedModel) -> None:
+    out, model = create_console(), trained_model.model
     assert model.lineage is not None
     name = f"{model.artifact.name}, seed {model.lineage.seed}"
-    if one.failure is not None:
-        out.print(f"{name}: {one.failure.message}", style="red", highlight=False, soft_wrap=True)
-        if one.failure.hint:
-            out.print(f"  {one.failure.hint}", highlight=False, soft_wrap=True)
+    if trained_model.failure is not None:
+        out.print(f"{name}: {trained_model.failure.message}", style="red", highlight=False, soft_wrap=True)
+        if trained_model.failure.hint:
+            out.print(f"  {trained_model.failure.hint}", highlight=False, soft_wrap=True)
         return
-    state = "was there" if one.was_there else "trained"
-    out.print(f"{name}: {state}, {one.folder}", highlight=False, soft_wrap=True)
-    then = f"  harness run --model {one.folder} --suite SUITE"
+    state = "was there" if trained_model.was_there else "trained"
+    out.print(f"{name}: {state}, {trained_model.folder}", highlight=False, soft_wrap=True)
+    then = f"  harness run --model {trained_model.folder} --suite SUITE"
     out.print(then, highlight=False, soft_wrap=True, style="dim")
 
 
-def _serialize_trained_model(one: TrainedModel) -> dict[str, Any]:
-    assert one.model.lineage is not None
-    failure = one.failure
+def _serialize_trained_model(trained_model: TrainedModel) -> dict[str, Any]:
+    assert trained_model.model.lineage is not None
+    failure = trained_model.failure
+    state = "there" if trained_model.was_there else "trained"
     return {
-        "name": one.model.artifact.name,
-        "key": one.model.artifact.key,
-        "seed": one.model.lineage.seed,
-        "folder": str(one.folder) if one.folder is not None else None,
-        "state": "failed" if failure is not None else "there" if one.was_there else "trained",
+        "name": trained_model.model.artifact.name,
+        "key": trained_model.model.artifact.key,
+        "seed": trained_model.model.lineage.seed,
+        "folder": str(trained_model.folder) if trained_model.folder is not None else None,
+        "state": state if failure is None else "failed",
         "error": None if failure is None else {"message": failure.message, "hint": failure.hint},
     }
 
@@ -77,6 +78,7 @@ def _serialize_trained_model(one: TrainedModel) -> dict[str, Any]:
 def _print_training_plan(prepared: PreparedRun, as_json: bool) -> int:
     cost = PlanCost.estimate_plan(prepared)
     if as_json:
+        # A training has no plan of scores, and no vectors on the disk.
         facts = {name: value for name, value in cost.to_json().items() if name not in ("plan", "disk")}
         click.echo(json.dumps(facts, indent=1))
     else:

@@ -39,7 +39,7 @@ SCHEMA = 1
     "--budget-minutes",
     type=click.FloatRange(min=0, min_open=True),
     default=None,
-    help="Start no further task of a checkpoint after so many minutes; it is gone on with when "
+    help="Start no further task of a checkpoint after so many minutes; it is continued when "
     "nothing newer waits.",
 )
 @options.make_option(WatchOptions, "every", show_default=True)
@@ -62,17 +62,18 @@ def command(source: str | None, listing: bool, show: bool, as_json: bool, **give
     if not source or not given["suite"]:
         raise UsageError(
             "A watch needs a folder or a hub repository, and a suite.",
-            hint="Type harness watch FOLDER --suite SUITE; harness watch --list shows what there is.",
+            hint="Type harness watch FOLDER --suite SUITE; `harness watch --list` shows the watches.",
         )
     return _watch(source, as_json, given)
 
 
-def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
-    minutes = given.pop("budget_minutes")
+def _watch(source: str, as_json: bool, values: dict[str, Any]) -> int:
+    # These are no fields of a request, which refuses names that it does not know.
+    minutes = values.pop("budget_minutes")
     budget = None if minutes is None else 60 * minutes
-    schedule = {name: given.pop(name) for name in ("name", "every", "settle", "once", "until")}
-    suite, task = given.pop("suite"), given.pop("task")
-    request = Request.parse_options((), (suite,), given, budget=budget)
+    schedule = {name: values.pop(name) for name in ("name", "every", "settle", "once", "until")}
+    suite, task = values.pop("suite"), values.pop("task")
+    request = Request.parse_options((), (suite,), values, budget=budget)
     _require_task(task, request)
     watch_options = WatchOptions(source=source, request=request, **schedule)
     listener = _JsonListener() if as_json else _TextListener(task, once=watch_options.once)
@@ -101,15 +102,15 @@ class _TextListener:
         self._skipped: frozenset[str] = frozenset()
         self._drawn: Watch | None = None
 
-    def scan(self, found: Scan) -> None:
+    def scan(self, result: Scan) -> None:
         """Print the waiting checkpoints of a scan, and skipped entries when they change."""
-        skipped = frozenset(one.name for one in found.skipped)
-        for line in _scan_lines(found, skipped=skipped != self._skipped):
+        skipped = frozenset(one.name for one in result.skipped)
+        for line in _scan_lines(result, skipped=skipped != self._skipped):
             self._err.print(line, style="dim", highlight=False, soft_wrap=True)
         self._skipped = skipped
 
     def checkpoint(self, done: EvaluatedCheckpoint, watch: Watch) -> None:
-        """Print a line on the checkpoint, and the curve anew."""
+        """Print a line on the checkpoint, and the curve again."""
         self._out.print(_format_checkpoint(done), highlight=False, soft_wrap=True)
         if not self._once:
             self.print_watch(watch)
@@ -124,6 +125,7 @@ class _TextListener:
 
     def print_watch(self, watch: Watch) -> None:
         """Print the curve and the table, unless they were just printed."""
+        # `follow` ends with the state after the last checkpoint, which the listener has printed already.
         if watch == self._drawn:
             return
         self._drawn = watch
@@ -134,14 +136,14 @@ class _TextListener:
 class _JsonListener:
     """The listener that prints one JSON object a line for machines."""
 
-    def scan(self, found: Scan) -> None:
+    def scan(self, result: Scan) -> None:
         """Print the ready, known, waiting and skipped checkpoints of a scan."""
         waiting = [
-            {"step": o.checkpoint.step, "name": o.checkpoint.name, "reason": o.reason} for o in found.waiting
+            {"step": o.checkpoint.step, "name": o.checkpoint.name, "reason": o.reason} for o in result.waiting
         ]
-        ready = [one.checkpoint.step for one in (*found.new, *found.unfinished)]
-        skipped = [{"name": one.name, "reason": one.reason} for one in found.skipped]
-        _print_event("look", ready=ready, known=list(found.known), waiting=waiting, skipped=skipped)
+        ready = [one.checkpoint.step for one in (*result.new, *result.unfinished)]
+        skipped = [{"name": one.name, "reason": one.reason} for one in result.skipped]
+        _print_event("look", ready=ready, known=list(result.known), waiting=waiting, skipped=skipped)
 
     def checkpoint(self, done: EvaluatedCheckpoint, _watch: Watch) -> None:
         """Print the outcome of a checkpoint."""
@@ -167,9 +169,9 @@ def _print_event(event: str, **facts: Any) -> None:
     click.echo(json.dumps({"schema": SCHEMA, "event": event, **facts}, ensure_ascii=False))
 
 
-def _show_watches(name: str | None, listing: bool, as_json: bool, given: dict[str, Any]) -> int:
+def _show_watches(name: str | None, listing: bool, as_json: bool, values: dict[str, Any]) -> int:
     """Show one watch, or all of them; nothing is evaluated."""
-    results = paths.resolve_results_folder(given["results"])
+    results = paths.resolve_results_folder(values["results"])
     if not listing:
         if name is None:
             raise UsageError("Which watch?", hint="Type harness watch NAME --show, or harness watch --list.")
@@ -178,7 +180,7 @@ def _show_watches(name: str | None, listing: bool, as_json: bool, given: dict[st
             document = {"schema": SCHEMA, "watch": watch.model_dump(mode="json", by_alias=True)}
             click.echo(json.dumps(document, indent=1, ensure_ascii=False))
         else:
-            _print_watch(watch, create_console(), task=given["task"])
+            _print_watch(watch, create_console(), task=values["task"])
         return 0
     watches = [WATCHES.find_document(results, one) for one in WATCHES.list_names(results)]
     if as_json:
@@ -193,6 +195,7 @@ def _resolve_watch_name(results: Path, text: str) -> str:
     """The name of a watch, by its name or its source."""
     if text in WATCHES.list_names(results):
         return text
+    # The text may be no source at all; the caller then says that no watch has this name.
     with contextlib.suppress(UsageError):
         return choose_watch_name(open_source(text))
     return text
@@ -200,7 +203,9 @@ def _resolve_watch_name(results: Path, text: str) -> str:
 
 def _describe_evaluation(done: EvaluatedCheckpoint) -> str:
     """Whether a checkpoint was evaluated now, its scores were known, or nothing was scored."""
-    return "evaluated" if done.new else "known already" if done.known else "nothing scored"
+    if done.new:
+        return "evaluated"
+    return "known already" if done.known else "nothing scored"
 
 
 def _format_checkpoint(done: EvaluatedCheckpoint) -> str:
@@ -211,7 +216,8 @@ def _format_checkpoint(done: EvaluatedCheckpoint) -> str:
     same = f"; the same weights as step {entry.same_as}" if entry.same_as is not None else ""
     reason = f": {entry.reason}" if entry.reason else ""
     tested = f"; {_look_text(entry.look)}" if entry.look is not None and not same else ""
-    return f"step {entry.step} ({entry.name}): {_describe_evaluation(done)} ({tasks}), {mean}{reason}{same}{tested}"
+    how = _describe_evaluation(done)
+    return f"step {entry.step} ({entry.name}): {how} ({tasks}), {mean}{reason}{same}{tested}"
 
 
 def _look_text(look: Look) -> str:
@@ -225,11 +231,11 @@ def _look_text(look: Look) -> str:
     return f"{verdict} than step {look.reference}: {interval}, p {p} (level {look.level:.2g}){part}"
 
 
-def _scan_lines(found: Scan, *, skipped: bool) -> list[str]:
+def _scan_lines(scan: Scan, *, skipped: bool) -> list[str]:
     """Lines on waiting checkpoints and, with `skipped`, on skipped entries."""
-    lines = [f"waiting for {_format_checkpoint_name(one.checkpoint)}: {one.reason}" for one in found.waiting]
+    lines = [f"waiting for {_format_checkpoint_name(one.checkpoint)}: {one.reason}" for one in scan.waiting]
     if skipped:
-        lines += [f"skipped {one.name}: {one.reason}" for one in found.skipped]
+        lines += [f"skipped {one.name}: {one.reason}" for one in scan.skipped]
     return lines
 
 
@@ -247,7 +253,8 @@ def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
     """Print the curve, the table and the flagged drops."""
     points = _collect_curve_points(watch, task)
     task_count = max((one.wanted for one in watch.checkpoints), default=0)
-    what = task or f"mean of {task_count} task{'s' * (task_count != 1)}"
+    plural = "" if task_count == 1 else "s"
+    what = task or f"mean of {task_count} task{plural}"
     console.print(
         f"{watch.name}: {what} of {watch.suite}, scores × 100", style="bold", highlight=False, soft_wrap=True
     )
@@ -290,7 +297,11 @@ def _print_list(watches: Sequence[Watch], results: Path, console: Console) -> No
     from rich.table import Table
 
     if not watches:
-        console.print(f"Nothing is watched with the results in {results}.", highlight=False, soft_wrap=True)
+        console.print(
+            f"No watch in {results} yet: `harness watch FOLDER --suite SUITE` starts one.",
+            highlight=False,
+            soft_wrap=True,
+        )
         return
     table = Table()
     names = ("name", "source", "suite", "checkpoints", "last step", "last mean", "lower", "drops", "curve")
@@ -315,6 +326,7 @@ def _collect_curve_points(watch: Watch, task: str) -> list[tuple[int, float]]:
         raise explain_unknown(
             "task of this watch", task, task_names, then=f"`harness list tasks --match {task}`."
         )
+    # Checkpoints that were measured on other data or by other code are no points of the same curve.
     latest = max(
         (one for one in watch.checkpoints if task in one.scores), key=_get_evaluation_time, default=None
     )
@@ -344,30 +356,31 @@ def _build_watch_table(watch: Watch, points: dict[int, float], task: str) -> Tab
         table.add_row(
             f"{entry.step:,}", score_text(score), delta, tasks, tested, _describe_flags(watch, entry, task)
         )
+        # A step without a score is passed over: the next delta is from the last score before it.
         before = before if score is None else score
     return table
 
 
-def _format_checkpoint_test(one: WatchEntry) -> str:
+def _format_checkpoint_test(entry: WatchEntry) -> str:
     """The difference from the earlier checkpoint that it is compared with, for the table."""
-    look = one.look
+    look = entry.look
     if look is None:
-        return f"not tested: {one.untested}" if one.untested else ""
+        return f"not tested: {entry.untested}" if entry.untested else ""
     if look.verdict == "same":
         return f"{look.reference:,}: same"
     interval = f"{format_delta(look.delta)} [{format_delta(look.low)}, {format_delta(look.high)}]"
     return f"{look.reference:,}: {interval}{' LOWER' if look.verdict == 'lower' else ''}"
 
 
-def _describe_flags(watch: Watch, one: WatchEntry, task: str) -> str:
+def _describe_flags(watch: Watch, entry: WatchEntry, task: str) -> str:
     """The remarks on a checkpoint in the table."""
-    remarks = [f"{one.state}: {one.reason}"] if one.state != "done" else []
+    remarks = [f"{entry.state}: {entry.reason}"] if entry.state != "done" else []
     for change in watch.change_points if not task else ():
-        if change.step == one.step:
+        if change.step == entry.step:
             remarks.append(f"{change.kind} of {100 * change.size:.2f} ({_format_chance(change.p)})")
-        elif change.step < one.step <= change.last:
+        elif change.step < entry.step <= change.last:
             remarks.append("still low")
-    remarks += [f"the same weights as step {one.same_as}"] if one.same_as is not None else []
+    remarks += [f"the same weights as step {entry.same_as}"] if entry.same_as is not None else []
     return "; ".join(remarks)
 
 
@@ -381,8 +394,8 @@ def _format_chance(p: float, of: str = "") -> str:
     return f"by chance in {share}{f' {of}' if of else ''}"
 
 
-def _format_checkpoint_name(one: Checkpoint) -> str:
-    return f"step {one.step} ({one.name})"
+def _format_checkpoint_name(checkpoint: Checkpoint) -> str:
+    return f"step {checkpoint.step} ({checkpoint.name})"
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -39,6 +39,8 @@ class Form:
     repeated: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        # pydantic is imported where a value is checked, and not above: `import harness` and `harness --help`
+        # need none of it, and stay fast.
         from pydantic_core.core_schema import no_info_before_validator_function
 
         return no_info_before_validator_function(self._read_spelling, handler(source))
@@ -57,7 +59,7 @@ class Option:
         typed: The option, where it is not the field's name; "" where the command line has none.
         parameter: The name of its value in a command, where it is not the field's name.
         metavar: The placeholder of the value in the help; None for that of its type.
-        envvar: The variable of the environment that stands for it.
+        envvar: The environment variable that sets it.
         unset: The value of a list with commas that nobody typed.
         alone: Whether only some commands that evaluate have it.
     """
@@ -83,6 +85,7 @@ def _read_names(value: Any) -> Any:
         return ()
     if isinstance(value, str):
         return split_names(value)
+    # Bytes are a sequence of numbers in Python: they stay as they are, and the check refuses them.
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, bytes) else value
 
 
@@ -112,6 +115,7 @@ Count = Annotated[int, Interval(ge=1), Form(must="a whole number, 1 or more")]
 Tokens = Annotated[int, Interval(ge=1), Form(must="a whole number of tokens, 1 or more")]
 Step = Annotated[int, Interval(ge=0), Form(must="a whole number, 0 or more")]
 Seeds = Annotated[int, Interval(ge=1, le=1000), Form(must="a whole number from 1 to 1000")]
+# The largest seed that numpy's older generator takes, and with it scikit-learn's random_state.
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1), Form(must="a whole number from 0 to 4294967295")]
 _Amount = Annotated[float, Interval(ge=0), Predicate(math.isfinite)]
 Seconds = Annotated[_Amount, Form(must="a number of seconds, 0 or more")]
@@ -158,6 +162,7 @@ class Argument:
     def parse_annotation(name: str, annotation: Any, default: Any = MISSING) -> Argument:
         """The argument of an annotation."""
         kind, words, optional = annotation, list[Any](), False
+        # Before Python 3.14 `X | None` is a types.UnionType, but a typing.Union where X is Annotated.
         while (origin := get_origin(kind)) in (Annotated, Union, types.UnionType):
             if origin is Annotated:
                 words += kind.__metadata__
@@ -199,6 +204,7 @@ class Argument:
         from pydantic import ValidationError
 
         try:
+            # Strict, as pydantic would else take "3" and True for the number 3 and 1.
             return self._adapter.validate_python(value, strict=True)
         except ValidationError as error:
             raise self._explain_refusal(value, error.errors()[0]["loc"]) from error
@@ -219,6 +225,7 @@ class Argument:
             return UsageError(f"No {name} is called {value!r}.", hint=hint)
         if isinstance(value, Mapping) and place and place[0] in value:
             return UsageError(f"{name}[{place[0]!r}] is {value[place[0]]!r}, and must be a text.")
+        # Repeated options keep an empty text, while a comma-separated list drops it.
         if isinstance(value, Sequence) and not isinstance(value, str | bytes) and "" in value:
             return UsageError(f"{name} has an empty name.", hint="Is a variable of the shell unset?")
         return UsageError(f"{name} is {value!r}, and must be {self.wanted}.")
@@ -253,6 +260,11 @@ def collect_options(kind: Any) -> Mapping[str, Argument]:
 def check_value(name: str, value: Any, annotation: Any) -> Any:
     """A value in the form of an annotation.
 
+    Args:
+        name: The name of the value in messages.
+        value: As a user gave it.
+        annotation: A type with its bounds and words, such as `Names`.
+
     Raises:
         UsageError: It has another form; the message has the nearest match, or says what it must be.
 
@@ -265,6 +277,11 @@ def check_value(name: str, value: Any, annotation: Any) -> Any:
 
 def check_fields(part: Part, kind: type[Part], name: str) -> Part:
     """A dataclass of values, each in its form; its own dataclasses are left as they are.
+
+    Args:
+        part: The dataclass with values as a user gave them.
+        kind: The class that it must have.
+        name: Its name in messages.
 
     Raises:
         UsageError: It is of another class, or a value has another form.
@@ -305,6 +322,11 @@ def split_settings(text: str, *, of: str) -> dict[str, str]:
 def join_settings(name: str, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     """The shortest text that names something with its settings; missing ones have their usual value.
 
+    Args:
+        name: The name before the colon.
+        settings: Values by setting.
+        usual: The default of every setting, in the order of the text.
+
     >>> join_settings("plaid", {"nbits": 2}, {"nbits": 4, "seed": 42}), join_settings("bm25", {}, {"b": 1})
     ('plaid:nbits=2', 'bm25')
     """
@@ -330,7 +352,7 @@ def replace_settings(
         example: How a setting is typed, with {} for its name.
 
     Raises:
-        UsageError: There is no such field, and the message lists all; or a value has another form.
+        UsageError: No field has this name (the message lists all), or a value has another form.
 
     Example:
         >>> from dataclasses import dataclass
@@ -367,8 +389,10 @@ def _parse_setting(kind: Any, name: str, value: Any, of: str, example: str) -> A
         if get_origin(kind) is tuple:
             raw_value = split_names(value)
         elif get_origin(kind) is Literal:
+            # Choices may be numbers, as for `nbits`; pydantic reads no number of a Literal out of a text.
             raw_value = next((choice for choice in get_args(kind) if str(choice) == value), value)
     try:
+        # Not strict as in validate_value: here a number may be typed text, such as "3e-5".
         return TypeAdapter(kind).validate_python(raw_value)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]

@@ -27,6 +27,7 @@ Migration = Callable[[dict[str, Any]], dict[str, Any]]
 class DocumentPart(BaseModel):
     """A part of a document: frozen, and without fields that are not declared."""
 
+    # defer_build: pydantic builds a validator when the first document is read; most commands read few kinds.
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
@@ -40,10 +41,10 @@ def append_digest(content: Mapping[str, Any]) -> str:
 
 
 def verify_digest(text: str | bytes) -> dict[str, Any]:
-    """The content of a text that `append_digest` made, whatever its spaces now.
+    """The content of a text that `append_digest` made, also if its spaces have changed.
 
     Raises:
-        ValueError: It is no JSON, has no digest, or its content has changed.
+        ValueError: It is not JSON, has no digest, or its content has changed.
     """
     document = json.loads(text)
     if not isinstance(document, dict):
@@ -52,13 +53,15 @@ def verify_digest(text: str | bytes) -> dict[str, Any]:
 
 
 def _verify_content(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
-    """The content of a document with a digest, of which `text` is the JSON."""
+    """The content of a document with a digest; `text` is its JSON."""
     text = text.decode() if isinstance(text, bytes) else text
     if "digest" not in document:
         raise ValueError("it has no digest")
     content = {name: value for name, value in document.items() if name != "digest"}
     written = document["digest"]
     ending = _format_digest_ending(written)
+    # A file as append_digest wrote it is hashed as it lies, which saves writing its JSON again. One that a
+    # tool has formatted in another way is hashed as it would have been written.
     as_written = text.endswith(ending) and _hash_content_text(text.removesuffix(ending) + _END) == written
     if not as_written and _hash_content_text(_format_content(content)) != written:
         raise ValueError("its content is not what its digest says")
@@ -77,6 +80,7 @@ def _format_content(content: Mapping[str, Any]) -> str:
 
 
 def _hash_content_text(text: str) -> str:
+    # json.loads makes a lone surrogate of an escape such as \ud800, which plain UTF-8 refuses to encode.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -110,7 +114,7 @@ class DocumentKind(Generic[Document]):
             where: The document's name in messages, e.g. its path.
 
         Raises:
-            RecordError: The text is of a newer schema, or no such document.
+            RecordError: The text is of a newer schema, or not a document of this kind.
             ValueError: The text is not complete JSON (a truncated file), or not what its digest says.
         """
         raw = json.loads(text)
@@ -135,12 +139,13 @@ class DocumentKind(Generic[Document]):
         """The document in a file.
 
         Raises:
-            RecordError: It cannot be read, is of a newer schema, or is no such document.
+            RecordError: It cannot be read, is of a newer schema, or is not a document of this kind.
         """
         try:
             return self.parse(path.read_text(encoding="utf-8"), where=path)
         except OSError as error:
             raise RecordError(f"{path} cannot be read: {error.strerror}.", hint=self.hint) from error
+        # A damaged file may nest deeper than json can follow: that is a RecursionError.
         except (ValueError, RecursionError) as error:
             raise RecordError(
                 f"{path} is not a {self.name}, it cannot be read: {error}.", hint=self.hint
@@ -151,6 +156,7 @@ class DocumentKind(Generic[Document]):
         if self.digest_since is None:
             return False
         version = raw.get("schema")
+        # A newer version may have another digest: the caller refuses its number, which says more.
         if isinstance(version, int) and version > self.schema:
             return False
         return "digest" in raw or (isinstance(version, int) and version >= self.digest_since)
@@ -182,7 +188,7 @@ class DocumentFolder(Generic[Document]):
     Attributes:
         kind: The kind of the documents.
         folder: The folder's name below the results folder.
-        then: The command that shows the names there are.
+        then: Advice that names the command that lists the names.
         pattern: The form of a new name.
         hint: What a user types in place of a name that is refused.
     """
@@ -190,6 +196,7 @@ class DocumentFolder(Generic[Document]):
     kind: DocumentKind[Document]
     folder: str
     then: str = ""
+    # Baselines are typed as a name or as a file: a name that ends in .json would be taken for a file.
     pattern: str = r"(?!.*\.json$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
     hint: str = "Use letters, digits, dots, dashes and underscores, e.g. release-1.2."
 
@@ -203,18 +210,18 @@ class DocumentFolder(Generic[Document]):
             raise UsageError(f"{name!r} cannot be the name of a {self.kind.name}.", hint=self.hint)
 
     def locate_document(self, results: Path, name: str) -> Path:
-        """The file of the document with a name, whether it is there or not."""
+        """The file of the document with a name, whether it exists or not."""
         return results / self.folder / f"{name}.json"
 
     def list_names(self, results: Path) -> list[str]:
-        """The names there are, sorted."""
+        """The names of the documents in the folder, sorted."""
         return sorted(path.stem for path in (results / self.folder).glob("*.json"))
 
     def find_document(self, results: Path, name: str) -> Document:
         """The document of a name.
 
         Raises:
-            UsageError: There is none.
+            UsageError: No document has this name.
             RecordError: It cannot be read, or is of a newer schema.
         """
         names = self.list_names(results)
@@ -223,7 +230,12 @@ class DocumentFolder(Generic[Document]):
         return self.kind.read_document_file(self.locate_document(results, name))
 
     def write_document(self, results: Path, name: str, text: str) -> Path:
-        """Write a document whole, in place of the former one of its name; gives its file.
+        """Write a document in one step, replacing one of the same name; returns its file.
+
+        Args:
+            results: The results folder.
+            name: A name that `check_name` accepts.
+            text: The document as JSON.
 
         Raises:
             StoreError: The folder cannot be written.

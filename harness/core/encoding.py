@@ -198,8 +198,10 @@ class Plaid:
     kmeans_niters: _Count = 4
     max_points_per_centroid: _Count = 256
     n_ivf_probe: _Count = 8
+    # At least 4, as a quarter of them is read in full: fewer would leave no document.
     n_full_scores: Annotated[int, Interval(ge=4, lt=2**31)] = 8192
     seed: Annotated[int, Interval(ge=0, lt=2**31)] = SEED
+    # "later": the field is newer than the first indexes, whose keys it must not change (core/identity.py).
     top_k: Annotated[int, Interval(ge=10, lt=2**31)] | None = field(default=None, metadata={"later": True})
 
 
@@ -237,7 +239,7 @@ class Encoding:
     output "multivector", each token has a vector: there is no pooling (""), and `max_length` is that of the
     longer side. With an `index` the search of such a model is approximate; its vectors are the same. Without
     one large tasks are searched by the usual one, unless `exact` was asked for. With a `context` a vector
-    depends on context documents, which are drawn anew for each task.
+    depends on context documents, which are drawn for each task.
     """
 
     output: Output = "vector"
@@ -277,10 +279,12 @@ class Encoding:
         return replace(encoding, index=Plaid()) if encoding._is_indexed(task.size) else encoding
 
     def _is_indexed(self, size: Size) -> bool:
-        """Whether a task of this size is searched by the usual index, which none has asked for."""
+        """Whether a task of this size is searched by the usual index, although nobody asked for one."""
         late = self.late_interaction
+        # The index packs bits of components into bytes: only dimensions divisible by 8 fit.
         if self.index is not None or self.exact or late is None or late.dimension % 8:
             return False
+        # PLAID computes plain MaxSim, without PyLate's filling up of shorter documents.
         is_countable = size.texts is not None and self.similarity == "maxsim"
         return is_countable and self.count_token_pairs(size) > MOST_PAIRS
 
@@ -299,7 +303,14 @@ class Encoding:
 
     @staticmethod
     def select_prompt(task: TextTask, role: Role, named: Mapping[str, str], default: str | None) -> str:
-        """The prompt in `named` that is put before inputs of `task` (see `Encoding.resolve_prompt`)."""
+        """The prompt in `named` that is put before inputs of `task` (see `Encoding.resolve_prompt`).
+
+        Args:
+            task: The name and the type of the task.
+            role: The side of the inputs; empty for a task without sides.
+            named: Texts by task, type or side, also as `STS12-query`.
+            default: The name of the prompt where no other name fits.
+        """
         sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
         names = sided if role else [task.name, task.type]
         return next((named[n] for n in (*names, default) if n is not None and n in named), "")
@@ -323,6 +334,7 @@ class Ranking:
     delta: Annotated[float, Interval(ge=0, lt=math.inf)] = 0.5
     stop_words: str = "auto"
     stemmer: str = "auto"
+    # Left out of the key at 1: results of the first rules keep their keys.
     rules: int = field(default=1, metadata={"later": True})
 
 

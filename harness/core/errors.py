@@ -72,6 +72,7 @@ def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
     >>> find_similar_names("nanobier", ["beir", "nanobeir", "mteb"])
     ['nanobeir']
     """
+    # Only a mistake needs difflib, so it is not imported with every command.
     from difflib import get_close_matches
 
     by_lower = {k.lower(): k for k in known}
@@ -80,14 +81,21 @@ def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def explain_unknown(what: str, name: str, known: Iterable[str], *, then: str) -> UsageError:
-    """The error for an unknown name: the nearest names, or all names, and then the advice `then`."""
+    """The error for an unknown name: the nearest names, or all names, and then the advice `then`.
+
+    Args:
+        what: What the name is of, e.g. "suite".
+        name: The unknown name.
+        known: The names that exist.
+        then: A sentence that ends the hint.
+    """
     names = sorted(known)
     close = find_similar_names(name, names)
     if close:
         hint = f"Did you mean {' or '.join(close)}?"
     else:
         shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-        hint = f"There is: {shown}." if names else f"There is no {what} at all."
+        hint = f"There is: {shown}." if names else f"No {what} exists yet."
     return UsageError(f"No {what} is called {name!r}.", hint=f"{hint} {then}")
 
 

@@ -17,9 +17,11 @@ from pathlib import Path
 
 from harness.core.errors import StoreError
 
+# PROC_PID_INIT_INO in Linux's include/linux/proc_ns.h.
 _FIRST_NAMESPACE = 0xEFFFFFFC
 """The number of a Linux machine's own name space of process numbers; containers have others."""
 
+# Host and process number tell `sweep` whose a leftover is, and whether its process still runs.
 _TEMPORARY = re.compile(r"^\..+\.(?P<host>[^.]+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp$")
 
 
@@ -31,18 +33,21 @@ def write_once(path: Path, content: bytes) -> bool:
     """
     temporary = _write_temporary(path, content)
     try:
+        # link() fails where the name exists, also for two machines; rename() would replace the file.
         os.link(temporary, path)
     except FileExistsError:
         return False
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV):
             raise write_error(path, error) from error
-        if path.exists():  # a file system without hard links
+        # A file system without hard links. Of two processes that both find no file here the later one wins.
+        if path.exists():
             return False
         temporary.rename(path)
         return True
     finally:
         temporary.unlink(missing_ok=True)
+        # fsync of a file does not put its name on disk; that of the folder does (fsync(2)).
         sync(path.parent)
     return True
 
@@ -50,7 +55,14 @@ def write_once(path: Path, content: bytes) -> bool:
 def replace(path: Path, content: bytes, *, mode: int = 0o666, last: bool = True) -> None:
     """Write `content` to `path` in one step, replacing an existing file; its rights are at most `mode`.
 
-    Of several files of a folder only the `last` need have the folder's names on disk.
+    Args:
+        path: The file; its folder is made if need be.
+        content: All of its bytes.
+        mode: Its rights, from which the process's umask takes some away.
+        last: Whether to flush the folder's names to disk; of several files only the last needs to.
+
+    Raises:
+        StoreError: The file cannot be written.
     """
     temporary = _write_temporary(path, content, mode)
     try:
@@ -95,7 +107,7 @@ def find_leftovers(folder: Path) -> list[Path]:
 
 
 def _select_orphans(paths: Iterable[Path]) -> list[Path]:
-    """Those of some temporary files whose process was one of this machine and has ended, sorted."""
+    """The temporary files among `paths` whose process ran on this machine and has ended, sorted."""
     matches = ((path, _TEMPORARY.match(path.name)) for path in paths)
     return sorted(
         path
@@ -106,6 +118,7 @@ def _select_orphans(paths: Iterable[Path]) -> list[Path]:
 
 def _is_process_alive(pid: int) -> bool:
     try:
+        # Signal 0 only asks whether a process exists. It belongs to another user where permission is denied.
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
@@ -115,9 +128,10 @@ def _is_process_alive(pid: int) -> bool:
 
 
 def get_host_name() -> str:
-    """This machine's name in names of temporary files; that of a container, too, which may share its name."""
+    """This machine's name in names of temporary files; containers of one host name get different ones."""
     import socket
 
+    # A container counts its processes from 1: a number is that of one process only within its name space.
     with suppress(OSError):
         if (space := os.stat("/proc/self/ns/pid").st_ino) != _FIRST_NAMESPACE:
             return re.sub(r"[^A-Za-z0-9]", "_", f"{socket.gethostname()}_{space}")
@@ -138,7 +152,7 @@ def require_writable(folder: Path) -> None:
 
 
 def create_temporary_folder(folder: Path) -> Path:
-    """A new empty folder beside `folder`, to be renamed to it; one of a killed process is swept.
+    """A new empty folder beside `folder`, to be renamed to it; `sweep` removes that of a killed process.
 
     Raises:
         StoreError: It cannot be made.
@@ -152,7 +166,7 @@ def create_temporary_folder(folder: Path) -> Path:
 
 
 def generate_temporary_path(path: Path) -> Path:
-    """A new name beside `path` for what is to be renamed to it; that of a killed process is swept."""
+    """A new name beside `path` for a file or folder to be renamed to it (see `sweep`)."""
     return path.parent / f".{path.name}.{get_host_name()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
@@ -160,10 +174,12 @@ def _write_temporary(path: Path, content: bytes, mode: int = 0o666) -> Path:
     temporary = generate_temporary_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Created with its final rights, so that others cannot read a private file even for a moment.
         temporary.touch(mode, exist_ok=False)
         with temporary.open("r+b") as file:
             file.write(content)
             file.flush()
+            # Before the rename: after a crash some file systems would show the new name with an empty file.
             os.fsync(file.fileno())
     except OSError as error:
         with suppress(OSError):  # no such folder: a file has its name
@@ -173,7 +189,7 @@ def _write_temporary(path: Path, content: bytes, mode: int = 0o666) -> Path:
 
 
 def sync(place: Path) -> None:
-    """Have a file, or the names in a folder, on disk."""
+    """Flush a file, or the names in a folder, to disk."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -248,6 +264,11 @@ def hash_file(path: Path, cache_dir: Path | None = None) -> str:
 def hash_files(paths: Sequence[Path], read: Callable[[], str], cache_dir: Path | None = None) -> str:
     """The SHA-256 that `read` makes of several files, cached as that of one file is.
 
+    Args:
+        paths: The files; the cached hash counts while size, times and inode of all are the same.
+        read: Computes the hash, 64 hex digits.
+        cache_dir: The folder of the cache; None for no cache.
+
     Raises:
         OSError: A file cannot be read.
     """
@@ -268,13 +289,14 @@ def _hash(
         return cached_hash
     file_hash = read()
     newest = max(max(_build_stat_key(path)[2:4]) for path in paths)
+    # A file that changed while it was read has another stamp now, and its hash is not cached.
     if cache and stamp() == key and time.time_ns() - newest > SETTLED_NS:
         _append_hash(cache, key, file_hash)
     return file_hash
 
 
 def has_sha256(path: Path, start: str, cache_dir: Path | None = None) -> bool:
-    """Whether the SHA-256 of a file starts so; a cached hash that does not is computed anew.
+    """Whether the SHA-256 of a file starts so; a cached hash that does not is computed again.
 
     Raises:
         OSError: The file cannot be read.
@@ -316,6 +338,7 @@ def _lookup(cache: Path, key: _Key) -> str | None:
         return None
     with _reading:
         read = _read_so_far.get(cache)
+        # Another inode, or a shorter file: the cache was begun again, and is read from its start.
         if read is None or read.inode != stat.st_ino or read.size > stat.st_size:
             read = _read_so_far[cache] = _Read(inode=stat.st_ino)
         if read.size < stat.st_size:
@@ -331,6 +354,7 @@ def _read_on(cache: Path, read: _Read) -> None:
             added = file.read()
     except OSError:
         return
+    # A line without its line feed is still being written by another process; the next call reads it.
     complete_lines = added[: added.rfind(b"\n") + 1]
     read.size += len(complete_lines)
     for line in complete_lines.decode("utf-8", errors="replace").splitlines():

@@ -49,6 +49,12 @@ def build_evaluation_identity(
     """Everything that a score depends on; its digest is the EvaluationKey.
 
     Only the prompts that are applied count, and a length of queries or an index that are the task's own.
+
+    Args:
+        artifact: The model.
+        task: The task, with the revision or content of its data.
+        encoding: The model's own encoding or ranking, not yet adapted to the task.
+        seed: The seed of samples and probes.
     """
     prompts = {
         role: encoding.resolve_prompt(task, role) if isinstance(encoding, Encoding) else ""
@@ -71,6 +77,7 @@ def _collect_task_settings(encoding: Encoding | Ranking, task: Task) -> dict[str
     assert task_encoding.late_interaction is not None
     length = task_encoding.late_interaction.query_length
     return {
+        # Each only where the task changes it, as the model's own length and index are in "encoding" already.
         **({"query_length": length} if length != encoding.late_interaction.query_length else {}),
         **({"index": _serialize_plain(task_encoding.index)} if task_encoding.index != encoding.index else {}),
     }
@@ -82,9 +89,11 @@ def build_task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
         "artifact": artifact.key,
         "task": task.name,
         "data": build_data_identity(task.data),
+        # Sorted, as the order in which splits and subsets are named changes no score.
         "splits": sorted(task.splits),
         "subsets": sorted(task.subsets),
         "scoring": task.source.scoring,
+        # Newer than the first records: left out at the default, so that their keys stay valid.
         **({"documents": task.documents} if task.documents != DOCUMENT_TEXT else {}),
     }
 
@@ -113,6 +122,7 @@ def _serialize_plain(value: Any) -> Any:
             for f in fields(value)
             if _is_written(value, f) or not _has_default_value(f, getattr(value, f.name))
         }
+    # Keys of JSON are texts; two keys that differ only in their type would be one here.
     if isinstance(value, Mapping):
         return {str(k): _serialize_plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -56,15 +56,15 @@ class ParentPart(DocumentPart):
     selected_on: tuple[str, ...] = ()
     """The tasks whose scores chose it among others, or one of its own parents."""
     selections: tuple[_SelectionPart, ...] = ()
-    """What is known of those tasks beside their names; without that a task chose as a whole."""
+    """The splits and subsets of those tasks; a task without an entry chose as a whole."""
 
     @staticmethod
     def of(artifact: Artifact, planned: Lineage | None = None) -> ParentPart:
         """A model that a training starts from.
 
         Args:
-            artifact: The model; what it was trained on itself stands in its `model.json`.
-            planned: What it is made of, where it need not be there yet.
+            artifact: The model; its `model.json` says what it was trained on itself.
+            planned: Its lineage, if it may not be trained yet.
         """
         document = read_document(artifact.folder) if artifact.trained and planned is None else None
         lineage = planned if document is None else document.lineage
@@ -106,7 +106,7 @@ class MemberPart(DocumentPart):
 
 
 class SweepPart(DocumentPart):
-    """The sweep of a setting, of which the model is the best member."""
+    """The sweep of a setting; the model is its best member."""
 
     setting: str
     """The name of the setting, which is not among the settings of the lineage."""
@@ -120,6 +120,7 @@ class SweepPart(DocumentPart):
 
     @model_validator(mode="after")
     def _check_tasks(self) -> SweepPart:
+        # Building the selections validates them, so that a bad identity is found when the document is read.
         assert self.selections is not None
         return self
 
@@ -177,6 +178,7 @@ class Lineage(DocumentPart):
                 "parents": [parent.artifact for parent in self.parents],
                 "data": self.data,
                 "seed": self.seed,
+                # Left out without a sweep, so that models of before sweeps keep their keys.
                 **({"sweep": self.sweep.identity} if self.sweep is not None else {}),
             }
         )
@@ -184,6 +186,7 @@ class Lineage(DocumentPart):
     @property
     def group(self) -> str:
         """The digest of everything but the seed: models that share it differ in nothing else."""
+        # Any fixed seed would do: the digest only has to be the same for all seeds.
         return self.model_copy(update={"seed": 0}).key
 
     @property
@@ -194,7 +197,7 @@ class Lineage(DocumentPart):
 
     @property
     def beside_own_data(self) -> str:
-        """What data of the recipe the model was trained on beside the user's own, in words."""
+        """In words, the data of the recipe that the model was trained on besides the user's own."""
         names = [part["name"] for part in self.settings.get("mix", ()) if part["name"]]
         return f"and of the recipe's data on {shorten_names(names)}" if names else "not on the recipe's data"
 
@@ -225,13 +228,19 @@ class Lineage(DocumentPart):
         return {what: tuple(one.name for one in by) for what, by in self.selections.items()}
 
     def chosen_by(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> list[str]:
-        """What the score on some splits and subsets of a task chose, in words."""
+        """In words, what the score on some splits and subsets of a task chose.
+
+        Args:
+            task: The name of the task.
+            splits: Its splits; none for all.
+            subsets: Its subsets; none for all.
+        """
         selections = self.selections.items()
         return [what for what, by in selections if any(one.has_overlap(task, splits, subsets) for one in by)]
 
     @property
     def choices_text(self) -> str:
-        """What was chosen by the scores of which tasks; empty where nothing was."""
+        """In words, the choices that scores made, each with its tasks; empty if there were none."""
         return "; ".join(f"{what} chosen by {', '.join(names)}" for what, names in self.choices.items())
 
     @property
@@ -278,7 +287,8 @@ DOCUMENTS = DocumentKind(
     name="model document",
     type=ModelDocument,
     schema=2,
-    migrations={1: lambda document: document},  # schema 2 added a lineage's sweep and a parent's selections
+    # Schema 2 added a lineage's sweep and a parent's selections, which have defaults.
+    migrations={1: lambda document: document},
     hint="Train the model again, or remove model.json: the folder is then a model like any other.",
     digest_since=1,
 )
@@ -290,6 +300,8 @@ def read_document(folder: Path) -> ModelDocument | None:
     Whether the folder's content is still that of the document is for the caller to compare.
     """
     try:
+        # Without a model.json that can be believed the folder is a model like any other, whose key is the
+        # hash of its content: no score is mixed up.
         document = DOCUMENTS.parse((folder / FILE).read_text(encoding="utf-8"), where=folder / FILE)
         return document if document.key == document.lineage.key else None
     except (OSError, ValueError, RecursionError, RecordError):

@@ -10,6 +10,7 @@ from harness.core.errors import UsageError
 
 def resolve_cache_folder(chosen: str | Path | None = None) -> Path:
     """The cache: --cache, else HARNESS_CACHE, else the user's cache folder."""
+    # `or`, and not a test for None: a variable that is set to nothing counts as not set.
     place = chosen or os.environ.get("HARNESS_CACHE")
     if place:
         return resolve_home_path(place)
@@ -38,7 +39,7 @@ def resolve_home_path(text: str | Path) -> Path:
     """A path with `~` replaced by the home folder.
 
     Raises:
-        UsageError: There is no such user.
+        UsageError: The user after the ~ does not exist.
     """
     try:
         return Path(text).expanduser()
@@ -48,6 +49,8 @@ def resolve_home_path(text: str | Path) -> Path:
 
 def find_reference_folder() -> Path | None:
     """The reference records of a checkout, None without a checkout."""
+    # This file is harness/core/paths.py: parents[2] is the root of the checkout. A wheel has no
+    # results folder beside the package.
     folder = Path(__file__).parents[2] / "results" / "reference"
     return folder if folder.is_dir() else None
 

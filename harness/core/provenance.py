@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+# "Kernel Module  535.104.05" or, of the open driver, "Open Kernel Module for x86_64  570.86.15": the digits
+# of x86_64 are no version.
 _DRIVER = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+(?:\.\d+)+)")
 
 
@@ -34,6 +36,7 @@ def read_cpu_model() -> str:
 
 def count_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
     """The cores that this process may use: its affinity, or fewer where a container limits its time."""
+    # os.cpu_count() is the whole machine's number, also in a container or a Slurm job that may use two cores.
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *(int(limit) for limit in _iter_cpu_limits(groups, own))]))
 
@@ -55,6 +58,7 @@ def read_nvidia_driver() -> str | None:
 def _iter_cpu_limits(groups: Path, own: Path) -> Iterator[float]:
     """The processor time, in cores, that each control group around this process may use."""
     for line in _read_system_lines(own):
+        # cgroup v2 has the line "0::PATH", without controllers; v1 has a line for each (man 7 cgroups).
         _, controllers, place = line.split(":", 2)
         if not controllers:
             yield from _iter_group_limits(groups, place, "cpu.max")
@@ -64,6 +68,7 @@ def _iter_cpu_limits(groups: Path, own: Path) -> Iterator[float]:
 
 def _iter_group_limits(tree: Path, place: str, *names: str) -> Iterator[float]:
     inside = PurePosixPath(place.lstrip("/"))
+    # A limit of a group above holds as well, and one further down may not be visible from inside a container.
     for group in (inside, *inside.parents):
         words = [
             word
@@ -71,6 +76,7 @@ def _iter_group_limits(tree: Path, place: str, *names: str) -> Iterator[float]:
             for line in _read_system_lines(tree / group / name)
             for word in line.split()
         ]
+        # Quota and period in microseconds: in one file of v2 ("max": no limit), in two of v1 (-1).
         if len(words) == 2 and words[0] not in ("max", "-1") and float(words[1]) > 0:
             yield float(words[0]) / float(words[1])
 
@@ -170,13 +176,20 @@ def _collect(
 def collect_provenance(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> dict[str, Any]:
-    """The provenance as the dictionary that a record holds (fields: `_Provenance`)."""
+    """The provenance as the dictionary that a record holds (fields: `_Provenance`).
+
+    Args:
+        device: The torch device of the job, e.g. "cuda:0".
+        threads: CPU threads of torch; None for those that it uses now.
+        started: The start of the job; None for that of the process.
+    """
     return asdict(_collect(device=device, threads=threads, started=started))
 
 
 def measure_peak_memory() -> dict[str, int]:
     """The peak memory in bytes: `host` of this process, and `device` on its GPUs once CUDA is in use."""
     peak = {"host": _read_peak_resident()}
+    # Only if the job has imported torch itself: the import takes seconds, and CUDA memory on the GPU.
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         devices = range(torch.cuda.device_count())
@@ -232,6 +245,8 @@ def _count_threads() -> int:
 
 def _read_peak_resident() -> int:
     try:
+        # VmHWM counts this process alone, in kB. ru_maxrss survives exec(), so that a worker would report the
+        # peak of the process that started it; its unit is bytes on macOS and kB elsewhere.
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
@@ -268,6 +283,7 @@ def find_checkout(folder: Path = Path(__file__).parent) -> _Checkout | None:
 
 def _run_git(folder: Path, *arguments: str) -> str | None:
     """The output of git, None if it fails or is missing."""
+    # Without the option `git status` locks the index, and a user's own git command at that moment fails.
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)

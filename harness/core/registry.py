@@ -75,6 +75,7 @@ class Registry(Generic[Entry]):
         opens = {
             file: functools.partial(self._open_file_entry, file) for file in _list_entry_files(self.package)
         }
+        # Behind the folder's files: a plugin cannot take the name of an entry that comes with the harness.
         for point in entry_points(group=self.group):
             opens[point.value] = functools.partial(self._load_plugin_entry, point)
         entries: dict[str, Entry] = {}
@@ -98,7 +99,7 @@ class Registry(Generic[Entry]):
 
     def _require_entry_kind(self, entry: Any, place: str) -> Entry:
         if not isinstance(entry, self.kind):
-            raise UsageError(f"{place} is no {self.kind.__name__} of {self.group}.")
+            raise UsageError(f"{place} is not a {self.kind.__name__} of {self.group}.")
         return entry
 
 
@@ -110,7 +111,9 @@ def open_entry(module: str, attribute: str) -> Any:
     """
     try:
         return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+    # A plugin may raise anything while it is imported; the other entries must stay usable.
     except Exception as error:
+        # str() of a SyntaxError has file and line in it, which the message already names.
         message = error.msg if isinstance(error, SyntaxError) else str(error)
         reason = f"{type(error).__name__}: {message}".replace("\n", " ")
         raise UsageError(f"{_locate_failure(module, error)} does not load: {reason}") from error
@@ -125,6 +128,7 @@ def _locate_failure(module: str, error: Exception) -> str:
     except (ImportError, ValueError):  # its package does not load
         spec = None
     file = spec.origin if spec is not None and spec.origin else module
+    # The last frame in this file: deeper ones lie in what it imports, and the first is that of importlib.
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{file}, line {lines[-1]}," if lines else file
 

@@ -1,4 +1,4 @@
-"""Printing to a terminal: a console for people, programs and files, and tables of which nothing is cut."""
+"""Printing to a terminal: a console for people, programs and files, and tables that are never cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 WIDE = 200
-"""The columns of a console that is no terminal."""
+"""The columns of a console that is not a terminal."""
 
 FIRST = 0.4
 """The share of the width that names of a table's first column may take unfolded."""
@@ -25,7 +25,8 @@ NARROW = 6
 def create_console(*, stderr: bool = False) -> Console:
     """A console as wide as the terminal, or 200 columns for programs and files; brackets are no markup."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream is not None and stream.isatty() else WIDE  # None where it was closed
+    # sys.stdout is None where a parent process has closed it.
+    width = None if stream is not None and stream.isatty() else WIDE
     return Console(file=stream, width=width, markup=False)
 
 
@@ -46,7 +47,9 @@ def print_table(table: Table, console: Console) -> None:
         longest[n] if column.justify == "right" else min(widths[n], NARROW)
         for n, column in enumerate(columns)
     ]
+    # rich draws two blanks and a line for each column, and one line more.
     room, total_width = console.width - 3 * len(columns) - 1, console.width
+    # All columns but the first are narrowed first; names in that one are folded only if need be.
     for first in (min(longest[0], int(FIRST * total_width)), least[0]):
         while sum(widths) > room:
             wide = [n for n, width in enumerate(widths) if width > max(least[n], 0 if n else first)]
@@ -55,8 +58,7 @@ def print_table(table: Table, console: Console) -> None:
             widths[max(wide, key=widths.__getitem__)] -= 1
     for column, width in zip(columns, widths, strict=True):
         column.width, column.overflow = width, "fold"
-    console.width = max(
-        total_width, total_width - room + sum(widths)
-    )  # what cannot be made narrower the terminal wraps
+    # A table that cannot be made narrower is printed in full width, and the terminal wraps its lines.
+    console.width = max(total_width, total_width - room + sum(widths))
     console.print(table, crop=False)
     console.width = total_width

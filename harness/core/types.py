@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeGuard, 
 from harness.core.arguments import Folder, Form, Names, Option, split_names
 from harness.core.errors import UsageError
 
+# Only the types need numpy: imported for real it would slow down every command.
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number, and no truth."""
+    """Whether a value is a number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -128,6 +129,7 @@ def build_artifact_slug(name: str, key: str) -> str:
     'org-a-model-0123456789ab'
     """
     safe = "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
+    # A leading dot would hide the folder, and a leading dash would look like an option in a shell.
     return f"{safe.strip('.-') or 'model'}-{key[:12]}"
 
 
@@ -166,7 +168,7 @@ class DataTable:
 
     Attributes:
         config: The names that its configuration may have, the usual one first; none for the default one.
-        splits: The splits that are read; with `lone_split`, the only split that there is stands for any.
+        splits: The splits that are read; with `lone_split` the only split of a data set stands for any.
         texts: Columns of text, each by the names that it may have.
         values: Further columns, likewise.
         lists: Whether each row holds a list of texts, and one of values.
@@ -307,7 +309,7 @@ class VectorSource(TaskSource, Protocol):
     def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on `task`; `data` is the data set's local folder, None to load from the hub.
 
-        Task objects are built anew at every call, so no state carries over from one model to the next.
+        Task objects are built again at every call, so no state carries over from one model to the next.
         """
         ...
 
@@ -345,12 +347,13 @@ class Task:
         return tuple((split, subset) for split in self.splits for subset in self.subsets)
 
 
-def _merge_tasks(one: Task, other: Task) -> Task:
+def _merge_tasks(first: Task, second: Task) -> Task:
     """A task with the splits and subsets of both, which are the same task of different columns."""
     task = replace(
-        one,
-        splits=tuple(dict.fromkeys((*one.splits, *other.splits))),
-        subsets=tuple(dict.fromkeys((*one.subsets, *other.subsets))),
+        first,
+        splits=tuple(dict.fromkeys((*first.splits, *second.splits))),
+        subsets=tuple(dict.fromkeys((*first.subsets, *second.subsets))),
+        # Parts of a task may share texts, such as a corpus: their sizes cannot be added.
         size=Size(),
     )
     source = task.source
@@ -430,7 +433,7 @@ class Suite:
         """The title of a table, with the number of tasks that were asked for by name."""
         if not self.requested:
             return self.title
-        count = f"{len(self.requested)} task{'s' * (len(self.requested) > 1)}"
+        count = "1 task" if len(self.requested) == 1 else f"{len(self.requested)} tasks"
         if len(self.requested) < len(self.columns):
             count = f"{len(self.requested)} of the {len(self.columns)} tasks"
         return f"{count} of {self.title}"

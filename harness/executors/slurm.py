@@ -193,8 +193,8 @@ class SlurmExecutor:
         for other in self._queue.iterdir():
             with contextlib.suppress(OSError):
                 # A living driver renews a file in its folder all the time (its lease).
-                times = [path.stat().st_mtime for path in (other, *other.glob("*"))]
-                if time.time() - max(times) > WEEK:
+                changed = [path.stat().st_mtime for path in (other, *other.glob("*"))]
+                if time.time() - max(changed) > WEEK:
                     shutil.rmtree(other, ignore_errors=True)
 
     def check_jobs(self, jobs: Iterable[Job]) -> None:

@@ -39,7 +39,7 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
     """The suite called `name` or `name:argument`.
 
     Raises:
-        UsageError: There is no such suite, or its argument is missing or wrong.
+        UsageError: No suite has this name, or its argument is missing or wrong.
     """
     name, _, argument = text.partition(":")
     entry = SUITES.find_entry(name) or load_suite_entries().get(name)
@@ -53,6 +53,7 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
             f"The suite {name!r} needs an argument.", hint=f"Type --suite {name}:<{entry.argument}>."
         )
     try:
+        # A refused argument may be tasks of the suite, which belong behind --tasks: that hint goes first.
         return entry.open(argument, options or SuiteOptions())
     except UsageError:
         _refuse_tasks(entry, argument)
@@ -67,7 +68,7 @@ def _refuse_tasks(entry: SuiteEntry, argument: str) -> None:
     columns = entry.open("", SuiteOptions()).columns
     if all(any(_is_column(column, name) for column in columns) for name in task_names):
         raise UsageError(
-            f"The suite {entry.name} takes no task behind a colon.",
+            f"Tasks of the suite {entry.name} are not typed after a colon.",
             hint=f"Type --suite {entry.name} --tasks {shlex.quote(','.join(task_names))}.",
         )
 
@@ -92,12 +93,12 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     every = [column for suite in suites for column in suite.columns]
     for name in task_names:
         if not any(_is_column(column, name) for column in every):
-            of = " or ".join(names)
+            suite_names = " or ".join(names)
             columns = [column.name for column in every]
             types = [f"{_TYPE}{column.type}" for column in every]
             valid_names = [*dict.fromkeys(types)] if name.startswith(_TYPE) else columns
             then = f"Names of tasks are those of a suite's table; {_TYPE}STS are all of a type."
-            raise explain_unknown(f"task of {of}", name, valid_names, then=then)
+            raise explain_unknown(f"task of {suite_names}", name, valid_names, then=then)
     return [_select_columns(suite, task_names) for suite in suites] if task_names else suites
 
 
@@ -115,6 +116,7 @@ def _is_column(column: Column, name: str) -> bool:
 def _select_columns(suite: Suite, wanted: Sequence[str]) -> Suite:
     """The suite with tasks in the wanted columns only."""
     column_names = tuple(c.name for c in suite.columns if any(_is_column(c, name) for name in wanted))
+    # The other columns stay, without tasks, so that the suite still says what was left out.
     columns = tuple(c if c.name in column_names else replace(c, tasks=()) for c in suite.columns)
     return replace(suite, columns=columns, requested=column_names if len(column_names) < len(columns) else ())
 
@@ -124,6 +126,7 @@ def join_single_tasks(suites: Sequence[Suite]) -> list[Suite]:
 
     It is for showing: its name is that of no suite, and its mean is over the tasks asked for.
     """
+    # Single tasks are grouped by their family, a text; any other suite is alone under its number.
     groups: dict[str | int, list[Suite]] = {}
     for number, suite in enumerate(suites):
         family, _, argument = suite.name.partition(":")
@@ -148,7 +151,7 @@ def find_recipe_entry(text: str) -> RecipeEntry:
     """The entry of the recipe called `name` or `name:variant`.
 
     Raises:
-        UsageError: There is no such recipe or variant.
+        UsageError: No recipe or variant has this name.
     """
     name, _, variant = text.partition(":")
     entry = RECIPES.find_entry(name) or load_recipe_entries().get(name)
@@ -162,10 +165,10 @@ def find_recipe_entry(text: str) -> RecipeEntry:
 
 
 def find_recipe_kind(text: str) -> Literal["model", "task"]:
-    """What a recipe makes, or recipes that make a model one after the other, `A+B`.
+    """Whether a recipe, or a chain of recipes `A+B`, makes a model or trains for a task.
 
     Raises:
-        UsageError: There is no such recipe, or one of several makes no model.
+        UsageError: No recipe has this name, or one of several makes no model.
     """
     stages = text.split("+")
     kinds = [find_recipe_entry(stage).kind for stage in stages]
@@ -179,10 +182,10 @@ def find_recipe_kind(text: str) -> Literal["model", "task"]:
 
 
 def resolve_recipe_chain(text: str) -> str:
-    """A recipe as those that make its models one after the other, `A+B`; most are one.
+    """The chain of recipes `A+B` that a recipe stands for; most stand for themselves.
 
     Raises:
-        UsageError: There is no such recipe or variant.
+        UsageError: No recipe or variant has this name.
     """
     stages: list[str] = []
     for stage in text.split("+"):
@@ -195,7 +198,7 @@ def open_recipe(text: str, changes: Mapping[str, Any] | None = None) -> TaskReci
     """The recipe called `name` or `name:variant`, with changed settings.
 
     Raises:
-        UsageError: There is no such recipe, variant or setting, or a value has another form.
+        UsageError: No recipe, variant or setting has this name, or a value has another form.
     """
     entry, variant = find_recipe_entry(text), text.partition(":")[2]
     return entry.open(variant, replace_settings(entry.settings[variant], changes or {}, of=text))

@@ -14,16 +14,26 @@ _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 
 
 def require_spelled(devices: Sequence[str]) -> None:
-    """Refuse names that are no device's, without importing torch."""
+    """Refuse names that are not spelled like a device, without importing torch."""
+    # By spelling alone: a typing error is refused before torch is imported, which takes seconds.
     for name in devices:
         if not _DEVICE.fullmatch(name):
             raise UsageError(
-                f"{name!r} is no device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
+                f"{name!r} is not a device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
             )
 
 
 def require_room(devices: Sequence[str], executor: str, threads: int | None) -> None:
-    """Refuse an unknown executor, numbered devices of a cluster, and far more threads than cores here."""
+    """Refuse an unknown executor, numbered devices of a cluster, and far more threads than cores here.
+
+    Args:
+        devices: As the user typed them.
+        executor: Where jobs run; only "local" computes with the cores of this machine.
+        threads: CPU threads of each process; None for torch's choice.
+
+    Raises:
+        UsageError: One of them cannot be used.
+    """
     if parse_executor(executor) is None:
         if threads is not None and threads > 2 * count_cores():
             raise UsageError(
@@ -38,10 +48,10 @@ def require_room(devices: Sequence[str], executor: str, threads: int | None) -> 
 
 
 def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
-    """The same devices, if this machine has each of them.
+    """The same devices, after a check that this machine has each of them.
 
     Raises:
-        UsageError: There is no such device.
+        UsageError: This machine lacks one of them.
     """
     import torch
 
@@ -49,6 +59,7 @@ def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
     if torch.backends.mps.is_available():
         device_names.append("mps")
     for name in devices:
+        # "cuda" without a number is the first GPU.
         if name not in device_names and f"{name}:0" not in device_names:
             raise UsageError(
                 f"This machine has no device {name!r}.", hint=f"There is: {', '.join(device_names)}."

@@ -54,8 +54,13 @@ class ModelOptions:
 def resolve_model(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
     """The model that `text` names, with its encoding or ranking, every default filled in.
 
+    Args:
+        text: As the user typed it: a catalog name, a folder, a trained model, `org/name[@revision]` or BM25.
+        settings: The requested settings of its evaluation.
+        options: Network, cache and results folder.
+
     Raises:
-        ModelError: There is no such model, or its folder cannot be loaded.
+        ModelError: No model has this name, or its folder cannot be loaded.
         UsageError: A setting does not fit the model.
     """
     if bm25.is_bm25(text):
@@ -63,6 +68,7 @@ def resolve_model(text: str, settings: Settings, options: ModelOptions) -> Confi
         return ConfiguredModel(artifact=artifact, encoding=ranking)
     try:
         return _configure_model(_resolve(text, options), settings, options)
+    # The files of a model folder are the user's: any value in them may have another type or be out of range.
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise ModelError(
             f"{text} cannot be read: a value in its files makes no model ({type(error).__name__}: {error}).",
@@ -86,6 +92,7 @@ def _resolve(text: str, options: ModelOptions) -> Artifact:
     if named is not None and named.locate is not None:
         return _verify_weights(named, _locate_catalog_model(named.locate(), name=text, options=options))
     folder = paths.resolve_home_path(text)
+    # Before the hub: a folder wins over a hub model of the same spelling, as in transformers.
     if _is_folder(folder):
         return _build_folder_artifact(folder, name=folder.resolve().name, source=text, options=options)
     if os.path.isfile(folder):
@@ -97,6 +104,8 @@ def _resolve(text: str, options: ModelOptions) -> Artifact:
         return _build_folder_artifact(stored, name=stored.name, source=str(stored), options=options)
     if not _is_hub_name(text):
         raise _explain_unknown_model(text, options)
+    # "runs/last" may be meant for the hub or for a folder. Beside folders that are here a misspelt one is
+    # likelier, and the hint says how to name a hub model.
     if "@" not in text and _is_folder(folder.parent):
         raise _explain_missing_folder(text, folder)
     return _fetch_hub_artifact(text, name=text.partition("@")[0], options=options)
@@ -127,8 +136,9 @@ def _find_trained_folder(text: str, options: ModelOptions) -> Path | None:
     """The folder of the trained model that a text names: its folder's name, its own, or its key's start.
 
     Raises:
-        UsageError: Several are called so.
+        UsageError: Several models have this name or this start of a key.
     """
+    # No name of a model's folder has a slash: the text is a path or a name on the hub.
     if options.results is None or "/" in text:
         return None
     folders = ModelStore(options.results).list_model_folders()
@@ -155,6 +165,7 @@ def _is_folder(folder: Path) -> bool:
 def _is_hub_name(text: str) -> bool:
     """Whether a text can be the name of a model on the hub, by its form and the hub's own rules."""
     name = text.partition("@")[0]
+    # The rules of validate_repo_id in huggingface_hub: what breaks them needs no network to be refused.
     forbidden = "--" in name or ".." in name or name.endswith((".", "-", ".git")) or len(name) > 96
     return bool(HUB_ID.match(text)) and not text.startswith(PLACES) and not forbidden
 
@@ -170,6 +181,8 @@ def _build_folder_artifact(
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelError(f"{error.filename or folder} cannot be read: {reason}.") from error
+    # A trained model keeps the name in its model.json wherever its folder lies; a hub model is called as its
+    # repository is.
     named = None if identity.document is None or revision is not None else identity.document.name
     return Artifact(
         name=named or name,
@@ -192,6 +205,7 @@ def _fetch_hub_artifact(text: str, *, name: str, options: ModelOptions) -> Artif
             hint=f"Type --model {repository}@<40 hex digits of the commit you have read>.",
         )
     folder = _download(repository, revision or None, offline=options.offline)
+    # The hub cache names the folder of a snapshot by its commit.
     return _build_folder_artifact(folder, name=name, source=repository, options=options, revision=folder.name)
 
 
@@ -214,7 +228,10 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
         info = HfApi().model_info(repository, revision=revision)
         names = [sibling.rfilename for sibling in info.siblings or ()]
         skip = [*FORMATS, *(glob.escape(name) for name in _find_redundant_weights(names))]
+        # By the commit that was listed: a push in between cannot mix the files of two.
         return Path(snapshot_download(repository, revision=info.sha, ignore_patterns=skip))
+    # From the special to the general: GatedRepoError is a RepositoryNotFoundError, that and
+    # RevisionNotFoundError are HfHubHTTPErrors, and LocalEntryNotFoundError is an OSError.
     except GatedRepoError as error:
         hint = "Ask for access on its page, then set HF_TOKEN."
         raise ModelError(f"{shown} is gated.", hint=hint) from error
@@ -239,7 +256,7 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
 
 
 def _find_redundant_weights(names: Sequence[str]) -> list[str]:
-    """A repository's pickled weight files that have the same weights beside them as safetensors.
+    """The pickled weight files of a repository whose folder has the same weights as safetensors.
 
     >>> _find_redundant_weights(["model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin"])
     ['pytorch_model.bin']
@@ -250,7 +267,7 @@ def _find_redundant_weights(names: Sequence[str]) -> list[str]:
 
 
 def _explain_missing_folder(text: str, folder: Path) -> ModelError:
-    """The error for a folder that is not there, below one that is."""
+    """The error for a missing folder whose parent exists."""
     folder_names = sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
     close = [str(Path(text).parent / name) for name in find_similar_names(folder.name, folder_names)]
     exists = f"{folder.parent} has {shorten_names(folder_names) if folder_names else 'no folder'}."

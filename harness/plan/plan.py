@@ -72,10 +72,10 @@ class PlannedTraining:
     diverged: str = ""
 
     def plan_jobs(self, trials: Mapping[str, PlannedScore], *, gate: bool) -> tuple[Job, ...]:
-        """The jobs that make the model, the last one makes it; none where it is there.
+        """The jobs that make the model, its own training last; none if the model exists.
 
         Args:
-            trials: The scores of sweeps by key, with the records that are there.
+            trials: The scores of sweeps by key, with their records if they have one.
             gate: Whether a backbone that loads wrongly is refused; it is loaded and checked first.
         """
         if self.done:
@@ -83,6 +83,7 @@ class PlannedTraining:
         if self.sweep is not None:
             return _sweep_jobs(self.sweep, self.job, trials, gate=gate)
         earlier = self.backbone.training
+        # The last job of a training makes its model; the others before it are inputs of that one.
         before = () if earlier is None else earlier.plan_jobs(trials, gate=gate)
         first = _resolve(self.backbone, gate=gate, inputs=tuple(job.key for job in before[-1:]))
         return (*before, first, replace(self.job, inputs=(first.key,)))
@@ -117,13 +118,13 @@ class ConfiguredModel:
 
     @property
     def context(self) -> ContextDraw | None:
-        """The draw of its context documents; None where its vectors depend on none that are drawn."""
+        """The draw of its context documents; None where no documents are drawn."""
         draw = self.encoding.context if isinstance(self.encoding, Encoding) else None
         return None if draw is None or draw.documents == "null" else draw
 
     @property
     def loaded(self) -> Encoding | Ranking:
-        """Its settings, whatever draw of a context it is evaluated with."""
+        """Its settings, without the draw of context documents that it is evaluated with."""
         return self.encoding.loaded if isinstance(self.encoding, Encoding) else self.encoding
 
     @property
@@ -199,8 +200,15 @@ def plan_scores(
     """Every task of every suite for every model, each once; no record is read.
 
     Where a data set is not on this machine, the hub is not asked either: its data is the pinned revision in
-    any case. `recipe` is required where tasks have labels; `is_evaluated` says which model is evaluated on
-    which task.
+    any case.
+
+    Args:
+        subjects: The models.
+        suites: The suites; a task of several suites is planned once.
+        settings: The places of data.
+        seed: The seed of samples and probes; models that a recipe trained have the default.
+        recipe: The recipe for tasks with labels; required if there are any.
+        is_evaluated: Whether a model is evaluated on a task.
     """
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
     at_hand, locate = _lookup_once(locate_local, settings), _lookup_once(locate_data, settings)
@@ -214,9 +222,9 @@ def plan_scores(
                 assert recipe is not None
                 cell = _plan_finetune_score(subject, task, recipe, locate, seed=seed)
             else:
-                model_seed = (
-                    SEED if subject.training is not None else seed
-                )  # there the seed is that of the training
+                # The seed of a trained model is that of its training. Its evaluations share one seed, so that
+                # scores of several trainings differ by the trainings alone.
+                model_seed = SEED if subject.training is not None else seed
                 cell = _plan_encoding_score(subject, task, at_hand(task), seed=model_seed)
             keys[subject, task] = cell.key
             cells.setdefault(cell.key, cell)
@@ -226,7 +234,13 @@ def plan_scores(
 def plan_trials(
     members: Sequence[ConfiguredModel], tasks: Mapping[str, Task], settings: DataSettings
 ) -> tuple[dict[str, PlannedScore], ...]:
-    """For each of several models the scores by which one is chosen, by name; no record is read."""
+    """For each of several models the scores by which one is chosen, by name; no record is read.
+
+    Args:
+        members: The models of a sweep.
+        tasks: The tasks that choose, by the names of their columns.
+        settings: The places of data.
+    """
     at_hand = _lookup_once(locate_local, settings)
 
     def plan_trial(member: ConfiguredModel, task: Task) -> PlannedScore:
@@ -266,13 +280,14 @@ def _plan_finetune_score(
 
 
 def _plan_encoding_score(
-    subject: ConfiguredModel, task: Task, found: Located | DataError | None, *, seed: int
+    subject: ConfiguredModel, task: Task, location: Located | DataError | None, *, seed: int
 ) -> PlannedScore:
-    located = found if isinstance(found, Located) else None
+    located = location if isinstance(location, Located) else None
     if located is not None:
         task = replace(task, data=located.data)
     identity = build_evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
-    problem = found if isinstance(found, DataError) else None
+    problem = location if isinstance(location, DataError) else None
+    # The score is planned with its problem, and not refused: the other tasks of the suite can still be run.
     if (subject.ranks or subject.interacts_late) and not task.retrieves:
         does = "ranks documents" if subject.ranks else "gives a vector for each token"
         problem = DataError(
@@ -345,7 +360,19 @@ class Plan:
         """The plan of a run: every task of every suite for every model, each once.
 
         A model that is not trained yet is trained where one of its scores is to be computed, or where there
-        is no suite at all.
+        is no suite.
+
+        Args:
+            subjects: The models.
+            suites: The suites; none to train models without evaluating them.
+            store: The records of the results folder.
+            settings: The places of data.
+            seed: The seed of samples and probes.
+            force: Whether scores with a record are computed again.
+            gate: Whether the sanity gate may refuse a model.
+            purpose: Where records are looked up and written: final scores, or trials.
+            recipe: The recipe for tasks with labels.
+            is_evaluated: Whether a model is evaluated on a task.
 
         Raises:
             UsageError: The data of a sweep's selection is not available.
@@ -373,6 +400,8 @@ class Plan:
                 job for one in subjects if one.training for job in one.training.plan_jobs(trials, gate=gate)
             ]
             jobs = tuple({job.key: job for job in training_jobs}.values())
+        # A job that leaves a record though it is no score of the run, such as a fine-tuning run, may have one
+        # that no longer counts: its predictions are lost, or it is of other weights.
         score_keys = {cell.key for cell in cells}
         stale = (job for job in jobs if job.key not in known_jobs and job.key not in score_keys)
         return Plan(
@@ -396,11 +425,11 @@ class _Lookups:
 
     @staticmethod
     def create_lookups(settings: DataSettings) -> _Lookups:
-        """The lookups in these places."""
+        """The lookups in the places of these settings."""
         return _Lookups(locate=_lookup_once(locate_data, settings), check=_create_data_check(settings))
 
     def refresh_scores(self, cells: Iterable[PlannedScore]) -> tuple[PlannedScore, ...]:
-        """Planned scores with their data, and without records that no longer count."""
+        """The planned scores with the places of their data, and without records that no longer count."""
         scores = tuple(map(self._fill_planned_score, cells))
         lost = _find_lost_weights(scores)
         return tuple(
@@ -426,7 +455,7 @@ def _require_selection(trials: Iterable[PlannedScore]) -> None:
     for trial in trials:
         if trial.problem is not None:
             raise UsageError(
-                f"{trial.task.name}, which is to choose, cannot be scored: {trial.problem.message}",
+                f"{trial.task.name} of --select cannot be scored: {trial.problem.message}",
                 hint=trial.problem.hint,
             )
 
@@ -440,12 +469,14 @@ def _sweep_jobs(
     """
     scores = [[trials[trial.key] for trial in found.values()] for _, found in sweep.open]
     records = [[trial.record for trial in found if trial.record] for found in scores]
+    # The choice is known only if every member that did not diverge has all of its scores.
     best = find_best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
     jobs: dict[str, Job] = {}
     for number, ((member, _), member_trials) in enumerate(zip(sweep.open, scores, strict=True)):
         assert member.training is not None
         name, value = sweep.format_member_label(member), sweep.format_member_value(member)
         before = member.training.plan_jobs(trials, gate=gate)
+        # Only the last job trains the member; the others prepare the backbone of all members.
         before = (*before[:-1], *(replace(job, label=name, member=value) for job in before[-1:]))
         open_trials = [trial for trial in member_trials if trial.record is None]
         if best in (None, number):
@@ -464,6 +495,8 @@ def _sweep_jobs(
 def _attach_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
     record = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
     artifact = cell.subject.artifact
+    # A trained model keeps its key when it is trained again, so that only the weights tell whether a record
+    # is of the present model. Empty weights: it is not on this disk, and the record may still be its own.
     if record is not None and artifact.trained and artifact.weights not in ("", record.model.weights):
         return replace(cell, former=record)
     return replace(cell, record=record)
@@ -515,7 +548,7 @@ def _attach_size(
 
 
 def _create_data_check(settings: DataSettings) -> Callable[[Task, Located], Size | DataError]:
-    """A look at a task's data that is taken once for each task and returns the error it meets."""
+    """A check of a task's data that runs once for each task and returns the error it meets."""
     results: dict[Task, Size | DataError] = {}
 
     def check_task_data(task: Task, located: Located) -> Size | DataError:
@@ -561,12 +594,15 @@ def _collect_jobs(
             elif job.kind == "finetune":
                 jobs[resolve.key] = resolve
                 job = replace(job, inputs=(resolve.key, *job.inputs))
+            # Several scores may wait for one run, such as the MNLI model that others start from.
             jobs.setdefault(job.key, job)
     return tuple(jobs.values()), frozenset(done_keys)
 
 
 def _find_settled_jobs(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
     """The finished runs that depend on no run to be made again; a choice among runs needs all of them."""
+    # One pass is enough, as a recipe lists the jobs that others read before them. A job without a place
+    # leaves no record: it is done if its inputs are.
     firm: set[str] = set()
     for job in jobs:
         stands = all(key in firm for key in job.inputs)
@@ -579,8 +615,8 @@ def _find_settled_jobs(cell: PlannedScore, jobs: Sequence[Job], store: Store) ->
     return frozenset(job.key for job in jobs if job.place is not None and job.key in firm)
 
 
-def _select_required_jobs(key: str, jobs: Sequence[Job], there: frozenset[str]) -> list[Job]:
-    """The jobs that a score waits for, in order, without those behind finished ones."""
+def _select_required_jobs(key: str, jobs: Sequence[Job], finished_keys: frozenset[str]) -> list[Job]:
+    """The jobs that a score waits for, in order, without the inputs of finished jobs."""
     by_key = {job.key: job for job in jobs}
     needed: set[str] = set()
     left = [key]
@@ -588,7 +624,7 @@ def _select_required_jobs(key: str, jobs: Sequence[Job], there: frozenset[str]) 
         job_key = left.pop()
         if job_key not in needed:
             needed.add(job_key)
-            left += by_key[job_key].inputs if job_key not in there else ()
+            left += by_key[job_key].inputs if job_key not in finished_keys else ()
     return [job for job in jobs if job.key in needed]
 
 
@@ -609,6 +645,7 @@ def _has_predictions(job: Job, place: Place, store: Store, artifact: Artifact) -
 def _resolve(subject: ConfiguredModel, *, gate: bool, inputs: tuple[str, ...] = ()) -> Job:
     artifact = subject.artifact
     assert isinstance(subject.encoding, Encoding)
+    # Without the draw of a context: the check loads the same model for every draw, and is done once.
     encoding = subject.encoding.loaded
     key = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
     work = Resolve(artifact=artifact, encoding=encoding, gate=gate)
@@ -636,6 +673,7 @@ def _build_task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iter
         kind="encode",
         label=_format_score_label(cell),
         inputs=(resolve,),
+        # The claim of the score: the process that takes the score encodes for it as well.
         claim=cell.key,
         work=Encode(encoding=encoding, **_collect_task_arguments(cell)),
     )

@@ -1,4 +1,4 @@
-"""The prompts of a request: read from options and files, and held against what there is."""
+"""The prompts of a request: read from options and files, and checked against suites and tasks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _read_prompt_file(file: Path) -> dict[str, str]:
 
 
 def require_sides(prompts: Mapping[str, str] | None) -> None:
-    """Refuse prompts for anything but queries and documents, where there is no task.
+    """Refuse prompts for anything but queries and documents, for commands that have no task.
 
     Raises:
         UsageError: A prompt has another name.
@@ -59,6 +59,7 @@ def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
         o for entry in catalog.load_suite_entries().values() for o in entry.offers() if o.kind == "task"
     ]
     tasks = {c.name for suite in suites for c in suite.columns} | {o.name for o in offered}
+    # A column may have another name than its task, or several tasks: a prompt may have either name.
     tasks |= {task.name for suite in suites for task in suite.tasks}
     types = {t.type for suite in suites for t in suite.tasks} | {o.facts["type"] for o in offered}
     for name in prompts:

@@ -70,16 +70,17 @@ class Recipes:
         stages = names.get("model", "").split("+") if "model" in names else []
         task: Any = catalog.open_recipe(names["task"], changes[names["task"]]) if "task" in names else None
         opened: list[Any] = [catalog.open_recipe(stage, changes[stage]) for stage in stages]
+        # With tasks that need vectors in the same run those settings are for them.
         if task is not None and all(one.output == "label" for one in tasks):
             _refuse_settings(request, task)
         return Recipes(task=task, stages=tuple(opened), sweep=_sweep(stages, changes, request))
 
 
 def require_model_recipe(request: RecipeRequest) -> None:
-    """Refuse a request to train without a recipe that makes a model.
+    """Refuse a request to train a model that names no recipe for one.
 
     Raises:
-        UsageError: The message names those that there are.
+        UsageError: No such recipe is named; the message lists them.
     """
     names = _group_recipes(request.names)
     if names.keys() != {"model"}:
@@ -94,7 +95,7 @@ def require_model_recipe(request: RecipeRequest) -> None:
 
 
 def parse_changes(pairs: Any) -> Any:
-    """The changed settings of FIELD=VALUE pairs; what is no list of such is left as it is.
+    """The changed settings of FIELD=VALUE pairs; any other value is returned unchanged.
 
     Raises:
         UsageError: A pair has no "=".
@@ -110,16 +111,16 @@ def parse_changes(pairs: Any) -> Any:
     return changes
 
 
-def sweep_of(given: Any) -> Any:
-    """The settings and the values of SETTING=VALUE,VALUE, each given once; anything else as it is.
+def parse_sweep(texts: Any) -> Any:
+    """The values by setting, from texts SETTING=VALUE,VALUE; any other value is returned unchanged.
 
     Raises:
         UsageError: One has no "=" or an empty value, or a setting is given twice.
     """
-    if not isinstance(given, list | tuple):
-        return given
+    if not isinstance(texts, list | tuple):
+        return texts
     sweeps: dict[str, tuple[str, ...]] = {}
-    for text in map(str, given):
+    for text in map(str, texts):
         name, equals, values = text.partition("=")
         if not equals:
             raise UsageError(
@@ -212,9 +213,8 @@ _OPTIONS = {"prompts": "prompt"}
 
 def list_vector_options(settings: Settings) -> list[str]:
     """The options that were given for how a model gives vectors."""
-    explicit_settings = (
-        replace(settings, vectors=None) if settings.vectors == "float32" else settings
-    )  # a former default
+    # Baselines of earlier versions have stored float32, which was the default then: nobody asked for it.
+    explicit_settings = replace(settings, vectors=None) if settings.vectors == "float32" else settings
     names = [f.name for f in fields(Settings) if getattr(explicit_settings, f.name) != f.default]
     return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
 
@@ -247,29 +247,39 @@ def _assign_changes(request: RecipeRequest) -> dict[str, dict[str, Any]]:
 
 
 def _find_setting_owners(
-    given: str, known: Mapping[str, frozenset[str]], request: RecipeRequest, option: str, value: str
+    spelling: str,
+    settings_by_recipe: Mapping[str, frozenset[str]],
+    request: RecipeRequest,
+    option: str,
+    value: str,
 ) -> list[tuple[str, str]]:
     """The recipes that a setting is for, with its name without a recipe before it."""
-    recipe, dot, setting = given.rpartition(".")
+    recipe, dot, setting = spelling.rpartition(".")
     if dot:
-        named = [name for name in known if recipe in (name, *name.split(":"))]
+        named = [name for name in settings_by_recipe if recipe in (name, *name.split(":"))]
         if not named:
             raise explain_unknown(
-                "recipe of this request", recipe, [*known], then=f"Type {option} {setting}{value}."
+                "recipe of this request",
+                recipe,
+                [*settings_by_recipe],
+                then=f"Type {option} {setting}{value}.",
             )
         return [(name, setting) for name in named]
-    owners = [name for name, settings in known.items() if given in settings]
+    owners = [name for name, settings in settings_by_recipe.items() if spelling in settings]
+    # Stages of one chain A+B may share a setting, which is then changed in all. Two recipes of other kinds
+    # may not: it would be open which of them is meant.
     requested = [one for one in request.names if not set(owners).isdisjoint(one.split("+"))]
     if len(requested) > 1:
         raise UsageError(
-            f"{' and '.join(requested)} both have a setting {given!r}.",
-            hint=f"Type {option} {owners[0].partition(':')[0]}.{given}{value}.",
+            f"{' and '.join(requested)} both have a setting {spelling!r}.",
+            hint=f"Type {option} {owners[0].partition(':')[0]}.{spelling}{value}.",
         )
-    if not owners and len(known) > 1:
-        every = sorted(set().union(*known.values()))
+    if not owners and len(settings_by_recipe) > 1:
+        every = sorted(set().union(*settings_by_recipe.values()))
         then = "See docs/training.md and docs/glue.md."
-        raise explain_unknown("setting of these recipes", given, every, then=then)
-    return [(name, given) for name in owners or [*known][:1]]
+        raise explain_unknown("setting of these recipes", spelling, every, then=then)
+    # A setting that no recipe has goes to the first one, which refuses it and lists the settings that it has.
+    return [(name, spelling) for name in owners or [*settings_by_recipe][:1]]
 
 
 def _sweep(
@@ -278,7 +288,7 @@ def _sweep(
     """The sweep of a request; None without one.
 
     Raises:
-        UsageError: There is no recipe or no setting to sweep, fewer than two values, or no task that chooses.
+        UsageError: No recipe makes a model, or a setting, two values or a task that chooses is missing.
     """
     if not request.sweep:
         if request.select:
@@ -317,10 +327,10 @@ def _sweep(
     )
 
 
-def _resolve_sweep_setting(given: str, stages: Sequence[str], request: RecipeRequest) -> str:
+def _resolve_sweep_setting(spelling: str, stages: Sequence[str], request: RecipeRequest) -> str:
     """The name of the setting that is swept, which must be one of the last recipe alone."""
     owners = _find_setting_owners(
-        given, _list_stage_settings(["+".join(stages)]), request, "--sweep", "=VALUE,VALUE"
+        spelling, _list_stage_settings(["+".join(stages)]), request, "--sweep", "=VALUE,VALUE"
     )
     if [name for name, _ in owners] != [stages[-1]]:
         setting, last = owners[0][1], stages[-1]
@@ -363,16 +373,17 @@ def _apply_sweep_value(
         )
         opened: Any = catalog.open_recipe(recipe, member_changes)
     except UsageError as error:
+        # The error speaks of --set, which was not typed.
         hint = (error.hint or "").replace(f"--set {setting}=", f"--sweep {setting}=VALUE,")
         raise UsageError(error.message, hint=hint) from error
     return getattr(settings, setting), opened
 
 
 def _resolve_selection(request: RecipeRequest) -> dict[str, Task]:
-    """The tasks that choose by name; one of which a column shows a part has the name of the column.
+    """The tasks of --select by name; a task that its column shows in part has the column's name.
 
     Raises:
-        UsageError: There is no such suite or task, a task is no single one, or needs no vectors.
+        UsageError: A suite or task does not exist, a column is a mean of tasks, or a task has labels.
     """
     selection: dict[str, Task] = {}
     for text in request.select:
@@ -398,6 +409,7 @@ def _split_selection(text: str, options: SuiteOptions) -> list[tuple[str, tuple[
     if entry is None or not rest:
         return [(text, ())]
     try:
+        # What stands behind the colon is the suite's argument if the suite takes it, else names of its tasks.
         catalog.open_suite(text, options)
     except UsageError:
         if entry.alone and not entry.offers():

@@ -40,7 +40,7 @@ from harness.plan.recipe_request import (
     RecipeRequest,
     Recipes,
     parse_changes,
-    sweep_of,
+    parse_sweep,
 )
 from harness.search import plaid
 from harness.search.plaid import KEEP_GIGABYTES
@@ -52,10 +52,10 @@ from harness.storage.store import Store
 class Request:
     """The models, suites, settings and folders of a run, as the user gives them.
 
-    What a field does stands with it. There is one recipe at most of each kind, that for tasks with labels and
-    that for models; a setting is named `recipe.setting` where both have it. A recipe for models makes one for
-    each of `seeds` seeds, counted from the seed of the settings. A `sweep` is of one setting, and that value
-    is the model whose mean of the main scores of the tasks in `select` (`suite:task,task`) is best.
+    Each field has its description. At most one recipe of each kind can be named, one for tasks with labels
+    and one for models; a setting is named `recipe.setting` where both have it. A recipe for models makes one
+    model for each of `seeds` seeds, counted from the seed of the settings. A `sweep` is of one setting: the
+    model is the one whose mean main score on the tasks in `select` (`suite:task,task`) is best.
     """
 
     models: Annotated[
@@ -216,7 +216,7 @@ class Request:
     ] = 10.0
     sweep: Annotated[
         Mapping[str, Any],
-        Form(read=sweep_of, must="a mapping of a setting to its values", repeated=True),
+        Form(read=parse_sweep, must="a mapping of a setting to its values", repeated=True),
         Option(
             "Train with each of these values of a setting of the recipe, e.g. learning_rate=1e-5,3e-5,1e-4; "
             "the best by --select is the model.",
@@ -227,8 +227,8 @@ class Request:
     select: Annotated[
         Places,
         Option(
-            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact; they are marked as no "
-            "test of the model. Repeat for several suites.",
+            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact; they are marked, as "
+            "they no longer test the model. Repeat for several suites.",
             metavar="SUITE:TASKS",
             alone=True,
         ),
@@ -236,7 +236,7 @@ class Request:
     force: Annotated[
         bool,
         Option(
-            "Score again what is there already, from known vectors and runs, and put it in its place.",
+            "Score again what has a record, from cached vectors and finished runs, and replace the record.",
             alone=True,
         ),
     ] = False
@@ -253,7 +253,7 @@ class Request:
         ),
     ] = None
     names: Annotated[
-        Table, Option("What models are called in records and tables, by their spelling.", typed="")
+        Table, Option("Names of models in records and tables, by the spelling of the model.", typed="")
     ] = field(default_factory=dict)
 
     def limit_network(self) -> contextlib.AbstractContextManager[object]:
@@ -292,7 +292,7 @@ class Request:
         """The request with every value in its form; a name alone stands for a list of one.
 
         Raises:
-            UsageError: A value has another form; the message says which, and what there is.
+            UsageError: A value has another form; the message names it and its form.
         """
         return replace(
             check_fields(self, Request, "request"),
@@ -307,6 +307,7 @@ class Request:
             UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
         """
         request = self.validate_fields()
+        # From the cheap to the dear: spelling first, and last the devices, for which torch is imported.
         require_spelled(request.devices)
         require_room(request.devices, request.executor, request.threads)
         plaid.parse_plaid(request.settings.index)
@@ -322,9 +323,10 @@ class Request:
         """The data root, which is a folder; None if none is set.
 
         Raises:
-            UsageError: It is no folder.
+            UsageError: It is not a folder.
         """
         root = paths.resolve_data_root(self.data)
+        # Before Python 3.14 Path.is_dir raises where a folder above may not be entered.
         if root is not None and not os.path.isdir(root):
             raise UsageError(
                 f"The data root {root} is not a folder.",
@@ -336,7 +338,7 @@ class Request:
         """The suites of a request.
 
         Raises:
-            UsageError: There is no such suite.
+            UsageError: No suite has one of these names.
         """
         cache, results = paths.resolve_cache_folder(self.cache), paths.resolve_results_folder(self.results)
         suites = catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
@@ -357,6 +359,7 @@ class Request:
             raise UsageError(
                 f"--offline forbids the network, which {remote.url} needs.", hint="Leave one of them out."
             )
+        # Tried out before any work: a missing right would else show only when results are sent.
         remote.require_usable()
         return remote
 
@@ -379,10 +382,11 @@ class Request:
         """A request with changed fields, also those of its `settings` and its `options`.
 
         Raises:
-            UsageError: There is no such field, and the message names the called function, `of`; or a value
-                has another form.
+            UsageError: No field has this name (the message names the called function, `of`), or a value has
+                another form.
         """
         request_fields = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
+        # `cache` and `results` are also fields of SuiteOptions: those of the request are meant.
         parts = {part: {f.name for f in fields(part)} - request_fields for part in (Settings, SuiteOptions)}
         valid_names = request_fields.union(*parts.values())
         for name in fields_:
@@ -392,6 +396,7 @@ class Request:
             part: {n: v for n, v in fields_.items() if n in names} for part, names in parts.items()
         }
         request_values = {name: value for name, value in fields_.items() if name in request_fields}
+        # `options` may be given as a whole beside single fields of it: the whole is put in first.
         before = replace(self, **request_values).validate_fields()
         return replace(
             before,
@@ -414,18 +419,18 @@ class PreparedRun:
     recipe: TaskRecipe | None = None
     stages: tuple[ModelRecipe, ...] = ()
 
-    def format_model_label(self, one: ConfiguredModel) -> str:
+    def format_model_label(self, model: ConfiguredModel) -> str:
         """A model's name, with its seed or the start of its key where another model has the same name."""
-        name = one.artifact.name
+        name = model.artifact.name
         alike = [other for other in self.subjects if other.artifact.name == name]
         if len(alike) == 1:
             return name
-        if one.context is not None and len({other.artifact.key for other in alike}) == 1:
-            return f"{name} (context {one.context.seed})"
+        if model.context is not None and len({other.artifact.key for other in alike}) == 1:
+            return f"{name} (context {model.context.seed})"
         seeds = [other.lineage.seed for other in alike if other.lineage is not None]
-        if one.lineage is not None and len(set(seeds)) == len(alike):
-            return f"{name} (seed {one.lineage.seed})"
-        return f"{name} ({one.artifact.key[:8]})"
+        if model.lineage is not None and len(set(seeds)) == len(alike):
+            return f"{name} (seed {model.lineage.seed})"
+        return f"{name} ({model.artifact.key[:8]})"
 
     @property
     def groups(self) -> tuple[tuple[ConfiguredModel, ...], ...]:
@@ -433,11 +438,12 @@ class PreparedRun:
         models_by_family: dict[str, list[ConfiguredModel]] = {}
         for model in self.subjects:
             family = model.artifact.key if model.lineage is None else model.lineage.group
+            # The encoding without its draw of a context, so that all draws of a model are one group.
             models_by_family.setdefault(f"{family} {model.loaded}", []).append(model)
         return tuple(map(tuple, models_by_family.values()))
 
     def insert_suites(self, hint: str) -> str:
-        """An advice with the run's suites in place of `--suite SUITE`."""
+        """A hint with the suites of the run in place of `--suite SUITE`."""
         return hint.replace("--suite SUITE", " ".join(f"--suite '{suite.name}'" for suite in self.suites))
 
     @property

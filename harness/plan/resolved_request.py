@@ -1,4 +1,4 @@
-"""A request with everything that it names found: its models, suites and recipes."""
+"""The resolved request: the models, suites and recipes that its names stand for."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class ResolvedRequest:
         every = tuple(dict.fromkeys((*models, *self.trained)))
         return _add_context_draws(every, self.request.context_seeds)
 
-    def is_evaluated(self, one: ConfiguredModel, task: Task) -> bool:
+    def is_evaluated(self, model: ConfiguredModel, task: Task) -> bool:
         """Whether a model is evaluated on a task: those that a recipe made where the task needs vectors."""
-        return not self.stages or (one.training is None) == (task.output == "label")
+        return not self.stages or (model.training is None) == (task.output == "label")
 
     @staticmethod
     def resolve_request(
@@ -82,7 +82,8 @@ class ResolvedRequest:
             paths.resolve_cache_folder(request.cache),
             paths.resolve_results_folder(request.results),
         )
-        if parse_executor(request.executor) is not None:  # other machines know no working directory
+        # Jobs on other machines do not start in this working directory.
+        if parse_executor(request.executor) is not None:
             cache, results = cache.absolute(), results.absolute()
         data = DataSettings(root=request.require_data_root(), offline=request.offline, cache=cache)
         suites = request.open_suites()
@@ -126,23 +127,23 @@ def _add_context_draws(models: Sequence[ConfiguredModel], count: int) -> tuple[C
     """The models, those whose vectors depend on drawn documents once for each of `count` draws.
 
     Raises:
-        UsageError: There are to be several draws, and no model has any.
+        UsageError: Several draws are requested, and no model has context documents.
     """
     if count > 1 and not any(one.context for one in models):
         raise UsageError(
-            "--context-seeds is for models whose vectors depend on context documents; here is none.",
+            "--context-seeds is for models whose vectors depend on context documents; this run has none.",
             hint="Leave it out.",
         )
     return tuple(own for one in models for own in _list_context_draws(one, count))
 
 
-def _list_context_draws(one: ConfiguredModel, count: int) -> Sequence[ConfiguredModel]:
+def _list_context_draws(model: ConfiguredModel, count: int) -> Sequence[ConfiguredModel]:
     """A model with each of several draws of context documents; the model alone where nothing is drawn."""
-    encoding, draw = one.encoding, one.context
+    encoding, draw = model.encoding, model.context
     if draw is None or not isinstance(encoding, Encoding):
-        return [one]
+        return [model]
     draws = [replace(draw, seed=draw.seed + number) for number in range(count)]
-    return [replace(one, encoding=replace(encoding, context=draw)) for draw in draws]
+    return [replace(model, encoding=replace(encoding, context=draw)) for draw in draws]
 
 
 def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
@@ -161,12 +162,14 @@ def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
             "vector for each text.",
             hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
         )
+    # With another model in the request such settings are meant for that one.
     vector_settings = [
         option for option in list_vector_options(request.settings) if option != "--document-text"
     ]
     if vector_settings and len(named) == len(request.models):
         raise UsageError(
-            f"{vector_settings[0]} is for models that give vectors; {named[0]} ranks documents by their words.",
+            f"{vector_settings[0]} is for models that give vectors; {named[0]} ranks documents by their "
+            "words.",
             hint=f"Leave it out. Settings of BM25 are typed with it, e.g. {bm25.NAME}:k1=0.9,b=0.4.",
         )
 
@@ -193,6 +196,7 @@ def _resolve_models(
     )
     settings = Settings() if plain else request.settings
     every = [_rename_model(resolve_model(text, settings, options), text, request) for text in request.models]
+    # Reversed, as a later entry of a dict replaces an earlier one, and the first name is to stay.
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
     return tuple(first[one.artifact.key, one.encoding] for one in every)
 
@@ -221,6 +225,6 @@ def _check_two_stages(asked: Sequence[ConfiguredModel], recipe: TaskRecipe | Non
         raise build_two_stage_error(name, recipe.name)
 
 
-def _rename_model(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
+def _rename_model(model: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
     name = request.names.get(text)
-    return replace(one, artifact=replace(one.artifact, name=name)) if name else one
+    return replace(model, artifact=replace(model.artifact, name=name)) if name else model

@@ -27,7 +27,7 @@ from harness.training.training import TrainingSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """The values of a setting, of which the best is chosen by the mean of the main scores of some tasks.
+    """The values of a setting; the mean of the main scores of some tasks chooses the best.
 
     Attributes:
         setting: The name of the setting.
@@ -73,13 +73,22 @@ class TrainingRequest:
 def plan_models(
     backbones: Sequence[ConfiguredModel], stages: Sequence[ModelRecipe], request: TrainingRequest
 ) -> tuple[ConfiguredModel, ...]:
-    """The models that recipes make, one after the other, of each backbone with each seed, there or not.
+    """The models that recipes make, one after the other, of each backbone with each seed, trained or not.
+
+    Args:
+        backbones: The models to start from.
+        stages: The recipes in their order; with a sweep its recipes take the place of the last.
+        request: Seeds, data and places of the trainings.
+
+    Returns:
+        For each backbone a model for each seed.
 
     Raises:
         UsageError: A recipe cannot be used with a backbone or with the data.
-        DataError: There is no data, or it cannot be read.
+        DataError: Data is missing, or cannot be read.
     """
     data_names = _assign_own_data(stages, request)
+    # Not strict: `data_names` has one entry more, that of the last stage.
     earlier = [
         _prepare_recipe(stage, names, request) for stage, names in zip(stages[:-1], data_names, strict=False)
     ]
@@ -99,7 +108,7 @@ def plan_models(
 
 
 def _resolve_guide(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe:
-    """A recipe with its guide found, where it needs one."""
+    """A recipe with its guide attached, if it needs one."""
     if not isinstance(recipe, GuidedRecipe) or not recipe.guide:
         return recipe
     options = ModelOptions(offline=request.data.offline, cache=request.data.cache, results=request.results)
@@ -122,7 +131,7 @@ def _resolve_guide(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe
 def _plan_sweep_choice(
     members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingRequest
 ) -> ConfiguredModel:
-    """The model that a sweep chooses from its members, chosen already or not."""
+    """The model that a sweep chooses from its members, whether the choice is made yet or not."""
     _require_comparable(members, sweep)
     first = members[0]
     assert first.lineage is not None
@@ -131,6 +140,7 @@ def _plan_sweep_choice(
     part = SweepPart(
         setting=sweep.setting,
         values=sweep.values,
+        # The tasks of a sweep are part of the key of the chosen model, which must not depend on a member.
         tasks={
             name: {field: value for field, value in trial.identity.items() if field != "artifact"}
             for name, trial in trials[0].items()
@@ -140,6 +150,7 @@ def _plan_sweep_choice(
         name: {key: value for key, value in getattr(first.lineage, name).items() if key != sweep.setting}
         for name in ("settings", "changed")
     }
+    # A sentence that depends on the swept value does not hold for the chosen model, which is not known yet.
     of_all = [member.lineage.assumed for member in members if member.lineage is not None]
     assumed = tuple(sentence for sentence in first.lineage.assumed if all(sentence in one for one in of_all))
     lineage = first.lineage.model_copy(update={**changes, "assumed": assumed, "sweep": part})
@@ -205,7 +216,7 @@ def _drop_setting(lineage: Lineage, setting: str) -> tuple[Any, ...]:
 def _locate_artifact(
     name: str, backbone: Artifact, lineage: Lineage, request: TrainingRequest
 ) -> tuple[Artifact, bool]:
-    """The model of a lineage, and whether it is there."""
+    """The model of a lineage, and whether it is trained already."""
     key, store = lineage.key, ModelStore(request.results, request.remote)
     artifact = Artifact(name=name, source=backbone.source, folder=Path(), key=key, weights="", trained=True)
     artifact = replace(artifact, folder=store.locate_model(artifact.slug))
@@ -221,23 +232,23 @@ _Data = tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]]
 
 
 def _prepare_recipe(
-    recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest
+    recipe: ModelRecipe, own_names: Sequence[str], request: TrainingRequest
 ) -> tuple[ModelRecipe, _Data]:
-    """A recipe with what it needs beside a backbone, and its data."""
+    """A recipe with its guide and the user's data sets attached, and the places of its data."""
     if isinstance(recipe, NamedDataRecipe):
-        recipe = recipe.attach_user_data(own)
-    return _resolve_guide(recipe, request), _locate_recipe_data(recipe, own, request)
+        recipe = recipe.attach_user_data(own_names)
+    return _resolve_guide(recipe, request), _locate_recipe_data(recipe, own_names, request)
 
 
-def _locate_recipe_data(recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest) -> _Data:
+def _locate_recipe_data(recipe: ModelRecipe, own_names: Sequence[str], request: TrainingRequest) -> _Data:
     """The training data, the user's own where there is some, and that of the selection."""
     try:
         selection = tuple(locate_training(one, request.data) for one in recipe.selection)
         if isinstance(recipe, NamedDataRecipe):
             return _locate_data_parts(recipe, request.data), selection
-        if own:
-            data = tuple(locate_user_training(name, request.data) for name in own)
-            _require_different(own, data)
+        if own_names:
+            data = tuple(locate_user_training(name, request.data) for name in own_names)
+            _require_different(own_names, data)
             return data, selection
         return tuple(locate_training(one, request.data) for one in recipe.data), selection
     except DataError as error:
@@ -287,27 +298,29 @@ def _require_different(names: Sequence[str], data: Sequence[LocatedTraining]) ->
 
 
 def _plan_model(
-    one: ConfiguredModel,
+    start: ConfiguredModel,
     recipe: ModelRecipe,
     located: _Data,
     seed: int,
     request: TrainingRequest,
 ) -> ConfiguredModel:
-    backbone = one.artifact
+    backbone = start.artifact
     if backbone.trust_remote_code:
         raise UsageError(
-            f"{backbone.name} runs code of its own, and no recipe trains that.",
-            hint="Leave out --trust-remote-code, where the harness or transformers has its network.",
+            f"{backbone.name} runs code of its own, which no recipe can train.",
+            hint="Leave out --trust-remote-code if the harness or transformers implements the model.",
         )
     data, selection = located
     try:
-        readable = replace(backbone, folder=one.on_disk.artifact.folder)
-        before = one.training.model.description if one.training and not one.training.done else None
+        # A backbone that is not trained yet has no files: the model that it starts from has its form.
+        readable = replace(backbone, folder=start.on_disk.artifact.folder)
+        before = start.training.model.description if start.training and not start.training.done else None
         model = recipe.plan(readable, (*data, *selection), seed=seed, planned=before)
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from error
-    if one.lineage is not None:
-        parents = (ParentPart.of(backbone, one.lineage), *model.lineage.parents[1:])
+    # The recipe read the files of another model: the parent is the one that will have been trained from them.
+    if start.lineage is not None:
+        parents = (ParentPart.of(backbone, start.lineage), *model.lineage.parents[1:])
         model = replace(model, lineage=model.lineage.model_copy(update={"parents": parents}))
     artifact, done = _locate_artifact(f"{backbone.name}-{recipe.name}", backbone, model.lineage, request)
     key = artifact.key
@@ -331,7 +344,7 @@ def _plan_model(
         lineage=model.lineage,
         training=PlannedTraining(
             model=model,
-            backbone=one,
+            backbone=start,
             job=_build_train_job(artifact, model, spec, request.results),
             done=done,
             diverged="" if done else ModelStore(request.results).read_divergence(key),
@@ -349,6 +362,7 @@ def _assign_own_data(stages: Sequence[ModelRecipe], request: TrainingRequest) ->
     for text in request.train_data:
         owner, equals, name = text.partition("=")
         numbers = [at for at, stage in enumerate(stages) if owner in (stage.name, *stage.name.split(":"))]
+        # A path may have an "=" in it: only the name of a recipe before it says which training is meant.
         if not (equals and numbers):
             numbers, name = [*range(len(stages))], text
         if len(numbers) > 1:

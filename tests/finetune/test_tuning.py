@@ -396,7 +396,8 @@ from finetune.efficient.tuning import TuningSettings
 from finetune.flops import ParameterCount, count_backbone_parameters
 TuningSettings(method="freeze", frozen="1/3").count_frozen_blocks(3)
 size = count_backbone_parameters(__import__("pathlib").Path({str(folder)!r}))
-print(compute_usual_rate("full", size), ParameterCount(forward=size, backward=size, updated=size).compute_flops(1))
+counted = ParameterCount(forward=size, backward=size, updated=size)
+print(compute_usual_rate("full", size), counted.compute_flops(1))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

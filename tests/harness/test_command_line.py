@@ -242,7 +242,7 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         ),
         (["--model", "minilm", "--suite", "stdlib", "--sweep", "epochs=1,,2"], "has an empty value"),
         (["--model", "minilm", "--suite", "stdlib", "--devices", "cuda:99"], "There is: cpu"),
-        (["--model", "minilm", "--suite", "stdlib", "--devices", "cpu,tpu"], "'tpu' is no device"),
+        (["--model", "minilm", "--suite", "stdlib", "--devices", "cpu,tpu"], "'tpu' is not a device"),
     ],
 )
 def test_misuse_is_one_message_and_exit_2(

@@ -176,7 +176,7 @@ def test_other_models_and_blank_texts_are_refused(model: Path, tmp_path: Path, s
         ((model, " ", "b"), "The query has no text"),
         ((model, "a", ""), "The document has no text"),
         ((model, "@nowhere.txt", "b"), "The query in nowhere.txt cannot be read: No such file"),
-        ((model, "a", f"@{tmp_path / 'bytes'}"), "it is no UTF-8 text"),
+        ((model, "a", f"@{tmp_path / 'bytes'}"), "it is not UTF-8 text"),
         ((model, "a", "b", "--query-length", "3"), "3 tokens is too short for queries"),
         ((model, "a", "b", "--prompt", "FiQA=x"), "No side is called"),
     ):

@@ -153,7 +153,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "devices": (
         {"devices": "cud"},
         ["--devices", "cud"],
-        "'cud' is no device.\nType cpu, cuda, cuda:0, mps, or several with commas.",
+        "'cud' is not a device.\nType cpu, cuda, cuda:0, mps, or several with commas.",
     ),
     "tasks": (
         {"tasks": ","},

@@ -77,7 +77,7 @@ def store(tmp_path: Path) -> ModelStore:
 
 
 def test_a_list_has_every_model_and_its_state(say: Say, store: ModelStore) -> None:
-    assert say("list")[1].startswith("There is no trained model.")
+    assert say("list")[1].startswith("No trained models yet.")
     assert json.loads(say("list", "--json")[1]) == {"schema": 1, "models": []}
     whole = put(store)
     damaged = put(store, seed=43, variant="mean", changed={"batch": 8})
@@ -184,7 +184,7 @@ def test_an_export_is_the_model_without_its_log(
     assert compute_content_key(to) == compute_content_key(folder)
     assert [path.name for path in to.parent.iterdir()] == ["publish"]
     code, _, error = say("export", "tiny-contrast", str(to))
-    assert (code, "is there already" in error) == (2, True)
+    assert (code, "exists already" in error) == (2, True)
     (tmp_path / "empty").mkdir()
     assert say("export", "tiny-contrast", str(tmp_path / "empty"))[0] == 0
     begin(store, "small", fakes.lineage(seed=44))

@@ -43,7 +43,8 @@ def test_no_host_user_or_folder_is_named():
 
 def test_nothing_heavy_is_imported():
     code = (
-        "import sys; from harness.core import provenance; provenance.collect_provenance(); provenance.measure_peak_memory();"
+        "import sys; from harness.core import provenance; "
+        "provenance.collect_provenance(); provenance.measure_peak_memory();"
         "print({'torch', 'mteb', 'transformers', 'datasets', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

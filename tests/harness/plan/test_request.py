@@ -288,7 +288,7 @@ FAULTS = {
     ),
     "wrong": (GOOD.replace("summary", "sumary"), "wrong.py, line 3, does not load: TypeError: SuiteEntry"),
     "empty": ("", "empty.py does not load: AttributeError: module 'empty' has no attribute 'SUITE'"),
-    "other": ("SUITE = 3\n", "other:SUITE is no SuiteEntry of harness.suites."),
+    "other": ("SUITE = 3\n", "other:SUITE is not a SuiteEntry of harness.suites."),
     "taken": ("from suites.mteb import SUITE\n", "taken:SUITE adds 'mteb' to harness.suites, a name that is"),
 }
 """Files of suites with a fault each, and its line."""

@@ -705,7 +705,7 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
         ({"select": "beir:STSBenchmark"}, "No task of beir is called 'STSBenchmark'."),
         ({"select": "beir:CQADupstackRetrieval"}, "is the mean of 12 tasks, and cannot choose."),
         ({"select": "glue:RTE"}, "RTE needs a model trained for it"),
-        ({"select": "mteb:STS12,STS13"}, "STS12, which is to choose, cannot be scored"),
+        ({"select": "mteb:STS12,STS13"}, "STS12 of --select cannot be scored"),
         ({"recipe": "", "train_data": ""}, "--sweep is for a setting of a recipe that makes a model"),
         (
             {"recipe": "simcse", "sweep": {"pooling": "mean,cls"}, "recipe_settings": {"batch_size": 2}},
@@ -775,7 +775,8 @@ def test_a_check_trains_scores_and_compares_in_one_command(
 
     script = f"{BLOCKER}\nimport sample_model_recipe\nfrom harness.plan import catalog\n" + (
         "known = {**catalog.load_recipe_entries(), 'sample-centered': sample_model_recipe.RECIPE}\n"
-        "catalog.load_recipe_entries = lambda: known\nfrom harness.cli import invoke\nsys.exit(invoke(sys.argv[1:]))"
+        "catalog.load_recipe_entries = lambda: known\n"
+        "from harness.cli import invoke\nsys.exit(invoke(sys.argv[1:]))"
     )
     done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
     assert (done.returncode, json.loads(done.stdout)["id"]) == (code, made["id"]), done.stderr

@@ -34,7 +34,8 @@ sys.meta_path.insert(0, Block())
 from suites._mteb.snapshot import load_snapshot
 import suites._mteb.tasks
 snapshot = load_snapshot()
-print(len(snapshot.find_benchmark("MTEB(eng, v2)").tasks), *snapshot.find_task_info("STS22").select_splits_and_subsets(["tur"]))
+parts = snapshot.find_task_info("STS22").select_splits_and_subsets(["tur"])
+print(len(snapshot.find_benchmark("MTEB(eng, v2)").tasks), *parts)
 """
 
 
