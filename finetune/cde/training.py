@@ -36,7 +36,7 @@ from harness.encoder.two_stage import Features, TwoStage
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Resolve, resolve_weights
 from harness.storage.leases import Leases
-from harness.storage.vectors import Space
+from harness.storage.vectors import EmbeddingCache
 from harness.training.training import STOP, TrainingSpec
 
 PART = 50_000
@@ -171,14 +171,14 @@ class GuideVectors:
         """Give the guide's memory back."""
         self._context.forget()
 
-    def _open_side_space(self, side: Role) -> Space:
+    def _open_side_space(self, side: Role) -> EmbeddingCache:
         return self._context.open_space(self._artifact, self._encoding, OwnTexts(), side)
 
     def _tell(self, event: Event) -> None:
         log = self._spec.log
         match event.kind:
             case "vectors":
-                Space.write_shard(self._spec.cache, event.space, event.content)
+                EmbeddingCache.write_shard(self._spec.cache, event.space, event.content)
             case "stage":
                 log.note_stage(f"{event.text} (the guide)")
             case "encoding" | "encoded":

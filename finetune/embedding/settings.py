@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.identity import Whole
+from harness.core.identity import AlwaysHashed
 from harness.encoder.folder.pooling import POOLING_FLAGS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LARGE = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainerSettings(Whole):
+class TrainerSettings(AlwaysHashed):
     """The settings that every training of a model has; each one is in the model's key.
 
     Attributes:

@@ -32,7 +32,7 @@ from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.files import check_safetensors, read_object
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import JobContext
-from harness.jobs.jobs import Job, Place, Resources
+from harness.jobs.jobs import Job, RecordLocation, Resources
 from harness.jobs.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
 from suites.glue import GLUE, MNLI
 
@@ -237,7 +237,7 @@ class _TaskPlanner:
             label=f"{task.name} ({self.artifact.name}), {what}",
             inputs=ready.begin.before,
             claim=key,
-            place=Place(artifact=self.artifact.slug, task=task.name, purpose="trial"),
+            place=RecordLocation(artifact=self.artifact.slug, task=task.name, purpose="trial"),
             work=Finetune(
                 artifact=self.artifact,
                 task=task,
@@ -299,7 +299,7 @@ class _TaskPlanner:
             label=f"{ready.task.name} ({self.artifact.name})",
             inputs=tuple(dict.fromkeys((*runs, *chosen, *(job.key for job in again), *ready.begin.choice))),
             claim=key,
-            place=Place(artifact=self.artifact.slug, task=ready.task.name),
+            place=RecordLocation(artifact=self.artifact.slug, task=ready.task.name),
             resources=Resources(needs_device=False),
             work=work,
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from finetune.glue.schedule import Schedule
 from harness.core.errors import HarnessError
-from harness.core.identity import Whole
+from harness.core.identity import AlwaysHashed
 from harness.core.types import Dtype
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimizer(Whole):
+class Optimizer(AlwaysHashed):
     """The AdamW optimizer.
 
     Attributes:
@@ -46,7 +46,7 @@ class Optimizer(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dropout(Whole):
+class Dropout(AlwaysHashed):
     """Dropout probabilities in the encoder; None leaves that of the checkpoint's config."""
 
     embedding: float | None = None
@@ -57,7 +57,7 @@ class Dropout(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierHead(Whole):
+class ClassifierHead(AlwaysHashed):
     """The layers from token vectors to scores: pooling, dropout, dense, activation, dropout, linear.
 
     Attributes:
@@ -83,7 +83,7 @@ class ClassifierHead(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cadence(Whole):
+class Cadence(AlwaysHashed):
     """The steps between two evaluations: the smallest limit, at least 1; a run always ends with one.
 
     Attributes:
@@ -123,7 +123,7 @@ class Cadence(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stopping(Whole):
+class Stopping(AlwaysHashed):
     """Early stopping, and the evaluation that counts.
 
     Attributes:
@@ -136,7 +136,7 @@ class Stopping(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Whole):
+class Training(AlwaysHashed):
     """The settings that all runs of a protocol share, up to `float32_tasks`.
 
     Attributes:
@@ -167,7 +167,7 @@ class Training(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(Whole):
+class Trial(AlwaysHashed):
     """One run: a cell of a task's grid with a seed.
 
     Attributes:
@@ -230,7 +230,7 @@ class Trial(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid(Whole):
+class Grid(AlwaysHashed):
     """The values of a task's settings, tried in all combinations."""
 
     learning_rates: tuple[float, ...]
@@ -246,7 +246,7 @@ class Grid(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol(Whole):
+class Protocol(AlwaysHashed):
     """A paper's procedure for fine-tuning on GLUE.
 
     Attributes:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.core.identity import Whole
+from harness.core.identity import AlwaysHashed
 
 FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
 """NeoBERT's factors at step 0 and at the end, the decay between them, and the share of steps at its end."""
@@ -50,7 +50,7 @@ def _compute_neobert_factor(step: int, *, steps: int, warmup: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule(Whole):
+class Schedule(AlwaysHashed):
     """The schedule of the learning rate; `compute_factor` gives its value at a step.
 
     Attributes:

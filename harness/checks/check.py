@@ -14,8 +14,8 @@ from harness.checks.baselines import Baseline, BaselineModel, Reference, require
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import (
     Check,
+    CheckedModel,
     KnownErrors,
-    Party,
     Power,
     Sensitivity,
     TaskOutcome,
@@ -238,10 +238,10 @@ def _collect_suite_tasks(suites: Sequence[Suite]) -> list[Task]:
     return list({task.name: task for suite in suites for task in suite.tasks}.values())
 
 
-def _describe_side(side: CheckSide, typed: str, baseline: Baseline | None) -> Party:
+def _describe_side(side: CheckSide, typed: str, baseline: Baseline | None) -> CheckedModel:
     """The description of one side of a check."""
     first = side.runs[0]
-    return Party(
+    return CheckedModel(
         name=first.model,
         source=typed or first.source,
         artifacts=side.artifacts,
@@ -251,7 +251,10 @@ def _describe_side(side: CheckSide, typed: str, baseline: Baseline | None) -> Pa
 
 
 def _digest(
-    tasks: Sequence[TaskOutcome], policy: Policy, resolved: ResolvedRequest, parties: tuple[Party, Party]
+    tasks: Sequence[TaskOutcome],
+    policy: Policy,
+    resolved: ResolvedRequest,
+    parties: tuple[CheckedModel, CheckedModel],
 ) -> str:
     """The id of a check: the same for the same records under the same policy."""
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]

@@ -84,7 +84,7 @@ def _migrate_equivalence(check: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Party:
+class CheckedModel:
     """One side of a check.
 
     Attributes:
@@ -231,8 +231,8 @@ class Check:
 
     id: str
     when: str
-    candidate: Party
-    baseline: Party
+    candidate: CheckedModel
+    baseline: CheckedModel
     suites: tuple[str, ...]
     recipe: str = ""
     policy: Mapping[str, Any]

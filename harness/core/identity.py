@@ -20,7 +20,7 @@ ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Original fields, which are written even at their default."""
 
 
-class Whole:
+class AlwaysHashed:
     """A dataclass with every field in the key, but for `metadata={"later": True}` at its default.
 
     A Ranking, the settings of an index and the draw of a context are written in the same way.
@@ -137,9 +137,9 @@ def _serialize_plain(value: Any) -> Any:
 
 
 def _is_written(value: Any, field: Field[Any]) -> bool:
-    has_every_field = isinstance(value, Whole | Ranking | Plaid | ContextDraw) and not field.metadata.get(
-        "later"
-    )
+    has_every_field = isinstance(
+        value, AlwaysHashed | Ranking | Plaid | ContextDraw
+    ) and not field.metadata.get("later")
     return field.name in ALWAYS or has_every_field
 
 

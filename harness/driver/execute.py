@@ -20,7 +20,7 @@ from harness.executors.run_log import Closing, Node, RunLog
 from harness.jobs.context import Event, WorkerLimits
 from harness.jobs.jobs import (
     Job,
-    Place,
+    RecordLocation,
     build_model_part,
     build_task_part,
     read_model_lineage,
@@ -453,7 +453,7 @@ class Driver:
         self._set_job_state(job.key, "done")
         self._log.note_job_end(job, "done")
 
-    def _has_final(self, place: Place, key: str) -> bool:
+    def _has_final(self, place: RecordLocation, key: str) -> bool:
         return self._store.get(place.artifact, place.task, key) is not None
 
     def _fail(self, job: Job, failure: Failure) -> None:
@@ -533,9 +533,9 @@ class Driver:
 
     def _handle_event(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
-            from harness.storage.vectors import Space
+            from harness.storage.vectors import EmbeddingCache
 
-            Space.write_shard(self._cache, event.space, event.content, self._store.remote)
+            EmbeddingCache.write_shard(self._cache, event.space, event.content, self._store.remote)
             return
         if event.kind == "placed":
             self._begun.add(key)

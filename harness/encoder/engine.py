@@ -437,7 +437,7 @@ Progress = Callable[[int, int], None]
 Kept = TypeVar("Kept", contravariant=True)
 
 
-class Keeper(Protocol[Kept]):
+class VectorSink(Protocol[Kept]):
     """Keeps finished vectors while others are still being made."""
 
     @property
@@ -622,7 +622,7 @@ class Encoder(Engine["Tensor"]):
         prompt: str = "",
         role: Role = "",
         progress: Progress | None = None,
-        keeper: Keeper[NDArray[np.float32]] | None = None,
+        keeper: VectorSink[NDArray[np.float32]] | None = None,
     ) -> NDArray[np.float32]:
         """The vectors of `texts`, each with `prompt` before it.
 
@@ -648,7 +648,7 @@ class Encoder(Engine["Tensor"]):
         vectors = np.empty((len(unique), self.dimension), dtype=np.float32)
         for start in range(0, len(unique), WINDOW):
             part = slice(start, start + WINDOW)
-            keep = _Keep(keeper, unique[part], vectors[part])
+            keep = _BatchSink(keeper, unique[part], vectors[part])
             inputs = self._prepare_inputs(unique[part], prompt, role)
             try:
                 self._run_batches(inputs, copies[part], keep.add_vector_batch, progress)
@@ -672,11 +672,11 @@ Batches = list[tuple[NDArray[np.int64], "Tensor"]]
 """For each batch its rows, and its vectors on the model's device."""
 
 
-class _Keep:
+class _BatchSink:
     """The finished batches of a window: they go to the rows of `out`, and to a keeper where there is one."""
 
     def __init__(
-        self, keeper: Keeper[NDArray[np.float32]] | None, texts: list[str], out: NDArray[np.float32]
+        self, keeper: VectorSink[NDArray[np.float32]] | None, texts: list[str], out: NDArray[np.float32]
     ) -> None:
         self._keeper = keeper
         self._texts = texts

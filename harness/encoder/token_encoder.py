@@ -27,7 +27,7 @@ from transformers import AutoTokenizer
 from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
-from harness.encoder.engine import WINDOW, Engine, Keeper, Progress, Span, tokenize_texts
+from harness.encoder.engine import WINDOW, Engine, Progress, Span, VectorSink, tokenize_texts
 from harness.encoder.folder.colbert import COLBERT
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import read_modules
@@ -354,7 +354,7 @@ class TokenEncoder(Engine[_Pass]):
         prompt: str = "",
         role: Role,
         progress: Progress | None = None,
-        keeper: Keeper[TokenVectors] | None = None,
+        keeper: VectorSink[TokenVectors] | None = None,
     ) -> TokenVectors:
         """The vectors of the tokens of `texts` on side `role`, float32, each text with `prompt` before it.
 
@@ -376,7 +376,7 @@ class TokenEncoder(Engine[_Pass]):
         unique, parts = list(places), []
         for start in range(0, len(unique), WINDOW):
             part = slice(start, start + WINDOW)
-            keep = _Keep(keeper, unique[part])
+            keep = _BatchSink(keeper, unique[part])
             inputs = self._prepare_inputs(unique[part], prompt, role)
             try:
                 self._run_batches(inputs, copies[part], keep.add_vector_batch, progress)
@@ -388,7 +388,7 @@ class TokenEncoder(Engine[_Pass]):
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> TokenVectors:
         """The vectors of `texts` in one batch padded to the longest, finite or not."""
         # The sanity gate, which calls this, reports vectors that are not finite itself.
-        keep = _Keep(None, list(texts), finite=False)
+        keep = _BatchSink(None, list(texts), finite=False)
         self._run_padded_batch(self._prepare_inputs(texts, prompt, role), keep.add_vector_batch)
         return keep.join_vectors()
 
@@ -398,10 +398,12 @@ def _is_unknown(tokenizer: Any, word: str) -> bool:
     return token_id is None or (token_id == tokenizer.unk_token_id and word != tokenizer.unk_token)
 
 
-class _Keep:
+class _BatchSink:
     """The finished batches of a window, which go to a keeper where there is one, and into one whole."""
 
-    def __init__(self, keeper: Keeper[TokenVectors] | None, texts: list[str], *, finite: bool = True) -> None:
+    def __init__(
+        self, keeper: VectorSink[TokenVectors] | None, texts: list[str], *, finite: bool = True
+    ) -> None:
         self._keeper = keeper
         self._texts = texts
         self._finite = finite

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from harness.core.errors import ModelError
 from harness.core.types import Role
-from harness.encoder.engine import Encoder, Inputs, Keeper, Progress, TokenizedTexts, embed_features
+from harness.encoder.engine import Encoder, Inputs, Progress, TokenizedTexts, VectorSink, embed_features
 from harness.encoder.folder.modules import CONTEXT_STAGE, TEXT_STAGE
 from harness.encoder.folder.tensors import require_shapes
 from harness.encoder.folder.two_stage import TwoStageSettings, list_stage_shapes
@@ -329,7 +329,7 @@ class ContextualEncoder(Encoder):
         *,
         prompt: str = "",
         progress: Progress | None = None,
-        keeper: Keeper[NDArray[np.float32]] | None = None,
+        keeper: VectorSink[NDArray[np.float32]] | None = None,
     ) -> NDArray[np.float32]:
         """The context vectors of documents, (documents, dimension); arguments and errors as in `encode`."""
         self._first = True

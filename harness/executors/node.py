@@ -138,7 +138,7 @@ def build_refusal_error(reason: str) -> UsageError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _News:
+class _WorkerUpdates:
     """The news of a worker's jobs: events by key, in order, and the jobs that ended."""
 
     events: tuple[tuple[str, Event], ...] = ()
@@ -209,13 +209,13 @@ class NodeWorker:
             self.stop_job()
             self._unsent = fail_job(job.key, error)
 
-    def poll_updates(self, seconds: float) -> _News:
+    def poll_updates(self, seconds: float) -> _WorkerUpdates:
         """The news of the running job, after `seconds` at the latest."""
         finished, self._unsent = self._unsent, None
         if not self._process.free:
             finished = self._process.poll_worker(seconds)
         events, self._events = merge_events(self._events), []
-        return _News(events=events, ended=() if finished is None else (finished,))
+        return _WorkerUpdates(events=events, ended=() if finished is None else (finished,))
 
     def stop_job(self) -> None:
         """Stop the running job; a training writes a checkpoint before."""
@@ -227,9 +227,9 @@ class NodeWorker:
 
     def _receive_event(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
-            from harness.storage.vectors import Space
+            from harness.storage.vectors import EmbeddingCache
 
-            Space.write_shard(self._settings.cache, event.space, event.content, self._remote)
+            EmbeddingCache.write_shard(self._settings.cache, event.space, event.content, self._remote)
             self.kept = True
             return
         self._events.append((key, event))

@@ -23,9 +23,9 @@ from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import WorkerSettings, build_refusal_error
 from harness.executors.ray_cluster import (
     Answer,
-    Hello,
     RayWorker,
     Shape,
+    WorkerInfo,
     describe_devices,
     format_node_name,
     join_cluster,
@@ -74,7 +74,7 @@ class _Actor:
     shape: Shape
     fits: bool
     call: Any
-    hello: Hello | None = None
+    hello: WorkerInfo | None = None
     events: Any = None
     job: Job | None = None
     model: str = ""
@@ -410,7 +410,7 @@ class RayExecutor:
             return [fail_job(job.key, error)] if job is not None else self._drop_lost_actor(actor, job, error)
         except errors.RayError as error:
             return self._drop_lost_actor(actor, job, error)
-        if isinstance(answer, Hello):
+        if isinstance(answer, WorkerInfo):
             if answer.refusal:
                 raise build_refusal_error(answer.refusal)
             actor.hello = answer

@@ -53,7 +53,7 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hello:
+class WorkerInfo:
     """The first answer of an actor.
 
     Attributes:
@@ -89,7 +89,7 @@ class RayWorker:
             sys.modules["__main__"].__file__ = None  # or the process of jobs imports Ray's own script
             self._worker = NodeWorker(opened, ("cpu",) * devices if kind == "cpu" else list_visible_devices())
 
-    def describe_worker(self) -> Hello:
+    def describe_worker(self) -> WorkerInfo:
         """Where it is, and why it cannot work."""
         import ray
 
@@ -98,7 +98,7 @@ class RayWorker:
             os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if self._shape.gpus else ["cpu"]
         )
         devices = tuple(name if name == "cpu" else f"GPU {name}" for name in device_numbers)
-        return Hello(node=node, host=read_host_name(), devices=devices, refusal=self._refusal)
+        return WorkerInfo(node=node, host=read_host_name(), devices=devices, refusal=self._refusal)
 
     def run(self, content: bytes) -> Answer | str:
         """Run a pickled job with its inputs; gives the last events and its end, or why it cannot."""

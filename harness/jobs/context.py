@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.encoder.engine import Encoder
     from harness.encoder.token_encoder import TokenEncoder
     from harness.encoder.two_stage import ContextualEncoder
-    from harness.storage.vectors import Space, TokenVectors, Vectors
+    from harness.storage.vectors import EmbeddingCache, TokenVectors, Vectors
 
 Made = TypeVar("Made")
 
@@ -133,7 +133,7 @@ class JobContext:
         self.halvings = 0
         self._loaded: tuple[tuple[str, Encoding], Encoder | TokenEncoder] | None = None
         self._kept: dict[str, tuple[Any, Any]] = {}
-        self._spaces: dict[tuple[str, ...], Space] = {}
+        self._spaces: dict[tuple[str, ...], EmbeddingCache] = {}
         self._exchanged: set[Path] = set()
 
     @functools.cached_property
@@ -232,7 +232,7 @@ class JobContext:
         role: Role,
         *,
         documents: ContextDocuments | None = None,
-    ) -> Space:
+    ) -> EmbeddingCache:
         """The cached vectors of the texts of a task on one side.
 
         Args:
@@ -257,11 +257,11 @@ class JobContext:
         context: str,
         role: Role = "",
         **changed: object,
-    ) -> Space:
+    ) -> EmbeddingCache:
         """The cached vectors of an identity, with some of its values changed."""
-        from harness.storage.vectors import Space
+        from harness.storage.vectors import EmbeddingCache
 
-        base_identity = Space.build_space_identity(
+        base_identity = EmbeddingCache.build_space_identity(
             artifact, encoding, prompt=prompt, role=role, context=context
         )
         identity = {**base_identity, **changed}
@@ -270,10 +270,10 @@ class JobContext:
             mine = {k: s for k, s in self._spaces.items() if s.identity["artifact"] == artifact.key}
             # Open files of another model would keep its disk after it is removed.
             self._spaces = mine
-            self._spaces[space_key] = Space(self.cache, identity)
+            self._spaces[space_key] = EmbeddingCache(self.cache, identity)
         return self._spaces[space_key]
 
-    def _find_missing_texts(self, space: Space, texts: Sequence[str]) -> list[str]:
+    def _find_missing_texts(self, space: EmbeddingCache, texts: Sequence[str]) -> list[str]:
         """The texts without vectors, neither here nor on other machines, whose vectors are fetched.
 
         The remote is asked where texts are missing, and once for each space, to send what it lacks.
@@ -411,7 +411,12 @@ class TextEncoding:
         return max(1, round(each * sum(map(len, texts))))
 
     def write_shards(
-        self, texts: Sequence[str], space: Space, emit: Callable[[Event], None], *, hold: bool = False
+        self,
+        texts: Sequence[str],
+        space: EmbeddingCache,
+        emit: Callable[[Event], None],
+        *,
+        hold: bool = False,
     ) -> None:
         """Encode texts into shards of a space.
 
@@ -473,7 +478,7 @@ KEPT_BYTES = 2**28
 class _Shards:
     """Encoded vectors on their way to the driver: a shard each minute, and one in the end."""
 
-    def __init__(self, space: Space, emit: Callable[[Event], None], *, hold: bool) -> None:
+    def __init__(self, space: EmbeddingCache, emit: Callable[[Event], None], *, hold: bool) -> None:
         self._space = space
         self._emit = emit
         self._hold = hold

@@ -57,7 +57,7 @@ class _Work(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RecordLocation:
     """The place of the record that a job makes: the folder of the artifact (`Artifact.slug`) and the task."""
 
     artifact: str
@@ -99,7 +99,7 @@ class Job:
     work: _Work
     inputs: tuple[str, ...] = ()
     claim: str | None = None
-    place: Place | None = None
+    place: RecordLocation | None = None
     resources: Resources = Resources()
     halvings: int = 0
     member: str = ""

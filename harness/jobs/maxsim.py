@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from harness.search.plaid_index import ExactSearch, PlaidIndex
-    from harness.storage.vectors import Space, TokenVectors
+    from harness.storage.vectors import EmbeddingCache, TokenVectors
 
 
 class MaxSimRanker:
@@ -98,7 +98,7 @@ class MaxSimRanker:
         yield
         self.seconds[use] += time.monotonic() - started
 
-    def _encode_side(self, texts: Sequence[str], side: Role) -> Space:
+    def _encode_side(self, texts: Sequence[str], side: Role) -> EmbeddingCache:
         """The vectors of a side, those of `texts` among them."""
         import numpy as np
 
@@ -128,7 +128,7 @@ class MaxSimRanker:
         return notes
 
     def _search_exact(
-        self, queries: TokenVectors, space: Space, documents: Sequence[str], k: int
+        self, queries: TokenVectors, space: EmbeddingCache, documents: Sequence[str], k: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         from harness.search.search import find_maxsim_top_k
 
@@ -240,7 +240,7 @@ class MaxSimRanker:
         self,
         queries: TokenVectors,
         row: int,
-        space: Space,
+        space: EmbeddingCache,
         documents: Sequence[str],
         candidates: Sequence[int],
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -285,13 +285,19 @@ class _PassingVectors(Corpus):
     """
 
     def __init__(
-        self, encoding: TextEncoding, space: Space, texts: Sequence[str], *, folder: Path, **follow: Any
+        self,
+        encoding: TextEncoding,
+        space: EmbeddingCache,
+        texts: Sequence[str],
+        *,
+        folder: Path,
+        **follow: Any,
     ) -> None:
-        from harness.storage.vectors import Space
+        from harness.storage.vectors import EmbeddingCache
 
         super().__init__(space, texts, **follow)
         self.encoding = encoding
-        self._folder, self._own = folder, Space(folder, space.identity)
+        self._folder, self._own = folder, EmbeddingCache(folder, space.identity)
 
     def load_document_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
         """The vectors of some documents, each (tokens, dimension), on disk from now on."""

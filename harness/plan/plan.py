@@ -13,7 +13,7 @@ from harness.core.lineage import Lineage, SweepPart
 from harness.core.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.data.schema import check_data
-from harness.jobs.jobs import Encode, Job, JobKind, Place, Resolve, Score
+from harness.jobs.jobs import Encode, Job, JobKind, RecordLocation, Resolve, Score
 from harness.jobs.maxsim import ScoreByMaxSim
 from harness.jobs.ranking import Rank
 from harness.jobs.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
@@ -628,11 +628,11 @@ def _select_required_jobs(key: str, jobs: Sequence[Job], finished_keys: frozense
     return [job for job in jobs if job.key in needed]
 
 
-def _has_record(job: Job, place: Place, store: Store) -> bool:
+def _has_record(job: Job, place: RecordLocation, store: Store) -> bool:
     return store.get(place.artifact, place.task, job.key, purpose=place.purpose) is not None
 
 
-def _has_predictions(job: Job, place: Place, store: Store, artifact: Artifact) -> bool:
+def _has_predictions(job: Job, place: RecordLocation, store: Store, artifact: Artifact) -> bool:
     """Whether a run's record is in the store together with its predictions, and of the model's weights."""
     record = store.get(place.artifact, place.task, job.key, purpose=place.purpose)
     if record is not None and artifact.trained and record.model.weights != artifact.weights:
@@ -712,6 +712,6 @@ def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMa
         kind=kind,
         label=_format_score_label(cell),
         claim=cell.key,
-        place=Place(artifact=artifact.slug, task=cell.task.name, purpose=work.purpose),
+        place=RecordLocation(artifact=artifact.slug, task=cell.task.name, purpose=work.purpose),
         work=work,
     )

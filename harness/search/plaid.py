@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from harness.storage.vectors import Space, TokenVectors
+    from harness.storage.vectors import EmbeddingCache, TokenVectors
 
 NAME = "plaid"
 """The name of the search, before its settings, and of its part of the cache."""
@@ -196,7 +196,7 @@ class Corpus:
 
     def __init__(
         self,
-        space: Space,
+        space: EmbeddingCache,
         texts: Sequence[str],
         *,
         begin: Callable[[str], None] = lambda _use: None,

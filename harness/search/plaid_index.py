@@ -36,7 +36,7 @@ from harness.core.identity import digest, serialize_canonical
 from harness.search.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, Corpus, find_index_problem, sample_size
 from harness.search.search import find_block_top_k, merge_block_top_k, split_blocks
 from harness.storage.leases import Leases
-from harness.storage.vectors import Space, TokenVectors
+from harness.storage.vectors import EmbeddingCache, TokenVectors
 
 _VARIABLE = ("plaid.lock", "merged_codes.manifest.json", "merged_residuals.manifest.json", MANIFEST)
 """Files that fast-plaid may write again when it opens an index, and ours with the hashes of the others."""
@@ -66,7 +66,9 @@ class ExactSearch:
         seconds: The time that it has taken.
     """
 
-    def __init__(self, queries: TokenVectors, space: Space, texts: Sequence[str], *, device: str) -> None:
+    def __init__(
+        self, queries: TokenVectors, space: EmbeddingCache, texts: Sequence[str], *, device: str
+    ) -> None:
         hashes = hashlib.sha256(space.hash_texts(texts).tobytes()).hexdigest()
         self.key = digest({"vectors": space.identity, "queries": hashes, "at": AT})
         self.seconds = 0.0
@@ -101,7 +103,7 @@ class PlaidIndex:
 
     @staticmethod
     def locate_index(
-        space: Space, documents: Sequence[str], settings: Plaid, *, cache: Path, device: str
+        space: EmbeddingCache, documents: Sequence[str], settings: Plaid, *, cache: Path, device: str
     ) -> PlaidIndex:
         """The index of documents, made or not.
 

@@ -115,7 +115,7 @@ def _resolve_space_folder(root: Path, identity: Mapping[str, object]) -> Path:
     return root / "vectors" / name[:2] / name
 
 
-class Space:
+class EmbeddingCache:
     """The cached vectors of one space identity; `refresh` reads shards that other processes added."""
 
     def __init__(self, root: Path, identity: dict[str, object]) -> None:
@@ -224,7 +224,7 @@ class Space:
     def find_missing_texts(self, texts: Sequence[str]) -> list[str]:
         """The texts without a cached vector, each once, in order."""
         unique = list(dict.fromkeys(texts))
-        cached_mask = self._find(Space.hash_texts(unique)) >= 0
+        cached_mask = self._find(EmbeddingCache.hash_texts(unique)) >= 0
         return [t for t, k in zip(unique, cached_mask, strict=True) if not k]
 
     def get(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -298,7 +298,7 @@ class Space:
 
     def _locate_texts(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """The shard of each text and its row there, (texts, 2)."""
-        positions = self._find(Space.hash_texts(texts))
+        positions = self._find(EmbeddingCache.hash_texts(texts))
         if (positions < 0).any():
             raise KeyError(texts[int(np.argmax(positions < 0))])
         places: NDArray[np.int64] = self._place[positions]

@@ -33,7 +33,7 @@ from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
 from harness.plan.prompts import require_sides
 from harness.search import bm25
-from harness.storage.vectors import Space
+from harness.storage.vectors import EmbeddingCache
 
 Scale = Literal["none", "min-max"]
 """How a query's scores are written: as the teacher gives them, or from 0, the lowest, to 1, the highest."""
@@ -239,7 +239,7 @@ def make_scored_data(
             listen(event)
             return
 
-        Space.write_shard(cache, event.space, event.content)
+        EmbeddingCache.write_shard(cache, event.space, event.content)
 
     counts = _Counts()
     context = JobContext(device=device, cache=cache, emit=emit, limits=limits)
@@ -353,7 +353,7 @@ def _encode_sides(
     encoding: Encoding,
     queries: Sequence[str],
     documents: Sequence[str],
-) -> tuple[Space, Space]:
+) -> tuple[EmbeddingCache, EmbeddingCache]:
     """The vectors of both sides, complete for these texts."""
     for side, texts in zip(SIDES, (queries, documents), strict=True):
         context.encode_missing(artifact, encoding, _TEXTS, side, list(dict.fromkeys(texts)), hold=True)
@@ -365,8 +365,8 @@ def _encode_sides(
 class _Vectors:
     """The teacher's vectors of both sides, and how they are compared."""
 
-    queries: Space
-    documents: Space
+    queries: EmbeddingCache
+    documents: EmbeddingCache
     encoding: Encoding
     device: str
 

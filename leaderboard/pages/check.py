@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, Party, TaskOutcome
+from harness.checks.outcome import VERDICTS, Check, CheckedModel, MarginSource, MeanOutcome, TaskOutcome
 from harness.checks.report import describe_next_steps
 from leaderboard.data.documents import build_check_adapter, format_line_name
 from leaderboard.data.queries import Entry, Queries
@@ -128,7 +128,7 @@ def _link_model_page(entries: Sequence[Entry], pair: tuple[Entry, Entry] | None,
     return "" if entry is None else build_address(f"/models/{entry.model_slug}", {"entry": entry.slug})
 
 
-def _describe_party(party: Party) -> str:
+def _describe_party(party: CheckedModel) -> str:
     """What tells one side from others of its name."""
     runs = f"{len(party.artifacts)} runs" if len(party.artifacts) > 1 else ""
     name = party.name if party.baseline else ""

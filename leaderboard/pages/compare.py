@@ -19,7 +19,13 @@ from leaderboard.data.ranking import Floats
 from leaderboard.data.scores import OTHER
 from leaderboard.data.suites import REASONS, list_conventions
 from leaderboard.views import sorting
-from leaderboard.views.comparison import Common, Gap, iter_field_differences, load_common, load_record_fields
+from leaderboard.views.comparison import (
+    Common,
+    PairedDifference,
+    iter_field_differences,
+    load_common,
+    load_record_fields,
+)
 from leaderboard.views.suite_table import build_task_cell, describe_lineage, mean_cell, mean_of
 from leaderboard.views.task_scores import TRUST_TEXTS, format_column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, build_chart
@@ -390,7 +396,7 @@ def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     )  # fmt: skip
 
 
-def _build_gap_cells(gap: Gap, first: str, second: str) -> list[Any]:
+def _build_gap_cells(gap: PairedDifference, first: str, second: str) -> list[Any]:
     value = Cell(text=format_delta(gap.value), value=gap.value)
     if gap.half is None:
         return ["too few tasks to say", value, ""]

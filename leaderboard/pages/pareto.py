@@ -21,7 +21,7 @@ from leaderboard.data.suites import list_conventions
 from leaderboard.views import sorting
 from leaderboard.views.costs import (
     MEASURES,
-    Dot,
+    CostPoint,
     Key,
     Place,
     compute_cost,
@@ -107,7 +107,7 @@ class _Across:
 
     axis: Axis
     values: Mapping[int, Place] = field(default_factory=dict)
-    printed: Sequence[Dot] = ()
+    printed: Sequence[CostPoint] = ()
     devices: Sequence[str] = ()
     device: str = ""
     why: str = ""
@@ -117,13 +117,13 @@ class _Across:
 class _Points:
     """All points, the best score first, incomplete ones last; the frontier by x; models left out."""
 
-    dots: Sequence[Dot]
-    best: Sequence[Dot]
+    dots: Sequence[CostPoint]
+    best: Sequence[CostPoint]
     plot: Scatter
     without: int
     part: int
 
-    def find_better(self, dot: Dot) -> Dot | None:
+    def find_better(self, dot: CostPoint) -> CostPoint | None:
         """The best of the frontier that is at least as good on both axes, None for one on it."""
         if dot in self.best or dot.hollow:
             return None
@@ -275,13 +275,13 @@ def _build_pareto_points(
     )  # fmt: skip
 
 
-def _build_entry_dot(scores: SuiteScores, score: _Score, row: int, amount: Place) -> Dot:
+def _build_entry_dot(scores: SuiteScores, score: _Score, row: int, amount: Place) -> CostPoint:
     entry, means = scores.entries[row], score.means
     is_complete, selected = bool(means.complete[row]), bool(score.selected[row])
     notes = [] if is_complete else [f"only {means.count[row]} of {means.expected}: not comparable"]
     notes += ["scores in it selected the model"] if selected else []
     low, high = (100 * float(ends[row]) for ends in (score.low, score.high))
-    return Dot.from_entry(
+    return CostPoint.from_entry(
         entry, amount, float(means.values[row]), low=low, high=high, hollow=not is_complete,
         count=int(means.count[row]), href=f"/models/{entry.model_slug}", note="; ".join(notes),
         selected=selected,
@@ -292,7 +292,7 @@ def _build_pareto_tables(
     points: _Points, where: Paging, state: _ParetoState, score: _Score, label: str
 ) -> list[Table]:
     """The frontier, each with its gain, and all points, each with what beats it."""
-    measure, expected, column = MEASURES[state.x], score.means.expected, sorting.Field[Dot]
+    measure, expected, column = MEASURES[state.x], score.means.expected, sorting.Field[CostPoint]
     by_x = points.best if points.plot.better == "lower" else points.best[::-1]
     # By identity, as two points of the frontier may be equal.
     neighbours = {id(dot): last for last, dot in pairwise(by_x)}
@@ -326,16 +326,16 @@ def _build_pareto_tables(
     ]
 
 
-def _show_model(dot: Dot) -> Cell:
+def _show_model(dot: CostPoint) -> Cell:
     return link(dot.label, dot.href, note=dot.entry.treatment)
 
 
-def _show_amount(dot: Dot, text: Callable[[Any], str]) -> Cell:
+def _show_amount(dot: CostPoint, text: Callable[[Any], str]) -> Cell:
     amount = dot.amount
     return Cell(text=text(amount), value=str(amount) if isinstance(amount, date) else amount)
 
 
-def _score_cell(dot: Dot) -> Cell:
+def _score_cell(dot: CostPoint) -> Cell:
     half = None if dot.low is None or dot.high is None else (dot.high - dot.low) / 2
     interval = f" ± {half:.2f}" if half is not None and half == half else ""
     kinds = {"part": dot.hollow, "selected": dot.selected}
@@ -343,11 +343,11 @@ def _score_cell(dot: Dot) -> Cell:
     return Cell(text=score_text(dot.score) + interval, value=dot.score, kind=kind, note=dot.note)
 
 
-def _build_gain_cell(dot: Dot, last: Dot | None) -> Cell:
+def _build_gain_cell(dot: CostPoint, last: CostPoint | None) -> Cell:
     return Cell(text=format_delta(dot.score - last.score), value=dot.score - last.score) if last else EMPTY
 
 
-def _build_rival_cell(points: _Points, dot: Dot) -> Cell:
+def _build_rival_cell(points: _Points, dot: CostPoint) -> Cell:
     better = points.find_better(dot)
     if better is None:
         return Cell(text="on the frontier") if dot in points.best else EMPTY

@@ -47,7 +47,7 @@ class _TypeMean(NamedTuple):
     expected: int
 
 
-class Gap(NamedTuple):
+class PairedDifference(NamedTuple):
     """The difference of two means, half of its 95 % interval (None for none), and what that is made of."""
 
     value: float
@@ -72,9 +72,9 @@ class _Pair:
     wins: int
     losses: int
     ties: int
-    tasks: Gap
-    types: Gap
-    untouched: Gap | None = None
+    tasks: PairedDifference
+    types: PairedDifference
+    untouched: PairedDifference | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -204,7 +204,7 @@ class Common:
         weights: Sequence[float] = (),
         *,
         known_half: float | None = None,
-    ) -> Gap:
+    ) -> PairedDifference:
         """The difference of two means over columns, whose `weights` are of mean 1."""
         factors = np.array(weights) if weights else np.ones(len(columns))
         gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)] * factors
@@ -213,11 +213,15 @@ class Common:
         # sample.
         half = self._compute_test_half(one, other, columns, by_type=bool(weights))
         if half is not None:
-            return Gap(value, half, "examples")
+            return PairedDifference(value, half, "examples")
         if known_half is not None:
-            return Gap(value, known_half, "intervals")
+            return PairedDifference(value, known_half, "intervals")
         enough = len(columns) >= FEWEST
-        return Gap(value, compute_half_width(gaps), "tasks") if enough else Gap(value, None)
+        return (
+            PairedDifference(value, compute_half_width(gaps), "tasks")
+            if enough
+            else PairedDifference(value, None)
+        )
 
     def _compute_test_half(
         self, one: int, other: int, columns: Sequence[int], *, by_type: bool

@@ -183,7 +183,7 @@ FLOPS = 1e18
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dot(Point):
+class CostPoint(Point):
     """One point of the chart: an entry, or a line of a paper's table, which is none of the site's entries.
 
     `amount` is its x in the measure's own unit, `score` a share of 1. `count` says over how many tasks it is
@@ -197,10 +197,10 @@ class Dot(Point):
     selected: bool = False
 
     @staticmethod
-    def from_entry(entry: Entry, amount: Place, score: float, **more: Any) -> Dot:
+    def from_entry(entry: Entry, amount: Place, score: float, **more: Any) -> CostPoint:
         """A point of an entry."""
         x = more.pop("x", amount)
-        return Dot(
+        return CostPoint(
             entry=entry, amount=amount, score=score, x=x, y=100 * score, label=entry.model,
             series=entry.origin, **more,
         )  # fmt: skip
@@ -211,7 +211,7 @@ _TOKENS = re.compile(r"\btokens ([\d.]+ ?[KMBT])\b")
 _SHORT = {full: short for short, full in TYPES.items()}
 
 
-def iter_printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[Dot]:
+def iter_printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[CostPoint]:
     """The lines of papers that print a training compute and a score of the suite that is typed so."""
     for paper in papers:
         for table in paper.tables.values():
@@ -219,7 +219,7 @@ def iter_printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterat
                 compute, value = _COMPUTE.search(line.first.setting), _find_line_score(line, score)
                 if compute and value is not None:
                     amount = float(compute[1])
-                    yield Dot.from_entry(
+                    yield CostPoint.from_entry(
                         _build_line_entry(line, paper), amount,
                         value / (1 if line.first.unit == "fraction" else 100), x=amount / FLOPS,
                         href=f"/papers/{paper.slug}#table-{format_anchor(table.id)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.checks.outcome import Check, MeanOutcome, Party, TaskOutcome
+from harness.checks.outcome import Check, CheckedModel, MeanOutcome, TaskOutcome
 
 POLICY = {"alpha": 0.05, "task_alpha": 0.02, "margin": "auto", "mean_margin": "auto", "changed": 0.15}
 
@@ -103,8 +103,10 @@ def small_check(**changed: object) -> Check:
     check = Check(
         id="0123456789ab",
         when="2026-01-02T03:04:05+00:00",
-        candidate=Party(name="nightly-0102", source="runs/nightly-0102", artifacts=("c" * 64,)),
-        baseline=Party(name="all-MiniLM-L6-v2", source="release", artifacts=("d" * 64,), baseline="release"),
+        candidate=CheckedModel(name="nightly-0102", source="runs/nightly-0102", artifacts=("c" * 64,)),
+        baseline=CheckedModel(
+            name="all-MiniLM-L6-v2", source="release", artifacts=("d" * 64,), baseline="release"
+        ),
         suites=("mteb",),
         policy=POLICY,
         overall="regressed",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from check_data import TASKS, small_check
-from harness.checks.outcome import Check, MeanOutcome, Overall, Party
+from harness.checks.outcome import Check, CheckedModel, MeanOutcome, Overall
 from harness.watch.state import WATCHES, ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 
@@ -33,8 +33,8 @@ def nightly(number: int) -> Check:
     return small_check(
         id=f"{number if number else 10:012x}",
         when=f"2026-01-{number + 3:02}T03:04:05+00:00",
-        candidate=Party(name="minilm-ish", source=f"runs/night-{number:02}", artifacts=("a" * 64,)),
-        baseline=Party(name="tiny-base", source="release", artifacts=("b" * 64,), baseline="release"),
+        candidate=CheckedModel(name="minilm-ish", source=f"runs/night-{number:02}", artifacts=("a" * 64,)),
+        baseline=CheckedModel(name="tiny-base", source="release", artifacts=("b" * 64,), baseline="release"),
         suites=("nanobeir",),
         overall=verdict,
         exit_code={"regressed": 1, "inconclusive": 3}.get(verdict, 0),
@@ -49,7 +49,9 @@ def put_checks(results: Path) -> None:
     """Write the checks that the module's docstring names."""
     for number in range(NIGHTS):
         nightly(number).write(results)
-    lone = Party(name="acme/elsewhere", source="acme/elsewhere", artifacts=("f" * 64,), revision="1" * 40)
+    lone = CheckedModel(
+        name="acme/elsewhere", source="acme/elsewhere", artifacts=("f" * 64,), revision="1" * 40
+    )
     better = replace(small_check().means[0], verdict="improved", delta=0.015, low=0.008, high=0.022)
     lone_check = small_check(baseline=lone, overall="improved", exit_code=0, warnings=(), means=(better,))
     lone_check.write(results)

@@ -22,10 +22,10 @@ from harness.storage import remote as storage
 from harness.storage.record import ExamplesPart, RunPart
 from harness.storage.remote import Remote
 from harness.storage.store import Store
-from harness.storage.vectors import Space
+from harness.storage.vectors import EmbeddingCache
 
 MODEL = artifact(Path("tiny"))
-IDENTITY = Space.build_space_identity(MODEL, encoding(), prompt="")
+IDENTITY = EmbeddingCache.build_space_identity(MODEL, encoding(), prompt="")
 TASKS = tuple(f"Task{number}" for number in range(8))
 SHARDS = tuple(range(3))
 PART_BYTES = 5 * 2**20
@@ -35,7 +35,9 @@ PART_BYTES = 5 * 2**20
 def shard(number: int) -> bytes:
     """Vectors of 11 MB, the same wherever they are made."""
     vectors = np.random.default_rng(number).standard_normal((3600, 800), np.float32)
-    return Space.serialize_shard(Space.hash_texts([f"{number} {row}" for row in range(3600)]), vectors)
+    return EmbeddingCache.serialize_shard(
+        EmbeddingCache.hash_texts([f"{number} {row}" for row in range(3600)]), vectors
+    )
 
 
 def put(store: Store, name: str, by: str) -> None:
@@ -54,13 +56,13 @@ def work(url: str, folder: str, by: str, seed: int) -> None:
     """Make whatever is not there, in an order of its own."""
     storage.PART_BYTES = PART_BYTES
     remote, chance = Remote(url), random.Random(seed)
-    store, space = Store(Path(folder, "results"), remote), Space(Path(folder, "cache"), IDENTITY)
+    store, space = Store(Path(folder, "results"), remote), EmbeddingCache(Path(folder, "cache"), IDENTITY)
     todo: list[str | int] = [*TASKS, *SHARDS]
     chance.shuffle(todo)
     assert store.shared is not None
     for one in todo:
         if isinstance(one, int):
-            Space.write_shard(Path(folder, "cache"), IDENTITY, shard(one), remote)
+            EmbeddingCache.write_shard(Path(folder, "cache"), IDENTITY, shard(one), remote)
         elif store.get(MODEL.slug, one, record(task(one), 0.5).key, now=True) is None:
             put(store, one, by)
     store.get(MODEL.slug, "another", "0" * 64)

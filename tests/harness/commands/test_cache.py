@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 
 from harness.cli import invoke
-from harness.storage.vectors import Space
+from harness.storage.vectors import EmbeddingCache
 
 
 def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
     """A space of one vector."""
     identity = {"artifact": artifact, "prompt": ""}
-    Space.write_shard(
-        cache, identity, Space.serialize_shard(Space.hash_texts(["a text"]), np.ones((1, 2), np.float32))
+    EmbeddingCache.write_shard(
+        cache,
+        identity,
+        EmbeddingCache.serialize_shard(EmbeddingCache.hash_texts(["a text"]), np.ones((1, 2), np.float32)),
     )
     then = time.time() - days_ago * 86_400
-    folder = Space(cache, identity).folder
+    folder = EmbeddingCache(cache, identity).folder
     for file in folder.rglob("*"):
         os.utime(file, (then, then))
     return folder

@@ -34,7 +34,7 @@ from harness.plan.request import PreparedRun, Request
 from harness.storage.leases import Leases
 from harness.storage.record import Record
 from harness.storage.store import Store
-from harness.storage.vectors import Space
+from harness.storage.vectors import EmbeddingCache
 from worker_jobs import Greedy, LookThenAsk, Say
 
 Encoders = dict[str, FakeEncoder]
@@ -137,13 +137,13 @@ def test_vectors_are_kept_every_minute(
     encoders["a" * 64] = MinuteEncoder(salt="a" * 64)
     monkeypatch.setattr(context.time, "monotonic", lambda: MinuteEncoder.clock)
     heard: list[int] = []
-    write = Space.write_shard
+    write = EmbeddingCache.write_shard
 
     def count(root: Path, identity: Mapping[str, object], content: bytes, *_: object) -> None:
         write(root, identity, content)
         heard.append(len(load(content)["keys"]))
 
-    monkeypatch.setattr(Space, "write_shard", staticmethod(count))
+    monkeypatch.setattr(EmbeddingCache, "write_shard", staticmethod(count))
     texts = ("one", "two", "three", "four", "five", "six", last)
     run(tmp_path, plan(tmp_path, task(texts=texts)))
     assert heard == kept

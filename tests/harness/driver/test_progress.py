@@ -15,7 +15,7 @@ from harness.driver.execute import Result
 from harness.driver.progress import Follower, follow_events
 from harness.executors.run_log import Node
 from harness.jobs.context import Event
-from harness.jobs.jobs import Job, JobKind, Place, Resources
+from harness.jobs.jobs import Job, JobKind, RecordLocation, Resources
 from harness.jobs.recipe import RecipePlan
 from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
 
@@ -24,7 +24,7 @@ DONE = record(task("RTE"), 0.5, seconds={"train": 3700})
 
 
 def job(key: str, of: str = "RTE", kind: JobKind = "finetune") -> Job:
-    place = Place(artifact="tiny", task=of, purpose="trial")
+    place = RecordLocation(artifact="tiny", task=of, purpose="trial")
     return Job(key=key, kind=kind, label=f"{of}, run {key}", work=None, claim=key, place=place)  # type: ignore[arg-type]
 
 

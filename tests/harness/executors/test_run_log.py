@@ -16,12 +16,12 @@ from harness.driver.run_status import Cost, RunStatus, read_runs
 from harness.executors.executor import Failure
 from harness.executors.run_log import KEEP, Node, RunLog
 from harness.jobs.context import Event
-from harness.jobs.jobs import Job, JobKind, Place
+from harness.jobs.jobs import Job, JobKind, RecordLocation
 from harness.results.audit import audit
 
 
 def job(key: str, kind: JobKind = "finetune", *, task: str = "RTE", inputs: tuple[str, ...] = ()) -> Job:
-    place = Place(artifact="tiny", task=task) if kind in ("finetune", "score") else None
+    place = RecordLocation(artifact="tiny", task=task) if kind in ("finetune", "score") else None
     return Job(key=key, kind=kind, label=f"{task}, {key}", work=None, inputs=inputs, place=place)  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ from harness.encoder.folder.description import describe, resolve_encoding
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.maxsim import MaxSimRanker
 from harness.plan import catalog
-from harness.storage.vectors import Space
+from harness.storage.vectors import EmbeddingCache
 from retrieval_data import lay_own
 
 WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
@@ -145,7 +145,7 @@ def new_ranker(folder: Path, cache: Path, **settings: Any) -> Any:
 
     def write(event: Event) -> None:
         if event.kind == "vectors":
-            Space.write_shard(cache, event.space, event.content)
+            EmbeddingCache.write_shard(cache, event.space, event.content)
 
     context = JobContext(device="cpu", cache=cache, emit=write, limits=WorkerLimits())
     return MaxSimRanker(context, artifact, resolve_encoding(describe(folder), Settings(**settings)), task())

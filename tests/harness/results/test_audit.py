@@ -23,7 +23,7 @@ from harness.core.documents import append_digest
 from harness.results.audit import AREAS, audit
 from harness.storage.leases import locate_holder_file
 from harness.storage.store import Store
-from harness.storage.vectors import Space
+from harness.storage.vectors import EmbeddingCache
 from lease_worker import dead_lease
 
 
@@ -77,8 +77,10 @@ def temporary_file(world: World) -> Path:
 def vectors_not_finite(world: World) -> Path:
     path = next(world.cache.rglob("space.json"))
     known = {*path.parent.iterdir()}
-    content = Space.serialize_shard(Space.hash_texts(["x"]), np.full((1, 4), np.nan, np.float32))
-    Space.write_shard(world.cache, json.loads(path.read_text()), content)
+    content = EmbeddingCache.serialize_shard(
+        EmbeddingCache.hash_texts(["x"]), np.full((1, 4), np.nan, np.float32)
+    )
+    EmbeddingCache.write_shard(world.cache, json.loads(path.read_text()), content)
     (made,) = {*path.parent.iterdir()} - known
     return made
 

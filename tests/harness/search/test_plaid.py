@@ -42,7 +42,7 @@ from harness.search.plaid import (
 )
 from harness.search.plaid_index import ExactSearch, PlaidIndex
 from harness.search.search import find_maxsim_top_k
-from harness.storage.vectors import Space, TokenVectors
+from harness.storage.vectors import EmbeddingCache, TokenVectors
 from retrieval_data import lay_own
 
 LATE = LateInteraction(
@@ -89,12 +89,12 @@ def names(count: int) -> list[str]:
     return [f"text {number}" for number in range(count)]
 
 
-def space_of(cache: Path, vectors: TokenVectors) -> Space:
+def space_of(cache: Path, vectors: TokenVectors) -> EmbeddingCache:
     """A space of documents that are called by `names`."""
-    identity = Space.build_space_identity(artifact(Path()), ENCODING, prompt="", role="document")
-    content = Space.serialize_shard(Space.hash_texts(names(len(vectors))), vectors)
-    Space.write_shard(cache, identity, content)
-    return Space(cache, identity)
+    identity = EmbeddingCache.build_space_identity(artifact(Path()), ENCODING, prompt="", role="document")
+    content = EmbeddingCache.serialize_shard(EmbeddingCache.hash_texts(names(len(vectors))), vectors)
+    EmbeddingCache.write_shard(cache, identity, content)
+    return EmbeddingCache(cache, identity)
 
 
 def exact(queries: TokenVectors, documents: TokenVectors, k: int) -> list[tuple[Any, Any]]:
@@ -106,7 +106,7 @@ def exact(queries: TokenVectors, documents: TokenVectors, k: int) -> list[tuple[
 QUERIES = tokens([8] * 3, 10)
 
 
-def opened(space: Space, count: int, cache: Path, settings: Plaid = GENEROUS) -> PlaidIndex:
+def opened(space: EmbeddingCache, count: int, cache: Path, settings: Plaid = GENEROUS) -> PlaidIndex:
     """The index of the first documents of a space, with the exact results of three queries."""
     index = PlaidIndex.locate_index(space, names(count), settings, cache=cache, device="cpu")
     exact = ExactSearch(QUERIES, space, names(3), device="cpu")
@@ -154,7 +154,7 @@ def test_every_setting_is_in_the_key_and_none_in_that_of_the_vectors() -> None:
         return digest(build_evaluation_identity(artifact(Path()), task(), how, seed=42))
 
     def vectors(how: Encoding) -> dict[str, object]:
-        return Space.build_space_identity(artifact(Path()), how, prompt="", role="document")
+        return EmbeddingCache.build_space_identity(artifact(Path()), how, prompt="", role="document")
 
     changed = [Plaid(), *(Plaid(**{f.name: 1 + (getattr(Plaid(), f.name) or 20)}) for f in fields(Plaid))]
     encodings = [ENCODING, *(replace(ENCODING, index=one) for one in changed)]
@@ -307,7 +307,7 @@ def test_exact_results_are_those_of_all_documents(tmp_path: Path, monkeypatch: p
 class Killed(Corpus):
     """Documents whose vectors end with a kill after some blocks; `blocks` are the sizes of those given."""
 
-    def __init__(self, space: Space, count: int, *, after: int) -> None:
+    def __init__(self, space: EmbeddingCache, count: int, *, after: int) -> None:
         super().__init__(space, names(count))
         self.after, self.blocks = after, list[int]()
 

@@ -46,7 +46,7 @@ from harness.storage.leases import Leases
 from harness.storage.record import ExamplesPart, Record
 from harness.storage.remote import Remote
 from harness.storage.store import Store
-from harness.storage.vectors import Space
+from harness.storage.vectors import EmbeddingCache
 from harness.training.model_store import ModelStore
 from s3_server import S3Server
 
@@ -402,7 +402,7 @@ def test_requests_are_as_few_as_the_documents_say(s3: S3Server, url: str, tmp_pa
         remote.require_usable()
     assert methods == ["PUT", "PUT", "POST"]
     with s3.counting() as methods:
-        Space.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a"]), remote)
+        EmbeddingCache.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a"]), remote)
     assert methods == ["PUT"]
     with s3.counting() as methods:
         space(tmp_path / "two").sync_shards(remote)
@@ -451,17 +451,21 @@ def test_records_are_pulled_and_pushed(
 # Vectors
 
 
-def space(cache: Path) -> Space:
-    return Space(cache, remote_writer.IDENTITY)
+def space(cache: Path) -> EmbeddingCache:
+    return EmbeddingCache(cache, remote_writer.IDENTITY)
 
 
 def shard(texts: list[str]) -> bytes:
-    return Space.serialize_shard(Space.hash_texts(texts), np.full((len(texts), 3), len(texts), np.float32))
+    return EmbeddingCache.serialize_shard(
+        EmbeddingCache.hash_texts(texts), np.full((len(texts), 3), len(texts), np.float32)
+    )
 
 
 def test_vectors_of_one_machine_are_on_the_other(remote: Remote, tmp_path: Path) -> None:
-    Space.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a", "b"]), remote)
-    Space.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["c"]))  # a kill before it was sent
+    EmbeddingCache.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a", "b"]), remote)
+    EmbeddingCache.write_shard(
+        tmp_path / "one", remote_writer.IDENTITY, shard(["c"])
+    )  # a kill before it was sent
     one, two = space(tmp_path / "one"), space(tmp_path / "two")
     two.sync_shards(remote)
     assert two.find_missing_texts(["a", "b", "c"]) == ["c"]
@@ -474,7 +478,7 @@ def test_vectors_of_one_machine_are_on_the_other(remote: Remote, tmp_path: Path)
 def test_a_damaged_shard_is_removed_and_sent_again(
     remote: Remote, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Space.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a"]), remote)
+    EmbeddingCache.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a"]), remote)
     (name,) = remote.list_objects("vectors")
     whole = remote.read_object(name) or b""
     remote.replace(name, whole[:-1] + b"x")
@@ -496,7 +500,7 @@ def test_a_worker_encodes_only_what_no_machine_has(
     def worker(name: str) -> JobContext:
         def write(event: Event) -> None:
             if event.kind == "vectors":
-                Space.write_shard(tmp_path / name, event.space, event.content, Remote(url))
+                EmbeddingCache.write_shard(tmp_path / name, event.space, event.content, Remote(url))
 
         return JobContext(device="cpu", cache=tmp_path / name, emit=write, limits=WorkerLimits(remote=url))
 

@@ -18,22 +18,30 @@ from harness.core import files
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import DataError
 from harness.core.types import SIDES
-from harness.storage.vectors import Space, TokenVectors, drop_vectors, find_shard_problem, list_cached_models
+from harness.storage.vectors import (
+    EmbeddingCache,
+    TokenVectors,
+    drop_vectors,
+    find_shard_problem,
+    list_cached_models,
+)
 
 
 def vectors(texts: list[str]) -> np.ndarray:
     return np.array([[len(t), sum(map(ord, t)) % 997, 1.0] for t in texts], np.float32)
 
 
-def space(root: Path, prompt: str = "", how: Encoding | None = None, key: str = "a" * 64) -> Space:
-    return Space(
-        root, Space.build_space_identity(artifact(Path(), key=key), how or encoding(), prompt=prompt)
+def space(root: Path, prompt: str = "", how: Encoding | None = None, key: str = "a" * 64) -> EmbeddingCache:
+    return EmbeddingCache(
+        root, EmbeddingCache.build_space_identity(artifact(Path(), key=key), how or encoding(), prompt=prompt)
     )
 
 
-def add(to: Space, texts: list[str]) -> None:
-    Space.write_shard(
-        to.folder.parents[2], to.identity, Space.serialize_shard(Space.hash_texts(texts), vectors(texts))
+def add(to: EmbeddingCache, texts: list[str]) -> None:
+    EmbeddingCache.write_shard(
+        to.folder.parents[2],
+        to.identity,
+        EmbeddingCache.serialize_shard(EmbeddingCache.hash_texts(texts), vectors(texts)),
     )
     to.refresh()
 
@@ -57,7 +65,7 @@ def test_weights_of_another_training_have_vectors_of_their_own() -> None:
     """The key of a trained model says how its weights were made, which may give other weights again."""
     model = artifact(Path())
     trained = [replace(model, trained=True, weights=weights) for weights in ("v" * 64, "w" * 64)]
-    found = [Space.build_space_identity(one, encoding(), prompt="") for one in (model, *trained)]
+    found = [EmbeddingCache.build_space_identity(one, encoding(), prompt="") for one in (model, *trained)]
     assert "weights" not in found[0]
     assert found[1] != found[2]
     assert [{**one, "weights": ""} == {**found[0], "weights": ""} for one in found] == [True] * 3
@@ -92,10 +100,10 @@ def test_vectors_of_float16_are_the_same_before_and_after_they_are_written(tmp_p
     there = space(tmp_path, how=encoding(vectors="float16"))
     exact = np.random.default_rng(0).normal(size=(200, 64)).astype(np.float32)
     names = [str(number) for number in range(200)]
-    keys, rounded = Space.hash_texts(names), there.round_vectors(exact)
-    content = Space.serialize_shard(keys, rounded)
+    keys, rounded = EmbeddingCache.hash_texts(names), there.round_vectors(exact)
+    content = EmbeddingCache.serialize_shard(keys, rounded)
     there.hold(keys, rounded, content)
-    Space.write_shard(tmp_path, there.identity, content)
+    EmbeddingCache.write_shard(tmp_path, there.identity, content)
     again = space(tmp_path, how=encoding(vectors="float16"))
     assert again.get(names).dtype == np.float32
     assert np.array_equal(there.get(names), again.get(names))
@@ -166,7 +174,7 @@ def test_a_damaged_shard_is_mended_by_the_same_vectors(tmp_path: Path) -> None:
     assert (again.get(["a"]) == vectors(["a"])).all()
 
 
-def shards(of: Space) -> list[Path]:
+def shards(of: EmbeddingCache) -> list[Path]:
     return sorted(of.folder.glob("*.safetensors"))
 
 
@@ -221,17 +229,19 @@ def test_a_vector_that_is_not_finite_is_refused_with_its_file(tmp_path: Path) ->
     there = space(tmp_path)
     bad = vectors(["a", "b"])
     bad[1, 0] = np.nan
-    Space.write_shard(tmp_path, there.identity, Space.serialize_shard(Space.hash_texts(["a", "b"]), bad))
+    EmbeddingCache.write_shard(
+        tmp_path, there.identity, EmbeddingCache.serialize_shard(EmbeddingCache.hash_texts(["a", "b"]), bad)
+    )
     there.refresh()
     assert there.get(["a"]).shape == (1, 3)
     with pytest.raises(DataError, match=re.escape(str(shards(there)[0]))):
         there.get(["a", "b"])
 
 
-def hold(there: Space, texts: list[str], found: Any) -> bytes:
+def hold(there: EmbeddingCache, texts: list[str], found: Any) -> bytes:
     """Hold vectors of texts, and give the content of their shard."""
-    keys = Space.hash_texts(texts)
-    content = Space.serialize_shard(keys, found)
+    keys = EmbeddingCache.hash_texts(texts)
+    content = EmbeddingCache.serialize_shard(keys, found)
     there.hold(keys, found, content)
     return content
 
@@ -272,15 +282,16 @@ def token_vectors(texts: list[str]) -> TokenVectors:
     )
 
 
-def late_space(root: Path) -> Space:
-    return Space(
-        root, Space.build_space_identity(artifact(Path()), late_encoding(), prompt="", role="document")
+def late_space(root: Path) -> EmbeddingCache:
+    return EmbeddingCache(
+        root,
+        EmbeddingCache.build_space_identity(artifact(Path()), late_encoding(), prompt="", role="document"),
     )
 
 
-def write_tokens(to: Space, texts: list[str]) -> Path:
-    content = Space.serialize_shard(Space.hash_texts(texts), token_vectors(texts))
-    Space.write_shard(to.folder.parents[2], to.identity, content)
+def write_tokens(to: EmbeddingCache, texts: list[str]) -> Path:
+    content = EmbeddingCache.serialize_shard(EmbeddingCache.hash_texts(texts), token_vectors(texts))
+    EmbeddingCache.write_shard(to.folder.parents[2], to.identity, content)
     to.refresh()
     return to.folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
 
@@ -314,7 +325,7 @@ def test_vectors_that_wait_for_the_driver_are_there_at_once(tmp_path: Path) -> N
     assert there.get_tokens(["", "abc"]).lengths.tolist() == [0, 3]
     with pytest.raises(KeyError):
         there.get_tokens(["d"])
-    Space.write_shard(tmp_path, there.identity, content)
+    EmbeddingCache.write_shard(tmp_path, there.identity, content)
     there.refresh()
     (shard,) = there._order
     assert isinstance(shard.vectors, np.memmap), "what is written is read from its file"
@@ -338,7 +349,9 @@ def test_a_side_has_the_vectors_of_its_own_settings_only() -> None:
 
     def identities(**fields: object) -> list[dict[str, object]]:
         how = late_encoding(**fields)
-        return [Space.build_space_identity(artifact(Path()), how, prompt="", role=side) for side in SIDES]
+        return [
+            EmbeddingCache.build_space_identity(artifact(Path()), how, prompt="", role=side) for side in SIDES
+        ]
 
     plain = identities()
     assert plain[0] != plain[1]

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from check_data import TASKS, small_check
-from harness.checks.outcome import VERDICTS, Party
+from harness.checks.outcome import VERDICTS, CheckedModel
 from harness.watch import state
 from html_pages import BROWSER, Html, ask, figures, find_rows, printed
 from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
@@ -186,7 +186,7 @@ def test_scores_lead_to_their_records(tmp_path: Path) -> None:
     record = site_data.scored(model, site_data.names("nanobeir")[0], 0.5)
     site_data.put(tmp_path / "results", model, [record])
     task = replace(TASKS[0], task=record.task.name, candidate_keys=(record.key,))
-    same = Party(name="minilm-ish", source="x", artifacts=("a" * 64,))
+    same = CheckedModel(name="minilm-ish", source="x", artifacts=("a" * 64,))
     small_check(tasks=(task,), candidate=same, baseline=same).write(tmp_path / "results")
     client = opened(tmp_path)
     (row,) = rows(client, f"/check/{LONE}.json", "tasks")
@@ -213,7 +213,7 @@ def test_what_is_none_is_said(client: TestClient, path: str) -> None:
 def test_a_line_is_a_baseline_its_suites_and_a_recipe() -> None:
     one = small_check()
     assert format_line_name(one) == format_line_name(
-        replace(one, candidate=Party(name="x", source="x", artifacts=()))
+        replace(one, candidate=CheckedModel(name="x", source="x", artifacts=()))
     )
     assert format_line_name(one) == format_line_name(
         replace(one, baseline=replace(one.baseline, name="later", artifacts=("1",)))
@@ -336,7 +336,9 @@ ODD = ("a b", "x.json", "a..", "é", "q?#&")
 def test_names_that_a_path_cannot_hold(tmp_path: Path) -> None:
     folder = tmp_path / "results" / "checks"
     folder.mkdir(parents=True)
-    hostile = Party(name=HOSTILE, source=HOSTILE, artifacts=(HOSTILE,), baseline=HOSTILE, revision=HOSTILE)
+    hostile = CheckedModel(
+        name=HOSTILE, source=HOSTILE, artifacts=(HOSTILE,), baseline=HOSTILE, revision=HOSTILE
+    )
     odd = small_check(
         candidate=hostile, baseline=hostile, suites=(HOSTILE,), because=(HOSTILE,), recipe=HOSTILE,
         warnings=(HOSTILE,), policy={HOSTILE: HOSTILE},
