@@ -90,9 +90,7 @@ def _read_names(value: Any) -> Any:
 
 
 def _read_places(value: Any) -> Any:
-    """A single name or path as a tuple of one, any other sequence as a tuple of texts, and None as none."""
-    if value is None:
-        return ()
+    """A single name or path as a tuple of one, and any other sequence as a tuple of texts."""
     several = (value,) if isinstance(value, str | os.PathLike) else value
     if not isinstance(several, Sequence) or isinstance(several, bytes):
         return value

@@ -89,7 +89,7 @@ def list_visible_files(folder: Path) -> dict[str, Path]:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """The metadata of a README; {} without a README, or where it names no configurations.
+    """The metadata of a README; {} without a README or metadata.
 
     Raises:
         DataError: The metadata cannot be read.
@@ -99,7 +99,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         header = _HEADER.match(path.read_text(encoding="utf-8")) if path.is_file() else None
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: the metadata cannot be read: {format_error_line(error)}.") from None
-    if header is None or "configs:" not in header[1]:
+    if header is None:
         return {}
     import yaml
 
@@ -150,13 +150,13 @@ def _split_patterns(declared: Any) -> dict[str, list[str]]:
     """The patterns of a configuration's files, in any of the forms that a README may have."""
     if declared is None:
         return {}
-    # The forms that the hub documents: one pattern, a list of patterns, a mapping of splits, or a list of
-    # split and path.
+    # The forms that the hub documents and its library reads: one pattern, a list of patterns, or a list of
+    # split and path. It refuses a mapping.
     if isinstance(declared, str):
         return {"train": [declared]}
-    if isinstance(declared, Mapping):
-        pairs = [*declared.items()]
-    elif all(isinstance(entry, str) for entry in declared):
+    if not isinstance(declared, list):
+        raise ValueError("data_files must be a text or a list")
+    if all(isinstance(entry, str) for entry in declared):
         pairs = [("train", declared)]
     else:
         pairs = [(entry["split"], entry["path"]) for entry in declared]

@@ -262,8 +262,8 @@ def _build_setting_error(kind: str, name: str, usual: Mapping[str, object]) -> U
         )
     close = find_similar_names(name, usual)
     near = f"Did you mean {' or '.join(close)}? " if close else ""
-    has = ", ".join(f"{key}={'' if value is None else value}" for key, value in usual.items())
-    more = "; any option of sbatch is sbatch.NAME=VALUE" if kind == SLURM else ""
+    has = ", ".join(key if value is None else f"{key}={value}" for key, value in usual.items())
+    more = "; any option of sbatch is sbatch.NAME=VALUE" if kind == SLURM else "; type ray:ADDRESS,workers=N"
     return UsageError(f"{kind} has no setting {name!r}.", hint=f"{near}It has: {has}{more}.")
 
 

@@ -101,7 +101,7 @@ def parse_changes(pairs: Any) -> Any:
         UsageError: A pair has no "=".
     """
     if not isinstance(pairs, list | tuple):
-        return pairs
+        return dict(pairs) if isinstance(pairs, Mapping) else pairs
     changes: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = str(pair).partition("=")
@@ -118,7 +118,7 @@ def parse_sweep(texts: Any) -> Any:
         UsageError: One has no "=" or an empty value, or a setting is given twice.
     """
     if not isinstance(texts, list | tuple):
-        return texts
+        return dict(texts) if isinstance(texts, Mapping) else texts
     sweeps: dict[str, tuple[str, ...]] = {}
     for text in map(str, texts):
         name, equals, values = text.partition("=")

@@ -98,7 +98,7 @@ class Request:
     ] = field(default_factory=dict)
     train_data: Annotated[
         Places,
-        Form(read=lambda value: () if value == "" else value),
+        Form(read=lambda value: () if value in (None, "") else value),
         Option(
             "Train on this in place of the recipe's data: org/name, a file of pairs or triplets (JSONL, "
             "CSV, Parquet), a folder in BEIR's layout or of a teacher's scores, or code:FOLDER "
