@@ -13,6 +13,7 @@ import math
 import os
 import shutil
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -464,7 +465,7 @@ class KMeans:
             with np.load(self._state, allow_pickle=False) as kept:
                 values = {name: kept[name] for name in kept.files}
                 return _KMeansState(**{name: one if one.ndim else one.item() for name, one in values.items()})
-        except (AssertionError, OSError, ValueError, TypeError, EOFError):
+        except (AssertionError, OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
             none = np.zeros((0, 0), np.float32)
             return _KMeansState(centroids=none, best=none)
 

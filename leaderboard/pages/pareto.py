@@ -326,10 +326,6 @@ def _build_pareto_tables(
     ]
 
 
-def _show_model(dot: CostPoint) -> Cell:
-    return link(dot.label, dot.href, note=dot.entry.treatment)
-
-
 def _show_amount(dot: CostPoint, text: Callable[[Any], str]) -> Cell:
     amount = dot.amount
     return Cell(text=text(amount), value=str(amount) if isinstance(amount, date) else amount)
