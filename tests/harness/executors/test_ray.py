@@ -61,7 +61,7 @@ def test_settings_of_ray() -> None:
     ("address", "words"),
     [
         ("127.0.0.1:1", "No Ray cluster answers at 127.0.0.1:1"),
-        ("somewhere", "no address of a Ray cluster"),
+        ("somewhere", "is not the address of a Ray cluster"),
         ("ray://head:10001", "must run on a node of the cluster"),
     ],
 )

@@ -430,10 +430,10 @@ def test_without_a_scheduler_the_commands_are_named(
     with pytest.raises(UsageError, match="accounting storage is disabled"):
         executor(folder)
     (slurm.bin / "sacct").unlink()
-    with pytest.raises(UsageError, match="not on the PATH: sacct"):
+    with pytest.raises(UsageError, match="sacct not on the PATH"):
         executor(folder)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(UsageError, match="not on the PATH: sbatch, srun, sacct, scancel, scontrol"):
+    with pytest.raises(UsageError, match="sbatch, srun, sacct, scancel, scontrol not on the PATH"):
         executor(folder)
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UsageError, match="needs submitit"):

@@ -184,7 +184,7 @@ def test_a_line_has_the_convention_of_who_measured_it(
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("bert-base,BERT base,bert,base,110M,,", "twice"),
+        ("bert-base,BERT base,bert,base,110M,,", "the slug of an earlier line"),
         ("x,,bert,base,110M,,", "has no name"),
         ("x,X,bert,base,110M", "5 fields where 7 belong"),
     ],

@@ -338,7 +338,7 @@ def without_table(text: str) -> str:
         (broken("papers.toml", lambda text: text.replace("= 2023", '= "x"')), "mosaicbert has no year"),
         (broken("papers.toml", lambda text: "neobert = 1\n"), "neobert has no name"),
         (lambda folder: (folder / "papers.toml").unlink(), r"papers\.toml cannot be read"),
-        (line_of("models.csv", 3, "BERT,base,BERT base,,"), r"models\.csv, line 3: BERT base stands there"),
+        (line_of("models.csv", 3, "BERT,base,BERT base,,"), r"models\.csv, line 3: BERT base has two lines"),
         (line_of("models.csv", 3, "BERT,base,,,"), r"models\.csv, line 3: it names no model or no backbone"),
     ],
 )  # fmt: skip
