@@ -9,7 +9,7 @@ from harness.checks.outcome import VERDICTS, Check, CheckedModel, MarginSource, 
 from harness.checks.report import describe_next_steps
 from leaderboard.data.documents import build_check_adapter, format_line_name
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.views.cells import build_delta_cell, format_count, format_time, score_cell
+from leaderboard.views.cells import build_delta_cell, build_score_cell, format_count, format_time
 from leaderboard.views.check_tables import build_verdict_cell, find_suite_path
 from leaderboard.views.task_scores import format_task_path, list_site_tasks
 from leaderboard.web.page import Crumb, NotFound, Page, serve_page
@@ -161,9 +161,9 @@ def _show_numbers(outcome: MeanOutcome | TaskOutcome, pages: Sequence[str] = (""
     """What is known of a mean or a task; `pages` are those of the candidate's and the baseline's result."""
     yield from map(build_delta_cell, (outcome.delta, outcome.low, outcome.high))
     yield _build_p_value_cell(outcome.p)
-    yield score_cell(outcome.margin, note=SOURCES[outcome.margin_source])
-    yield score_cell(outcome.detectable)
-    yield from map(score_cell, (outcome.candidate, outcome.baseline), pages)
+    yield build_score_cell(outcome.margin, note=SOURCES[outcome.margin_source])
+    yield build_score_cell(outcome.detectable)
+    yield from map(build_score_cell, (outcome.candidate, outcome.baseline), pages)
 
 
 def _build_check_tasks(queries: Queries, check: Check) -> Table:

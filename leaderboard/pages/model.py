@@ -23,7 +23,7 @@ from leaderboard.data.papers import (
     normalize_metric,
 )
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.views.cells import make_size_cell
+from leaderboard.views.cells import build_size_cell
 from leaderboard.views.check_tables import build_checks_table
 from leaderboard.views.model_scores import (
     TRUST,
@@ -162,7 +162,7 @@ def _build_children_table(queries: Queries, model: _Model) -> Table:
         (
             link(e.model, f"/models/{e.model_slug}", kind=format_entry_kinds(e)),
             Cell(text=e.recipe or "its makers", value=e.recipe, note=describe_lineage(e)),
-            make_size_cell(e.parameters),
+            build_size_cell(e.parameters),
             e.tasks,
         )
         for e in sorted(children.values(), key=lambda e: e.model.casefold())

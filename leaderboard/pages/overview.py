@@ -11,7 +11,7 @@ from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
 from leaderboard.data.suites import list_conventions
-from leaderboard.views.cells import format_time, make_size_cell
+from leaderboard.views.cells import build_size_cell, format_time
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
@@ -120,7 +120,7 @@ def _iter_backbone_boards(site: Site) -> Iterator[_Board]:
             more=f"All {len(counts)} backbones",
             rows=[
                 (EMPTY, link(one.name, f"/models/{one.slug}"),
-                 make_size_cell(one.parameters, unknown=""),
+                 build_size_cell(one.parameters, unknown=""),
                  Cell(text=f"{count} numbers", value=count))
                 for one, count in ranking
             ],
@@ -136,7 +136,7 @@ def _build_place_cells(table: SuiteTable, row: int) -> list[Cell]:
     return [
         Cell(text=str(rank or "–"), value=rank or None),
         replace(model, text=entry.model),
-        make_size_cell(size, unknown=""),
+        build_size_cell(size, unknown=""),
         replace(score, text=score_text(float(scores.over_tasks.values[row]))),
     ]
 

@@ -13,7 +13,7 @@ from harness.jobs.recipe import RecipeEntry
 from harness.plan import catalog
 from leaderboard.data.papers import SCORES, Paper, format_anchor, format_table_title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.views.cells import make_size_cell
+from leaderboard.views.cells import build_size_cell
 from leaderboard.views.model_scores import SUITE_FIELDS, Standing, build_standings_table, iter_standings
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.suite_table import build_model_cell, describe_lineage, mean_cell
@@ -134,7 +134,7 @@ def _start_cell(one: Standing) -> Cell:
 MODEL_FIELDS: Sequence[TableField[Standing]] = [
     TableField("model", "Model", lambda one: build_model_cell(one.entry)),
     TableField("recipe", "Recipe", lambda one: Cell(text=one.entry.recipe or "")),
-    TableField("parameters", "Size", lambda one: make_size_cell(one.entry.parameters), numeric=True),
+    TableField("parameters", "Size", lambda one: build_size_cell(one.entry.parameters), numeric=True),
 ]
 START = TableField[Standing]("treatment", "Seeds and start", _start_cell)
 

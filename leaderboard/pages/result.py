@@ -12,7 +12,7 @@ from pydantic import Field
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite
-from leaderboard.views.model_scores import TRUST, collect_reasons, describe_result_data, score_cell
+from leaderboard.views.model_scores import TRUST, build_score_cell, collect_reasons, describe_result_data
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import iter_training_charts, list_training_notes
 from leaderboard.web.filters import ask_name, build_form
@@ -181,7 +181,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     texts = {
         "page": format_task_path(row.task), "trust": TRUST[entry.trust],
         "data": describe_result_data(row.data, reasons),
-        "score": score_cell(row, entry).text,
+        "score": build_score_cell(row, entry).text,
         "command": _format_run_command(site.queries.suites.values(), entry, row.task),
         "source": f"{SOURCES[entry.source]}{build_address(f'/{file}')}"
         if file and entry.source in SOURCES else "",

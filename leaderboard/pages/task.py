@@ -14,7 +14,7 @@ from leaderboard.data.descriptions import describe_task
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
-from leaderboard.views.cells import make_size_cell, score_cell
+from leaderboard.views.cells import build_score_cell, build_size_cell
 from leaderboard.views.suite_table import GONE, describe_lineage, format_entry_kinds
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
@@ -128,7 +128,7 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
         notes=_list_ranking_notes(rows, ranked),
     )  # fmt: skip
     sizes = [
-        build_values_row(size, _build_model_cell(one), score_cell(one.value), key=one.entry.slug)
+        build_values_row(size, _build_model_cell(one), build_score_cell(one.value), key=one.entry.slug)
         for size, one in best.items()
     ]
     size_table = values_table("sizes", "Best per size class", SIZE_HEADS, sizes, "score")
@@ -202,7 +202,7 @@ def _build_ranking_fields(
         column("score", "Score", build_marked_score, find_ranked_score, numeric=True),
         column("interval", "95 %", _build_interval_cell, numeric=True,
                note="The interval over seeds and examples, where it is known."),
-        column("parameters", "Size", lambda one: make_size_cell(one.entry.parameters),
+        column("parameters", "Size", lambda one: build_size_cell(one.entry.parameters),
                lambda one: one.entry.parameters, numeric=True, note="Parameters."),
         column("origin", "Origin", lambda one: link(one.entry.origin, kind=one.entry.origin),
                lambda one: one.entry.origin, note="Where the score comes from."),

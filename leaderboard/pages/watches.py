@@ -12,7 +12,7 @@ from harness.results.scores import score_text
 from harness.watch.state import ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 from leaderboard.data.queries import Queries
-from leaderboard.views.cells import build_time_cell, format_count, format_time, score_cell
+from leaderboard.views.cells import build_score_cell, build_time_cell, format_count, format_time
 from leaderboard.views.check_tables import find_suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
 from leaderboard.web.filters import Options, build_form, offer
@@ -181,8 +181,10 @@ def _build_checkpoint_row(value: _Value, href: str, change: ChangePoint | None, 
         link(checkpoint.name, href, note=place),
         checkpoint.step,
         link(checkpoint.state, kind=KINDS.get(checkpoint.state, "")),
-        score_cell(checkpoint.mean, kind="unsure" if value.apart and checkpoint.mean is not None else ""),
-        *([score_cell(checkpoint.scores.get(task))] if task else []),
+        build_score_cell(
+            checkpoint.mean, kind="unsure" if value.apart and checkpoint.mean is not None else ""
+        ),
+        *([build_score_cell(checkpoint.scores.get(task))] if task else []),
         checkpoint.there,
         checkpoint.wanted,
         _build_change_cell(change),
@@ -240,8 +242,8 @@ def _build_watches_table(queries: Queries) -> Table:
                 link(watch.suite, find_suite_path(queries, watch.suite)),
                 *(Cell(text=str(count or "–"), value=count) for count in counts),
                 watch.step,
-                score_cell(watch.mean),
-                score_cell(watch.best, note=best),
+                build_score_cell(watch.mean),
+                build_score_cell(watch.best, note=best),
                 Cell(text=changes or "–", value=changes or None, kind="regressed" if changes else ""),
                 build_time_cell(watch.when),
                 key=watch.name,

@@ -15,7 +15,7 @@ from leaderboard.data.backbones import Backbone, find_backbone, resolve_base_bac
 from leaderboard.data.papers import Paper, PaperValue
 from leaderboard.data.queries import SIZES, Entry, find_size_class
 from leaderboard.data.scores import SuiteScores
-from leaderboard.views.cells import make_size_cell
+from leaderboard.views.cells import build_size_cell
 from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.views.suite_table import mean_cell, mean_of
 from leaderboard.web.filters import (
@@ -57,7 +57,7 @@ def build_backbone_cells(backbone: Backbone) -> dict[str, Cell]:
     """The name and the size of a backbone."""
     return {
         "name": link(backbone.name, f"/models/{backbone.slug}"),
-        "parameters": make_size_cell(backbone.parameters, unknown=""),
+        "parameters": build_size_cell(backbone.parameters, unknown=""),
     }
 
 

@@ -22,12 +22,12 @@ def build_delta_cell(value: float | None) -> Cell:
     return Cell(text=format_delta(value), value=value)
 
 
-def score_cell(value: float | None, href: str = "", *, kind: str = "", note: str = "") -> Cell:
+def build_score_cell(value: float | None, href: str = "", *, kind: str = "", note: str = "") -> Cell:
     """The cell of a score."""
     return Cell(text=score_text(value), value=value, href=href, kind=kind, note=note)
 
 
-def make_size_cell(parameters: int | None, unknown: str = "?") -> Cell:
+def build_size_cell(parameters: int | None, unknown: str = "?") -> Cell:
     """The cell of a number of parameters; `unknown` is its text where the number is not known."""
     return Cell(text=format_parameters(parameters) if parameters else unknown, value=parameters)
 

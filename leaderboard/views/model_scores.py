@@ -298,7 +298,7 @@ def collect_reasons(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
     return reasons
 
 
-def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:
+def build_score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:
     """The score of a result times 100, or why it has none."""
     if row.status == "failed":
         return Cell(text="×", kind="failed", note="It was run and failed: its result says why.")
@@ -325,7 +325,7 @@ def _build_result_cell(results: EntryResults, task: str) -> Cell:
     revision = results.revisions.get(row.source)
     notes += [] if revision is None else [f"revision {revision} of the model"]
     notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
-    cell = score_cell(row, results.entry, " ".join(kinds), "; ".join(notes))
+    cell = build_score_cell(row, results.entry, " ".join(kinds), "; ".join(notes))
     return replace(cell, href=f"/results/{row.id}")
 
 
