@@ -195,7 +195,7 @@ def planning(folder: Path, few: int, many: int) -> list[Line]:
     count = (many - few) * TASKS
     taken = seconds(folder / "empty", many) - seconds(folder / "empty", few)
     plan = planned(Store(folder / "empty"), few)
-    note = f"{many * TASKS:,} planned scores less {few * TASKS:,}"
+    note = f"the plan of {many * TASKS:,} scores minus that of {few * TASKS:,}"
     return [
         Line(what="jobs", each=len(plan.jobs) / len(plan.cells), unit="", note="resolve once a model"),
         Line(what="job, pickled", each=_pickled(plan), unit="B", note="what a worker is sent"),

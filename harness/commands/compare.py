@@ -64,10 +64,10 @@ def command(
 ) -> int:
     """Compare FIRST with SECOND: deltas (second − first) on the tasks both have, and why they may differ.
 
-    Scores on the same data and under the same settings are compared with each other; then what is
-    left over, if that is one score of each model. BM25, which shares no settings with a model of
-    vectors, is compared with each of its scores. Retrieval tasks are tested over their queries. A task
-    of several splits is a row for each.
+    Scores on the same data and under the same settings are compared with each other. If one score of
+    each model is then left over, these two are compared as well. BM25 shares no settings with a model of
+    vectors, so it is compared with each score of that model. Retrieval tasks are tested over their
+    queries. A task of several splits has a row for each.
     """
     sides = [MeasuredSuite.load_records(model, results) for model in (first, second)]
     pairing = _match_sides(sides, tasks, across_data=across_data)

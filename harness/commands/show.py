@@ -72,7 +72,7 @@ from harness.training.model_store import ModelStore
 @click.option(
     "--view",
     default="",
-    help="The paper whose convention makes numbers of raw metrics, e.g. neobert (default: the recipe's own).",
+    help="The paper whose convention combines raw metrics, e.g. neobert (default: the recipe's own).",
 )
 @click.option(
     "--metric",

@@ -81,8 +81,8 @@ class Request:
         Names,
         Form(repeated=True),
         Option(
-            "How a model is trained: a name, or name:variant (`harness list recipes`). Repeat for one that "
-            "makes a model and one for tasks with labels.",
+            "How a model is trained: a name, or name:variant (`harness list recipes`). Give two: one "
+            "that makes a model, and one for tasks with labels.",
             metavar="RECIPE",
         ),
     ] = ()
@@ -102,8 +102,8 @@ class Request:
         Option(
             "Train on this in place of the recipe's data: org/name, a file of pairs or triplets (JSONL, "
             "CSV, Parquet), a folder in BEIR's layout or of a teacher's scores, or code:FOLDER "
-            "(docs/training-data.md). Repeat to train on several; of recipes A+B type A=DATA and B=DATA, of "
-            "a mix NAME=DATA for a set in place of another, or one more.",
+            "(docs/training-data.md). Repeat to train on several. For recipes A+B type A=DATA and B=DATA. "
+            "For a mix, NAME=DATA replaces the set of that name, or adds one.",
             metavar="DATA",
         ),
     ] = ()
@@ -170,8 +170,8 @@ class Request:
     keep_vectors: Annotated[
         Gigabytes,
         Option(
-            "Keep a corpus' vectors of tokens up to this size; those of a larger one go into its index as "
-            "they are encoded (default: 64).",
+            "Keep a corpus' vectors of tokens up to this size in gigabytes; those of a larger one go "
+            "into its index as they are encoded (default: 64).",
             metavar="GIGABYTES",
         ),
     ] = KEEP_GIGABYTES
@@ -196,7 +196,7 @@ class Request:
     seeds: Annotated[
         Seeds,
         Option(
-            "Models that a recipe makes, with as many seeds; tables show their mean and deviation.",
+            "How many models a recipe makes, each with its own seed; tables show their mean and deviation.",
             alone=True,
         ),
     ] = 1

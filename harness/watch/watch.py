@@ -271,8 +271,8 @@ class WatchOptions:
     until: Annotated[
         Step | None,
         Option(
-            "End when the checkpoint of this step, or the next one behind it, and all before it are "
-            "evaluated."
+            "End when the checkpoint of this step, or else the next later one, and all earlier ones "
+            "are evaluated."
         ),
     ] = None
 

@@ -67,7 +67,7 @@ class _Line:
 @click.option(
     "--line",
     default="",
-    help="Each task beside the lines of models whose name has this in it, e.g. 'BERT base'.",
+    help="Show each task beside the paper's lines whose model name contains this, e.g. 'BERT base'.",
 )
 @options.results
 @options.as_json
