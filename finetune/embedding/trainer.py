@@ -29,6 +29,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from finetune.embedding.batches import BatchOrder, Order, hash_table_texts
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
 from finetune.flops import ParameterCount
+from harness.core.allowances import list_allowed_tensors
 from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
 from harness.core.types import Artifact
@@ -656,7 +657,7 @@ def open_whole(spec: TrainingSpec) -> Any:
 
 def build_backbone_args(backbone: Artifact) -> dict[str, Any]:
     """The arguments with which the weights of a backbone are loaded to be trained."""
-    extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra else {}
+    extra = {"allow_extra": patterns} if (patterns := list_allowed_tensors(backbone.allow)) else {}
     return {"dtype": torch.float32, "weights_only": True, **extra}
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from finetune.glue.protocol import RunScore, Trial
 from finetune.glue.rows import TokenizedTask, adapt_trial
 from harness.core import files, provenance
+from harness.core.allowances import list_allowed_tensors
 from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import HarnessError
 from harness.core.files import hash_file
@@ -394,7 +395,7 @@ class Finetune:
 
         folder = find_backbone_folder(self.artifact.folder)
         source = self.start.path if self.start and self.start.kind == "folder" else None
-        extra = self.artifact.allow_extra
+        extra = list_allowed_tensors(self.artifact.allow)
         model, notes = Classifier.load_classifier(
             folder, trial, classes=classes, source=source, allow_extra=extra
         )

@@ -101,7 +101,7 @@ class Artifact:
     """A model that is ready to be loaded: its folder and the key of its content.
 
     `key` is the ArtifactKey, `weights` the weights' hash, `revision` a hub commit, `source` the text that was
-    typed; `allow_extra` are patterns of tensors that may have no place in the model. The key of a `trained`
+    typed; `allow` are the names of what the user accepts. The key of a `trained`
     model is that of its lineage: it has no weights before its training, and other ones after another. BM25
     has neither folder nor weights, and the key of its settings.
     """
@@ -113,7 +113,7 @@ class Artifact:
     weights: str
     revision: str | None = None
     trust_remote_code: bool = False
-    allow_extra: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
     trained: bool = False
 
     @property

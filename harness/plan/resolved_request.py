@@ -190,7 +190,7 @@ def _resolve_models(
         offline=request.offline,
         trust_remote_code=request.trust_remote_code,
         cache=cache,
-        allow_extra=request.allow_extra,
+        allow=request.allow,
         trained=recipe,
         results=request.results,
     )
