@@ -16,10 +16,10 @@ from harness.core.arguments import split_names
 from harness.core.errors import DataError, UsageError, shorten_names
 from harness.core.terminal import create_console, print_table
 from harness.core.types import DataTable, SuiteOptions, Task
+from harness.data.finding import Finding
 from harness.data.folder import Need, list_data_sets
 from harness.data.locate import DataSettings, Unavailable, fetch_remote_size, format_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
-from harness.data.schema import Finding
 from harness.data.training.loading import TrainingSize
 from harness.data.training.sets import TrainingData, locate_user_training
 from harness.plan.catalog import load_suite_entries as catalog_suites
@@ -376,7 +376,8 @@ def _print_finding(finding: Finding) -> None:
     colours = {"ok": "green", "faulty": "red", "missing": "red"}
     state = click.style(f"{finding.state:<8}", fg=colours[finding.state])
     click.echo(f"{state} {finding.task.name} {finding.task.data.path}".rstrip())
-    for line in (*_needs(finding), *finding.faults):
+    report = finding.report
+    for line in dict.fromkeys((*_needs(finding), *finding.faults, *report.gaps, *report.notes)):
         click.echo(f"         {line}")
 
 
@@ -398,6 +399,11 @@ def _needs(finding: Finding) -> Iterator[str]:
         yield OWN
     if finding.size is not None and finding.size.texts is not None and not finding.task.data.path:
         yield f"has {finding.size.texts:,} texts, {finding.size.characters:,} characters"
+    counts = finding.report.counts
+    if counts.get("rows") and finding.task.data.path:
+        declared = f" of {counts['declared']:,} declared" if "declared" in counts else ""
+        parts = f" in {counts['parts']:,} of {counts['parts_declared']:,} parts" if "parts" in counts else ""
+        yield f"has {counts['rows']:,} rows{declared}{parts}"
 
 
 def _serialize_finding(finding: Finding) -> dict[str, Any]:
@@ -416,6 +422,8 @@ def _serialize_finding(finding: Finding) -> dict[str, Any]:
             for table in finding.tables
         ],
         "faults": list(finding.faults),
+        "counts": dict(finding.report.counts),
+        "notes": list(dict.fromkeys((*finding.report.gaps, *finding.report.notes))),
         "texts": finding.size.texts if finding.size else None,
     }
 

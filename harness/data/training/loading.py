@@ -6,7 +6,6 @@ Needs the datasets library, unlike harness.data.training.sets, which finds the d
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -18,7 +17,7 @@ from harness.core.errors import DataError
 from harness.data.prepared import explain_disk_full, hide_progress_bars, open_prepared_data
 from harness.data.schema import TableHead, resolve_readable_folder
 from harness.data.scored_tables import ScoredTables
-from harness.data.tables import BATCH, format_error_line
+from harness.data.tables import BATCH, format_error_line, hash_texts
 from harness.data.training.sets import LocatedTraining, TrainingData, match_filter, require_columns
 from harness.data.training.text_rows import (
     ColumnPath,
@@ -318,7 +317,7 @@ def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parent: Path
     import numpy as np
 
     before = read_text_hashes(parent)
-    parts = [np.empty(0, np.uint64) if before is None else before, *map(_hash_texts, texts)]
+    parts = [np.empty(0, np.uint64) if before is None else before, *map(hash_texts, texts)]
     buffer = io.BytesIO()
     np.save(buffer, np.unique(np.concatenate(parts)))
     (model / _TEXTS).parent.mkdir(parents=True, exist_ok=True)
@@ -351,14 +350,4 @@ def count_trained(texts: Sequence[str], trained: NDArray[np.uint64]) -> int:
     """The number of distinct texts whose hashes are among those of `read_text_hashes`."""
     import numpy as np
 
-    return len(np.intersect1d(np.unique(_hash_texts(texts)), trained, assume_unique=True))
-
-
-def _hash_texts(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """The 64-bit hash of each text, shape (len(texts),)."""
-    import numpy as np
-
-    joined = b"".join(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
-    )
-    return np.frombuffer(joined, np.dtype("<u8")).astype(np.uint64)
+    return len(np.intersect1d(np.unique(hash_texts(texts)), trained, assume_unique=True))
