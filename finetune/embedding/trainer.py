@@ -33,7 +33,7 @@ from harness.core.allowances import list_allowed_tensors
 from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
 from harness.core.types import Artifact
-from harness.data.training.loading import load_training
+from harness.data.training.loading import describe_repeats, load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
@@ -215,6 +215,9 @@ class _Trainer(SentenceTransformerTrainer):
             chosen = [load_training(part, cache=spec.cache) for part in spec.selection]
             self.checkpoints = Checkpoints(spec.checkpoints)
             self._from = self.checkpoints.find_last_checkpoint()
+        for part in spec.data if spec.rank == 0 else ():
+            for note in (*part.notes, *describe_repeats(part, spec.cache)):
+                spec.log.note(note)
         self.selection = chosen[0] if chosen else None
         arguments.max_steps = self.order.steps
         arguments.warmup_steps = settings.count_warmup_steps(self.order.steps)

@@ -20,7 +20,7 @@ from harness.data.finding import Finding
 from harness.data.folder import Need, list_data_sets
 from harness.data.locate import DataSettings, Unavailable, fetch_remote_size, format_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
-from harness.data.training.loading import TrainingSize
+from harness.data.training.loading import TrainingSize, describe_repeats
 from harness.data.training.sets import TrainingData, locate_user_training
 from harness.plan.catalog import load_suite_entries as catalog_suites
 from harness.plan.catalog import open_recipe, open_suites, resolve_recipe_chain
@@ -227,6 +227,7 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
     """Print the form and the size of training data."""
     located = locate_user_training(text, settings)
     size = TrainingSize.measure_training(located, settings.cache)
+    notes = [*located.notes, *describe_repeats(located, settings.cache)]
     if as_json:
         click.echo(
             json.dumps(
@@ -240,6 +241,7 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
                     "documents": size.documents,
                     "constant": size.constant,
                     "negatives": size.negatives,
+                    "notes": notes,
                     "identity": located.data.identity,
                 },
                 indent=1,
@@ -261,6 +263,8 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
         least, most = size.negatives
         click.echo(f"  {f'{least}' if least == most else f'{least} to {most}'} negatives a row")
         click.echo("  --recipe unified-contrastive takes it")
+    for note in notes:
+        click.echo(f"  {note}")
 
 
 def _has_own_data(folder: Path) -> bool:

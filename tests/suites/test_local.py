@@ -601,7 +601,7 @@ def cases(
             "corpus.jsonl",
             (CORPUS + '{"text": "x"}\n', "{path}:3: no field '_id'; found: text."),
             (CORPUS + CORPUS, "{path}:3: the id 'd1' is already that of line 1."),
-            (CORPUS + '{"_id": "d3", "text": ""}\n', "{path}:3: the field 'text' is blank."),
+            (CORPUS + '{"_id": "d3", "text": null}\n', "{path}:3: the field 'text' is None, not a string."),
             (
                 CORPUS + '{"_id": "d3", "title": 4, "text": "x"}\n',
                 "{path}:3: the field 'title' is 4, not a string.",

@@ -279,6 +279,42 @@ class TrainingSize:
         )
 
 
+REPEATS = 5_000_000
+"""Rows up to which repeated texts are counted, which takes about 3 s for each million."""
+
+
+def describe_repeats(located: LocatedTraining, cache: Path) -> list[str]:
+    """Sentences on rows with the pair, or the positive, of an earlier row; none on rows with scores.
+
+    In a batch a repeated positive is a wrong negative of the other row.
+    """
+    import numpy as np
+
+    data = located.data
+    if not data.plain or data.texts or data.score:
+        return []
+    table = load_training(located, cache=cache)
+    if len(table) > REPEATS:
+        return []
+    anchor, positive = data.columns[:2]
+    hashes = [
+        (hash_texts(batch[anchor].to_pylist()), hash_texts(batch[positive].to_pylist()))
+        for batch in _iter_arrow_batches(table)
+    ]
+    anchors, positives = (np.concatenate(parts) for parts in zip(*hashes, strict=True))
+    rows, pairs = len(table), len(np.unique(np.stack([anchors, positives], axis=1), axis=0))
+    answers = len(np.unique(positives))
+    notes = []
+    if pairs < rows:
+        notes.append(f"{located.name}: {rows - pairs:,} of {rows:,} pairs are equal to an earlier one")
+    if answers < pairs:
+        notes.append(
+            f"{located.name}: {rows:,} rows have {answers:,} different positives; equal ones are wrong "
+            "negatives of each other in a batch"
+        )
+    return notes
+
+
 # The texts that a model was trained on
 
 

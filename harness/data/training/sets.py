@@ -7,10 +7,11 @@ harness.data.training.loading reads the rest.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -190,6 +191,11 @@ class LocatedTraining:
 
 # The place of a recipe's data
 
+_PULL = (
+    "On a connected machine: harness data pull --recipe RECIPE --data DIR; then name that folder here with "
+    "--data DIR."
+)
+
 
 def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraining:
     """The place of a recipe's data set: a data root, the hub's cache, or the hub.
@@ -201,11 +207,7 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     try:
         located = _locate_data_set(data, settings)
     except DataMissing as error:
-        raise DataMissing(
-            error.message,
-            hint="On a connected machine: harness data pull --recipe RECIPE --data DIR; "
-            "then name that folder here with --data DIR.",
-        ) from None
+        raise DataMissing(error.message, hint=_PULL) from None
     name = f"{data.path}:{data.config}" if data.config else data.path
     content = located.data.content
     data = replace(data, revision=located.data.revision, content=content, rows=None if content else data.rows)
@@ -220,6 +222,43 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     if rows is None and (count := _count_matching_rows(data, split)) is not None:
         rows = data.count_remaining_rows(count)
     return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows, notes=gaps)
+
+
+def require_fetchable(located: LocatedTraining) -> None:
+    """Refuse data that would have to be fetched and cannot be: a training finds out after minutes.
+
+    Raises:
+        DataMissing: It is not on this machine, and the hub cannot be reached or does not have it.
+    """
+    data = located.data
+    if located.folder is not None or located.file is not None:
+        return
+    error = _ask_hub(data.path, data.revision)
+    if error is not None and not _locate_library_copy(data.path).is_dir():
+        message = f"The training data {data.path} is not on this machine. {error.message}"
+        raise DataMissing(message, hint=_PULL)
+
+
+@cache
+def _ask_hub(path: str, revision: str) -> DataError | None:
+    """Why a data set cannot be fetched, asked once in a process; None if it can be."""
+    from huggingface_hub import HfApi
+
+    try:
+        with explain_hub_error(Need(path=path, revision=revision), None):
+            HfApi().dataset_info(path, revision=revision or None, timeout=5)
+    except DataError as error:
+        return error
+    return None
+
+
+def _locate_library_copy(path: str) -> Path:
+    """The folder in which the datasets library keeps what it has fetched of a data set."""
+    from huggingface_hub import constants
+
+    # As the library resolves it, whose import takes a second.
+    folder = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")
+    return Path(folder, path.replace("/", "___"))
 
 
 def _read_whole_split(

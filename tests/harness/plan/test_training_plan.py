@@ -1028,6 +1028,8 @@ def test_a_plan_needs_no_torch(asked: dict[str, Any], backbone: Path) -> None:
         "simcse",
         "--suite",
         "mteb",
+        "--train-data",
+        str(asked["train_data"]),
         "--dry-run",
         "--json",
     ]
