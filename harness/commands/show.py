@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from harness.core.types import Column, Suite, SuiteOptions
 from harness.driver.progress import find_most_common
 from harness.driver.report.suite import (
     CHOSE,
-    format_data_lines,
     format_held_out_mean,
     format_mean_lines,
     format_recall_lines,
@@ -205,11 +204,11 @@ def _show_all_records(measured: MeasuredSuite, as_json: bool) -> None:
             *about_task, score_text(record.main_score), _describe_distinction(record, measured, common)
         )
     print_table(table, create_console())
-    _print_origins(records)
+    _print_approximate(records)
 
 
-def _print_origins(records: Sequence[Record]) -> None:
-    for line in (*format_recall_lines(records), *format_data_lines(records)):
+def _print_approximate(records: Iterable[Record]) -> None:
+    for line in format_recall_lines(records):
         create_console().print(line, highlight=False, soft_wrap=True)
 
 
@@ -508,7 +507,7 @@ def _print_suite(
     others = [f"{name}: {mean_text(one.over_tasks)}" for name, one in further.items()]
     for line in (*format_mean_lines(suite, means), *others, *_describe_unproven_data(view)):
         out.print(line, highlight=False, soft_wrap=True)
-    _print_origins([*view.records.values()] if view else [])
+    _print_approximate(view.records.values() if view else ())
 
 
 def _list_column_records(column: Column, view: Any) -> list[Record | None]:

@@ -27,7 +27,7 @@ from harness.data.parts import (
     Declared,
     count_parts,
     describe_row_gap,
-    find_declared_rows,
+    find_declared_splits,
     find_part_gaps,
     read_declared_rows,
 )
@@ -230,7 +230,7 @@ class _Counting:
         self._gaps |= dict.fromkeys(find_part_gaps(names))
 
     def _compare_declared(self, config: str, split: str, rows: _Rows) -> None:
-        number, declared = rows.number, find_declared_rows(self._declared, config, split)
+        number, declared = rows.number, find_declared_splits(self._declared, config).get(split)
         if number is None:
             return
         self._counts["rows"] += number

@@ -148,12 +148,12 @@ def _iter_split_rows(info: Any) -> Iterator[tuple[str, int]]:
             yield str(name or split.get("name")), count
 
 
-def find_declared_rows(declared: Declared, config: str, split: str) -> int | None:
-    """The rows that a data set declares for a split; None where it does not."""
+def find_declared_splits(declared: Declared, config: str) -> dict[str, int]:
+    """The rows that a data set declares for the splits of a configuration."""
     configs = {name for name, _ in declared}
     # A data set without configurations may have been uploaded under a name of its own.
-    name = next(iter(configs)) if config == "default" and len(configs) == 1 else config
-    return declared.get((name, split))
+    only = next(iter(configs)) if config == "default" and len(configs) == 1 else config
+    return {split: rows for (name, split), rows in declared.items() if name == only}
 
 
 def find_file_gaps(file: Path) -> list[str]:
@@ -184,7 +184,7 @@ def _match_file(file: Path, folder: Path, declared: Declared) -> int | None:
     for name, config in read_configurations(folder).items():
         for split, patterns in config.patterns.items():
             if any(file in config.folder.glob(pattern) for pattern in patterns):
-                return find_declared_rows(declared, name, split)
+                return find_declared_splits(declared, name).get(split)
     stem = _PART.sub(lambda match: match["stem"].rstrip("-_."), file.name.partition(".")[0])
     matches = {rows for names, rows in declared.items() if stem in names}
     data_files = [path for path in list_visible_files(folder).values() if path.suffix == file.suffix]

@@ -27,7 +27,7 @@ from harness.data.folder import (
     read_card,
     read_configurations,
 )
-from harness.data.parts import read_declared_rows
+from harness.data.parts import find_declared_splits, read_declared_rows
 from harness.data.tables import describe_alternatives, format_error_line
 
 _NO_DATA = (README, "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
@@ -119,15 +119,15 @@ class Schema:
         """Whether it has all rows that it declares, as far as that is known without reading them."""
         declared = read_declared_rows(self.folder)
         for name, config in self.configs.items():
-            splits = {split for config_name, split in declared if config_name == name}
-            if splits and splits != config.patterns.keys():
+            splits = find_declared_splits(declared, name)
+            if splits and splits.keys() != config.patterns.keys():
                 return False
             for split in config.patterns if splits else ():
                 heads = (
                     TableHead.read_whole(file, config.options) for file in find_split_files(config, split)
                 )
                 counts = [head.rows for head in heads]
-                if None in counts or sum(map(int, filter(None, counts))) != declared[name, split]:
+                if None in counts or sum(map(int, filter(None, counts))) != splits[split]:
                     return False
         return True
 

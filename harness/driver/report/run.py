@@ -19,7 +19,6 @@ from harness.data.locate import DataMissing, format_size
 from harness.driver.execute import Result
 from harness.driver.report.suite import (
     CHOSE,
-    format_data_lines,
     format_held_out_mean,
     format_mean_lines,
     format_recall_lines,
@@ -366,7 +365,6 @@ class Report:
         lines = format_seed_lineages([self.find_lineage(one) for one in group]) + format_recall_lines(records)
         return [
             *lines,
-            *format_data_lines(records),
             *([f"trained on texts of {shorten_names([*text_notes.values()])}"] if text_notes else []),
         ]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from harness.core.errors import shorten_names
 from harness.core.lineage import Lineage, SweepPart
-from harness.core.types import Predicted, Suite, is_number
+from harness.core.types import Predicted, Suite
 from harness.results.results import APPROXIMATE
 from harness.results.scores import (
     Aggregates,
@@ -141,29 +141,6 @@ def format_recall_lines(records: Iterable[Record]) -> list[str]:
         (r.task.name, _format_lowest_recall(r.provenance["index"])) for r in records if is_approximate(r)
     ]
     return [f"{APPROXIMATE}: {task}: {text}" for task, text in dict.fromkeys(task_recalls)]
-
-
-def format_data_lines(records: Iterable[Record]) -> list[str]:
-    """Lines on the tasks whose scores do not mean what they seem to, for what was counted in their data."""
-    tasks: dict[str, dict[str, None]] = {}
-    for record in records:
-        data = {n: count for n, count in record.provenance.get("data", {}).items() if is_number(count)}
-        for what, count in _collect_data_faults(data):
-            tasks.setdefault(what, {})[f"{record.task.name} ({count})"] = None
-    return [f"{what}: {shorten_names([*names])}" for what, names in tasks.items()]
-
-
-def _collect_data_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for unit, held, whole in (
-        ("parts", data.get("parts", 0), data.get("parts_declared", 0)),
-        ("rows", data.get("rows", 0), data.get("declared", 0)),
-    ):
-        if held < whole:
-            yield "scored on a part of the data", f"{held:,} of {whole:,} {unit}"
-    if count := data.get("unmatched_queries"):
-        yield "queries that match no document, so that chance orders them", f"{count:,}"
-    if count := data.get("test_in_train"):
-        yield "scored rows that have the texts of a training row", f"{count:,}"
 
 
 def _format_lowest_recall(index: Mapping[str, Any]) -> str:

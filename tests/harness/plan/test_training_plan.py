@@ -1030,6 +1030,8 @@ def test_a_plan_needs_no_torch(asked: dict[str, Any], backbone: Path) -> None:
         "mteb",
         "--train-data",
         str(asked["train_data"]),
+        "--set",
+        "batch_size=8",
         "--dry-run",
         "--json",
     ]
