@@ -186,8 +186,8 @@ def _check_data_folder(
     """Show what tasks need of the data in DIR, and what of it is there; no model is loaded.
 
     DIR is a data root, or a folder of your own data. Without --suite, every task that reads a data set in the
-    root is shown, with the subsets that are there. Only a README, names of files and first lines are read;
-    files of your own whole. Ends with 1 if anything is missing. With --train-data all rows are read.
+    root is shown, with the subsets that are there. The rows that a task reads are counted, once for their
+    content. Ends with 1 if anything is missing. With --train-data all rows are read.
     """
     if train_data is not None:
         settings = DataSettings(

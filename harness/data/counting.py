@@ -109,14 +109,27 @@ def count_tables(
     """
     # A folder at a pinned revision may be filled up later, so that its files count as well.
     sizes = {name: path.stat().st_size for name, path in list_visible_files(folder).items()}
-    key = digest([data, sizes, tables, subsets])
-    file = cache / "source" / f"counts-{_VERSION}-{key}.json"
-    with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-        return parse_report(verify_digest(file.read_bytes()))
-    report = _read_tables(folder, tables, subsets)
-    with contextlib.suppress(StoreError):  # the cache only saves time
-        replace_file(file, append_digest(asdict(report)).encode())
-    return report
+    file = cache / "source" / f"counts-{_VERSION}-{digest([data, sizes, tables])}.json"
+    try:
+        kept = verify_digest(file.read_bytes())
+        report, held_subsets = parse_report(kept["report"]), kept["subsets"]
+    except (OSError, ValueError, TypeError, LookupError):
+        report, held_subsets = _read_tables(folder, tables)
+        with contextlib.suppress(StoreError):  # the cache only saves time
+            content = {"report": asdict(report), "subsets": held_subsets}
+            replace_file(file, append_digest(content).encode())
+    lost_subsets = _find_lost_subsets(held_subsets, subsets)
+    return replace(report, faults=(*report.faults, *lost_subsets))
+
+
+def _find_lost_subsets(held_subsets: Mapping[str, Sequence[str]], subsets: Sequence[str]) -> Iterator[str]:
+    """The subsets without a row in the splits of a table that has the rows of all, in sentences."""
+    for split, held in held_subsets.items():
+        lost = [subset for subset in subsets if subset not in held]
+        if lost:
+            cure = f"--subsets {','.join([subset for subset in subsets if subset in held] or held)}"
+            names = shorten_names(lost, most=3)
+            yield f"{split} has no row of the subset {names}; {cure} reads what is there"
 
 
 def parse_report(kept: Mapping[str, Any]) -> DataReport:
@@ -155,14 +168,16 @@ def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
 
-def _read_tables(folder: Path, tables: Sequence[DataTable], subsets: Sequence[str]) -> DataReport:
+def _read_tables(folder: Path, tables: Sequence[DataTable]) -> tuple[DataReport, Mapping[str, Sequence[str]]]:
+    """What was counted, and the subsets in each split of a table that has the rows of all."""
     schema = Schema.read_schema(folder)
     counting = _Counting(schema, read_declared_rows(folder))
     read: dict[str, dict[str, _Rows]] = {}
+    held_subsets: dict[str, list[str]] = {}
     for table in tables or _list_present_tables(schema):
         splits = counting.count_table(table)
         counting.compare_training(table, splits)
-        counting.compare_subsets(splits, subsets)
+        held_subsets |= {name: sorted(rows.languages) for name, rows in splits.items() if rows.languages}
         # The tables of a retrieval task come in this order for each subset.
         read = {} if table.part == "judgements" else read
         read[table.part] = splits
@@ -170,7 +185,7 @@ def _read_tables(folder: Path, tables: Sequence[DataTable], subsets: Sequence[st
             counting.compare_judgements(read)
     report = counting.build_report()
     # The task's own code may read such files in another way.
-    return report if tables else replace(report, faults=())
+    return report if tables else replace(report, faults=()), held_subsets
 
 
 def _find_side(splits: Mapping[str, _Rows], split: str) -> _Rows | None:
@@ -331,15 +346,6 @@ class _Counting:
                 self._count("test_in_train", same, len(texts))
                 if same:
                     self._training.append(describe_overlap(name, same, len(texts)))
-
-    def compare_subsets(self, splits: Mapping[str, _Rows], subsets: Sequence[str]) -> None:
-        """Note subsets without a row, where one table has the rows of all."""
-        for split, rows in splits.items():
-            lost = [subset for subset in subsets if subset not in rows.languages]
-            if lost and rows.languages:
-                held = [subset for subset in subsets if subset in rows.languages] or sorted(rows.languages)
-                cure = f"--subsets {','.join(held)} reads what is there"
-                self._faults[f"{split} has no row of the subset {shorten_names(lost, most=3)}; {cure}"] = None
 
     def compare_judgements(self, tables: Mapping[str, Mapping[str, _Rows]]) -> None:
         """Count the judgements of texts that are not there, blank texts, ids that repeat."""

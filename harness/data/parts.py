@@ -163,7 +163,7 @@ def find_file_gaps(file: Path) -> list[str]:
         DataError: A row cannot be read.
     """
     gaps = find_part_gaps([file.name])
-    declared = None if gaps else find_declared_file_rows(file)
+    declared = None if gaps else _find_declared_file_rows(file)
     if declared is not None:
         is_text = file.suffix in (".tsv", ".txt", ".qrels", ".trec") and file.parent.name == "qrels"
         rows = len(read_qrels(file)) if is_text else sum(1 for _ in iter_file_rows(file))
@@ -171,7 +171,7 @@ def find_file_gaps(file: Path) -> list[str]:
     return [f"{file.parent}: {gap}" for gap in gaps]
 
 
-def find_declared_file_rows(file: Path) -> int | None:
+def _find_declared_file_rows(file: Path) -> int | None:
     """The rows that a README beside a file, or in the folder above, declares for it; None without any."""
     for folder in (file.parent, file.parent.parent):
         with suppress(DataError):  # a README of any form may lie beside a user's own files
