@@ -33,7 +33,7 @@ from string import ascii_lowercase
 from measuring import read_options
 
 TRAINED = "--model tiny --recipe simcse:mean --train-data rows.jsonl --set batch_size=16 --set epochs=2"
-ALLOWED = "--allow-differences normalize --allow-differences max_length"
+ALLOWED = "--allow normalize,max_length"
 SMALL = "--set documents=4 --set document_length=20"
 
 WRITERS = f"""

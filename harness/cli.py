@@ -48,6 +48,12 @@ REMOVED = {
 }
 """What to type in place of commands of earlier versions."""
 
+REMOVED_OPTIONS = {
+    "--allow-extra": "--allow tensors=PATTERN leaves out tensors that have no place in a model.",
+    "--allow-differences": "--allow FIELD lets a field differ.",
+}
+"""What to type in place of options of earlier versions."""
+
 
 class _Commands(click.Group):
     """A group that imports a command only when it is called, so that --help stays fast."""
@@ -129,7 +135,11 @@ def invoke(arguments: list[str]) -> int:
     except click.exceptions.Abort:
         return _report_interrupt()
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, click.NoSuchOption) and error.option_name in REMOVED_OPTIONS:
+            instead = REMOVED_OPTIONS[error.option_name]
+            click.echo(f"Error: {error.option_name} was removed: {instead}", err=True)
+        else:
+            error.show()
         return 2
     except HarnessError as error:
         click.echo(f"Error: {error}", err=True)

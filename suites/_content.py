@@ -1,7 +1,7 @@
 """Data of a task that is built or read here: plain containers, checked when they are made.
 
-Every container raises DataError at construction if its data could not be scored, so its texts are not blank,
-its ids are unique and its references resolve.
+Every container raises DataError at construction if its data could not be scored, so its ids are unique, its
+references resolve, and no text but a document's is blank.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.core.errors import DataError
-from harness.core.types import DOCUMENT_TEXT, DocumentText, Size
+from harness.core.types import DOCUMENT_TEXT, DataReport, DocumentText, Size
+from harness.data.counting import describe_overlap, format_count_notes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A text that can be found; title or text may be empty, but not both."""
+    """A text that can be found; title and text may be empty, as in BEIR."""
 
     id: str
     title: str = ""
@@ -75,9 +76,7 @@ class Retrieval:
         queries = _require_unique_ids(self.queries, "query")
         for document in self.documents:
             _require_valid_text(document.title, f"title of document {document.id!r}", may_be_blank=True)
-            _require_valid_text(
-                document.text, f"text of document {document.id!r}", bool(document.title.strip())
-            )
+            _require_valid_text(document.text, f"text of document {document.id!r}", may_be_blank=True)
         for query in self.queries:
             _require_valid_text(query.text, f"text of query {query.id!r}")
         _require_known(self.qrels, queries, "query")
@@ -169,6 +168,37 @@ def measure_content(data: Content, documents: DocumentText = DOCUMENT_TEXT) -> S
     """The number of texts to encode, of their characters, and of scored examples."""
     lengths = [len(text) for text in _iter_content_texts(data, documents)]
     return Size(texts=len(lengths), characters=sum(lengths), examples=_count_examples(data))
+
+
+def count_content(data: Content, split: str) -> DataReport:
+    """What was counted in the data.
+
+    Args:
+        data: The data.
+        split: The name of the split that is scored.
+    """
+    counts, notes = {"rows": _count_rows(data)}, list[str]()
+    match data:
+        case Retrieval():
+            empty = sum(not f"{d.title}{d.text}".strip() for d in data.documents)
+            counts |= {"blank_documents": empty, "unanswered_queries": len(data.unanswered)}
+            notes += format_count_notes(counts, {"blank_documents": len(data.documents)})
+            notes += data.notes
+        case Labelled():
+            train = {row.text for row in data.train}
+            same = counts["test_in_train"] = sum(row.text in train for row in data.test)
+            notes += [describe_overlap(split, same, len(data.test))] if same else []
+    return DataReport(counts={n: c for n, c in counts.items() if c or n == "rows"}, notes=tuple(notes))
+
+
+def _count_rows(data: Content) -> int:
+    match data:
+        case Retrieval():
+            return len(data.documents) + len(data.queries) + sum(map(len, data.qrels.values()))
+        case Labelled():
+            return len(data.train) + len(data.test)
+        case Pairs() | Clusters():
+            return len(data.rows)
 
 
 def _count_examples(data: Content) -> int:

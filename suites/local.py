@@ -19,6 +19,7 @@ from harness.core.types import (
     SIDES,
     Column,
     Data,
+    DataReport,
     LabelledData,
     LabelledSplit,
     Size,
@@ -28,6 +29,8 @@ from harness.core.types import (
     Task,
 )
 from harness.data import tables
+from harness.data.counting import describe_overlap, parse_report
+from harness.data.parts import find_file_gaps
 from harness.data.tables import HEADER, FileRow, explain_file_error, read_qrels, read_rows, resolve_user_path
 from suites import _local_description
 from suites._content import (
@@ -40,6 +43,7 @@ from suites._content import (
     Query,
     Retrieval,
     Row,
+    count_content,
     measure_content,
 )
 from suites._local_description import KINDS, Learning, LocalTask
@@ -85,9 +89,20 @@ class _LocalSource:
 
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts that are trained on and scored (see harness.core.types.FileSource)."""
-        return _load_content_size(
-            task.data.content, cache, lambda: _measure_labelled_data(self.load(task, data=None))
-        )
+        return self._count(task, cache)[0]
+
+    def count_data(self, task: Task, *, cache: Path) -> DataReport:
+        """What was counted in the files (see harness.core.types.CountedSource)."""
+        return self._count(task, cache)[1]
+
+    def _count(self, task: Task, cache: Path) -> _Counted:
+        return _load_counted(task.data.content, cache, lambda: self._read_counted(task))
+
+    def _read_counted(self, task: Task) -> _Counted:
+        data = self.load(task, data=None)
+        rows = len(data.train) + sum(map(len, data.dev.values()))
+        report = DataReport(counts={"rows": rows}, gaps=_find_gaps(self.task), notes=data.notes)
+        return _measure_labelled_data(data), report
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
         """The rows of the task, from its own files."""
@@ -150,7 +165,7 @@ def _note_train_overlap(train: Texts, dev: Texts) -> tuple[str, ...]:
     train_rows = set(zip(*train, strict=True))
     rows = [*zip(*dev, strict=True)]
     same = sum(row in train_rows for row in rows)
-    return (f"{same} of {len(rows)} dev rows have the texts of a training row",) if same else ()
+    return (describe_overlap("dev", same, len(rows)),) if same else ()
 
 
 OF_TWO = ("f1", "mcc")
@@ -333,7 +348,7 @@ def _build_local_document(task: LocalTask, record: FileRow, id_: str) -> Documen
     column = task.resolve_column("title")
     optional = column == "title" and record.fields.get(column) is None
     title = "" if optional else record.get_text_field(column, may_be_blank=True)
-    text = record.get_text_field(task.resolve_column("text"), may_be_blank=bool(title.strip()))
+    text = record.get_text_field(task.resolve_column("text"), may_be_blank=True)
     return Document(id=id_, title=title, text=text)
 
 
@@ -383,16 +398,25 @@ LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(
 """The loaders by the task types of harness.toml."""
 
 
-def _load_content_size(content: str, cache: Path, measure: Callable[[], Size]) -> Size:
-    """The size of data with this hash, which is read once; data that cannot be scored has none."""
-    size_file = cache / "source" / f"size-2-{content}.json"
-    try:
-        return Size(**verify_digest(size_file.read_bytes()))
-    except (OSError, ValueError, TypeError):
-        content_size = measure()
+_Counted = tuple[Size, DataReport]
+"""The size of data, and what was counted in it."""
+
+
+def _load_counted(content: str, cache: Path, count: Callable[[], _Counted]) -> _Counted:
+    """The size and the counts of data with this hash, which is read once."""
+    file = cache / "source" / f"size-3-{content}.json"
+    with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
+        kept = verify_digest(file.read_bytes())
+        return Size(**kept["size"]), parse_report(kept["report"])
+    size, report = count()
     with contextlib.suppress(StoreError):  # the cache only saves time
-        replace_file(size_file, append_digest(asdict(content_size)).encode())
-    return content_size
+        content_counts = {"size": asdict(size), "report": asdict(report)}
+        replace_file(file, append_digest(content_counts).encode())
+    return size, report
+
+
+def _find_gaps(task: LocalTask) -> tuple[str, ...]:
+    return tuple(gap for file in task.files for gap in find_file_gaps(file))
 
 
 def _measure_labelled_data(data: LabelledData) -> Size:
@@ -423,11 +447,21 @@ class _FileSource(BuiltSource):
 
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts to encode (see harness.core.types.FileSource)."""
+        return self._count(task, cache)[0]
+
+    def count_data(self, task: Task, *, cache: Path) -> DataReport:
+        """What was counted in the files (see harness.core.types.CountedSource)."""
+        return self._count(task, cache)[1]
+
+    def _count(self, task: Task, cache: Path) -> _Counted:
         # Titles change the size, but not the hash of the data.
         content = task.data.content + ("" if task.documents == DOCUMENT_TEXT else "-text")
-        return _load_content_size(
-            content, cache, lambda: measure_content(self.loader.content(), task.documents)
-        )
+        return _load_counted(content, cache, lambda: self._read_counted(task))
+
+    def _read_counted(self, task: Task) -> _Counted:
+        data = self.loader.content()
+        report = replace(count_content(data, task.splits[0]), gaps=_find_gaps(self.loader.task))
+        return measure_content(data, task.documents), report
 
 
 def _open_local_suite(argument: str, options: SuiteOptions) -> Suite:

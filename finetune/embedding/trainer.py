@@ -29,10 +29,11 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from finetune.embedding.batches import BatchOrder, Order, hash_table_texts
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
 from finetune.flops import ParameterCount
+from harness.core.allowances import list_allowed_tensors
 from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
 from harness.core.types import Artifact
-from harness.data.training.loading import load_training
+from harness.data.training.loading import describe_repeats, load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
@@ -214,6 +215,9 @@ class _Trainer(SentenceTransformerTrainer):
             chosen = [load_training(part, cache=spec.cache) for part in spec.selection]
             self.checkpoints = Checkpoints(spec.checkpoints)
             self._from = self.checkpoints.find_last_checkpoint()
+        for part in spec.data if spec.rank == 0 else ():
+            for note in (*part.notes, *describe_repeats(part, spec.cache)):
+                spec.log.note(note)
         self.selection = chosen[0] if chosen else None
         arguments.max_steps = self.order.steps
         arguments.warmup_steps = settings.count_warmup_steps(self.order.steps)
@@ -656,7 +660,7 @@ def open_whole(spec: TrainingSpec) -> Any:
 
 def build_backbone_args(backbone: Artifact) -> dict[str, Any]:
     """The arguments with which the weights of a backbone are loaded to be trained."""
-    extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra else {}
+    extra = {"allow_extra": patterns} if (patterns := list_allowed_tensors(backbone.allow)) else {}
     return {"dtype": torch.float32, "weights_only": True, **extra}
 
 

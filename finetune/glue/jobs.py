@@ -22,13 +22,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from finetune.glue.protocol import RunScore, Trial
 from finetune.glue.rows import TokenizedTask, adapt_trial
 from harness.core import files, provenance
+from harness.core.allowances import list_allowed_tensors
 from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import HarnessError
 from harness.core.files import hash_file
 from harness.core.types import Artifact, LabelledData, LabelSource, Raw, Task
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import Event, JobContext
-from harness.jobs.jobs import build_model_part, build_record_output, build_task_part, read_model_lineage
+from harness.jobs.jobs import (
+    build_model_part,
+    build_record_output,
+    build_task_part,
+    count_scored_data,
+    read_model_lineage,
+)
 from harness.results.scores import collect_raw_metrics
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
 from suites.glue import VIEWS, GlueSource
@@ -323,6 +330,8 @@ class Finetune:
         columns = _build_example_columns(self.task, labelled, evaluation, trial.seed) if evaluation else {}
         metrics = {} if evaluation is None else evaluation.metrics
         seconds = (datetime.now(tz=UTC) - started).total_seconds()
+        report = count_scored_data(self.task, self.data, context.cache)
+        noted = dict.fromkeys((*labelled.notes, *report.gaps, *report.notes))
         record = Record(
             key=self.key,
             purpose="trial",
@@ -338,7 +347,8 @@ class Finetune:
                 **provenance.collect_provenance(
                     device=context.device, threads=context.limits.threads, started=started
                 ),
-                "notes": [*labelled.notes, *changed, *notes, *more, *progress.notes],
+                "notes": [*noted, *changed, *notes, *more, *progress.notes],
+                "data": dict(report.counts),
                 "seconds": {"train": round(seconds, 3)},
                 "start_weights": started_from,
                 "peak_memory_bytes": provenance.measure_peak_memory(),
@@ -394,7 +404,7 @@ class Finetune:
 
         folder = find_backbone_folder(self.artifact.folder)
         source = self.start.path if self.start and self.start.kind == "folder" else None
-        extra = self.artifact.allow_extra
+        extra = list_allowed_tensors(self.artifact.allow)
         model, notes = Classifier.load_classifier(
             folder, trial, classes=classes, source=source, allow_extra=extra
         )
@@ -563,6 +573,7 @@ class ScoreFromRuns:
                     device=context.device, threads=context.limits.threads, started=started
                 ),
                 "notes": self._collect_run_notes(counted),
+                "data": counted[0].provenance.get("data", {}),
                 "seconds": {"train": round(seconds, 3)},
             },
         )

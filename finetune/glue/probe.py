@@ -14,6 +14,7 @@ from finetune.flops import ParameterCount
 from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
 from finetune.glue.rows import TokenizedRows, TokenizedTask, adapt_trial
+from harness.core.allowances import list_allowed_tensors
 from harness.core.errors import DataError
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import Event, JobContext
@@ -95,7 +96,7 @@ def _time_steps(
     context.set_threads()
     folder = find_backbone_folder(work.artifact.folder)
     trial, _ = adapt_trial(folder, trial)
-    extra = work.artifact.allow_extra
+    extra = list_allowed_tensors(work.artifact.allow)
     model: Any = Classifier.load_classifier(folder, trial, classes=classes, allow_extra=extra)[0].to(
         context.device
     )

@@ -351,7 +351,7 @@ def check_candidate(
     candidate, baseline = check_value("candidate", candidate, Place), check_value("baseline", baseline, Place)
     suites = check_value("suites", suite, Places)
     seeds = None if seeds is None else check_value("seeds", seeds, Seeds)
-    limits = Policy.of(policy)
+    limits, allowed = Policy.of(policy).accept_names(request.get("allow"))
     reference = Reference.resolve(baseline, check_value("results", request.get("results"), Folder | None))
     if reference.baseline is not None:
         suites, seeds = suites or reference.baseline.suites, seeds or reference.baseline.seeds
@@ -359,7 +359,9 @@ def check_candidate(
         raise UsageError(
             f"{baseline} is a model, not a baseline: a suite is needed.", hint='Use e.g. suite="nanobeir".'
         )
-    run = _build_baseline_request(suites, reference.baseline).replace_fields(request, of="harness.check")
+    run = _build_baseline_request(suites, reference.baseline).replace_fields(
+        request | {"allow": allowed}, of="harness.check"
+    )
 
     def execute_request(part: Request) -> Mapping[str, str]:
         from harness.driver import evaluation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from harness.core.allowances import parse_allowances
+from harness.core.arguments import Form, Names, check_value
 from harness.core.errors import UsageError, explain_unknown
+from harness.results.differences import is_field_name
 
 AUTO: Literal["auto"] = "auto"
 """The word for the smallest margin that an equal model passes in 97.5 % of checks."""
@@ -31,6 +35,9 @@ _FORMER = {
     "seed": "nothing is resampled any more",
 }
 """Settings of earlier versions, each with what replaces it."""
+
+
+_AllowedInCheck = Annotated[Names, Form(read=functools.partial(parse_allowances, is_field=is_field_name))]
 
 
 class _TaskPolicy(BaseModel):
@@ -136,6 +143,17 @@ class Policy(BaseModel):
         if not isinstance(policy, Policy):
             raise UsageError(f"policy is {policy!r}, and must be a Policy or the path of a TOML file.")
         return policy
+
+    def accept_names(self, allow: Any) -> tuple[Policy, tuple[str, ...]]:
+        """The policy with the fields among the names of `allow`, which may then differ, and the other names.
+
+        Raises:
+            UsageError: A name is unknown.
+        """
+        names = check_value("allow", allow, _AllowedInCheck)
+        fields = tuple(filter(is_field_name, names))
+        policy = self.model_copy(update={"allow_differences": (*self.allow_differences, *fields)})
+        return policy, tuple(name for name in names if name not in fields)
 
     @staticmethod
     def read(path: Path) -> Policy:

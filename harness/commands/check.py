@@ -57,14 +57,6 @@ from harness.plan.request import Request
     default=None,
     help="TOML file with margins, levels and what must not regress (docs/check.md).",
 )
-@click.option(
-    "--allow-differences",
-    "allowed",
-    multiple=True,
-    metavar="FIELD",
-    help="What may differ between the evaluations, e.g. pooling, max_length or prompts, beside what the "
-    "policy allows. Repeat for several.",
-)
 @click.option("--explain", is_flag=True, help="Print the policy and what it means; compare nothing.")
 @click.option("--all", "every", is_flag=True, help="List tasks that passed, too.")
 @click.option(
@@ -102,7 +94,6 @@ def command(
     project: str | None,
     seeds: int | None,
     policy_file: Path | None,
-    allowed: tuple[str, ...],
     explain: bool,
     every: bool,
     junit: Path | None,
@@ -118,7 +109,7 @@ def command(
     regressed, 3 if neither can be said (the policy may ask for 0 or 1 instead).
     """
     policy = policies.Policy.read(policy_file) if policy_file is not None else policies.DEFAULT
-    policy = policy.model_copy(update={"allow_differences": (*policy.allow_differences, *allowed)})
+    policy, given["allow"] = policy.accept_names(given["allow"])
     if explain:
         return _explain(policy, as_json)
     # Reports that were not asked for share the key None, which is skipped below.

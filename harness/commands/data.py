@@ -16,11 +16,11 @@ from harness.core.arguments import split_names
 from harness.core.errors import DataError, UsageError, shorten_names
 from harness.core.terminal import create_console, print_table
 from harness.core.types import DataTable, SuiteOptions, Task
+from harness.data.finding import Finding
 from harness.data.folder import Need, list_data_sets
 from harness.data.locate import DataSettings, Unavailable, fetch_remote_size, format_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
-from harness.data.schema import Finding
-from harness.data.training.loading import TrainingSize
+from harness.data.training.loading import TrainingSize, describe_repeats
 from harness.data.training.sets import TrainingData, locate_user_training
 from harness.plan.catalog import load_suite_entries as catalog_suites
 from harness.plan.catalog import open_recipe, open_suites, resolve_recipe_chain
@@ -186,8 +186,8 @@ def _check_data_folder(
     """Show what tasks need of the data in DIR, and what of it is there; no model is loaded.
 
     DIR is a data root, or a folder of your own data. Without --suite, every task that reads a data set in the
-    root is shown, with the subsets that are there. Only a README, names of files and first lines are read;
-    files of your own whole. Ends with 1 if anything is missing. With --train-data all rows are read.
+    root is shown, with the subsets that are there. The rows that a task reads are counted, once for their
+    content. Ends with 1 if anything is missing. With --train-data all rows are read.
     """
     if train_data is not None:
         settings = DataSettings(
@@ -227,6 +227,7 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
     """Print the form and the size of training data."""
     located = locate_user_training(text, settings)
     size = TrainingSize.measure_training(located, settings.cache)
+    notes = [*located.notes, *describe_repeats(located, settings.cache)]
     if as_json:
         click.echo(
             json.dumps(
@@ -240,6 +241,7 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
                     "documents": size.documents,
                     "constant": size.constant,
                     "negatives": size.negatives,
+                    "notes": notes,
                     "identity": located.data.identity,
                 },
                 indent=1,
@@ -261,6 +263,8 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
         least, most = size.negatives
         click.echo(f"  {f'{least}' if least == most else f'{least} to {most}'} negatives a row")
         click.echo("  --recipe unified-contrastive takes it")
+    for note in notes:
+        click.echo(f"  {note}")
 
 
 def _has_own_data(folder: Path) -> bool:
@@ -376,7 +380,8 @@ def _print_finding(finding: Finding) -> None:
     colours = {"ok": "green", "faulty": "red", "missing": "red"}
     state = click.style(f"{finding.state:<8}", fg=colours[finding.state])
     click.echo(f"{state} {finding.task.name} {finding.task.data.path}".rstrip())
-    for line in (*_needs(finding), *finding.faults):
+    report = finding.report
+    for line in dict.fromkeys((*_needs(finding), *finding.faults, *report.gaps, *report.notes)):
         click.echo(f"         {line}")
 
 
@@ -398,6 +403,11 @@ def _needs(finding: Finding) -> Iterator[str]:
         yield OWN
     if finding.size is not None and finding.size.texts is not None and not finding.task.data.path:
         yield f"has {finding.size.texts:,} texts, {finding.size.characters:,} characters"
+    counts = finding.report.counts
+    if counts.get("rows") and finding.task.data.path:
+        declared = f" of {counts['declared']:,} declared" if "declared" in counts else ""
+        parts = f" in {counts['parts']:,} of {counts['parts_declared']:,} parts" if "parts" in counts else ""
+        yield f"has {counts['rows']:,} rows{declared}{parts}"
 
 
 def _serialize_finding(finding: Finding) -> dict[str, Any]:
@@ -416,6 +426,8 @@ def _serialize_finding(finding: Finding) -> dict[str, Any]:
             for table in finding.tables
         ],
         "faults": list(finding.faults),
+        "counts": dict(finding.report.counts),
+        "notes": list(dict.fromkeys((*finding.report.gaps, *finding.report.notes))),
         "texts": finding.size.texts if finding.size else None,
     }
 

@@ -12,11 +12,12 @@ import click
 
 from harness.commands import options
 from harness.core import files, paths
-from harness.core.arguments import split_names
+from harness.core.allowances import parse_allowances
 from harness.core.encoding import Settings
 from harness.core.terminal import create_console
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
+from harness.data.parts import PARTIAL
 from harness.data.scored_data import ScoredData
 from harness.driver import progress
 from harness.jobs.context import WorkerLimits
@@ -85,7 +86,7 @@ SCHEMA = 1
 @options.add_options("max_length", "query_length", "dtype", "vectors", "similarity", "prompts", "prompt_file")
 @options.add_options("seed", "cache", "data", "offline")
 @options.device
-@options.add_options("threads", "batch_tokens", "trust_remote_code", "allow_extra")
+@options.add_options("threads", "batch_tokens", "trust_remote_code", "allow")
 @click.option("--dry-run", is_flag=True, help="Print what would be scored; load no model.")
 @options.as_json
 def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: Any) -> int:
@@ -95,12 +96,18 @@ def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: An
     command again finds it there; after an interruption it continues with the vectors in the cache.
     """
     output, cache = paths.resolve_home_path(output), paths.resolve_cache_folder(given["cache"])
-    data = DataSettings(root=paths.resolve_data_root(given["data"]), offline=given["offline"], cache=cache)
+    allow = parse_allowances(given["allow"])
+    data = DataSettings(
+        root=paths.resolve_data_root(given["data"]),
+        offline=given["offline"],
+        cache=cache,
+        partial=PARTIAL in allow,
+    )
     models = ModelOptions(
         offline=given["offline"],
         trust_remote_code=given["trust_remote_code"],
         cache=cache,
-        allow_extra=split_names(given["allow_extra"]),
+        allow=allow,
     )
     with forbid_network() if given["offline"] else contextlib.nullcontext():
         plan = ScoringPlan.build_scoring_plan(_build_scoring_request(given), data, models)

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
-from harness.core.arguments import check_fields, split_names
+from harness.core.allowances import parse_allowances
+from harness.core.arguments import check_fields
 from harness.core.encoding import Encoding, OwnTexts, Settings, TextToken, TextTokens
 from harness.core.errors import UsageError
 from harness.core.terminal import create_console, print_table
@@ -46,7 +47,7 @@ SCHEMA = 1
     "max_length", "query_length", "dtype", "vectors", "prompts", "prompt_file", "cache", "offline"
 )
 @options.device
-@options.add_options("threads", "trust_remote_code", "allow_extra")
+@options.add_options("threads", "trust_remote_code", "allow")
 @options.as_json
 def command(
     model: str, query: str, document: str, matrix: bool, device: str, as_json: bool, **given: Any
@@ -102,7 +103,7 @@ def _build_model_options(values: dict[str, Any]) -> ModelOptions:
         offline=values["offline"],
         trust_remote_code=values["trust_remote_code"],
         cache=paths.resolve_cache_folder(values["cache"]),
-        allow_extra=split_names(values["allow_extra"]),
+        allow=parse_allowances(values["allow"]),
     )
 
 

@@ -172,7 +172,7 @@ training = add_options(
     "devices",
     "executor",
     "threads",
-    "allow_extra",
+    "allow",
 )
 """Gives a command every option of a training that an evaluation has as well."""
 

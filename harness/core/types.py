@@ -101,7 +101,7 @@ class Artifact:
     """A model that is ready to be loaded: its folder and the key of its content.
 
     `key` is the ArtifactKey, `weights` the weights' hash, `revision` a hub commit, `source` the text that was
-    typed; `allow_extra` are patterns of tensors that may have no place in the model. The key of a `trained`
+    typed; `allow` are the names of what the user accepts. The key of a `trained`
     model is that of its lineage: it has no weights before its training, and other ones after another. BM25
     has neither folder nor weights, and the key of its settings.
     """
@@ -113,7 +113,7 @@ class Artifact:
     weights: str
     revision: str | None = None
     trust_remote_code: bool = False
-    allow_extra: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
     trained: bool = False
 
     @property
@@ -172,6 +172,8 @@ class DataTable:
         texts: Columns of text, each by the names that it may have.
         values: Further columns, likewise.
         lists: Whether each row holds a list of texts, and one of values.
+        train: The split among these whose rows a classifier is trained on; empty without one.
+        part: What it is in a retrieval task; empty in any other.
     """
 
     config: tuple[str, ...]
@@ -180,6 +182,25 @@ class DataTable:
     values: tuple[tuple[str, ...], ...] = ()
     lists: bool = False
     lone_split: bool = False
+    train: str = ""
+    part: Literal["", "judgements", "documents", "queries"] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataReport:
+    """What was counted in the data of a task.
+
+    Attributes:
+        counts: Numbers by name, as in a record (results/README.md).
+        gaps: What is missing of the data that is declared, a sentence each; refused unless that is allowed.
+        faults: What no task can be scored with, likewise; always refused.
+        notes: Further sentences for the record.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    gaps: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -241,7 +262,7 @@ class Outcome:
     """The outcome of scoring a task.
 
     `examples` are columns as in harness.storage.record.EXAMPLE_COLUMNS, `run` as in RUN_COLUMNS; both may
-    be empty.
+    be empty. `data` are numbers that were counted in the data, for the record.
     """
 
     main_score: float
@@ -249,6 +270,7 @@ class Outcome:
     examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     run: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    data: Mapping[str, int] = field(default_factory=dict)
 
 
 class TaskSource(Protocol):
@@ -295,6 +317,15 @@ class FileSource(Protocol):
         Raises:
             DataError: The data cannot be scored; the message names file and line.
         """
+        ...
+
+
+@runtime_checkable
+class CountedSource(Protocol):
+    """A source of a user's own files that counts what is odd in them."""
+
+    def count_data(self, task: Task, *, cache: Path) -> DataReport:
+        """What was counted in the task's data; arguments and errors as of `FileSource.measure`."""
         ...
 
 

@@ -26,8 +26,8 @@ from harness.data.folder import (
     read_configurations,
     resolve_identity,
 )
+from harness.data.parts import find_missing_parts
 
-_SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
 RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
 _ODD = re.compile(r"\*\*|[\[\]{}:]|\.\.|^/")
 """Parts of a pattern of files that Python and the hub read differently."""
@@ -61,7 +61,7 @@ def _list_snapshot_gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tup
     declared = _select_subset_configs(_read_config_patterns(folder), subsets)
     # Without a list: the files that the README names, and the shards that the names of others imply.
     undeclared = (p for patterns in declared.values() for p in patterns if not _has_matches(folder, p))
-    return (*undeclared, *find_missing_shards(present))
+    return (*undeclared, *find_missing_parts(present))
 
 
 def _list_absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
@@ -153,15 +153,6 @@ def _has_matches(folder: Path, pattern: str) -> bool:
         return any(path.exists() for path in folder.glob(pattern))
     except (NotImplementedError, ValueError):  # not a pattern inside the folder
         return False
-
-
-def find_missing_shards(names: set[str]) -> Iterator[str]:
-    """The missing shards, by the numbers in file names (`train-00000-of-00002`)."""
-    held: dict[tuple[str, str], set[int]] = {}
-    for match in filter(None, map(_SHARD.match, names)):
-        held.setdefault((match["stem"], match["count"]), set()).add(int(match["number"]))
-    for (stem, count), numbers in sorted(held.items()):
-        yield from (f"{stem}{n:05d}-of-{count}" for n in range(int(count)) if n not in numbers)
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -332,11 +323,15 @@ class DataMissing(DataError):
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """The places for data sets: `root` in hub layout (`<org>/<name>/`), `cache`, and if online the hub."""
+    """The places for data sets: `root` in hub layout (`<org>/<name>/`), `cache`, and if online the hub.
+
+    With `partial` a part of what a data set declares is accepted for the whole.
+    """
 
     root: Path | None = None
     offline: bool = False
     cache: Path
+    partial: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,9 +395,15 @@ def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
         some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
         raise DataMissing(
             f"The data root has {data.path} without {some}.",
-            hint="Choose what it has with --languages or --subsets, or pull all of it: "
+            hint=f"{_suggest_subsets(subsets, absent)}pull all of it: "
             "harness data pull --suite SUITE --data DIR",
         )
+
+
+def _suggest_subsets(subsets: Sequence[str], absent: Sequence[str]) -> str:
+    """The beginning of a hint: the option for the subsets that are there, if any are."""
+    present = [subset for subset in subsets if subset not in absent]
+    return f"Choose what it has with --subsets {','.join(present)}, or " if present else "Choose others, or "
 
 
 def find_root_folder(path: str, revision: str, root: Path | None) -> Path | None:

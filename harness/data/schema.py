@@ -15,20 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from glob import escape, glob
 from pathlib import Path, PurePath
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
-from harness.core.errors import DataError, find_similar_names, shorten_names
+from harness.core.errors import DataError, shorten_names
 from harness.core.identity import digest
-from harness.core.types import DataTable, FileSource, Size, TableSource, Task
+from harness.core.types import DataTable
 from harness.data.folder import (
     README,
     Configuration,
-    list_data_sets,
     list_visible_files,
     read_card,
     read_configurations,
 )
-from harness.data.locate import DataSettings, Located, find_root_folder
+from harness.data.parts import find_declared_splits, read_declared_rows
 from harness.data.tables import describe_alternatives, format_error_line
 
 _NO_DATA = (README, "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
@@ -44,7 +43,7 @@ _SPLIT_WORDS = {
 """The words in names of files and folders by which the datasets library knows a split."""
 
 
-def _find_split_files(config: Configuration, split: str) -> list[Path]:
+def find_split_files(config: Configuration, split: str) -> list[Path]:
     """The files of a split, without licences and the like; none where a pattern matches nothing."""
     names = dict.fromkeys(
         name
@@ -54,7 +53,7 @@ def _find_split_files(config: Configuration, split: str) -> list[Path]:
     )
     # A file that a README names exactly is data, whatever its name; a pattern finds licences and the like.
     files = [config.folder / name for name in names if (config.folder / name).is_file()]
-    return [file for file in files if _detect_file_kind(file) in _READ] or files
+    return [file for file in files if detect_file_kind(file) in _READ] or files
 
 
 def _is_data(name: str) -> bool:
@@ -116,9 +115,25 @@ class Schema:
         configs = {"default": Configuration(folder=folder, patterns=patterns)}
         return Schema(folder=folder, configs=configs, declared=False)
 
+    def has_declared_rows(self) -> bool:
+        """Whether it has all rows that it declares, as far as that is known without reading them."""
+        declared = read_declared_rows(self.folder)
+        for name, config in self.configs.items():
+            splits = find_declared_splits(declared, name)
+            if splits and splits.keys() != config.patterns.keys():
+                return False
+            for split in config.patterns if splits else ():
+                heads = (
+                    TableHead.read_whole(file, config.options) for file in find_split_files(config, split)
+                )
+                counts = [head.rows for head in heads]
+                if None in counts or sum(map(int, filter(None, counts))) != splits[split]:
+                    return False
+        return True
+
     def find_faults(self, tables: Sequence[DataTable]) -> list[str]:
         """What the folder lacks of the tables, one sentence each; empty if they can be read."""
-        named = [(table, _choose_config(self.configs, table.config)) for table in tables]
+        named = [(table, choose_config(self.configs, table.config)) for table in tables]
         absent = [table.config or ("default",) for table, name in named if name is None]
         declared = self.configs if self.declared else {}
         missing = [_describe_absent_configs(declared, absent)] if absent else []
@@ -135,7 +150,7 @@ class Schema:
         for split_name in table.splits:
             lone = table.lone_split and split_name not in config.patterns and len(config.patterns) == 1
             split = next(iter(config.patterns)) if lone else split_name
-            files = _find_split_files(config, split)
+            files = find_split_files(config, split)
             if files:
                 yield from self._split_faults(table, config, files)
             else:
@@ -156,15 +171,15 @@ class Schema:
             try:
                 head = TableHead.read_head(file, config.options)
             except DataError as error:
-                yield f"{_format_relative_path(file, self.folder)}{error.message}"
+                yield f"{format_relative_path(file, self.folder)}{error.message}"
                 return
             rows.append(head.rows)
             faults = list(head.find_column_faults(table))
-            yield from (f"{_format_relative_path(file, self.folder)}: {fault}" for fault in faults)
+            yield from (f"{format_relative_path(file, self.folder)}: {fault}" for fault in faults)
             if faults:
                 return
         if all(count == 0 for count in rows):
-            yield f"{_format_relative_path(files[0], self.folder)}: there are no rows"
+            yield f"{format_relative_path(files[0], self.folder)}: there are no rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +205,7 @@ class SplitFiles:
         schema = Schema.read_schema(folder)
         name = _require_config(folder, config, schema.configs if schema.declared else {})
         configuration = schema.configs[name]
-        files = _find_split_files(configuration, split)
+        files = find_split_files(configuration, split)
         if not files:
             raise DataError(f"{folder}: {schema.describe_absence(name, split)}.")
         heads = tuple(TableHead.read_whole(file, configuration.options) for file in files)
@@ -218,7 +233,7 @@ class SplitFiles:
         return None if None in counts else sum(count or 0 for count in counts)
 
 
-def _choose_config(configs: Mapping[str, Configuration], names: Sequence[str]) -> str | None:
+def choose_config(configs: Mapping[str, Configuration], names: Sequence[str]) -> str | None:
     """The configuration with one of these names; without names the only one, or the default one."""
     if names:
         return next((name for name in names if name in configs), None)
@@ -244,7 +259,7 @@ def _require_config(folder: Path, config: str, declared: Mapping[str, Configurat
     """
     if not declared and config in ("", "default"):
         return "default"
-    name = _choose_config(declared, (config,) if config else ())
+    name = choose_config(declared, (config,) if config else ())
     if name is None and config:
         raise DataError(f"{folder}: {_describe_absent_configs(declared, [(config,)])}.")
     if name is None:
@@ -256,22 +271,22 @@ def _require_config(folder: Path, config: str, declared: Mapping[str, Configurat
 
 
 def resolve_readable_folder(folder: Path) -> Path:
-    """The folder; links to its files, in the library's cache, if its README names files that are not there.
+    """The folder; links to its files, in the library's cache, if its README declares what is not there.
 
-    The library reads every split that a README names, also those that no task asks for.
+    The library reads every split that a README names, and compares its rows with the number that is declared,
+    also where no task asks for it. What a task reads was counted before (harness.data.counting).
     """
     import datasets.config
 
     schema = Schema.read_schema(folder)
-    present = {
-        name: {
-            split: patterns for split, patterns in config.patterns.items() if _find_split_files(config, split)
-        }
-        for name, config in schema.configs.items()
-    }
-    if not schema.declared or all(
+    present: dict[str, dict[str, list[str]]] = {}
+    for name, config in schema.configs.items():
+        held = {split: _list_present_patterns(config, split) for split in config.patterns}
+        present[name] = {split: patterns for split, patterns in held.items() if patterns}
+    is_whole = not schema.declared or all(
         present[name] == config.patterns for name, config in schema.configs.items()
-    ):
+    )
+    if is_whole and schema.has_declared_rows():
         return folder
     target = Path(datasets.config.HF_DATASETS_CACHE) / f"present-{digest([str(folder), present])[:12]}"
     if not target.exists():
@@ -279,80 +294,14 @@ def resolve_readable_folder(folder: Path) -> Path:
     return target
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """The state of a task's data, as far as it can be checked before a run.
-
-    `state` is "missing" if the data is not on this machine, and "faulty" if the task cannot read it. `tables`
-    are those that the task reads, none where its own code decides.
-    """
-
-    task: Task
-    state: Literal["ok", "faulty", "missing"]
-    folder: Path | None = None
-    tables: tuple[DataTable, ...] = ()
-    faults: tuple[str, ...] = ()
-    size: Size | None = None
-
-    @staticmethod
-    def check_task_data(task: Task, settings: DataSettings) -> Finding:
-        """The finding on a task's data, in the data root or in its own files."""
-        tables = task.source.list_data_tables(task) if isinstance(task.source, TableSource) else ()
-        folder = (
-            find_root_folder(task.data.path, task.data.revision, settings.root) if task.data.path else None
-        )
-        if task.data.path and folder is None:
-            return Finding(
-                task=task, state="missing", tables=tables, faults=(_describe_missing_folder(task, settings),)
-            )
-        try:
-            if isinstance(task.source, FileSource):
-                return Finding(task=task, state="ok", size=task.source.measure(task, cache=settings.cache))
-            faults = tuple(Schema.read_schema(folder).find_faults(tables)) if folder else ()
-        except DataError as error:
-            faults = (error.message,)
-        state: Literal["ok", "faulty"] = "faulty" if faults else "ok"
-        return Finding(task=task, state=state, folder=folder, tables=tables, faults=faults, size=task.size)
+def _list_present_patterns(config: Configuration, split: str) -> list[str]:
+    """The patterns of a split that match a file; none where the split has no files."""
+    patterns = config.patterns[split] if find_split_files(config, split) else ()
+    return [pattern for pattern in patterns if glob(pattern, root_dir=config.folder, recursive=True)]
 
 
-def _describe_missing_folder(task: Task, settings: DataSettings) -> str:
-    """The sentence on a data set that is not in the data root."""
-    path, root = task.data.path, settings.root
-    if root is None:
-        return f"no data root is named, so {path} cannot be looked for"
-    data_paths = [need.path for need in list_data_sets(root)]
-    close = find_similar_names(path, data_paths)
-    return f"{root / path} does not exist" + (f"; did you mean {close[0]}?" if close else "")
-
-
-def check_data(task: Task, located: Located, settings: DataSettings) -> Size:
-    """The size of a task's data, whose columns and files are checked as far as that is possible before a run.
-
-    Data at a pinned revision is known to be complete, and is not checked.
-
-    Args:
-        task: The task.
-        located: The place of its data.
-        settings: The places for data sets.
-
-    Raises:
-        DataError: The task cannot read the data; the message names what is missing.
-    """
-    source = task.source
-    if isinstance(source, FileSource):
-        return source.measure(task, cache=settings.cache)
-    if isinstance(source, TableSource) and located.folder is not None and located.data.content:
-        faults = Schema.read_schema(located.folder).find_faults(source.list_data_tables(task))
-        if faults:
-            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-            raise DataError(
-                f"{located.folder}: {faults[0]}{more}.",
-                hint=f"All that it needs: harness data check {settings.root} --suite SUITE",
-            )
-    return task.size
-
-
-def _format_relative_path(file: Path, folder: Path) -> str:
+def format_relative_path(file: Path, folder: Path) -> str:
+    """The path of a file as seen from its data set's folder."""
     return (file.relative_to(folder) if file.is_relative_to(folder) else file).as_posix()
 
 
@@ -364,16 +313,18 @@ def _link(folder: Path, target: Path, configs: Mapping[str, Mapping[str, Sequenc
     # In the same folder as the target, so that the rename stays within one file system.
     staging_folder = Path(tempfile.mkdtemp(dir=target.parent))
     for name, path in list_visible_files(folder).items():
-        if name != README:
+        if name not in (README, "dataset_infos.json"):
             (staging_folder / name).parent.mkdir(parents=True, exist_ok=True)
             (staging_folder / name).symlink_to(path.resolve())
-    card = read_card(folder)
-    entries = [entry for entry in card["configs"] if entry["config_name"] in configs]
+    # Numbers of rows are those of the whole data set, and the library would refuse any other.
+    card = {name: value for name, value in read_card(folder).items() if name != "dataset_info"}
+    entries = [entry for entry in card.get("configs") or () if entry["config_name"] in configs]
     for entry in entries:
         splits = configs[entry["config_name"]].items()
         entry["data_files"] = [{"split": split, "path": list(patterns)} for split, patterns in splits]
     (staging_folder / README).write_text(
-        f"---\n{yaml.safe_dump({**card, 'configs': entries})}---\n", encoding="utf-8"
+        f"---\n{yaml.safe_dump({**card, **({'configs': entries} if entries else {})})}---\n",
+        encoding="utf-8",
     )
     try:
         staging_folder.rename(target)
@@ -393,7 +344,7 @@ _DOCUMENTS = (".xls", ".xlsx", ".ods", ".doc", ".docx", ".pdf")
 _UNREAD = (*_DOCUMENTS, ".pkl", ".py", ".md", ".npy", ".yaml", ".toml", "")
 
 
-def _detect_file_kind(file: Path) -> str:
+def detect_file_kind(file: Path) -> str:
     """How a file's name ends, without that of its compression."""
     return next((suffix for suffix in reversed(file.suffixes) if suffix != ".gz"), "")
 
@@ -426,7 +377,7 @@ class TableHead:
             raise DataError(f": {error.strerror or error}") from None
         if start == _POINTER:
             raise DataError(": this is a pointer of git-lfs, not the file; type: git lfs pull")
-        kind = _detect_file_kind(file)
+        kind = detect_file_kind(file)
         if not start:
             return TableHead(rows=0)
         if kind == ".parquet":
@@ -498,9 +449,7 @@ def _read_json_head(file: Path, options: Mapping[str, Any]) -> TableHead:
     """The head of lines of JSON; of one array or object with a field of rows nothing is known."""
     if options.get("field"):
         return TableHead()
-    line, text = next(
-        ((n, text) for n, text in enumerate(_iter_text_lines(file), 1) if text.strip()), (0, "")
-    )
+    line, text = next(((n, text) for n, text in enumerate(iter_text_lines(file), 1) if text.strip()), (0, ""))
     if not text:
         return TableHead(rows=0)
     # An array or object over many lines would have to be read whole to know its fields.
@@ -560,7 +509,7 @@ def _read_csv_head(file: Path, kind: str, options: Mapping[str, Any]) -> TableHe
     if options.keys() & {"names", "column_names", "skiprows", "header"}:
         return TableHead()
     separator = options.get("sep") or options.get("delimiter") or _SEPARATORS[kind]
-    lines = _iter_text_lines(file)
+    lines = iter_text_lines(file)
     try:
         header = next(csv.reader(lines, delimiter=separator), None)
         if not header:
@@ -570,7 +519,7 @@ def _read_csv_head(file: Path, kind: str, options: Mapping[str, Any]) -> TableHe
         raise DataError(f":1: {error}") from None
 
 
-def _iter_text_lines(file: Path) -> Iterator[str]:
+def iter_text_lines(file: Path) -> Iterator[str]:
     """The lines of a text file, compressed or not.
 
     Raises:

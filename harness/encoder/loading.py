@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from harness.core.allowances import list_allowed_tensors
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
@@ -131,7 +132,7 @@ def _build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
         "weights_only": True,
         # A tensor of another shape becomes part of the report.
         "ignore_mismatched_sizes": True,
-        **({"allow_extra": artifact.allow_extra} if artifact.allow_extra else {}),
+        **({"allow_extra": patterns} if (patterns := list_allowed_tensors(artifact.allow)) else {}),
     }
 
 

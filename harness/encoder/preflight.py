@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.core.allowances import list_allowed_tensors
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
 from harness.core.types import SIDES, Artifact
@@ -233,7 +234,7 @@ def _check_backbone_files(place: Path, artifact: Artifact) -> None:
     if tensors is not None:
         _check_dtypes(place, tensors)
         if has_network(place, own_code=own_code):
-            _check_tensors(place, config, tensors, artifact.allow_extra)
+            _check_tensors(place, config, tensors, list_allowed_tensors(artifact.allow))
         elif not can_run_remote_code(config, own_code):
             _check_wrapper(tensors)
             _check_table(place, config, tensors)

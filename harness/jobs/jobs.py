@@ -24,7 +24,18 @@ from harness.core import provenance
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError
 from harness.core.lineage import Lineage, read_document
-from harness.core.types import Artifact, Outcome, Purpose, Role, Similarity, Task, TextModel, VectorSource
+from harness.core.types import (
+    Artifact,
+    DataReport,
+    Outcome,
+    Purpose,
+    Role,
+    Similarity,
+    Task,
+    TextModel,
+    VectorSource,
+)
+from harness.data.counting import count_task_data
 from harness.data.prepared import explain_disk_full, open_prepared_data
 from harness.data.training.loading import count_trained, read_text_hashes
 from harness.jobs.context import ContextDocuments, EncodedTexts, Event, JobContext
@@ -266,12 +277,14 @@ class ScoreJob(_TaskJob):
     purpose: Purpose = "final"
 
     def compute_outcome(self, model: TextModel, context: JobContext) -> Outcome:
-        """Run the task's code on its data; its notes become events."""
+        """Run the task's code on its data; its notes, and those on the data, become events."""
         with prepare_task_data(self.task, self.data, context.cache):
             outcome = self.run_task(model)
-        for note in outcome.notes:
+        report = count_scored_data(self.task, self.data, context.cache)
+        notes = tuple(dict.fromkeys((*outcome.notes, *report.gaps, *report.notes)))
+        for note in notes:
             context.emit(Event(kind="note", text=note))
-        return outcome
+        return replace(outcome, notes=notes, data={**report.counts, **outcome.data})
 
     def build_output(
         self,
@@ -298,7 +311,7 @@ class ScoreJob(_TaskJob):
             identity=self.identity,
             main_score=outcome.main_score,
             scores=outcome.scores,
-            provenance=provenance,
+            provenance={**provenance, **({"data": outcome.data} if outcome.data else {})},
         )
         return build_record_output(record, outcome.examples, outcome.run)
 
@@ -387,6 +400,21 @@ def count_contamination(artifact: Artifact, texts: Iterable[set[str]]) -> dict[s
     """The number of texts that a model was trained on; empty where that is not known."""
     trained = read_text_hashes(artifact.folder) if artifact.trained else None
     return {} if trained is None else {"texts_trained_on": count_trained([*set().union(*texts)], trained)}
+
+
+def count_scored_data(task: Task, data: Path | None, cache: Path) -> DataReport:
+    """What was counted in the data of a task; of data at a pinned revision only numbers.
+
+    Args:
+        task: The task.
+        data: The local folder of its data; None to load from the hub.
+        cache: The cache folder.
+    """
+    # The plan has refused what cannot be counted, except of pinned data, which the task's own code has read.
+    with contextlib.suppress(DataError):
+        report = count_task_data(task, data, cache)
+        return report if task.data.content else replace(report, gaps=(), notes=())
+    return DataReport()
 
 
 def prepare_task_data(

@@ -11,7 +11,7 @@ import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +134,8 @@ class BM25Ranker:
         seconds: The time that indexing and searching took.
         languages: By language, the stop words and the stemmer that were used.
         texts: The number of queries and documents.
+        queries: The number of queries.
+        unmatched: The number of queries no word of which is in a document.
     """
 
     titles_on_lines = True
@@ -144,6 +146,8 @@ class BM25Ranker:
         self.seconds = {"index": 0.0, "search": 0.0}
         self.languages: dict[str, dict[str, str]] = {}
         self.texts = 0
+        self.queries = 0
+        self.unmatched = 0
 
     def rank(
         self,
@@ -166,6 +170,7 @@ class BM25Ranker:
         self.seconds["index"] += indexed - started
         self.seconds["search"] += time.monotonic() - indexed
         self.texts += len(queries) + len(documents)
+        self.queries += len(queries)
         return matches
 
     def _build_bm25_index(self, documents: Sequence[str], words: _Words) -> BM25:
@@ -228,6 +233,8 @@ class BM25Ranker:
                 else:
                     candidate_places = np.asarray(candidates[row], dtype=np.int64)
                     places = candidate_places[np.argsort(-scores[candidate_places], kind="stable")]
+                # The words decide first: with a delta, documents without any of them score above 0, too.
+                self.unmatched += not (word_ids and scores[places].any())
                 yield places, scores[places]
             self._progress("", 0, len(part))
 
@@ -261,6 +268,14 @@ class Rank(ScoreJob):
         context.emit(Event(kind="stage", text=f"ranking {self.task.name}"))
         ranker = BM25Ranker(self.ranking, lambda *step: tell_ranked(context, *step))
         outcome = self.compute_outcome(ranker, context)
+        if ranker.unmatched:
+            note = (
+                f"{ranker.unmatched:,} of {ranker.queries:,} queries match no document: their documents stay "
+                "in the order of the corpus, and count where that has a relevant one early."
+            )
+            context.emit(Event(kind="note", text=note))
+            counts = {**outcome.data, "unmatched_queries": ranker.unmatched}
+            outcome = replace(outcome, notes=(*outcome.notes, note), data=counts)
         ran = self._build_rank_provenance(context, ranker, outcome, started)
         return self.build_output(outcome, build_model_part(self.artifact, {}), ran)
 

@@ -189,7 +189,8 @@ def _tell(message: Mapping[str, Any], context: JobContext) -> None:
 def _build_training_error(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError | StoreError:
     """The error for a training that ended without a model."""
     error = outcome.error
-    kept = f"The same command goes on from the last checkpoint. Its output: {spec.printed}"
+    goes_on = "The same command goes on from the last checkpoint. " if any(spec.checkpoints.glob("*")) else ""
+    kept = f"{goes_on}Its output: {spec.printed}"
     if outcome.memory is not None:
         rows = outcome.memory["rows"]
         return TrainingError(

@@ -39,14 +39,14 @@ SAFE = ("model.safetensors", "model.safetensors.index.json")
 class ModelOptions:
     """The options of model resolution: the network, the model's own code, and the cache folder.
 
-    `allow_extra` are patterns of tensors that may have no place in a model, and `trained` is whether a recipe
+    `allow` are the names of what is accepted, and `trained` is whether a recipe
     trains it for every task. Models that were trained into `results` have names there; None for none.
     """
 
     offline: bool = False
     trust_remote_code: bool = False
     cache: Path | None = None
-    allow_extra: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
     trained: bool = False
     results: Path | None = None
 
@@ -193,7 +193,7 @@ def _build_folder_artifact(
         trained=identity.document is not None,
         revision=revision,
         trust_remote_code=options.trust_remote_code,
-        allow_extra=options.allow_extra,
+        allow=options.allow,
     )
 
 

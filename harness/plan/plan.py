@@ -11,8 +11,8 @@ from harness.core.errors import DataError, UsageError
 from harness.core.identity import build_evaluation_identity, digest
 from harness.core.lineage import Lineage, SweepPart
 from harness.core.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
+from harness.data.finding import check_data
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
-from harness.data.schema import check_data
 from harness.jobs.jobs import Encode, Job, JobKind, RecordLocation, Resolve, Score
 from harness.jobs.maxsim import ScoreByMaxSim
 from harness.jobs.ranking import Rank

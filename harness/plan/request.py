@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from harness.core import paths
+from harness.core.allowances import Allowances
 from harness.core.arguments import (
     Count,
     Folder,
@@ -186,10 +187,12 @@ class Request:
     trust_remote_code: Annotated[
         bool, Option("Run code from the model's repository; needs a pinned commit.")
     ] = False
-    allow_extra: Annotated[
-        Names,
+    allow: Annotated[
+        Allowances,
         Option(
-            "Tensors that may have no place in the model and are then left out, e.g. probe.*,bias.",
+            "Accept what is otherwise refused: a contradiction by its name (docs/backbones.md), tensors that "
+            "have no place in the model by tensors=PATTERN, and in a check a field that may differ, e.g. "
+            "pooling. Repeat for several.",
             metavar="NAMES",
         ),
     ] = ()

@@ -11,6 +11,7 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
 from harness.core.types import Suite, Task
 from harness.data.locate import DataSettings
+from harness.data.parts import PARTIAL
 from harness.executors.executor import parse_executor
 from harness.jobs.recipe import ModelRecipe, TaskRecipe, build_two_stage_error
 from harness.plan.devices import require_room, require_spelled
@@ -85,7 +86,12 @@ class ResolvedRequest:
         # Jobs on other machines do not start in this working directory.
         if parse_executor(request.executor) is not None:
             cache, results = cache.absolute(), results.absolute()
-        data = DataSettings(root=request.require_data_root(), offline=request.offline, cache=cache)
+        data = DataSettings(
+            root=request.require_data_root(),
+            offline=request.offline,
+            cache=cache,
+            partial=PARTIAL in request.allow,
+        )
         suites = request.open_suites()
         if training:
             require_model_recipe(request.build_recipe_request())
@@ -190,7 +196,7 @@ def _resolve_models(
         offline=request.offline,
         trust_remote_code=request.trust_remote_code,
         cache=cache,
-        allow_extra=request.allow_extra,
+        allow=request.allow,
         trained=recipe,
         results=request.results,
     )

@@ -13,7 +13,13 @@ from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart, SweepPart
 from harness.core.types import Artifact, Task
 from harness.data.locate import DataSettings
-from harness.data.training.sets import LocatedTraining, TrainingData, locate_training, locate_user_training
+from harness.data.training.sets import (
+    LocatedTraining,
+    TrainingData,
+    locate_training,
+    locate_user_training,
+    require_fetchable,
+)
 from harness.encoder.folder.description import resolve_encoding
 from harness.jobs.jobs import Job, Resources
 from harness.jobs.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, PlannedModel
@@ -227,6 +233,19 @@ def _locate_artifact(
     return replace(artifact, folder=folder, weights=document.weights), True
 
 
+def _require_fetchable(recipe: ModelRecipe, data: Sequence[LocatedTraining]) -> None:
+    try:
+        for part in data:
+            require_fetchable(part)
+    except DataError as error:
+        raise _explain_data_error(recipe, error) from error
+
+
+def _explain_data_error(recipe: ModelRecipe, error: DataError) -> UsageError:
+    hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}")
+    return UsageError(error.message, hint=hint or None)
+
+
 _Data = tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]]
 """Training data, and that of the selection."""
 
@@ -252,8 +271,7 @@ def _locate_recipe_data(recipe: ModelRecipe, own_names: Sequence[str], request: 
             return data, selection
         return tuple(locate_training(one, request.data) for one in recipe.data), selection
     except DataError as error:
-        hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}")
-        raise UsageError(error.message, hint=hint or None) from error
+        raise _explain_data_error(recipe, error) from error
 
 
 def _locate_data_parts(recipe: NamedDataRecipe, settings: DataSettings) -> tuple[LocatedTraining, ...]:
@@ -324,6 +342,8 @@ def _plan_model(
         model = replace(model, lineage=model.lineage.model_copy(update={"parents": parents}))
     artifact, done = _locate_artifact(f"{backbone.name}-{recipe.name}", backbone, model.lineage, request)
     key = artifact.key
+    if not done:
+        _require_fetchable(recipe, (*data, *selection))
     spec = TrainingSpec(
         recipe=recipe,
         backbone=backbone,

@@ -40,7 +40,7 @@ _COUNTS = (
 )  # fmt: skip
 _KINDS: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(
-        ("device", "packages", "prompts_asked", "prompts_applied", "peak_memory_bytes", "gate"),
+        ("device", "packages", "prompts_asked", "prompts_applied", "peak_memory_bytes", "gate", "data"),
         (dict, "an object"),
     ),
     **dict.fromkeys(("written", "started", "commit", "harness"), (str, "text")),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any
 
+from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import UsageError, shorten_names
+from harness.core.types import Data
 
 OWN = frozenset({"artifact", "runs", "start_weights"})
 """Fields that differ between any two models."""
@@ -32,6 +34,13 @@ CURVE = (
     "recipe", "protocol", "view", "kind", "final_seeds", "fresh_seeds",
 )  # fmt: skip
 """Fields of an identity that checkpoints on one curve share."""
+
+_FIELDS = {
+    *CURVE,
+    *RECIPE_SETTINGS,
+    "start",
+    *(field.name for part in (Encoding, LateInteraction, Data) for field in fields(part)),
+}
 
 Identity = Mapping[str, Any]
 """The fields that a score depends on, as they were hashed."""
@@ -159,6 +168,15 @@ def require_alike(
     return sentences
 
 
+def is_field_name(name: str) -> bool:
+    """Whether a name, a dotted one or a pattern can be of a field of an evaluation.
+
+    >>> is_field_name("pooling"), is_field_name("data.*"), is_field_name("poling")
+    (True, True, False)
+    """
+    return any(fnmatchcase(field, word) for word in name.split(".") for field in _FIELDS)
+
+
 def _match_field(pattern: str, field: str) -> bool:
     """Whether a pattern names a field, or its first or last word.
 
@@ -232,7 +250,7 @@ def _explain_unlike_scores(refused: Mapping[FieldDifference, Sequence[str]], bas
     words = (
         f.rpartition(".")[2] if f.startswith("encoding.") else f.partition(".")[0] for f, _, _ in refused
     )
-    flags = " ".join(f"--allow-differences {word}" for word in dict.fromkeys(words))
+    flags = " ".join(f"--allow {word}" for word in dict.fromkeys(words))
     return UsageError(
         f"The candidate is not evaluated as the baseline {baseline} was:\n{listed}",
         hint=f"To compare them anyway, e.g. models that each need their own pooling or prompts: {flags}. "

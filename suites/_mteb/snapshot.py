@@ -163,6 +163,7 @@ class TaskInfo:
                 texts=_wrap_names(texts),
                 values=_wrap_names(self.values),
                 lists=self.lists,
+                train=self.train if table_splits else "",
             )
             for config in configs
         )
@@ -198,20 +199,24 @@ def _iter_retrieval_tables(
     """
     before = "" if subset == "default" else f"{subset}-"
     qrels = ("default", "qrels") if subset == "default" else (f"{subset}-qrels",)
-    yield DataTable(config=qrels, splits=wanted, values=_JUDGEMENT, lone_split=lone)
+    yield DataTable(config=qrels, splits=wanted, values=_JUDGEMENT, lone_split=lone, part="judgements")
     if ranked:
         ids = _wrap_names(("query-id", "corpus-ids"))
         yield DataTable(config=(f"{before}top_ranked",), splits=wanted, values=ids, lone_split=True)
-    for config in ((f"{before}corpus",), (f"{before}queries", "query")):
-        yield DataTable(config=config, splits=wanted, texts=(("text",),), values=(_ID,), lone_split=True)
+    table = DataTable(config=(), splits=wanted, texts=(("text",),), values=(_ID,), lone_split=True)
+    yield replace(table, config=(f"{before}corpus",), part="documents")
+    yield replace(table, config=(f"{before}queries", "query"), part="queries")
 
 
 def _iter_coir_tables(subset: str, splits: Sequence[str]) -> Iterator[DataTable]:
     """The tables of a language of CodeSearchNet as CoIR publishes it; `partition` is a query's split."""
-    yield DataTable(config=(f"{subset}-qrels",), splits=tuple(splits), values=_JUDGEMENT)
-    for name, more in (("corpus", "title"), ("queries", "partition")):
-        ids = _wrap_names(("_id", more))
-        yield DataTable(config=(f"{subset}-{name}",), splits=(name,), texts=(("text",),), values=ids)
+    yield DataTable(config=(f"{subset}-qrels",), splits=tuple(splits), values=_JUDGEMENT, part="judgements")
+    table = DataTable(config=(), splits=(), texts=(("text",),))
+    corpus, queries = f"{subset}-corpus", f"{subset}-queries"
+    ids = _wrap_names(("_id", "title"))
+    yield replace(table, config=(corpus,), splits=("corpus",), values=ids, part="documents")
+    ids = _wrap_names(("_id", "partition"))
+    yield replace(table, config=(queries,), splits=("queries",), values=ids, part="queries")
 
 
 @dataclass(frozen=True, kw_only=True)

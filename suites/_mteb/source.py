@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -61,8 +60,7 @@ class MtebSource:
         with _hide_mteb_output():
             mteb_task = _load_fresh_task(task, seed=seed, data=data)
             outcome = _run_mteb_task(mteb_task, encoder, task.documents)
-        notes = _list_retrieval_notes(mteb_task) if _is_own_retrieval(info, task) else ()
-        return replace(outcome, notes=(*outcome.notes, *_list_revision_notes(info, task.data), *notes))
+        return replace(outcome, notes=(*outcome.notes, *_list_revision_notes(info, task.data)))
 
     def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
         """The texts of the task (see harness.core.types.CorpusSource)."""
@@ -217,42 +215,6 @@ def _find_ambiguous_id(rows: Dataset) -> str:
         if texts_by_id.setdefault(row["id"], text) != text:
             return str(row["id"])
     return ""
-
-
-def _list_retrieval_notes(task: Any) -> tuple[str, ...]:
-    """Notes on judgements of missing texts, on empty texts, and on queries without a relevant document."""
-    counts: Counter[str] = Counter()
-    for _, part in _iter_split_parts(task):
-        judged = _collect_judged_ids(part)
-        documents, queries = ({*part[name]["id"]} for name in ("corpus", "queries"))
-        counts["judged documents"] += len(judged["document"])
-        counts["lost documents"] += len(judged["document"] - documents)
-        counts["judged queries"] += len(judged["query"])
-        counts["lost queries"] += len(judged["query"] - queries)
-        counts["documents"] += len(part["corpus"])
-        counts["empty documents"] += _count_empty_rows(part["corpus"])
-        counts["queries"] += len(part["queries"])
-        counts["empty queries"] += _count_empty_rows(part["queries"])
-        counts["unanswered"] += sum(
-            max(grades.values(), default=0) <= 0 for grades in part["relevant_docs"].values()
-        )
-    note_rows = (
-        ("lost documents", "judged documents", "are not in the corpus: no model can find them"),
-        ("lost queries", "judged queries", "are not among the queries: they are left out"),
-        ("empty documents", "documents", "are empty"),
-        ("empty queries", "queries", "are empty"),
-        ("unanswered", "judged queries", "have no relevant document: every model scores 0 on them"),
-    )
-    return tuple(f"{counts[n]} of {counts[of]} {of} {says}." for n, of, says in note_rows if counts[n])
-
-
-def _count_empty_rows(rows: Dataset) -> int:
-    """The number of rows with neither a title nor a text."""
-    titles = rows["title"] if "title" in rows.column_names else [""] * len(rows)
-    return sum(
-        isinstance(text, str) and not text.strip() and not (title or "").strip()
-        for text, title in zip(rows["text"], titles, strict=True)
-    )
 
 
 def _copy_loaded_task(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:

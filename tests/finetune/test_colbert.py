@@ -404,7 +404,7 @@ def test_a_start_may_have_extra_tensors_that_are_allowed(
     shutil.copytree(pylate, folder)
     tensors = {**load_file(folder / "model.safetensors"), "more.weight": torch.ones(3)}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    spec = make(backbone=replace(tiny_artifact(folder), allow_extra=("more.weight",)))
+    spec = make(backbone=replace(tiny_artifact(folder), allow=("tensors=more.weight",)))
     assert len(ColBERTSetup(settings_of(spec)).build_model(spec)) == 2
 
 

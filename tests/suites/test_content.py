@@ -56,7 +56,10 @@ def retrieval(**change: Any) -> Retrieval:
             {"queries": (Q1, Query(id=wrong(7), text="x"))},
             "The id of a query must be a string that is not blank, not 7.",
         ),
-        ({"documents": (D1, Document(id="d2", text=" \n"))}, "The text of document 'd2' is blank."),
+        (
+            {"documents": (D1, Document(id="d2", text=wrong(None)))},
+            "The text of document 'd2' is None, not a string.",
+        ),
         (
             {"documents": (D1, Document(id="d2", title=wrong(None), text="x"))},
             "The title of document 'd2' is None, not a string.",

@@ -7,12 +7,15 @@ import json
 import pickle
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.core.errors import DataError, HarnessError, UsageError
-from harness.core.types import SuiteOptions
+from harness.core.types import CountedSource, SuiteOptions
+from harness.data.finding import check_data
+from harness.data.locate import DataSettings, Located
 from harness.results.audit import audit
 from harness.results.scores import TrainedResult, list_exclusions
 from suites._content import Clusters, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, hash_content
@@ -211,6 +214,77 @@ def test_queries_that_no_model_can_answer_are_counted(tmp_path: Path) -> None:
     data = _load_vectors(only(tmp_path, BEIR | {"qrels/test.tsv": "q1\td1\t0\nq2\td2\t1\n"}))
     assert isinstance(data, Retrieval)
     assert data.notes == ("1 of 2 queries have no relevant document: every model scores 0 on them.",)
+
+
+def test_an_empty_document_is_kept_as_in_beir_and_counted(tmp_path: Path) -> None:
+    corpus = CORPUS + '{"_id": "d3", "title": " ", "text": ""}\n{"_id": "d4", "title": "T", "text": ""}\n'
+    (task,) = SUITE.open(str(folder(tmp_path, BEIR | {"corpus.jsonl": corpus})), SuiteOptions()).tasks
+    assert isinstance(task.source, CountedSource)
+    report = task.source.count_data(task, cache=tmp_path / "cache")
+    assert (report.counts["blank_documents"], report.notes) == (1, ("1 of 4 documents are empty.",))
+
+
+@pytest.mark.parametrize(
+    ("test", "same"),
+    [
+        (TRAIN, "2 of 2"),
+        ('{"text": "a", "label": "y"}\n{"text": "A", "label": "x"}\n', "1 of 2"),
+        ('{"text": "b", "label": "y"}\n{"text": "b", "label": "y"}\n{"text": "c", "label": "x"}\n', "2 of 3"),
+        (TEST, ""),
+    ],
+)
+def test_test_texts_among_training_texts_are_counted(test: str, same: str, tmp_path: Path) -> None:
+    (task,) = SUITE.open(str(folder(tmp_path, CLASSES | {"test.jsonl": test})), SuiteOptions()).tasks
+    assert isinstance(task.source, CountedSource)
+    report = task.source.count_data(task, cache=tmp_path / "cache")
+    assert report.notes == ((f"{same} test rows have the texts of a training row",) if same else ())
+    assert report.counts.get("test_in_train", 0) == int(same[:1] or 0)
+
+
+def declare(*rows: tuple[str, str, int]) -> dict[str, str]:
+    """A README that declares numbers of rows by configuration and split."""
+    entries = "".join(
+        f"- config_name: {config}\n  splits:\n  - name: {split}\n    num_examples: {count}\n"
+        for config, split, count in rows
+    )
+    return {"README.md": f"---\ndataset_info:\n{entries}---\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (
+            BEIR | declare(("corpus", "corpus", 2), ("queries", "queries", 3)),
+            "queries.jsonl: 2 of the 3 rows",
+        ),
+        (BEIR | declare(("corpus", "corpus", 57638)), "corpus.jsonl: 2 of the 57,638 rows"),
+        (BEIR | declare(("default", "test", 3), ("corpus", "corpus", 2)), "test.tsv: 2 of the 3 rows"),
+        (CLASSES | declare(("default", "train", 3), ("default", "test", 1)), "train.jsonl: 2 of the 3 rows"),
+        (STS | declare(("default", "test", 3)), "pairs.jsonl: 2 of the 3 rows"),
+        (STS | {"dataset_infos.json": '{"x": {"splits": {"test": {"num_examples": 5}}}}'}, "2 of the 5 rows"),
+        (
+            {
+                "harness.toml": STS["harness.toml"] + 'file = "p-00000-of-00002.jsonl"\n',
+                "p-00000-of-00002.jsonl": PAIRS,
+            },
+            "p-00001-of-00002 is missing: 1 of 2 parts is here",
+        ),
+        (BEIR | declare(("corpus", "corpus", 2), ("queries", "queries", 1)), ""),
+        (BEIR | {"README.md": "---\ndataset_info: [3]\n---\n"}, ""),
+        (BEIR | {"README.md": "---\n: [\n---\n"}, ""),
+    ],
+)
+def test_fewer_rows_than_a_readme_declares_are_refused_unless_accepted(
+    files: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    (task,) = SUITE.open(str(folder(tmp_path, files)), SuiteOptions()).tasks
+    located = Located(data=task.data, folder=None, origin="built")
+    settings = DataSettings(cache=tmp_path / "cache")
+    if said:
+        with pytest.raises(DataError, match=said) as caught:
+            check_data(task, located, settings)
+        assert "--allow partial-data" in str(caught.value.hint)
+    assert check_data(task, located, replace(settings, partial=bool(said))) == task.size
 
 
 SAME_IDS = BEIR | {
@@ -601,7 +675,7 @@ def cases(
             "corpus.jsonl",
             (CORPUS + '{"text": "x"}\n', "{path}:3: no field '_id'; found: text."),
             (CORPUS + CORPUS, "{path}:3: the id 'd1' is already that of line 1."),
-            (CORPUS + '{"_id": "d3", "text": ""}\n', "{path}:3: the field 'text' is blank."),
+            (CORPUS + '{"_id": "d3", "text": null}\n', "{path}:3: the field 'text' is None, not a string."),
             (
                 CORPUS + '{"_id": "d3", "title": 4, "text": "x"}\n',
                 "{path}:3: the field 'title' is 4, not a string.",

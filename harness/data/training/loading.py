@@ -6,7 +6,6 @@ Needs the datasets library, unlike harness.data.training.sets, which finds the d
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -18,7 +17,7 @@ from harness.core.errors import DataError
 from harness.data.prepared import explain_disk_full, hide_progress_bars, open_prepared_data
 from harness.data.schema import TableHead, resolve_readable_folder
 from harness.data.scored_tables import ScoredTables
-from harness.data.tables import BATCH, format_error_line
+from harness.data.tables import BATCH, format_error_line, hash_texts
 from harness.data.training.sets import LocatedTraining, TrainingData, match_filter, require_columns
 from harness.data.training.text_rows import (
     ColumnPath,
@@ -280,6 +279,42 @@ class TrainingSize:
         )
 
 
+REPEATS = 5_000_000
+"""Rows up to which repeated texts are counted, which takes about 3 s for each million."""
+
+
+def describe_repeats(located: LocatedTraining, cache: Path) -> list[str]:
+    """Sentences on rows with the pair, or the positive, of an earlier row; none on rows with scores.
+
+    In a batch a repeated positive is a wrong negative of the other row.
+    """
+    import numpy as np
+
+    data = located.data
+    if not data.plain or data.texts or data.score:
+        return []
+    table = load_training(located, cache=cache)
+    if len(table) > REPEATS:
+        return []
+    anchor, positive = data.columns[:2]
+    hashes = [
+        (hash_texts(batch[anchor].to_pylist()), hash_texts(batch[positive].to_pylist()))
+        for batch in _iter_arrow_batches(table)
+    ]
+    anchors, positives = (np.concatenate(parts) for parts in zip(*hashes, strict=True))
+    rows, pairs = len(table), len(np.unique(np.stack([anchors, positives], axis=1), axis=0))
+    answers = len(np.unique(positives))
+    notes = []
+    if pairs < rows:
+        notes.append(f"{located.name}: {rows - pairs:,} of {rows:,} pairs are equal to an earlier one")
+    if answers < pairs:
+        notes.append(
+            f"{located.name}: {rows:,} rows have {answers:,} different positives; equal ones are wrong "
+            "negatives of each other in a batch"
+        )
+    return notes
+
+
 # The texts that a model was trained on
 
 
@@ -318,7 +353,7 @@ def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parent: Path
     import numpy as np
 
     before = read_text_hashes(parent)
-    parts = [np.empty(0, np.uint64) if before is None else before, *map(_hash_texts, texts)]
+    parts = [np.empty(0, np.uint64) if before is None else before, *map(hash_texts, texts)]
     buffer = io.BytesIO()
     np.save(buffer, np.unique(np.concatenate(parts)))
     (model / _TEXTS).parent.mkdir(parents=True, exist_ok=True)
@@ -351,14 +386,4 @@ def count_trained(texts: Sequence[str], trained: NDArray[np.uint64]) -> int:
     """The number of distinct texts whose hashes are among those of `read_text_hashes`."""
     import numpy as np
 
-    return len(np.intersect1d(np.unique(_hash_texts(texts)), trained, assume_unique=True))
-
-
-def _hash_texts(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """The 64-bit hash of each text, shape (len(texts),)."""
-    import numpy as np
-
-    joined = b"".join(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
-    )
-    return np.frombuffer(joined, np.dtype("<u8")).astype(np.uint64)
+    return len(np.intersect1d(np.unique(hash_texts(texts)), trained, assume_unique=True))

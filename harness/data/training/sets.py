@@ -7,29 +7,32 @@ harness.data.training.loading reads the rest.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.errors import DataError, UsageError, find_similar_names
 from harness.core.identity import serialize_canonical
-from harness.core.types import Data
+from harness.core.types import Data, DataTable
+from harness.data.counting import count_tables
 from harness.data.folder import Need, list_data_sets, resolve_identity
 from harness.data.locate import (
     DataMissing,
     DataSettings,
     Located,
     explain_hub_error,
-    find_missing_shards,
     find_root_folder,
     find_snapshot,
     list_readme_subsets,
     locate_data,
     locate_local,
 )
+from harness.data.parts import WHOLE, find_file_gaps, find_missing_parts
 from harness.data.schema import NO_VALUE, SplitFiles, TableHead
 from harness.data.scored_tables import IDS, SCORES, TEXTS, is_scored
 from harness.data.tables import describe_alternatives, explain_file_error, resolve_user_path
@@ -37,6 +40,7 @@ from harness.data.training.own_rows import (
     CORPUS,
     ENDINGS,
     FORMS,
+    QUERIES,
     RowsFile,
     choose_columns,
     describe_columns,
@@ -172,6 +176,7 @@ class LocatedTraining:
         rows: The number of rows, if it is known without reading them all.
         own: Whether the user gave it in place of the recipe's.
         read_as: What each column of the user's data is read as; empty if its columns are fixed.
+        notes: What is missing of it, where a part is accepted for the whole.
     """
 
     data: TrainingData
@@ -181,9 +186,15 @@ class LocatedTraining:
     rows: int | None = None
     own: bool = False
     read_as: str = ""
+    notes: tuple[str, ...] = ()
 
 
 # The place of a recipe's data
+
+_PULL = (
+    "On a connected machine: harness data pull --recipe RECIPE --data DIR; then name that folder here with "
+    "--data DIR."
+)
 
 
 def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraining:
@@ -196,26 +207,75 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     try:
         located = _locate_data_set(data, settings)
     except DataMissing as error:
-        raise DataMissing(
-            error.message,
-            hint="On a connected machine: harness data pull --recipe RECIPE --data DIR; "
-            "then name that folder here with --data DIR.",
-        ) from None
+        raise DataMissing(error.message, hint=_PULL) from None
     name = f"{data.path}:{data.config}" if data.config else data.path
     content = located.data.content
     data = replace(data, revision=located.data.revision, content=content, rows=None if content else data.rows)
     if located.folder is None or data.file:
         _require_file(data, located.folder)
         return LocatedTraining(data=data, folder=located.folder, name=name, rows=data.rows)
-    split = SplitFiles.read_split(located.folder, data.config, data.split)
+    parts = [_read_whole_split(located, *table, settings) for table in data.tables]
+    split, gaps = parts[0][0], tuple(chain.from_iterable(gaps for _, gaps in parts))
     for file, head in zip(split.files, split.heads, strict=True):
         require_columns(data, head, str(file))
-    for config, part in data.tables[1:]:
-        SplitFiles.read_split(located.folder, config, part)
     rows = data.rows
     if rows is None and (count := _count_matching_rows(data, split)) is not None:
         rows = data.count_remaining_rows(count)
-    return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows)
+    return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows, notes=gaps)
+
+
+def require_fetchable(located: LocatedTraining) -> None:
+    """Refuse data that would have to be fetched and cannot be: a training finds out after minutes.
+
+    Raises:
+        DataMissing: It is not on this machine, and the hub cannot be reached or does not have it.
+    """
+    data = located.data
+    if located.folder is not None or located.file is not None:
+        return
+    error = _ask_hub(data.path, data.revision)
+    if error is not None and not _locate_library_copy(data.path).is_dir():
+        message = f"The training data {data.path} is not on this machine. {error.message}"
+        raise DataMissing(message, hint=_PULL)
+
+
+@cache
+def _ask_hub(path: str, revision: str) -> DataError | None:
+    """Why a data set cannot be fetched, asked once in a process; None if it can be."""
+    from huggingface_hub import HfApi
+
+    try:
+        with explain_hub_error(Need(path=path, revision=revision), None):
+            HfApi().dataset_info(path, revision=revision or None, timeout=5)
+    except DataError as error:
+        return error
+    return None
+
+
+def _locate_library_copy(path: str) -> Path:
+    """The folder in which the datasets library keeps what it has fetched of a data set."""
+    from huggingface_hub import constants
+
+    # As the library resolves it, whose import takes a second.
+    folder = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")
+    return Path(folder, path.replace("/", "___"))
+
+
+def _read_whole_split(
+    located: Located, config: str, split: str, settings: DataSettings
+) -> tuple[SplitFiles, tuple[str, ...]]:
+    """The files of a split, and what is missing of them, where a part is accepted for the whole.
+
+    Raises:
+        DataError: A part is missing, or rows are; or the files cannot be read.
+    """
+    assert located.folder is not None
+    files = SplitFiles.read_split(located.folder, config, split)
+    table = DataTable(config=(config,) if config else (), splits=(split,))
+    gaps = count_tables(located.folder, located.data, [table], (), settings.cache).gaps
+    if gaps and not settings.partial:
+        raise DataError(f"{located.folder}: {gaps[0]}.", hint=WHOLE)
+    return files, gaps
 
 
 def _locate_data_set(data: TrainingData, settings: DataSettings) -> Located:
@@ -247,7 +307,7 @@ def _is_whole(folder: Path, config: str, split: str) -> bool:
         files = SplitFiles.read_split(folder, config, split).files
     except DataError:
         return False
-    return not [*find_missing_shards({file.name for file in files})]
+    return not [*find_missing_parts({file.name for file in files})]
 
 
 def _require_file(data: TrainingData, folder: Path | None) -> None:
@@ -352,13 +412,18 @@ def locate_user_training(text: str, settings: DataSettings) -> LocatedTraining:
     file = resolve_user_path(text)
     with explain_file_error(file):
         if file.is_file():
-            return _wrap_rows_file(RowsFile.convert_file(file, settings.cache))
+            return _wrap_rows_file(
+                RowsFile.convert_file(file, settings.cache), _require_whole_files([file], settings)
+            )
     judged = find_judged_folder(text)
     if judged is not None:
-        return _wrap_rows_file(RowsFile.convert_judgements(*judged, settings.cache))
+        files = [judged[0] / CORPUS, judged[0] / QUERIES]
+        judged_rows = RowsFile.convert_judgements(*judged, settings.cache)
+        return _wrap_rows_file(judged_rows, _require_whole_files(files, settings))
     # Before names with a colon and names of the hub: an existing path is what a user means.
     if file.is_dir() and is_scored(list_readme_subsets(file)):
-        return _locate_scored_training(resolve_identity(Data(path=""), file, settings.cache), file, file.name)
+        data = resolve_identity(Data(path=""), file, settings.cache)
+        return _locate_scored_training(Located(data=data, folder=file, origin="root"), file.name, settings)
     kind, colon, argument = text.partition(":")
     rows_file = (
         RowsFile.convert_source(kind, argument, settings.cache) if colon and kind.isidentifier() else None
@@ -374,6 +439,14 @@ def locate_user_training(text: str, settings: DataSettings) -> LocatedTraining:
     ):
         raise _explain_absent_file(text, file, settings)
     return _locate_user_data_set(named["path"], named["revision"] or "", named["config"] or "", settings)
+
+
+def _require_whole_files(files: Sequence[Path], settings: DataSettings) -> tuple[str, ...]:
+    """What is missing of a user's own files, which are refused unless a part is accepted for the whole."""
+    gaps = tuple(gap for file in files for gap in find_file_gaps(file))
+    if gaps and not settings.partial:
+        raise UsageError(f"{gaps[0]}.", hint=WHOLE)
+    return gaps
 
 
 _EXAMPLES = (
@@ -395,10 +468,16 @@ def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -
     return file.is_dir() and find_root_folder(named["path"], named["revision"] or "", settings.root) is None
 
 
-def _wrap_rows_file(source: RowsFile) -> LocatedTraining:
+def _wrap_rows_file(source: RowsFile, notes: tuple[str, ...] = ()) -> LocatedTraining:
     data = TrainingData(content=source.content, columns=source.columns, score=source.score)
     return LocatedTraining(
-        data=data, file=source.file, name=source.name, rows=source.rows, own=True, read_as=source.read_as
+        data=data,
+        file=source.file,
+        name=source.name,
+        rows=source.rows,
+        own=True,
+        read_as=source.read_as,
+        notes=notes,
     )
 
 
@@ -432,10 +511,11 @@ def _ask_for(names: Sequence[str]) -> str:
 def _locate_user_data_set(path: str, revision: str, config: str, settings: DataSettings) -> LocatedTraining:
     """A data set of the data root or the hub, its columns taken by their names."""
     folder, data = _find_user_folder(path, revision, config, settings)
+    located = Located(data=data, folder=folder, origin="root")
     if config in ("", "train") and is_scored(list_readme_subsets(folder)):
-        return _locate_scored_training(data, folder, path)
+        return _locate_scored_training(located, path, settings)
     try:
-        split = SplitFiles.read_split(folder, config, "train")
+        split, gaps = _read_whole_split(located, config, "train", settings)
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from None
     if not split.columns:
@@ -448,7 +528,13 @@ def _locate_user_data_set(path: str, revision: str, config: str, settings: DataS
     name = f"{path}:{split.config}" if split.config not in ("", "default") else path
     read_as = describe_columns(columns, score)
     return LocatedTraining(
-        data=training_data, folder=folder, name=name, rows=split.rows, own=True, read_as=read_as
+        data=training_data,
+        folder=folder,
+        name=name,
+        rows=split.rows,
+        own=True,
+        read_as=read_as,
+        notes=gaps,
     )
 
 
@@ -456,13 +542,13 @@ def _build_training_data(data: Data) -> TrainingData:
     return TrainingData(path=data.path, revision=data.revision, content=data.content)
 
 
-def _locate_scored_training(data: Data, folder: Path, name: str) -> LocatedTraining:
+def _locate_scored_training(located: Located, name: str, settings: DataSettings) -> LocatedTraining:
     """Queries with scored documents in a folder in hub layout."""
-    training_data = replace(
-        _build_training_data(data), config="train", columns=IDS, score=SCORES, texts=TEXTS
-    )
-    rows = {config: SplitFiles.read_split(folder, config, "train").rows for config in training_data.configs}
-    return LocatedTraining(data=training_data, folder=folder, name=name, rows=rows["train"], own=True)
+    data = replace(_build_training_data(located.data), config="train", columns=IDS, score=SCORES, texts=TEXTS)
+    parts = {config: _read_whole_split(located, config, "train", settings) for config in data.configs}
+    gaps = tuple(chain.from_iterable(gaps for _, gaps in parts.values()))
+    rows = parts["train"][0].rows
+    return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows, own=True, notes=gaps)
 
 
 def _find_user_folder(path: str, revision: str, config: str, settings: DataSettings) -> tuple[Path, Data]:

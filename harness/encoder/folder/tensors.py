@@ -28,7 +28,7 @@ UNTIED = "should be the token embedding, as the config says, and are not"
 
 NOT_LOADED = "not loaded"
 HEAD_IGNORED = "it belongs to the masked-language head, which a vector does not need"
-ALLOWED = "it has no place in the model, and --allow-extra names it"
+ALLOWED = "it has no place in the model, and --allow names it"
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -139,8 +139,8 @@ class FoundTensors:
         if problems:
             hint = "Its config and its weights do not belong together, or are of another architecture."
             if self.extra and set(self.extra) <= set(self.nameless):
-                named = f"{self.extra[0]}{',…' if len(self.extra) > 1 else ''}"
-                hint += f" If these tensors are known to be harmless, add --allow-extra {named}"
+                named = f"tensors={self.extra[0]}{',…' if len(self.extra) > 1 else ''}"
+                hint += f" If these tensors are known to be harmless, add --allow {named}"
             raise ModelError(f"{name} is not loaded whole: {'; '.join(problems)}.", hint=hint)
 
     def _describe_mismatches(self, wanted: Shapes, shape: Architecture) -> list[str]:

@@ -239,8 +239,8 @@ def test_a_difference_of_the_models_own_names_what_to_type(measured: Any, asked:
     code, _, err = asked("check", *question, "--max-length", "32", "--pooling", "cls")
     text = " ".join(err.split())
     assert code == 2
-    assert "--allow-differences pooling --allow-differences max_length" in text
-    flags = ("--allow-differences", "pooling", "--allow-differences", "max_length")
+    assert "--allow pooling --allow max_length" in text
+    flags = ("--allow", "pooling", "--allow", "max_length")
     code, told = check(measured, asked, "good", "last", "--max-length", "32", "--pooling", "cls", *flags)
     assert code == told["exit_code"] != 2
     assert sum("which is allowed" in one for one in told["warnings"]) == 2

@@ -255,16 +255,14 @@ def test_a_tensor_that_is_known_to_be_harmless_is_left_out(
 ) -> None:
     folder = faulty.spoiled(measured.model("good"), tmp_path / "extra", "extra tensor")
     given = ("run", "--model", folder, "--suite", measured.local, "--tasks", "alike", "--json")
-    assert "add --allow-extra probe.bias" in asked(*given)[2]
-    assert asked(*given, "--allow-extra", "other.*")[0] == 2
-    assert asked(*given, "--allow-extra", "probe.*")[0] == 0
+    assert "add --allow tensors=probe.bias" in asked(*given)[2]
+    assert asked(*given, "--allow", "tensors=other.*")[0] == 2
+    assert asked(*given, "--allow", "tensors=probe.*")[0] == 0
     found = harness.run(
-        str(folder), measured.local, tasks="alike", results=measured.results, allow_extra="probe.bias"
+        str(folder), measured.local, tasks="alike", results=measured.results, allow="tensors=probe.bias"
     )
     assert [result.how for result in found.results] == ["cached"]
-    assert notes(found) == [
-        "not loaded: probe.bias (it has no place in the model, and --allow-extra names it)"
-    ]
+    assert notes(found) == ["not loaded: probe.bias (it has no place in the model, and --allow names it)"]
     same = harness.run(str(measured.model("good")), measured.local, tasks="alike", results=measured.results)
     assert found.records[0].main_score == same.records[0].main_score
 

@@ -172,7 +172,7 @@ def test_a_folder_with_some_of_the_subsets_is_refused_for_the_others(settings, r
     assert locate_data(wanted, settings, subsets=("default",)).origin == "root"  # names of another kind
     with pytest.raises(DataMissing, match=r"without deu, fra\.") as caught:
         locate_data(wanted, settings, subsets=("deu", "eng", "fra"))
-    assert "--languages" in caught.value.hint
+    assert "--subsets eng," in caught.value.hint
 
 
 def test_a_configuration_stands_for_the_subset_of_its_name_only(settings, root, lay, revision):

@@ -1018,6 +1018,20 @@ def _runs(process: int) -> bool:
     return state != "Z"
 
 
+def test_training_data_that_cannot_be_fetched_is_refused_in_the_plan(
+    asked: dict[str, Any], capsys: Any
+) -> None:
+    places = ["--results", str(asked["results"]), "--cache", str(asked["cache"])]
+    for command in (["train"], ["run", "--suite", asked["suite"]]):
+        for dry in ([], ["--dry-run"]):
+            assert invoke([*command, "--model", asked["model"], "--recipe", "simcse", *places, *dry]) == 2
+            message, hint = capsys.readouterr().err.splitlines()
+            assert message.startswith(
+                "Error: The training data sentence-transformers/all-nli is not on this machine."
+            )
+            assert "harness data pull --recipe simcse" in hint
+
+
 def test_a_plan_needs_no_torch(asked: dict[str, Any], backbone: Path) -> None:
     """One training and the 41 tasks of mteb, each with its key."""
     command = [
@@ -1028,6 +1042,10 @@ def test_a_plan_needs_no_torch(asked: dict[str, Any], backbone: Path) -> None:
         "simcse",
         "--suite",
         "mteb",
+        "--train-data",
+        str(asked["train_data"]),
+        "--set",
+        "batch_size=8",
         "--dry-run",
         "--json",
     ]
@@ -1042,7 +1060,7 @@ def test_a_plan_needs_no_torch(asked: dict[str, Any], backbone: Path) -> None:
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
     (training,) = plan["trainings"]
-    assert (training["model"], training["steps"], training["state"]) == ("tiny-simcse", 3267, "to do")
+    assert (training["model"], training["steps"], training["state"]) == ("tiny-simcse", 9, "to do")
     assert len(plan["plan"]) == 41
     assert len({line["key"] for line in plan["plan"]}) == 41
     assert all(len(line["key"]) == 64 for line in [training, *plan["plan"]])

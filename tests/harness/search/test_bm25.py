@@ -254,6 +254,43 @@ def test_the_order_is_that_of_the_formula_and_of_equal_documents_the_first_comes
         assert scores == pytest.approx([truth[i] for i in at], rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("queries", "method", "candidates", "unmatched"),
+    [
+        (["red", "hat"], "lucene", None, 0),
+        (["日本の首都", "猫", "red"], "lucene", None, 2),
+        (["the of", "purple fox"], "lucene", None, 1),
+        (["purple", "red"], "bm25+", None, 1),
+        (["red", "hat"], "lucene", [[1, 2], [0, 1]], 2),
+        (["red", "purple"], "lucene", [[1, 0], [0, 1]], 1),
+    ],
+)
+def test_queries_that_match_no_document_are_counted(
+    queries: list[str], method: Any, candidates: Any, unmatched: int
+) -> None:
+    """Their documents keep the order of the corpus."""
+    ranker = BM25Ranker(Ranking(method=method))
+    found = ranker.rank(queries, ["red fox", "fox fox", "green hat"], k=2, candidates=candidates)
+    assert (ranker.unmatched, ranker.queries) == (unmatched, len(queries))
+    assert len(found) == len(queries)
+
+
+def test_a_record_says_how_many_queries_match_no_document(tmp_path: Path, command: Command) -> None:
+    texts = ("東京です", "red", "blue")
+    documents = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
+    queries = [{"_id": "q0", "text": "猫の首都"}, {"_id": "q1", "text": "red"}]
+    own = lay_own(tmp_path / "own", documents, queries, [("q0", "d0", 1), ("q1", "d1", 1)])
+    code, out, _ = command("run", "--model", "bm25", "--suite", f"local:{own}", "--offline", "--json")
+    assert code == 0
+    (file,) = (tmp_path / "results" / "records").rglob("*.json")
+    record = json.loads(file.read_text())
+    assert record["main_score"] == 1.0
+    assert record["provenance"]["data"] == {"rows": 7, "unmatched_queries": 1}
+    (note,) = record["provenance"]["notes"]
+    assert note.startswith("1 of 2 queries match no document")
+    assert note in out
+
+
 @pytest.mark.parametrize("documents", [["the", "!"], ["", ""], [None, "x"], []])
 def test_a_corpus_without_words_is_refused(documents: list[Any]) -> None:
     with pytest.raises(DataError, match=r"no word|no document|number 1 of 2") as caught:
