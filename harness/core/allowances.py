@@ -8,7 +8,18 @@ from typing import Annotated, Any
 from harness.core.arguments import Form, Names, split_names
 from harness.core.errors import UsageError, find_similar_names
 
-ALLOWANCES = {"partial-data": "a data set with fewer rows than it declares"}
+ALLOWANCES = {
+    "attention": "attention in another direction than config.json says",
+    "blind-pooling": "pooling of a first token that sees no other",
+    "lower-case": "letters in another case than do_lower_case says",
+    "order-dependence": "vectors that depend on the texts encoded before them",
+    "padding-side": "padding on another side than the tokenizer's files say",
+    "partial-data": "a data set with fewer rows than it declares",
+    "special-tokens": "other special tokens than the tokenizer's files say",
+    "unused-prompt": "a prompt of a side under a name by which no text gets it",
+    "vector-length": "vectors that are to have length 1, and have not",
+    "vector-size": "another dimension than truncate_dim says",
+}
 """The contradictions that can be accepted, each with what it is."""
 
 _TENSORS = "tensors="

@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import ContextVar
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
@@ -425,6 +426,13 @@ GPU_BUDGET = 65_536
 WINDOW = 32_768
 """The number of texts that are tokenized and sorted at a time, which bounds memory."""
 
+SHORT_TEXT = "a text"
+LONG_TEXT = " ".join(f"Sentence {number} goes on about something else." for number in range(120))
+"""A text of some 1,000 tokens: block-sparse attention begins at 704."""
+
+FIRST_TEXTS: ContextVar[tuple[str, ...]] = ContextVar("FIRST_TEXTS", default=(SHORT_TEXT,))
+"""What a model encodes first, each text alone: the sanity gate lets a second load begin with a long one."""
+
 Batch = TypeVar("Batch")
 
 Finish: TypeAlias = Callable[["NDArray[np.int64]", Batch], None]
@@ -464,6 +472,7 @@ class Engine(ABC, Generic[Batch]):
         tokens_seen: Encoded tokens without padding; estimated for a model that tokenizes in its own way.
         batches: The number of batches so far.
         notes: Deviations from the requested settings, such as a halved budget.
+        first_outputs: The outputs of the first texts, by side and text.
     """
 
     _before = 0
@@ -492,6 +501,7 @@ class Engine(ABC, Generic[Batch]):
         self._budget = min(CPU_BUDGET, self._at_once) if self._on_cpu else self._at_once
         self._lock = threading.Lock()
         self._take_model(model)
+        self.first_outputs = self._encode_first_texts()
         self.parameters = sum(p.numel() for p in model.parameters())
         self.dtype_as_run = _detect_backbone_dtype(model)
         self.dimension = self._measure_dimension()
@@ -513,6 +523,17 @@ class Engine(ABC, Generic[Batch]):
         """The length of a vector, after a first pass."""
 
     @abstractmethod
+    def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> Any:
+        """The vectors of `texts` in one batch padded to the longest, finite or not."""
+
+    def _encode_first_texts(self) -> dict[tuple[Role, str], Any]:
+        return {
+            (role, text): self.encode_batch([text], role=role)
+            for role in self.roles
+            for text in FIRST_TEXTS.get()
+        }
+
+    @abstractmethod
     def _prepare_inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
         """The tokenized texts of a side, each with `prompt` before it."""
 
@@ -521,13 +542,22 @@ class Engine(ABC, Generic[Batch]):
         """The vectors of one tokenized batch on the model's device."""
 
     def reload(self, load: Callable[[], Engine[Any]]) -> None:
-        """Replace the model by a new load, never two in memory; no model is left if `load` fails."""
+        """Replace the model by a new load that begins with a long text.
+
+        There are never two in memory, and no model is left if `load` fails.
+        """
         # `_forward` puts a closure over a layer into that layer: only gc frees such a circle.
         del self.model
         gc.collect()
         if not self._on_cpu:
             torch.cuda.empty_cache()
-        self._take_model(load().model)
+        before = FIRST_TEXTS.set((LONG_TEXT, SHORT_TEXT))
+        try:
+            second = load()
+        finally:
+            FIRST_TEXTS.reset(before)
+        self._take_model(second.model)
+        self.first_outputs = second.first_outputs
 
     def count_tokens(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> int:
         """The number of tokens of `texts` after truncation, special ones included."""
@@ -601,7 +631,7 @@ class Encoder(Engine["Tensor"]):
         return list_roles(model)
 
     def _measure_dimension(self) -> int:
-        widths = {role: int(self.encode_batch(["a text"], role=role).shape[1]) for role in self.roles}
+        widths = {role: int(self.first_outputs[role, SHORT_TEXT].shape[1]) for role in self.roles}
         if len(set(widths.values())) > 1:
             raise ModelError(
                 "The vectors of its sides cannot be compared: "

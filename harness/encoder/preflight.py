@@ -47,6 +47,7 @@ from harness.encoder.folder.modules import (
     weight_files,
 )
 from harness.encoder.folder.pooling import POOLING_FLAGS
+from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.folder.tensors import FoundTensors, has_same_shape, require_shapes
 from harness.encoder.folder.trust import check_trust, read_library_types
 from harness.encoder.folder.two_stage import TwoStageSettings, list_stage_shapes
@@ -90,6 +91,7 @@ def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOption
     for kind, sub in list_modules(folder) or [("", "")]:
         if not kind or find_library_class(kind) == "Transformer":
             _check_backbone_files(folder / sub, artifact)
+            check_special_tokens(folder / sub, artifact.allow)
         elif find_library_class(kind) == "Dense":
             _check_dense(folder / sub)
         elif find_library_class(kind) == ATTENTIVE:

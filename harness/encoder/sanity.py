@@ -1,15 +1,17 @@
 """The sanity gate: checks that a loaded model behaves like a model, before any task.
 
-Vectors must be finite, differ between texts, not depend on padding, and agree between two loads; those of a
-two-stage model also behind a context, on which they must depend.
+Vectors must be finite, differ between texts, not depend on padding or earlier texts, and agree between two
+loads; those of a two-stage model also behind a context, on which they must depend. What the files declare
+must be what the model does.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +20,8 @@ from torch import Tensor, nn
 
 from harness.core.errors import ModelError
 from harness.core.types import Role
-from harness.encoder.engine import Encoder
+from harness.encoder.engine import LONG_TEXT, Encoder, collect_backbones
+from harness.encoder.observed import Observation, observe
 from harness.encoder.token_encoder import TokenEncoder
 from harness.encoder.two_stage import ContextualEncoder
 
@@ -35,7 +38,11 @@ class _Rows:
     @staticmethod
     def embed_texts(encoder: Encoder | TokenEncoder, texts: Sequence[str], role: Role) -> _Rows:
         """The vectors of texts in one batch."""
-        batch = encoder.encode_batch(texts, role=role)
+        return _Rows.of_batch(encoder.encode_batch(texts, role=role), texts)
+
+    @staticmethod
+    def of_batch(batch: Any, texts: Sequence[str]) -> _Rows:
+        """The vectors of a batch as rows."""
         if isinstance(batch, np.ndarray):
             return _Rows(vectors=batch, texts=tuple(texts))
         names = np.repeat(np.arange(len(texts)), batch.lengths).tolist()
@@ -52,11 +59,12 @@ class _Rows:
 
 @dataclass(frozen=True, kw_only=True)
 class _Failure:
-    """A failed check, and advice for the user."""
+    """A failed check, and advice for the user; with a name (`allowance`) the user may accept it."""
 
     check: str
     message: str
     hint: str
+    allowance: str = ""
 
     def __str__(self) -> str:
         return self.message
@@ -105,45 +113,93 @@ more than 1e-1 beside a text this long.
 
 @dataclass(frozen=True, kw_only=True)
 class _SanityReport:
-    """The result of the gate: checks that ran, failures, and the tokens and seconds of an encoding."""
+    """The result of the gate.
+
+    Attributes:
+        checks: The checks that ran.
+        failures: What failed.
+        accepted: What failed and the user accepts, as sentences.
+        observed: By name, what the files declare and what the model does.
+        seconds: The time that it took.
+        speed: The tokens and seconds of an encoding.
+    """
 
     checks: tuple[str, ...]
     failures: tuple[_Failure, ...]
+    accepted: tuple[str, ...] = ()
+    observed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seconds: float
     speed: tuple[int, float] | None = None
 
 
 def check_encoder(
-    encoder: Encoder | TokenEncoder, reload: Callable[[], Encoder | TokenEncoder] | None = None
+    encoder: Encoder | TokenEncoder,
+    reload: Callable[[], Encoder | TokenEncoder] | None = None,
+    *,
+    folder: Path | None = None,
+    allow: Sequence[str] = (),
 ) -> _SanityReport:
     """The result of every check, on each side that is encoded in its own way; of tokens if they have vectors.
 
     Args:
         encoder: The model; it holds the second load afterwards, if there is one.
         reload: A function that loads the same model again; None leaves out the comparison of two loads.
+        folder: The folder of the model; None leaves out what its files declare.
+        allow: The names of what the user accepts.
     """
     began = time.perf_counter()
     alone = {role: _Rows.embed_short_texts(encoder, role) for role in encoder.roles}
     failures = [_mark_side(role, _detect_nonfinite_rows(rows)) for role, rows in alone.items()]
-    ran = ["finite"]
-    # A vector that is not finite would fail every further check as well.
+    ran, observed = ["finite"], list[Observation]()
+    # A vector that is not finite would fail every further check as well, and one that depends on the texts
+    # before it most of them.
     if not any(failures):
+        failures += _list_order_failures(encoder, encoder.first_outputs)
+        ran.append("order")
+    if not _list_refused(failures, allow):
         for role, rows in alone.items():
             failures += [
                 _mark_side(role, _detect_constant_vectors(rows.vectors)),
                 _mark_side(role, _detect_padding_effect(encoder, rows, role)),
             ]
         ran += ["constant", "padding"]
+        if folder is not None:
+            observed = observe(encoder, folder, np.concatenate([rows.vectors for rows in alone.values()]))
+            failures += _list_contradictions(observed)
+            ran.append("observed")
         if encoder.encoding.context is not None and not any(failures):
             failures += _list_context_failures(cast("ContextualEncoder", encoder), alone[""])
             ran.append("context")
         if reload is not None:
             failures += _reload_disagreement(encoder, SHORT, reload)
             ran.append("reload")
-    seconds, all_failures = time.perf_counter() - began, tuple(f for f in failures if f is not None)
-    is_measured = reload is not None and not all_failures and encoder.encoding.context is None
-    speed = _measure_speed(encoder) if is_measured else None
-    return _SanityReport(checks=tuple(ran), failures=all_failures, seconds=seconds, speed=speed)
+    refused, seconds = _list_refused(failures, allow), time.perf_counter() - began
+    is_measured = reload is not None and not refused and encoder.encoding.context is None
+    return _SanityReport(
+        checks=tuple(ran),
+        failures=refused,
+        accepted=tuple(
+            f"accepted by --allow {one.allowance}: {one.message}"
+            for one in failures
+            if one is not None and one not in refused
+        ),
+        observed={one.name: {"declared": one.declared, "observed": one.observed} for one in observed},
+        seconds=seconds,
+        speed=_measure_speed(encoder) if is_measured else None,
+    )
+
+
+def _list_refused(failures: Sequence[_Failure | None], allow: Sequence[str]) -> tuple[_Failure, ...]:
+    """The failures that the user does not accept."""
+    return tuple(one for one in failures if one is not None and one.allowance not in allow)
+
+
+def _list_contradictions(observed: Sequence[Observation]) -> Iterator[_Failure]:
+    """The failures of what is not as the files declare."""
+    for one in observed:
+        if one.allowance:
+            hint = f"{one.hint} Or take it as it is: --allow {one.allowance}"
+            yield _Failure(check=one.name, message=one.message, hint=hint, allowance=one.allowance)
 
 
 def _measure_speed(encoder: Encoder | TokenEncoder) -> tuple[int, float]:
@@ -231,6 +287,55 @@ def _list_context_failures(encoder: ContextualEncoder, without: _Rows) -> list[_
     ]
 
 
+def _list_order_failures(
+    encoder: Encoder | TokenEncoder, before: Mapping[tuple[Role, str], Any]
+) -> list[_Failure | None]:
+    """The failures of texts that were encoded before, and now have other vectors."""
+    return [
+        _mark_side(role, _detect_order_effect(encoder, text, output, encoder.encode_batch([text], role=role)))
+        for (role, text), output in before.items()
+    ]
+
+
+def _detect_order_effect(
+    encoder: Encoder | TokenEncoder, text: str, first: Any, second: Any
+) -> _Failure | None:
+    rows, others = _Rows.of_batch(first, [text]), _Rows.of_batch(second, [text])
+    if broken := _detect_nonfinite_rows(rows) or _detect_nonfinite_rows(others):
+        return broken
+    moved = _compute_row_distance(rows.vectors, others.vectors).max()
+    if moved <= RELOADED.get(encoder.dtype_as_run, RELOADED["float32"]):
+        return None
+    return _Failure(
+        check="order",
+        message=f"The vector of {text[:SHOWN_CHARACTERS]!r} moves by {moved:.1%} of its length after other "
+        "texts.",
+        hint=f"A forward pass changes the model, so its scores would depend on the order of texts: "
+        f"{_find_order_cure(encoder)} Or take it as it is: --allow {ORDER}",
+        allowance=ORDER,
+    )
+
+
+def _find_order_cure(encoder: Encoder | TokenEncoder) -> str:
+    configs = [one.config for one in collect_backbones(encoder.model)]
+    if any(getattr(config, "attention_type", "") == "block_sparse" for config in configs):
+        return (
+            "its first short text switches block-sparse attention off for good. "
+            'Set "attention_type": "original_full" in config.json, which gives every text full attention.'
+        )
+    training = [name for name, module in encoder.model.named_modules() if module.training]
+    if training:
+        return (
+            f"{len(training)} of its modules are in training mode, {training[0] or 'all'} first: call eval()."
+        )
+    return "make its forward leave its buffers and attributes as they are."
+
+
+ORDER = "order-dependence"
+"""The name by which vectors that depend on the texts before them are accepted."""
+
+SHOWN_CHARACTERS = 40
+
 RELOADED = {"float32": 1e-6, "bfloat16": 1e-3, "float16": 1e-3}
 """The largest difference between two loads; with the same kernels and numbers it is 0 in practice."""
 
@@ -241,17 +346,28 @@ SHOWN = 5
 def _reload_disagreement(
     encoder: Encoder | TokenEncoder, texts: Sequence[str], reload: Callable[[], Encoder | TokenEncoder]
 ) -> list[_Failure | None]:
-    """The failures from a second load; of the first only vectors and checksums of tensors are stored."""
+    """The failures from a second load; of the first only vectors and checksums of tensors are stored.
+
+    The first load has begun with a short text, and the second begins with a long one.
+    """
     first = {role: _Rows.embed_texts(encoder, texts, role) for role in encoder.roles}
+    short = encoder.first_outputs
+    long = {(role, LONG_TEXT): encoder.encode_batch([LONG_TEXT], role=role) for role in encoder.roles}
     sums = _compute_tensor_sums(encoder.model)
     encoder.reload(reload)
     second = _compute_tensor_sums(encoder.model)
     other = [name for name in sums if sums[name] != second.get(name)]
-    return [
+    failures = [
         _mark_side(
             role, _detect_reload_change(encoder, rows, _Rows.embed_texts(encoder, texts, role).vectors, other)
         )
         for role, rows in first.items()
+    ]
+    if any(failures):
+        return failures
+    return [
+        _mark_side(role, _detect_order_effect(encoder, text, encoder.first_outputs[role, text], output))
+        for (role, text), output in {**short, **long}.items()
     ]
 
 
@@ -280,5 +396,6 @@ def _detect_reload_change(
         check="reload",
         message=f"Two loads of the model disagree: the vector of {first.texts[worst]!r} differs by "
         f"{moved[worst]:.1%} of its length.{named}",
-        hint="Some of its parameters or buffers are set at random, not read from its files.",
+        hint="Some of its parameters or buffers are set at random, not read from its files"
+        + ("." if other else ", or the first forward pass changes the model."),
     )

@@ -27,7 +27,7 @@ from transformers import AutoTokenizer
 from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
-from harness.encoder.engine import WINDOW, Engine, Progress, Span, VectorSink, tokenize_texts
+from harness.encoder.engine import SHORT_TEXT, WINDOW, Engine, Progress, Span, VectorSink, tokenize_texts
 from harness.encoder.folder.colbert import COLBERT
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import read_modules
@@ -335,7 +335,7 @@ class TokenEncoder(Engine[_Pass]):
         return [*SIDES]
 
     def _measure_dimension(self) -> int:
-        return int(self.encode_batch(["a text"], role="query").vectors.shape[1])
+        return int(self.first_outputs["query", SHORT_TEXT].vectors.shape[1])
 
     def describe_tokens(self, text: str, *, prompt: str = "", role: Role) -> TextTokens:
         """The tokens of a text on side `role`; those that are not skipped are in the order of `encode`."""

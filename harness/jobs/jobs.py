@@ -165,7 +165,12 @@ class Resolve:
         artifact = resolve_weights(self.artifact, context.remote)
         encoder = context.get_encoder(artifact, self.encoding)
         try:
-            report = sanity.check_encoder(encoder, lambda: context.load_encoder(artifact, self.encoding))
+            report = sanity.check_encoder(
+                encoder,
+                lambda: context.load_encoder(artifact, self.encoding),
+                folder=artifact.folder,
+                allow=artifact.allow,
+            )
             if self.gate:
                 sanity.require_sane(report)
         except BaseException:
@@ -174,13 +179,15 @@ class Resolve:
             raise
         for failure in () if self.gate else report.failures:
             context.emit(Event(kind="note", text=f"the sanity gate was overruled: {failure}"))
+        context.tell(report.accepted)
         facts = {
             "parameters": encoder.parameters,
             "dimension": encoder.dimension,
             "dtype_as_run": encoder.dtype_as_run,
             "attention": encoder.attention,
             "gate": {"passed": not report.failures, "failures": [str(f) for f in report.failures]},
-            "notes": list(encoder.notes),
+            "observed": report.observed,
+            "notes": [*encoder.notes, *report.accepted],
         }
         output = {"facts": json.dumps(facts).encode()}
         if report.speed is not None:
@@ -383,6 +390,7 @@ def build_encoding_provenance(
         "attention": facts.get("attention"),
         **({"batch_tokens": context.limits.batch_tokens} if context.limits.batch_tokens else {}),
         "gate": facts.get("gate"),
+        "observed": facts.get("observed"),
         "notes": [*dict.fromkeys([*facts.get("notes", ()), *encoded_texts.notes, *outcome.notes])],
         "prompts_asked": {"named": dict(encoding.prompts), "default": encoding.default_prompt},
         "texts": texts,

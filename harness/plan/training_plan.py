@@ -225,7 +225,7 @@ def _locate_artifact(
     """The model of a lineage, and whether it is trained already."""
     key, store = lineage.key, ModelStore(request.results, request.remote)
     artifact = Artifact(name=name, source=backbone.source, folder=Path(), key=key, weights="", trained=True)
-    artifact = replace(artifact, folder=store.locate_model(artifact.slug))
+    artifact = replace(artifact, folder=store.locate_model(artifact.slug), allow=backbone.allow)
     stored_model = store.fetch_model(key, artifact.slug, request.data.cache)
     if stored_model is None:
         return artifact, False

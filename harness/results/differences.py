@@ -12,7 +12,7 @@ from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import UsageError, shorten_names
 from harness.core.types import Data
 
-OWN = frozenset({"artifact", "runs", "start_weights"})
+OWN = frozenset({"artifact", "observed", "runs", "start_weights"})
 """Fields that differ between any two models."""
 
 MEASURED = frozenset(

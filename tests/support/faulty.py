@@ -195,6 +195,10 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "no tokenizer": (without("tokenizer.json"), "brings no tokenizer"),
     "broken tokenizer": (text("tokenizer.json", "{"), "tokenizer.json cannot be read as JSON"),
     "tokenizer without a model": (text("tokenizer.json", "{}"), "The tokenizer in"),
+    "end token that is not added": (
+        lambda f: rewrite(f / "tokenizer_config.json", eos_token="[MASK]", add_eos_token=True),
+        'tokenizer_config.json says "add_eos_token": true, and a text ends without [MASK]',
+    ),
     "cross-encoder": (
         head("BertForSequenceClassification", ("classifier",), id2label={"0": "LABEL_0"}),
         "is a cross-encoder",

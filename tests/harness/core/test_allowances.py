@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,11 @@ def test_a_check_takes_fields_beside_the_names() -> None:
     assert names == ("partial-data",)
     with pytest.raises(UsageError, match="--allow poling"):
         harness.check("a", "b", "c", allow="poling")
+
+
+def test_every_name_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "backbones.md").read_text()
+    assert [name for name in ALLOWANCES if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("given", [3, [3], {"a": 1}])

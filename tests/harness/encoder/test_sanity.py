@@ -22,7 +22,7 @@ LAST = "encoder.layer.1.output.LayerNorm"
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_sound_model_passes(bare: Path, loaded: Loaded, dtype: str) -> None:
     report = check_encoder(loaded(bare, dtype=dtype), lambda: loaded(bare, dtype=dtype))
-    assert report.checks == ("finite", "constant", "padding", "reload")
+    assert report.checks == ("finite", "order", "constant", "padding", "reload")
     assert report.failures == ()
     assert report.seconds > 0
     require_sane(report)
@@ -150,3 +150,101 @@ def test_all_failures_are_told(bare: Path, loaded: Loaded, copy: Path, edit: Edi
     assert [failure.check for failure in report.failures] == ["constant", "reload"]
     with pytest.raises(ModelError, match=r"(?s)same vector.*Two loads"):
         require_sane(report)
+
+
+class Counts:
+    """Every call adds to a Python attribute."""
+
+    calls = 0
+
+    def __call__(self, vectors: Any, tokens: int) -> Any:
+        self.calls += 1
+        return vectors + self.calls
+
+
+class Remembers:
+    """The vector of a batch depends on the batch before it."""
+
+    last: Any = 0.0
+
+    def __call__(self, vectors: Any, tokens: int) -> Any:
+        last, self.last = self.last, vectors[0, 0].item()
+        return vectors + last
+
+
+class Averages:
+    """A running mean, as that of a normalisation that was left in training mode."""
+
+    mean: Any = 0.0
+
+    def __call__(self, vectors: Any, tokens: int) -> Any:
+        self.mean = 0.9 * self.mean + 0.1 * vectors[0]
+        return vectors - self.mean
+
+
+class Caches:
+    """What was computed for the first batch of all is used for every later one."""
+
+    first: Any = None
+
+    def __call__(self, vectors: Any, tokens: int) -> Any:
+        self.first = vectors[0] if self.first is None else self.first
+        return vectors + self.first
+
+
+class SwitchesAtShort:
+    """A short text switches something off for good, as in BigBird."""
+
+    off = False
+
+    def __call__(self, vectors: Any, tokens: int) -> Any:
+        self.off = self.off or tokens < 20
+        return vectors if self.off else vectors * vectors
+
+
+class SwitchesAtLong:
+    """The longest text so far stretches the positions of all later ones."""
+
+    most = 0
+
+    def __call__(self, vectors: Any, tokens: int) -> Any:
+        self.most = max(self.most, tokens)
+        return vectors + (self.most > 40)
+
+
+@pytest.mark.parametrize("change", [Counts, Remembers, Averages, SwitchesAtShort, SwitchesAtLong, Caches])
+def test_a_forward_that_changes_the_model(bare: Path, change: Callable[[], Any]) -> None:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    class Changes(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.changes = change()
+
+        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+            tokens = features["input_ids"].shape[1]
+            return {**features, "sentence_embedding": self.changes(features["sentence_embedding"], tokens)}
+
+    def load() -> Encoder:
+        model = SentenceTransformer(str(bare), device="cpu", local_files_only=True)
+        model.append(Changes())
+        return Encoder(model, resolve_encoding(describe(bare), Settings()))
+
+    report = check_encoder(load(), load)
+    # A first batch that all later ones depend on is like numbers that each load draws at random.
+    assert report.failures[-1].check == ("reload" if change is Caches else "order")
+    with pytest.raises(ModelError, match=r"forward pass changes the model"):
+        require_sane(report)
+
+
+def test_dropout_that_is_left_on(bare: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    def load() -> Encoder:
+        model = SentenceTransformer(str(bare), device="cpu", local_files_only=True)
+        return Encoder(model.train(), resolve_encoding(describe(bare), Settings()))
+
+    failure = only_failure(load(), load)
+    assert failure.check == "order"
+    assert "training mode" in failure.hint

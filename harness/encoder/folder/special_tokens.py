@@ -1,0 +1,168 @@
+"""The special tokens that a tokenizer's files declare, compared with those that a text gets.
+
+Since transformers 5 `add_bos_token` and `add_eos_token` do nothing beside a tokenizer.json, and many classes
+replace its post-processor by their own: files of older versions then lose a token without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import ModelError
+from harness.encoder.folder.files import read_object
+
+SPECIAL_TOKENS = "special-tokens"
+"""The name by which a contradiction is accepted."""
+
+_CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
+_FLAGS = {
+    "first": ("add_bos_token", "bos_token", "cls_token"),
+    "last": ("add_eos_token", "eos_token", "sep_token"),
+}
+"""By the end of a text: the flag, the token that it adds, and the token that encoders have there."""
+
+_CURE = (
+    'python -c "from tokenizers import Tokenizer as T, processors as p; f = {file!r}; t = T.from_file(f); '
+    "t.post_processor = p.TemplateProcessing(single='{single}', special_tokens=[(s, t.token_to_id(s)) for s "
+    'in {tokens!r}]); t.save(f)"'
+)
+_SAVE = (
+    'python -c "from transformers import AutoTokenizer as A; f = {folder!r}; '
+    'A.from_pretrained(f, {flags}).save_pretrained(f)"'
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecialTokens:
+    """The tokens that files say are put around a text.
+
+    Attributes:
+        folder: The folder of the tokenizer.
+        config: The content of tokenizer_config.json, with tokens as texts.
+        first, last: The tokens that the post-processor of tokenizer.json adds, "" for none; None where there
+            is no such file, or it says nothing.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    first: str | None
+    last: str | None
+
+    @staticmethod
+    def read_folder(folder: Path) -> SpecialTokens:
+        """What the files in `folder` say."""
+        config = {**read_object(folder / "special_tokens_map.json"), **read_object(folder / _CONFIG)}
+        tokens = {
+            name: value.get("content") if isinstance(value, Mapping) else value
+            for name, value in config.items()
+        }
+        ends = _read_processor(read_object(folder / _TOKENIZER).get("post_processor"))
+        first, last = (None, None) if ends is None else ends
+        return SpecialTokens(folder=folder, config=tokens, first=first, last=last)
+
+    def declare(self, end: str) -> str | None:
+        """The token that belongs to an end, "first" or "last": "" for none, None where no file says it."""
+        flag, name, of_encoders = _FLAGS[end]
+        added: str | None = getattr(self, end)
+        token, declared = self.config.get(name), self.config.get(flag)
+        if declared is True and isinstance(token, str):
+            return token
+        # An encoder's [CLS] is often its bos_token, too: the flag is meant for decoders.
+        if declared is False and added and added == token != self.config.get(of_encoders):
+            return ""
+        return added
+
+    def explain_difference(self, first: str, last: str) -> tuple[str, str] | None:
+        """What the tokens around a text contradict, and the cure; None if they are as declared.
+
+        Args:
+            first: The token that is put before a text, "" for none.
+            last: The token that is put behind it.
+        """
+        done = {"first": first, "last": last}
+        wrong = [end for end in _FLAGS if self.declare(end) not in (None, done[end])]
+        if wrong:
+            faults = " and ".join(self._explain_end(end, done[end]) for end in wrong)
+            return f"{faults}.", self._cure(wrong)
+        named = [self.config.get(of_encoders) for _, _, of_encoders in _FLAGS.values()]
+        if not first and not last and all(isinstance(token, str) for token in named):
+            return (
+                f"The tokenizer names {named[0]} and {named[1]}, and adds neither to a text.",
+                f"Put them into its post-processor: {self._build_command(*map(str, named))}",
+            )
+        return None
+
+    def _explain_end(self, end: str, done: str) -> str:
+        flag, declared = _FLAGS[end][0], self.declare(end)
+        verb, place = ("begins", "before") if end == "first" else ("ends", "behind")
+        if isinstance(self.config.get(flag), bool) and declared in ("", self.config.get(_FLAGS[end][1])):
+            does = f"{verb} without {declared}" if declared else f"{verb} with {done}"
+            return f'{_CONFIG} says "{flag}": {str(self.config[flag]).lower()}, and a text {does}'
+        return f"{_TOKENIZER} puts {declared or 'no token'} {place} a text, which gets {done or 'none'}"
+
+    def _cure(self, wrong: Sequence[str]) -> str:
+        flags = [_FLAGS[end][0] for end in wrong if isinstance(self.config.get(_FLAGS[end][0]), bool)]
+        if not flags:
+            return f'Set "tokenizer_class": "PreTrainedTokenizerFast" in {_CONFIG} to use {_TOKENIZER} alone.'
+        ends = {end: self.declare(end) or "" for end in _FLAGS}
+        other = " and ".join(f'"{flag}": {str(not self.config[flag]).lower()}' for flag in flags)
+        return (
+            f"If it was trained as {_CONFIG} says: {self._build_command(ends['first'], ends['last'])}. "
+            f"If as now: set {other} there."
+        )
+
+    def _build_command(self, first: str, last: str) -> str:
+        """The command that makes the tokenizer add these tokens."""
+        if not (self.folder / _TOKENIZER).is_file():
+            flags = f"add_bos_token={bool(first)}, add_eos_token={bool(last)}"
+            return _SAVE.format(folder=str(self.folder), flags=flags)
+        single, tokens = " ".join(filter(None, (first, r"\$A", last))), sorted({first, last} - {""})
+        return _CURE.format(file=str(self.folder / _TOKENIZER), single=single, tokens=tokens)
+
+
+def check_special_tokens(folder: Path, allow: Sequence[str]) -> None:
+    """Refuse a tokenizer.json that does not add what tokenizer_config.json says; imports no torch.
+
+    Raises:
+        ModelError: The files contradict each other, and nobody accepts it.
+    """
+    config = read_object(folder / _CONFIG)
+    # tokenizer.json is megabytes long: it is read only where there is something to compare.
+    if SPECIAL_TOKENS in allow or not any(
+        isinstance(config.get(flag), bool) for flag, _, _ in _FLAGS.values()
+    ):
+        return
+    tokens = SpecialTokens.read_folder(folder)
+    if tokens.first is None or tokens.last is None or "auto_map" in config:
+        return
+    wrong = [end for end in _FLAGS if tokens.declare(end) != getattr(tokens, end)]
+    difference = tokens.explain_difference(tokens.first, tokens.last) if wrong else None
+    if difference is not None:
+        raise ModelError(
+            f"{folder}: {difference[0]}",
+            hint=f"{difference[1]} Or take it as it is: --allow {SPECIAL_TOKENS}",
+        )
+
+
+def _read_processor(processor: Any) -> tuple[str, str] | None:
+    """The tokens that a post-processor puts before and behind a text; None where that is not known."""
+    kind = processor.get("type") if isinstance(processor, Mapping) else None
+    if kind in ("BertProcessing", "RobertaProcessing"):
+        return str(processor["cls"][0]), str(processor["sep"][0])
+    if kind == "TemplateProcessing":
+        parts = processor["single"]
+        at = next((number for number, part in enumerate(parts) if "Sequence" in part), 0)
+        names = [part["SpecialToken"]["id"] if "SpecialToken" in part else "" for part in parts]
+        return (names[0] if at else ""), names[-1]
+    if kind == "ByteLevel":
+        return "", ""
+    if kind == "Sequence":
+        # The later ones put theirs around those of the earlier.
+        ends = [_read_processor(inner) for inner in processor["processors"]]
+        if None not in ends:
+            known = [end for end in ends if end is not None]
+            return tuple(next((end[side] for end in reversed(known) if end[side]), "") for side in (0, 1))  # type: ignore[return-value]
+    return None

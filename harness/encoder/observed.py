@@ -1,0 +1,273 @@
+"""What a model's files declare, beside what the loaded model does with a few short texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers.models import Transformer
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
+
+from harness.core.encoding import Encoding
+from harness.core.types import SIDES
+from harness.encoder.engine import Encoder, collect_backbones, collect_input_modules
+from harness.encoder.folder.description import read_token_limits
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import list_input_modules
+from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
+from harness.encoder.token_encoder import TokenEncoder
+
+BOTH, CAUSAL = "both ways", "causal"
+
+TEXT = "The cat sat on the mat."
+"""A text whose tokens are looked at."""
+
+LENGTH = 1e-3
+"""How far the length of a vector may be from 1: half precision rounds by 4e-3 a term, and most cancels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What the files declare and what the loaded model does, under a name.
+
+    Attributes:
+        name: The name, as the record has it.
+        declared: As the files say; None where they say nothing.
+        observed: As the loaded model does; None where that cannot be seen.
+        allowance: The name by which the contradiction is accepted; "" where there is none.
+        message: The contradiction in words.
+        hint: Its cure.
+    """
+
+    name: str
+    declared: Any
+    observed: Any
+    allowance: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+def observe(encoder: Encoder | TokenEncoder, folder: Path, vectors: NDArray[np.float32]) -> list[Observation]:
+    """What the files of a loaded model declare, each beside what it does.
+
+    Args:
+        encoder: The model.
+        folder: Its folder.
+        vectors: Some of its vectors, (rows, dimension).
+    """
+    modules = collect_input_modules(encoder.model)
+    places = [sub for _, sub in list_input_modules(folder)] or [""]
+    observations = []
+    for module, place, limits in zip(modules, places, read_token_limits(folder), strict=True):
+        length = getattr(module, "max_seq_length", None)
+        own = [Observation(name="max_length", declared=limits.named, observed=length)]
+        if isinstance(module, Transformer) and isinstance(module.tokenizer, PreTrainedTokenizerBase):
+            own += _observe_transformer(module, folder / place, encoder.encoding)
+        # With a tower for each side, every tower has its own.
+        prefix = f"{place}." if len(modules) > 1 else ""
+        observations += [replace(one, name=prefix + one.name) for one in own]
+    return [*observations, *_observe_vectors(encoder, folder, vectors), _observe_prompts(encoder.encoding)]
+
+
+def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Iterator[Observation]:
+    """What is seen of a backbone and its tokenizer."""
+    yield from _observe_special_tokens(module, folder)
+    yield _observe_padding(module, folder)
+    yield _observe_case(module, folder)
+    yield from _observe_attention(module, folder, encoding)
+
+
+def _observe_special_tokens(module: Any, folder: Path) -> Iterator[Observation]:
+    tokenizer, files = module.tokenizer, SpecialTokens.read_folder(folder)
+    whole, bare = (list(tokenizer(TEXT, add_special_tokens=added)["input_ids"]) for added in (True, False))
+    starts = [at for at in range(len(whole) - len(bare) + 1) if whole[at : at + len(bare)] == bare]
+    if not bare or not starts:
+        return
+    before, behind = whole[: starts[0]], whole[starts[0] + len(bare) :]
+    first, last = (
+        tokenizer.convert_ids_to_tokens(ids[at]) if ids else "" for ids, at in ((before, 0), (behind, -1))
+    )
+    message, hint = files.explain_difference(first, last) or _explain_hidden(module, len(whole)) or ("", "")
+    yield Observation(
+        name="first_token",
+        declared=files.declare("first"),
+        observed=first,
+        allowance=SPECIAL_TOKENS if message else "",
+        message=message,
+        hint=hint,
+    )
+    yield Observation(name="last_token", declared=files.declare("last"), observed=last)
+
+
+def _explain_hidden(module: Any, count: int) -> tuple[str, str] | None:
+    """What tokens of a text alone its attention mask hides, and the cure; None if it hides none."""
+    seen = int(module.tokenize([TEXT])["attention_mask"].sum())
+    if seen >= min(count, module.max_seq_length or count):
+        return None
+    return (
+        f"The attention mask of a text hides {count - seen} of its {count} tokens, as if they were padding.",
+        'Name a "pad_token" in tokenizer_config.json that ends no text.',
+    )
+
+
+def _observe_padding(module: Any, folder: Path) -> Observation:
+    files = read_object(folder / "tokenizer_config.json")
+    declared = files.get("padding_side")
+    mask = module.tokenize([TEXT, f"{TEXT} {TEXT}"])["attention_mask"][0]
+    observed = None if mask.all() else "right" if mask[0] else "left"
+    wrong = None not in (declared, observed) and declared != observed
+    return Observation(
+        name="padding_side",
+        declared=declared,
+        observed=observed,
+        allowance="padding-side" if wrong else "",
+        message=f"tokenizer_config.json says that padding stands {declared}, and it stands {observed}.",
+        hint=f'Set "padding_side": "{observed}" there if the model was trained so.',
+    )
+
+
+def _observe_case(module: Any, folder: Path) -> Observation:
+    of_tokenizer = read_object(folder / "tokenizer_config.json").get("do_lower_case")
+    declared = True if module.do_lower_case else of_tokenizer
+    ids, lower = (module.tokenize([text])["input_ids"][0].tolist() for text in (TEXT.upper(), TEXT.lower()))
+    # Two unknown tokens are equal whatever the case of their letters.
+    observed = None if module.tokenizer.unk_token_id in ids + lower else ids == lower
+    wrong = None not in (declared, observed) and declared != observed
+    words = ("lower-cased", "left in their case")
+    return Observation(
+        name="lower_case",
+        declared=declared,
+        observed=observed,
+        allowance="lower-case" if wrong else "",
+        message=f"By do_lower_case texts are {words[not declared]}, and they are {words[not observed]}.",
+        hint=f'If trained so, set "do_lower_case": {str(observed).lower()} in tokenizer_config.json, else '
+        '"lowercase" of the normalizer in tokenizer.json.',
+    )
+
+
+def _observe_attention(module: Any, folder: Path, encoding: Encoding) -> Iterator[Observation]:
+    config, backbone = read_object(folder / "config.json"), module.auto_model
+    declared, explicit = _declare_attention(config)
+    observed = _find_direction(module)
+    yield Observation(
+        name="attention",
+        declared=declared,
+        observed=observed,
+        allowance="attention" if explicit and observed not in (None, declared) else "",
+        message=f"config.json says that attention is {declared} ({explicit}), and it is {observed}.",
+        hint=f"What runs here ignores {explicit}. If the folder brings code of its own and you trust it, add "
+        f"--trust-remote-code; if the model was trained as it runs, change {explicit} in config.json.",
+    )
+    blind = observed == CAUSAL and "cls" in encoding.pooling.split("+")
+    if blind:
+        yield Observation(
+            name="pooling",
+            declared=encoding.pooling,
+            observed="a token that sees none of the text behind it",
+            allowance="blind-pooling",
+            message="Its vector is that of the first token, which sees no other: attention is causal.",
+            hint="Use the last token, which sees all: --pooling lasttoken (or mean).",
+        )
+    kind = getattr(backbone, "attention_type", None)
+    if isinstance(kind, str):
+        yield Observation(
+            name="sparse_attention", declared=getattr(backbone.config, "attention_type", None), observed=kind
+        )
+
+
+def _declare_attention(config: Mapping[str, Any]) -> tuple[str | None, str]:
+    """The direction of attention that a config declares, and the field that does; "" for the model type."""
+    for name, both in (("is_causal", False), ("use_bidirectional_attention", True), ("is_decoder", None)):
+        value = config.get(name)
+        if isinstance(value, bool) and (value or both is not None):
+            return (BOTH if value == both else CAUSAL), name
+    kind = config.get("model_type")
+    # XLNet permutes what is predicted, and reads both ways.
+    if "auto_map" in config or kind == "xlnet":
+        return None, ""
+    if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return BOTH, ""
+    return (CAUSAL if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else None), ""
+
+
+def _find_direction(module: Any) -> str | None:
+    """Whether the first token sees a late one; None where no late token can be changed."""
+    features = {
+        name: value.to(next(module.auto_model.parameters()).device) if isinstance(value, Tensor) else value
+        for name, value in module.tokenize([TEXT]).items()
+    }
+    ids = features["input_ids"]
+    late = ids.shape[1] - 2
+    other = next((token for token in ids[0, 1:late].tolist() if token != ids[0, late]), None)
+    if other is None:
+        return None
+    changed = ids.clone()
+    changed[0, late] = other
+    with torch.inference_mode():
+        first, second = (
+            module({**features, "input_ids": one})["token_embeddings"][0, 0].float() for one in (ids, changed)
+        )
+    # A token that is masked has a weight of exactly 0.
+    return CAUSAL if torch.equal(first, second) else BOTH
+
+
+def _observe_vectors(
+    encoder: Encoder | TokenEncoder, folder: Path, vectors: NDArray[np.float32]
+) -> Iterator[Observation]:
+    encoding, library = encoder.encoding, read_object(folder / "config_sentence_transformers.json")
+    dtypes = {
+        str(parameter.dtype).removeprefix("torch.")
+        for backbone in collect_backbones(encoder.model)
+        for parameter in backbone.parameters()
+    }
+    yield Observation(name="dtype", declared=encoding.dtype, observed="+".join(sorted(dtypes)) or None)
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    unit = bool((np.abs(lengths - 1) < LENGTH).all())
+    yield Observation(
+        name="normalize",
+        declared=encoding.normalize,
+        observed=unit,
+        allowance="vector-length" if encoding.normalize and not unit else "",
+        message=f"Its vectors are to have length 1, and have {lengths.min():.3g} to {lengths.max():.3g}.",
+        hint="A module behind Normalize changes them: make Normalize the last one in modules.json.",
+    )
+    size = library.get("truncate_dim")
+    late = encoding.late_interaction
+    own = encoder.model.get_sentence_embedding_dimension() if late is None else late.dimension
+    yield Observation(
+        name="dimension",
+        declared=size or own,
+        observed=encoder.dimension,
+        allowance="vector-size" if size and size != encoder.dimension else "",
+        message=f"truncate_dim says vectors of {size} numbers, and they have {encoder.dimension}.",
+        hint='Take "truncate_dim" out of config_sentence_transformers.json to score them whole.',
+    )
+
+
+_SIDES = {"passage": "document", "corpus": "document", "documents": "document", "queries": "query"}
+"""Names of prompts that mean a side, and the name by which a side is found."""
+
+
+def _observe_prompts(encoding: Encoding) -> Observation:
+    prompts = {name: text for name, text in encoding.prompts if text}
+    meant = {name: _SIDES.get(name.lower(), name.lower()) for name in prompts}
+    lost = [n for n, side in meant.items() if n not in SIDES and side in SIDES and side not in prompts]
+    side = meant[lost[0]] if lost else ""
+    return Observation(
+        name="prompts",
+        declared=sorted(prompts),
+        observed=sorted(prompts.keys() - set(lost)),
+        allowance="unused-prompt" if lost else "",
+        message=f"No text gets its prompt {lost[0]!r}: that of the side is called {side!r}." if lost else "",
+        hint=f'Rename it in config_sentence_transformers.json, or add --prompt {side}="…" with its text.',
+    )

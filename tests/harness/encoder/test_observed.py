@@ -1,0 +1,369 @@
+"""What files declare and what a loaded model does, of small folders in many layouts, written down by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import late_models
+from harness.core.allowances import ALLOWANCES
+from harness.core.encoding import Settings
+from harness.core.errors import ModelError
+from harness.core.types import Artifact
+from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.folder.special_tokens import check_special_tokens
+from harness.encoder.sanity import check_encoder
+from harness.results.differences import is_field_name
+
+Build = Callable[..., Path]
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SPECIALS = ["<pad>", "<s>", "</s>", "<mask>"]
+PLAIN: dict[str, tuple[Any, Any]] = {
+    "max_length": (48, 48),
+    "first_token": ("[CLS]", "[CLS]"),
+    "last_token": ("[SEP]", "[SEP]"),
+    "padding_side": (None, "right"),
+    "lower_case": (None, None),
+    "attention": ("both ways", "both ways"),
+    "dtype": ("float32", "float32"),
+    "normalize": (False, False),
+    "dimension": (32, 32),
+    "prompts": ([], []),
+}
+"""The observations of the bare BERT."""
+SAVED = {**PLAIN, "max_length": (32, 32)}
+"""Those of one that sentence-transformers has saved."""
+DECODER = {
+    **PLAIN,
+    "max_length": (64, 64),
+    "first_token": ("", ""),
+    "last_token": ("", ""),
+    "lower_case": (None, False),
+    "attention": ("causal", "causal"),
+}
+
+
+def write_bytes(folder: Path, single: str, **config: Any) -> Path:
+    """Put a byte-level tokenizer with this template into a folder."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({one: at for at, one in enumerate([*SPECIALS, *alphabet])}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.add_special_tokens(SPECIALS)
+    used = [(one, SPECIALS.index(one)) for one in SPECIALS if one in single]
+    tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=used)
+    folder.mkdir(exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    named = {"pad_token": "<pad>", "model_max_length": 64, "tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**named, **config}))
+    return folder
+
+
+def write_network(folder: Path, kind: str, tokens: int = 260, **config: Any) -> Path:
+    """Put a tiny network of a transformers model type into a folder."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    sizes = {**SIZES, "vocab_size": tokens, "max_position_embeddings": 64, "pad_token_id": 0}
+    settings = AutoConfig.for_model(kind, **{**sizes, **config})
+    if "is_causal" in config:
+        settings.is_causal = config["is_causal"]
+    torch.manual_seed(2)
+    model = AutoModel.from_config(settings)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.2)
+    model.save_pretrained(folder)
+    return folder
+
+
+def decoder(target: Path, single: str = "$A", *, kind: str = "qwen2", files: Any = (), **config: Any) -> Path:
+    """A tiny decoder."""
+    return write_network(write_bytes(target, single, **dict(files)), kind, num_key_value_heads=2, **config)
+
+
+ADDS = {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True, "add_eos_token": True}
+
+
+def encoder_without(target: Path) -> Path:
+    return write_network(write_bytes(target, "$A", cls_token="<s>", sep_token="</s>"), "bert")
+
+
+def upper(target: Path) -> Path:
+    """A tokenizer of bytes that is said to lower the case."""
+    return write_network(write_bytes(target, "<s> $A </s>", do_lower_case=True), "bert")
+
+
+MAKERS: dict[str, tuple[Callable[[Path], Path], dict[str, Any], dict[str, tuple[Any, Any]], str]] = {
+    "qwen2": (decoder, {}, DECODER, ""),
+    "qwen2 that is not causal": (
+        lambda f: decoder(f, is_causal=False),
+        {},
+        {**DECODER, "attention": ("both ways", "both ways")},
+        "",
+    ),
+    "mistral with both ends": (
+        lambda f: decoder(f, "<s> $A </s>", kind="mistral", files={**ADDS, "padding_side": "left"}),
+        {},
+        {
+            **DECODER,
+            "first_token": ("<s>", "<s>"),
+            "last_token": ("</s>", "</s>"),
+            "padding_side": ("left", "left"),
+        },
+        "",
+    ),
+    "end token lost": (
+        lambda f: decoder(f, "<s> $A", kind="mistral", files=ADDS),
+        {},
+        {**DECODER, "first_token": ("<s>", "<s>"), "last_token": ("</s>", "")},
+        "special-tokens",
+    ),
+    "first token lost": (
+        lambda f: decoder(f, "$A </s>", files=ADDS),
+        {},
+        {**DECODER, "first_token": ("<s>", ""), "last_token": ("</s>", "</s>")},
+        "special-tokens",
+    ),
+    "another end token": (
+        lambda f: decoder(f, "<s> $A <mask>", files=ADDS),
+        {},
+        {**DECODER, "first_token": ("<s>", "<s>"), "last_token": ("</s>", "<mask>")},
+        "special-tokens",
+    ),
+    "end token that is not to be": (
+        lambda f: decoder(f, "$A </s>", files={"eos_token": "</s>", "add_eos_token": False}),
+        {},
+        {**DECODER, "last_token": ("", "</s>")},
+        "special-tokens",
+    ),
+    "end token that is the padding": (
+        lambda f: decoder(f, "<s> $A </s>", files={**ADDS, "pad_token": "</s>"}),
+        {},
+        {**DECODER, "first_token": ("<s>", "<s>"), "last_token": ("</s>", "</s>")},
+        "",
+    ),
+    "decoder with cls pooling": (
+        lambda f: decoder(f),
+        {"pooling": "cls"},
+        {**DECODER, "pooling": ("cls", "a token that sees none of the text behind it")},
+        "blind-pooling",
+    ),
+    "encoder without ends": (
+        encoder_without,
+        {},
+        {**DECODER, "attention": ("both ways", "both ways")},
+        "special-tokens",
+    ),
+    "case that is kept": (
+        upper,
+        {},
+        {
+            **PLAIN,
+            "max_length": (64, 64),
+            "first_token": ("<s>", "<s>"),
+            "last_token": ("</s>", "</s>"),
+            "lower_case": (True, False),
+        },
+        "lower-case",
+    ),
+    "bert as a decoder": (
+        lambda f: write_network(write_bytes(f, "<s> $A </s>"), "bert", is_decoder=True),
+        {},
+        {
+            **PLAIN,
+            "max_length": (64, 64),
+            "first_token": ("<s>", "<s>"),
+            "last_token": ("</s>", "</s>"),
+            "lower_case": (None, False),
+            "attention": ("causal", "causal"),
+        },
+        "",
+    ),
+    "bert that is said to be causal": (
+        lambda f: write_network(write_bytes(f, "<s> $A </s>"), "bert", is_causal=True),
+        {},
+        {
+            **PLAIN,
+            "max_length": (64, 64),
+            "first_token": ("<s>", "<s>"),
+            "last_token": ("</s>", "</s>"),
+            "lower_case": (None, False),
+            "attention": ("causal", "both ways"),
+        },
+        "attention",
+    ),
+    "bigbird": (
+        lambda f: write_network(write_bytes(f, "<s> $A </s>"), "big_bird", block_size=8, num_random_blocks=1),
+        {},
+        {
+            **PLAIN,
+            "max_length": (64, 64),
+            "first_token": ("<s>", "<s>"),
+            "last_token": ("</s>", "</s>"),
+            "lower_case": (None, False),
+            "sparse_attention": ("block_sparse", "original_full"),
+        },
+        "order-dependence",
+    ),
+}
+"""By name: a maker of a folder, settings, what is observed, and the name of the one contradiction."""
+
+SAVES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, tuple[Any, Any]], str]] = {
+    "mean": ({}, {}, {}, ""),
+    "cls, normalised": ({"pooling": "cls", "normalize": True}, {}, {"normalize": (True, True)}, ""),
+    "last token": ({"pooling": "lasttoken"}, {}, {}, ""),
+    "two poolings": ({"pooling": "cls+mean"}, {}, {"dimension": (64, 64)}, ""),
+    "dense": ({"dense": True}, {}, {"dimension": (8, 8)}, ""),
+    "lower case": ({"lower": True}, {}, {"lower_case": (True, True)}, ""),
+    "shorter": ({}, {"max_length": 16}, {"max_length": (32, 16)}, ""),
+    "bfloat16": ({}, {"dtype": "bfloat16"}, {"dtype": ("bfloat16", "bfloat16")}, ""),
+    "prompts": (
+        {"library": {"prompts": {"query": "query: ", "document": "", "STS": "the "}}},
+        {},
+        {"prompts": (["STS", "query"], ["STS", "query"])},
+        "",
+    ),
+    "prompt that no text gets": (
+        {"library": {"prompts": {"query": "query: ", "passage": "passage: "}}},
+        {},
+        {"prompts": (["passage", "query"], ["query"])},
+        "unused-prompt",
+    ),
+}
+"""By name: what was saved, settings, what is observed unlike SAVED, and the name of the one contradiction."""
+
+
+def observe(folder: Path, artifact: Callable[..., Artifact], **settings: Any) -> tuple[Any, list[str]]:
+    """What is observed of a folder, and the names of its contradictions."""
+    from harness.encoder.loading import load_any
+
+    encoding = resolve_encoding(describe(folder), Settings(**settings))
+
+    def load() -> Any:
+        return load_any(artifact(folder), encoding, device="cpu")
+
+    report = check_encoder(load(), load, folder=folder)
+    seen = {name: (one["declared"], one["observed"]) for name, one in report.observed.items()}
+    accepted = check_encoder(load(), load, folder=folder, allow=[f.allowance for f in report.failures])
+    named = [failure.allowance for failure in report.failures if failure.allowance]
+    assert accepted.failures == tuple(f for f in report.failures if not f.allowance)
+    assert [one.partition(": ")[0] for one in accepted.accepted] == [
+        f"accepted by --allow {n}" for n in named
+    ]
+    return seen, named
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_folder_is_observed(name: str, tmp_path: Path, artifact: Callable[..., Artifact]) -> None:
+    make, settings, expected, contradiction = MAKERS[name]
+    seen, named = observe(make(tmp_path / "model"), artifact, **settings)
+    assert seen == expected
+    assert named == [contradiction] * bool(contradiction)
+
+
+@pytest.mark.parametrize("name", SAVES)
+def test_a_saved_folder_is_observed(name: str, build: Build, artifact: Callable[..., Artifact]) -> None:
+    saved, settings, changed, contradiction = SAVES[name]
+    seen, named = observe(build(**saved), artifact, **settings)
+    assert seen == {**SAVED, **changed}
+    assert named == [contradiction] * bool(contradiction)
+
+
+def test_a_bare_folder_and_one_of_pylate(
+    bare: Path, tmp_path: Path, artifact: Callable[..., Artifact]
+) -> None:
+    assert observe(bare, artifact) == (PLAIN, [])
+    seen, named = observe(late_models.save(tmp_path / "late"), artifact)
+    assert named == []
+    assert seen["dimension"] == (16, 16)
+    assert seen["normalize"] == (True, True)
+
+
+def test_each_tower_is_observed(build: Build, router: Build, artifact: Callable[..., Artifact]) -> None:
+    query, document = build("query", max_seq_length=16), build("document", lower=True)
+    seen, named = observe(router(query, document), artifact)
+    assert named == []
+    of_towers = {name.rpartition(".")[0] for name in seen if "." in name}
+    assert len(of_towers) == 2
+    assert sorted(seen[f"{tower}.max_length"] for tower in of_towers) == [(16, 16), (32, 32)]
+
+
+def test_a_cut_dimension_is_a_contradiction_unless_vectors_have_it(
+    build: Build, artifact: Callable[..., Artifact]
+) -> None:
+    seen, named = observe(build(library={"truncate_dim": 8}), artifact)
+    declared, observed = seen["dimension"]
+    assert declared == 8
+    assert named == ["vector-size"] * (observed != 8)
+
+
+@pytest.mark.parametrize(
+    "name", ["end token lost", "first token lost", "another end token", "end token that is not to be"]
+)
+def test_files_that_contradict_each_other_are_refused_without_a_load_and_mended_by_the_cure(
+    name: str, tmp_path: Path, artifact: Callable[..., Artifact]
+) -> None:
+    folder = MAKERS[name][0](tmp_path / "model")
+    with pytest.raises(ModelError, match=r"tokenizer_config\.json says") as caught:
+        check_special_tokens(folder, ())
+    check_special_tokens(folder, ("special-tokens",))
+    hint = str(caught.value.hint)
+    command = hint[hint.index("python -c") : hint.index('t.save(f)"') + len('t.save(f)"')]
+    subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)
+    check_special_tokens(folder, ())
+    assert observe(folder, artifact)[1] == []
+
+
+def test_a_class_that_replaces_the_ends_of_the_file_and_the_one_that_takes_them(
+    copy: Path, artifact: Callable[..., Artifact], rewrite: Callable[..., None]
+) -> None:
+    content = json.loads((copy / "tokenizer.json").read_text())
+    del content["post_processor"]["single"][-1]
+    (copy / "tokenizer.json").write_text(json.dumps(content))
+    rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer")
+    seen, named = observe(copy, artifact)
+    assert seen["last_token"] == ("", "[SEP]")
+    assert named == ["special-tokens"]
+    rewrite(copy / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    seen, named = observe(copy, artifact)
+    assert seen["last_token"] == ("", "")
+    assert named == []
+
+
+def test_a_tokenizer_without_tokenizer_json(
+    copy: Path, artifact: Callable[..., Artifact], rewrite: Callable[..., None]
+) -> None:
+    vocabulary = json.loads((copy / "tokenizer.json").read_text())["model"]["vocab"]
+    (copy / "tokenizer.json").unlink()
+    (copy / "vocab.txt").write_text("".join(f"{word}\n" for word in sorted(vocabulary, key=vocabulary.get)))
+    rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer", do_lower_case=True)
+    seen, named = observe(copy, artifact)
+    assert seen["first_token"] == (None, "[CLS]")
+    assert seen["last_token"] == (None, "[SEP]")
+    assert seen["lower_case"] == (True, True)
+    assert named == []
+
+
+def test_full_attention_is_the_cure_of_block_sparse_attention(
+    tmp_path: Path, artifact: Callable[..., Artifact]
+) -> None:
+    folder = MAKERS["bigbird"][0](tmp_path / "model")
+    full = Path(shutil.copytree(folder, tmp_path / "full"))
+    config = json.loads((full / "config.json").read_text())
+    (full / "config.json").write_text(json.dumps({**config, "attention_type": "original_full"}))
+    assert observe(full, artifact)[1] == []
+
+
+def test_no_name_is_also_that_of_a_field() -> None:
+    assert [name for name in ALLOWANCES if is_field_name(name)] == []
