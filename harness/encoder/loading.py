@@ -40,6 +40,7 @@ from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.pooling import ATTENTION
 from harness.encoder.folder.tensors import describe_ignored_tensors
 from harness.encoder.folder.trust import check_trust
+from harness.encoder.modules import Truncate
 from harness.encoder.preflight import check_family
 from harness.encoder.sentence_transformer import SentenceTransformer as OurSentenceTransformer
 from harness.encoder.token_encoder import (
@@ -109,7 +110,11 @@ def _build(
     widen_towers(model)
     notes = _set_lengths(model, encoding, description)
     _set_pooling(model, encoding.pooling)
+    # As sentence-transformers does: a model's own Normalize comes before the cut, one asked for after it.
+    cut = [] if description.truncate_dim is None else [Truncate(description.truncate_dim)]
+    model.extend([] if description.normalize else cut)
     _set_normalize(model, encoding.normalize)
+    model.extend(cut if description.normalize else [])
     return model, report, notes
 
 

@@ -45,7 +45,7 @@ from harness.encoder.folder.modules import (
     read_modules,
     weight_files,
 )
-from harness.encoder.folder.pooling import POOLING_FLAGS
+from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
 from harness.encoder.folder.tensors import FoundTensors, has_same_shape, require_shapes
 from harness.encoder.folder.trust import check_trust, read_library_types
 from harness.encoder.folder.two_stage import TwoStageSettings, list_stage_shapes
@@ -134,7 +134,7 @@ def _check_pooling(path: Path) -> None:
     config = read_object(path)
     named = config.get("pooling_mode")
     flags = [flag for flag in config if flag.startswith("pooling_mode_")]
-    for mode in str(named).split("+") if named is not None else ():
+    for mode in split_pooling(name_pooling(config, path)) if named is not None else ():
         if mode not in POOLING_FLAGS.values():
             raise ModelError(
                 f"{path} names the pooling {mode!r}.", hint=_describe_choices(mode, POOLING_FLAGS.values())
