@@ -160,6 +160,11 @@ def _check_dense(place: Path) -> None:
     if tensors is not None and (weight is None or weight.shape != config_shape):
         weight_words = "no linear.weight" if weight is None else f"a linear.weight of {weight.shape}"
         raise DamagedModelError(f"{place} has {weight_words}, and its config.json says {config_shape}.")
+    residual = bool(config.get("use_residual")) and config_shape[0] != config_shape[1]
+    if tensors is not None and residual != ("residual.weight" in tensors):
+        raise DamagedModelError(
+            f"{place} has {'no' if residual else 'a'} residual.weight, and its config.json says otherwise."
+        )
 
 
 def _check_prefixes(place: Path, late: LateInteraction) -> None:

@@ -176,7 +176,9 @@ def _load_module(class_ref: str, model_name_or_path: str, **options: Any) -> nn.
     if class_name == "Dense":
         if config.pop("module_input_name") == TOKENS or config.pop("use_residual", False):
             return Dense.load(model_name_or_path, **options)
-        config["activation_function"] = import_from_string(config["activation_function"])()
+        config["activation_function"] = import_from_string(
+            config.get("activation_function", "torch.nn.Tanh")
+        )()
     return library.load_torch_weights(model_name_or_path, model=library(**config), **located)  # type: ignore[no-any-return]
 
 

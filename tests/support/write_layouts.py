@@ -26,7 +26,7 @@ from sentence_transformers.sentence_transformer.modules import (
 )
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import nn
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel, PreTrainedTokenizerFast
 
 from layouts import TEXTS, draw_tensors, read_layouts
 
@@ -36,8 +36,8 @@ WORDS = ["the", "cat", "sat", "on", "a", "mat", "query", "document", "what", "is
 PIECES = [piece for letter in string.ascii_lowercase for piece in (letter, f"##{letter}")]
 
 
-def write_backbone(folder: Path, *, added: tuple[str, ...] = (), **config: Any) -> str:
-    """A tiny BERT with a WordPiece tokenizer."""
+def write_backbone(folder: Path, *, added: tuple[str, ...] = (), decoder: bool = False, **config: Any) -> str:
+    """A tiny BERT, or a decoder that is padded on the left, with a WordPiece tokenizer."""
     vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *WORDS, *PIECES]))}
     raw = Tokenizer(models.WordPiece(vocab=vocabulary, unk_token="[UNK]"))
     raw.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -52,11 +52,15 @@ def write_backbone(folder: Path, *, added: tuple[str, ...] = (), **config: Any) 
         sep_token="[SEP]",
         mask_token="[MASK]",
         model_max_length=24,
+        padding_side="left" if decoder else "right",
     )
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in added])
     sizes = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
-    shape = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=32, **sizes, **config)
-    BertModel(shape, add_pooling_layer=False).save_pretrained(folder)
+    common = {"vocab_size": len(tokenizer), "max_position_embeddings": 32, **sizes, **config}
+    if decoder:
+        LlamaModel(LlamaConfig(**common, pad_token_id=0)).save_pretrained(folder)
+    else:
+        BertModel(BertConfig(**common), add_pooling_layer=False).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
 
@@ -90,6 +94,7 @@ def build_models(place: Path) -> dict[str, Any]:
             open_body(), Pooling(WIDTH, ["mean", "max", "cls"]), dense(3 * WIDTH, 8), Normalize()
         ),
         "weightedmean": stack(open_body(), Pooling(WIDTH, "weightedmean")),
+        "left-padding": stack(open_body(decoder=True), Pooling(WIDTH, ["cls", "weightedmean", "lasttoken"])),
         "weighted-layers": stack(
             open_body(output_hidden_states=True),
             WeightedLayerPooling(WIDTH, num_hidden_layers=2, layer_start=1),

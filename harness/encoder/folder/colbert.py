@@ -32,14 +32,14 @@ MULTI_VECTOR = "MultiVectorEncoder"
 
 
 def require_colbert_files(folder: Path, modules: Sequence[Module]) -> None:
-    """Refuse a PyLate folder without one of its files, which would be another model by defaults."""
-    is_late = any(kind.startswith("pylate.") for kind, _ in modules)
+    """Refuse a multi-vector folder without one of its files, which would be another model by defaults."""
+    is_late = any(kind.startswith("pylate.") or find_library_class(kind) == MASK for kind, _ in modules)
     if modules and not (is_late and not (folder / SETTINGS).is_file()):
         return
     lost = SETTINGS if modules else "modules.json"
-    if modules or read_object(folder / SETTINGS).get("model_type") == COLBERT:
+    if modules or read_object(folder / SETTINGS).get("model_type") in (COLBERT, MULTI_VECTOR):
         raise ModelError(
-            f"{folder} is a PyLate model without {lost}, which PyLate writes.",
+            f"{folder} is a multi-vector model without {lost}, which its library writes.",
             hint="Copy or fetch the whole model folder again.",
         )
 

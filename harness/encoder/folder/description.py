@@ -286,6 +286,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
     modules = read_modules(folder)
+    require_colbert_files(folder, modules)
     library = read_object(folder / SETTINGS) if modules else {}
     kind = _find_model_kind(modules, library)
     if kind not in ("SentenceTransformer", COLBERT, MULTI_VECTOR):
@@ -303,7 +304,6 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     check_external_references(folder)
     for path in weight_files(folder):
         check_weights(path)
-    require_colbert_files(folder, modules)
     _require_tokenizers(folder)
     token_limits = read_token_limits(folder, own_code=own_code)
     late = (
@@ -455,11 +455,12 @@ def _require_configs(folder: Path) -> None:
     for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
         if find_library_class(kind) != "Transformer" or (folder / sub / "config.json").is_file():
             continue
-        adapter = (folder / sub / "adapter_config.json").is_file()
+        adapter = folder / sub / "adapter_config.json"
+        base = read_object(adapter).get("base_model_name_or_path") or "another model"
         raise ModelError(
             f"{folder / sub} has no config.json.",
-            hint="It is an adapter: merge it into its base model first."
-            if adapter
+            hint=f"It is an adapter of {base}: merge it into its base model (`merge_and_unload()` of peft)."
+            if adapter.is_file()
             else "Give the folder of a transformers or sentence-transformers model.",
         )
 

@@ -124,6 +124,14 @@ def test_a_multi_vector_model_of_other_modules_is_refused(lay: Make) -> None:
             describe(modules.parent)
 
 
+@pytest.mark.parametrize("lost", ["modules.json", "config_sentence_transformers.json"])
+def test_a_multi_vector_model_without_its_settings_is_no_other_model(lost: str, lay: Make) -> None:
+    folder = lay("multi-vector").folder
+    (folder / lost).unlink()
+    with pytest.raises(ModelError, match=f"is a multi-vector model without {lost}"):
+        describe(folder)
+
+
 def test_settings_asked_for_go_before_those_of_the_folder(lay: Make) -> None:
     assert describe(lay("list-in-order").folder).pooling == "mean,max,cls"
     listed = lay("list")
