@@ -81,7 +81,9 @@ class ColBERTSetup(Setup):
             transformer = open_backbone(spec)
             _add_tokens(transformer, (self._late.query_prefix, self._late.document_prefix))
             width = transformer.get_word_embedding_dimension()
-            projection = TokenProjection(width, self._settings.dimension, False, nn.Identity(), False)
+            projection = TokenProjection(
+                width, self._settings.dimension, bias=False, activation_function=nn.Identity()
+            )
             model = SentenceTransformer(modules=[transformer, projection], device=spec.device)
         keep_prompts(model, spec)
         # What PyLate's losses ask of a model.

@@ -160,6 +160,8 @@ class LateInteraction:
         skiplist: The tokens of a document that have no vector.
         dimension: The length of a vector.
         by_task: Whether a task's own length of queries counts where it is longer, unless one was asked for.
+        skips_unknown: Whether a word of the skiplist that is no token stands for the unknown token, as in
+            PyLate; else it stands for nothing.
     """
 
     query_length: int
@@ -171,6 +173,7 @@ class LateInteraction:
     skiplist: tuple[str, ...]
     dimension: int
     by_task: bool = True
+    skips_unknown: bool = True
 
 
 _Count = Annotated[int, Interval(ge=1, lt=2**31)]

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import BoW, Normalize, Pooling, WordEmbeddings
+from sentence_transformers.models import BoW, Normalize, Pooling, Transformer, WordEmbeddings
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
@@ -38,9 +38,10 @@ from harness.encoder.engine import (
     widen_towers,
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
-from harness.encoder.folder.pooling import ATTENTION
+from harness.encoder.folder.pooling import ATTENTION, split_pooling
 from harness.encoder.folder.tensors import describe_ignored_tensors
 from harness.encoder.folder.trust import check_trust
+from harness.encoder.modules import Truncate
 from harness.encoder.preflight import check_family
 from harness.encoder.sentence_transformer import SentenceTransformer as OurSentenceTransformer
 from harness.encoder.token_encoder import (
@@ -110,7 +111,12 @@ def _build(
     widen_towers(model)
     notes = _set_lengths(model, encoding, description)
     _set_pooling(model, encoding.pooling)
+    _set_padding(model, encoding.pooling)
+    # As sentence-transformers does: a model's own Normalize comes before the cut, one asked for after it.
+    cut = [] if description.truncate_dim is None else [Truncate(description.truncate_dim)]
+    model.extend([] if description.normalize else cut)
     _set_normalize(model, encoding.normalize)
+    model.extend(cut if description.normalize else [])
     return model, report, notes
 
 
@@ -186,6 +192,15 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
             model[place] = Pooling(
                 module.word_embedding_dimension, mode, include_prompt=module.include_prompt
             )
+
+
+def _set_padding(model: SentenceTransformer, pooling: str) -> None:
+    """Pad on the right for poolings that count places, which take padding on the left for tokens."""
+    if not {"cls", "weightedmean"} & {*split_pooling(pooling)}:
+        return
+    for module in collect_input_modules(model):
+        if isinstance(module, Transformer):
+            module.tokenizer.padding_side = "right"
 
 
 def _set_normalize(model: SentenceTransformer, wanted: bool) -> None:

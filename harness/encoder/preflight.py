@@ -46,7 +46,7 @@ from harness.encoder.folder.modules import (
     read_modules,
     weight_files,
 )
-from harness.encoder.folder.pooling import POOLING_FLAGS
+from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
 from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.folder.tensors import FoundTensors, has_same_shape, require_shapes
 from harness.encoder.folder.trust import check_trust, read_library_types
@@ -137,7 +137,7 @@ def _check_pooling(path: Path) -> None:
     config = read_object(path)
     named = config.get("pooling_mode")
     flags = [flag for flag in config if flag.startswith("pooling_mode_")]
-    for mode in str(named).split("+") if named is not None else ():
+    for mode in split_pooling(name_pooling(config, path)) if named is not None else ():
         if mode not in POOLING_FLAGS.values():
             raise ModelError(
                 f"{path} names the pooling {mode!r}.", hint=_describe_choices(mode, POOLING_FLAGS.values())
@@ -163,6 +163,11 @@ def _check_dense(place: Path) -> None:
     if tensors is not None and (weight is None or weight.shape != config_shape):
         weight_words = "no linear.weight" if weight is None else f"a linear.weight of {weight.shape}"
         raise DamagedModelError(f"{place} has {weight_words}, and its config.json says {config_shape}.")
+    residual = bool(config.get("use_residual")) and config_shape[0] != config_shape[1]
+    if tensors is not None and residual != ("residual.weight" in tensors):
+        raise DamagedModelError(
+            f"{place} has {'no' if residual else 'a'} residual.weight, and its config.json says otherwise."
+        )
 
 
 def _check_prefixes(place: Path, late: LateInteraction) -> None:

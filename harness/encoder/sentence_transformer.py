@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
 from sentence_transformers import SentenceTransformer as _SentenceTransformer
+from sentence_transformers import models
 from sentence_transformers.models import Pooling
 from sentence_transformers.models import Transformer as LibraryTransformer
 from sentence_transformers.util import import_from_string
@@ -19,8 +22,18 @@ from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.dtype import find_dtype
 from harness.encoder.engine import collect_backbones, let_end_pad
 from harness.encoder.family import MODEL_TYPE
+from harness.encoder.folder.configs import TOKENS, adapt_config, read_router_config
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import ATTENTIVE, TWO_STAGE, find_library_class, has_network, read_family
+from harness.encoder.folder.modules import (
+    ATTENTIVE,
+    MODEL2VEC,
+    find_library_class,
+    has_network,
+    read_family,
+    read_modules,
+)
+from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
+from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
 from harness.encoder.network.model import load_network, resolve_network_config
 from harness.encoder.network.pretrained import require_import
 
@@ -52,6 +65,12 @@ class Transformer(LibraryTransformer):
         family = backbones.find_family(self.auto_model.config.to_dict())
         let_end_pad(self.tokenizer, family)
         self.__class__ = LibraryTransformer  # type: ignore[assignment]
+
+    @classmethod
+    def load_config(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """The module's config, of any version of the library, in the words of the installed one."""
+        config = super().load_config(model_name_or_path, subfolder, **kwargs)
+        return adapt_config("Transformer", config, Path(model_name_or_path, subfolder, cls.config_file_name))
 
     def _load_config(
         self, model_name_or_path: str, cache_dir: str | None, backend: str, config_args: dict[str, Any]
@@ -97,6 +116,13 @@ class Transformer(LibraryTransformer):
         self.auto_model = cast(Any, network)
 
 
+class _TowerTransformer(Transformer):
+    """The Transformer of a Router's tower, which runs transformers' own class."""
+
+    def _load_config(self, *args: Any, **kwargs: Any) -> Any:
+        return LibraryTransformer._load_config(self, *args, **kwargs)
+
+
 def _is_same_family(folder: Path, changes: dict[str, Any]) -> bool:
     """Whether a config with these changes is still of the family."""
     family = read_family(folder)
@@ -111,6 +137,69 @@ def _require_taken(model_args: dict[str, Any]) -> None:
             f"Our network is not loaded with {', '.join(unknown)}.",
             hint="Leave that out, or load the folder with sentence-transformers' own class.",
         )
+
+
+LOCATED = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
+"""The library's arguments that locate a module."""
+
+
+def _load_module(class_ref: str, model_name_or_path: str, **options: Any) -> nn.Module:
+    """A module of a folder that any version of the library has written.
+
+    Args:
+        class_ref: Its type in modules.json.
+        model_name_or_path: The folder of the model.
+        options: The arguments of the library's `load`, such as `subfolder`.
+
+    Raises:
+        ModelError: A setting changes its vectors, and is not run here.
+    """
+    class_name = find_library_class(class_ref)
+    place = Path(model_name_or_path, options.get("subfolder", ""))
+    if class_name == "Transformer":
+        return Transformer.load(model_name_or_path, **options)
+    if class_name in ("Router", "Asym"):
+        return _load_router(model_name_or_path, **options)
+    if class_name == "StaticEmbedding" and read_object(place / "config.json").get("model_type") == MODEL2VEC:
+        return Model2Vec.load(model_name_or_path, **options)
+    library: Any = getattr(models, class_name or "", None)
+    if library is None:
+        library = AttentivePooling if class_name == ATTENTIVE else import_from_string(class_ref)
+    if class_name not in ("CNN", "Dense", "LSTM", "Normalize", "Pooling", "WeightedLayerPooling"):
+        return library.load(model_name_or_path, **options)  # type: ignore[no-any-return]
+    located = {name: options[name] for name in LOCATED if name in options}
+    config = adapt_config(class_name, library.load_config(model_name_or_path, **located), place)
+    if class_name == "Pooling":
+        return _build_pooling(config, place)
+    if class_name == "Normalize":
+        return TokenNormalize() if config["module_input_name"] == TOKENS else models.Normalize()
+    if class_name == "Dense":
+        if config.pop("module_input_name") == TOKENS or config.pop("use_residual", False):
+            return Dense.load(model_name_or_path, **options)
+        config["activation_function"] = import_from_string(
+            config.get("activation_function", "torch.nn.Tanh")
+        )()
+    return library.load_torch_weights(model_name_or_path, model=library(**config), **located)  # type: ignore[no-any-return]
+
+
+def _load_router(model_name_or_path: str, subfolder: str = "", **options: Any) -> nn.Module:
+    config = read_router_config(Path(model_name_or_path, subfolder))
+    modules = {}
+    for name, kind in config["types"].items():
+        is_backbone = find_library_class(kind) == "Transformer"
+        load = _TowerTransformer.load if is_backbone else partial(_load_module, kind)
+        modules[name] = load(model_name_or_path, subfolder=f"{subfolder}/{name}".lstrip("/"), **options)
+    routes: Any = {route: [modules[name] for name in names] for route, names in config["structure"].items()}
+    return models.Router(routes, **config["parameters"])
+
+
+def _build_pooling(config: dict[str, Any], place: Path) -> Pooling:
+    name, width = name_pooling(config, place / "config.json"), config["word_embedding_dimension"]
+    modes, prompt = split_pooling(name), config.get("include_prompt", True)
+    if "," in name:
+        return OrderedPooling(width, modes, prompt)
+    flags: dict[str, Any] = {flag: mode in modes for flag, mode in POOLING_FLAGS.items()}
+    return Pooling(width, include_prompt=prompt, **flags)
 
 
 _THEIRS = LibraryTransformer.__module__
@@ -148,14 +237,9 @@ class SentenceTransformer(_SentenceTransformer):
         return any(cast(Any, module).config.model_type == MODEL_TYPE for module in collect_backbones(self))
 
     def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
-        class_name = find_library_class(class_ref)
-        if class_name == "Transformer":
-            return Transformer
-        if class_name == ATTENTIVE:
-            return AttentivePooling
-        # Imported by name: its file imports this one.
-        if class_name == TWO_STAGE:
-            return import_from_string(class_ref)
+        if find_library_class(class_ref) is not None:
+            # The library asks the class for nothing else.
+            return SimpleNamespace(load=partial(_load_module, class_ref))
         return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
     def _load_auto_model(
@@ -171,7 +255,9 @@ class SentenceTransformer(_SentenceTransformer):
         config_kwargs: dict[str, Any] | None = None,
         has_modules: bool = False,
     ) -> list[nn.Module]:
-        """The modules of a bare backbone: the backbone and mean pooling."""
+        """The modules of a bare backbone, which are it and mean pooling, or of a model of model2vec."""
+        if own := read_modules(Path(model_name_or_path)):
+            return [_load_module(kind, model_name_or_path, subfolder=sub) for kind, sub in own]
         shared = {"trust_remote_code": trust_remote_code, "local_files_only": local_files_only}
         transformer = Transformer(
             model_name_or_path,

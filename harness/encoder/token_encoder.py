@@ -1,9 +1,9 @@
-"""Multi-vector (ColBERT) models in PyLate's folders: their projection and their engine.
+"""Multi-vector (ColBERT) models in PyLate's and sentence-transformers' folders: projection and engine.
 
-Equal to PyLate's `ColBERT.encode`. Texts are cut one token short, and the side's prefix is put after the
-first token. A query is filled up with mask tokens (expansion), which attend to the query; its own tokens
-attend to them only if the model says so. Padding is known by the mask alone, since PyLate pads with the mask
-token.
+Equal to PyLate's `ColBERT.encode`, and to `MultiVectorEncoder.encode`, which has no prefixes. Texts are cut
+one token short, and the side's prefix is put after the first token. A query is filled up with mask tokens
+(expansion), which attend to the query; its own tokens attend to them only if the model says so. Padding is
+known by the mask alone, since PyLate pads with the mask token.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer as LibraryModel
-from sentence_transformers.models import Module
-from sentence_transformers.util import fullname, import_from_string
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
@@ -29,79 +26,40 @@ from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import SHORT_TEXT, WINDOW, Engine, Progress, Span, VectorSink, tokenize_texts
 from harness.encoder.folder.colbert import COLBERT
+from harness.encoder.folder.configs import TOKENS
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import read_modules
-from harness.encoder.folder.tensors import require_shapes
+from harness.encoder.folder.modules import find_library_class, read_modules
 from harness.encoder.folder.trust import check_trust
-from harness.encoder.network.model import read_raw_tensors
+from harness.encoder.modules import Dense
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from harness.storage.vectors import TokenVectors
 
-_WEIGHTS = "model.safetensors"
 
-
-class TokenProjection(Module):
+class TokenProjection(Dense):
     """PyLate's Dense: a linear layer over token vectors, its activation, and a residual if it has one."""
 
-    def __init__(
-        self, in_features: int, out_features: int, bias: bool, activation: nn.Module, residual: bool
-    ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.linear = nn.Linear(in_features, out_features, bias=bias)
-        self.activation = activation
-        self.use_residual = residual
-        if residual and in_features != out_features:
-            self.residual = nn.Linear(in_features, out_features, bias=False)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "module_input_name": TOKENS})
 
-    def forward(self, features: dict[str, Any], **_unused: Any) -> dict[str, Any]:
-        """The same features with `token_embeddings` projected: (texts, tokens, out_features)."""
-        tokens: Tensor = features["token_embeddings"]
-        projected = self.activation(self.linear(tokens))
-        if self.use_residual:
-            projected = projected + (self.residual(tokens) if hasattr(self, "residual") else tokens)
-        return {**features, "token_embeddings": projected}
-
-    def save(self, output_path: str, *_args: Any, **_kwargs: Any) -> None:
-        """Write the weights and the config into a folder, as PyLate's Dense has them."""
-        linear = self.linear
-        config = {
-            "in_features": linear.in_features,
-            "out_features": linear.out_features,
-            "bias": linear.bias is not None,
-            "activation_function": fullname(self.activation),
-            "use_residual": self.use_residual,
+    def get_config_dict(self) -> dict[str, Any]:
+        """The config as PyLate has it."""
+        return {
+            name: value for name, value in super().get_config_dict().items() if name != "module_input_name"
         }
-        folder = Path(output_path)
-        (folder / "config.json").write_text(json.dumps(config, indent=1))
-        save_file({name: one.contiguous() for name, one in self.state_dict().items()}, folder / _WEIGHTS)
-
-    @classmethod
-    def load(cls, model_name_or_path: str, **_unused: Any) -> Self:  # type: ignore[override]
-        """The projection in a folder.
-
-        Raises:
-            ModelError: Its weights are not those of its config.
-        """
-        folder = Path(model_name_or_path)
-        config = read_object(folder / "config.json")
-        activation = import_from_string(config.get("activation_function") or "torch.nn.Tanh")()
-        residual = bool(config.get("use_residual", False))
-        sizes = (int(config["in_features"]), int(config["out_features"]))
-        module = cls(*sizes, bool(config.get("bias", True)), activation, residual)
-        tensors = read_raw_tensors(folder, sharded=False)
-        require_shapes(folder, tensors, {name: one.shape for name, one in module.state_dict().items()})
-        module.load_state_dict(tensors)
-        return module
 
 
 def open_modules(folder: Path, model_args: dict[str, Any]) -> SentenceTransformer:
-    """The modules of a PyLate folder, on the CPU: the backbone, and its projections in float32."""
+    """The modules of a multi-vector folder, on the CPU: the backbone, and its projections in float32.
+
+    What a MultiVectorEncoder does besides, `compute_token_vectors` does.
+    """
     (_, sub), *rest = read_modules(folder)
     trusts = model_args.pop("trust_remote_code")
     backbone = Transformer.load(
         str(folder), subfolder=sub, trust_remote_code=trusts, local_files_only=True, model_kwargs=model_args
     )
-    projections = [TokenProjection.load(str(folder / place)) for _, place in rest]
+    dense = [place for kind, place in rest if find_library_class(kind) == "Dense"]
+    projections = [TokenProjection.load(str(folder), place) for place in dense]
     return SentenceTransformer(modules=[backbone, *projections], device="cpu")
 
 
@@ -200,8 +158,9 @@ def _select_fill_token(tokenizer: Any) -> int:
 
 
 def list_skip_tokens(tokenizer: Any, late: LateInteraction) -> tuple[int, ...]:
-    """The tokens of documents that have no vector; a word without a token stands for the unknown one."""
-    return tuple(one for one in tokenizer.convert_tokens_to_ids(list(late.skiplist)) if one is not None)
+    """The tokens of documents that have no vector; in PyLate a word without a token is the unknown one."""
+    words = [word for word in late.skiplist if late.skips_unknown or not _is_unknown(tokenizer, word)]
+    return tuple(one for one in tokenizer.convert_tokens_to_ids(words) if one is not None)
 
 
 def _list_text_tokens(module: Any, text: str, prompt: str, late: LateInteraction, role: Role) -> TextTokens:
@@ -326,9 +285,10 @@ class TokenEncoder(Engine[_Pass]):
                 )
         unknown = [word for word in self.late.skiplist if _is_unknown(tokenizer, word)]
         if unknown:
+            effect = "in their place the unknown token has no vector, as in PyLate"
             self.notes.append(
-                f"{len(unknown)} words of the skiplist are no tokens, {unknown[0]!r} first: in their place "
-                "the unknown token has no vector, as in PyLate"
+                f"{len(unknown)} words of the skiplist are no tokens, {unknown[0]!r} first: "
+                f"{effect if self.late.skips_unknown else 'they are left out, as in sentence-transformers'}"
             )
 
     def _list_sides(self, model: LibraryModel) -> list[Role]:

@@ -1,4 +1,4 @@
-"""A ColBERT folder as PyLate writes it: how it is recognised, and its settings."""
+"""A multi-vector folder of PyLate or sentence-transformers: how it is recognised, and its settings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError
+from harness.encoder.folder.configs import TOKENS, explain_not_run, read_sentence_config
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
+    MASK,
     Module,
     find_library_class,
 )
@@ -25,16 +27,19 @@ SETTINGS = "config_sentence_transformers.json"
 COLBERT = "ColBERT"
 """The type of a PyLate model in its settings."""
 
+MULTI_VECTOR = "MultiVectorEncoder"
+"""The type of sentence-transformers' own multi-vector model in its settings, since 6.0."""
+
 
 def require_colbert_files(folder: Path, modules: Sequence[Module]) -> None:
-    """Refuse a PyLate folder without one of its files, which would be another model by defaults."""
-    is_late = any(kind.startswith("pylate.") for kind, _ in modules)
+    """Refuse a multi-vector folder without one of its files, which would be another model by defaults."""
+    is_late = any(kind.startswith("pylate.") or find_library_class(kind) == MASK for kind, _ in modules)
     if modules and not (is_late and not (folder / SETTINGS).is_file()):
         return
     lost = SETTINGS if modules else "modules.json"
-    if modules or read_object(folder / SETTINGS).get("model_type") == COLBERT:
+    if modules or read_object(folder / SETTINGS).get("model_type") in (COLBERT, MULTI_VECTOR):
         raise ModelError(
-            f"{folder} is a PyLate model without {lost}, which PyLate writes.",
+            f"{folder} is a multi-vector model without {lost}, which its library writes.",
             hint="Copy or fetch the whole model folder again.",
         )
 
@@ -94,3 +99,68 @@ def _read_late_setting(path: Path, library: Mapping[str, Any], name: str, defaul
         )
     setting: Default = value
     return setting
+
+
+def read_multi_vector_settings(folder: Path, modules: Sequence[Module], length: int) -> LateInteraction:
+    """The settings of a MultiVectorEncoder of sentence-transformers; its prefixes are prompts.
+
+    Args:
+        folder: The model folder.
+        modules: Its modules, as in modules.json.
+        length: The most tokens of a text where the model has no length of its own.
+
+    Raises:
+        ModelError: Its modules are others than a backbone, projections, a mask and normalised vectors, or a
+            setting is not run here.
+    """
+    places = [(find_library_class(kind), folder / sub) for kind, sub in modules]
+    order = [name for name, _ in places if name != MASK]
+    masks = [place / "config.json" for name, place in places if name == MASK]
+    inputs = [
+        read_object(place / "config.json").get("module_input_name", TOKENS if name == "Dense" else None)
+        for name, place in places
+        if name in ("Dense", "Normalize")
+    ]
+    wanted = ["Transformer", *["Dense"] * (len(order) - 2), "Normalize"]
+    if order != wanted or len(masks) != 1 or {*inputs} != {TOKENS}:
+        class_names = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
+        raise ModelError(
+            f"{folder} is a {MULTI_VECTOR} of {class_names}: what runs here is a backbone, projections of "
+            "token vectors, their normalisation and one mask.",
+            hint="Run it with sentence-transformers itself, or save it without the other modules.",
+        )
+    mask = read_object(masks[0])
+    if mask.get("keep_only_token_ids"):
+        raise explain_not_run(masks[0], "keep_only_token_ids", mask["keep_only_token_ids"], None)
+    words, tasks = mask.get("skiplist_words") or [], mask.get("skiplist_tasks") or ["document"]
+    if words and tasks not in (["document"], "document"):
+        raise explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
+    path, config = read_sentence_config(places[0][1])
+    expansion = config.get("query_expansion")
+    if expansion is not None:
+        _require_fixed_expansion(path, expansion, config.get("query_length"))
+    return LateInteraction(
+        query_length=(expansion or {}).get("length") or config.get("query_length") or length,
+        document_length=config.get("document_length") or length,
+        expansion=expansion is not None,
+        attends_to_expansion=bool(expansion and expansion.get("attend")),
+        query_prefix="",
+        document_prefix="",
+        skiplist=tuple(map(str, words)),
+        skips_unknown=False,
+        dimension=infer_vector_size(folder, "") or 0,
+    )
+
+
+def _require_fixed_expansion(path: Path, expansion: Any, query_length: Any) -> None:
+    """Refuse an expansion of queries other than that of ColBERT, with mask tokens up to one length."""
+    run = {"strategy": "fixed", "attend": False, "token": None, "length": 32}
+    length = expansion.get("length") if isinstance(expansion, dict) else None
+    if type(length) is not int or length < 1 or expansion.get("token") is not None:
+        raise explain_not_run(path, "query_expansion", expansion, run)
+    # Up to that length is the same as at least and at most that length.
+    if expansion.get("strategy") != "fixed" and query_length != length:
+        raise explain_not_run(path, "query_expansion", expansion, run)
+    tokenizer = path.with_name("tokenizer_config.json")
+    if read_object(tokenizer).get("padding_side") == "left":
+        raise explain_not_run(tokenizer, "padding_side", "left", "right")

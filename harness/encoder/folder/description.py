@@ -14,11 +14,26 @@ from typing import Any, cast, get_args
 from harness.core.encoding import ContextChoice, ContextDraw, Encoding, LateInteraction, Plaid, Settings
 from harness.core.errors import ModelError, UsageError, explain_unknown
 from harness.core.types import MAXSIM, Similarity
-from harness.encoder.folder.colbert import SETTINGS, read_colbert_settings, require_colbert_files
+from harness.encoder.folder.colbert import (
+    COLBERT,
+    MULTI_VECTOR,
+    SETTINGS,
+    read_colbert_settings,
+    read_multi_vector_settings,
+    require_colbert_files,
+)
+from harness.encoder.folder.configs import (
+    LATE,
+    TEXT,
+    explain_not_run,
+    read_module_config,
+    read_sentence_config,
+)
 from harness.encoder.folder.content import check_external_references
 from harness.encoder.folder.files import check_weights, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
+    MASK,
     TEXT_STAGE,
     TOKENIZED,
     TWO_STAGE,
@@ -238,11 +253,12 @@ class Description:
 
     `pooling` is named as in sentence-transformers, with "+" between concatenated modes, or ATTENTION; None
     for a bare backbone, which then has `usual_pooling`, that of its family; OWN_POOLING without a pooling.
-    `normalize` is whether the last module normalizes. `max_length` is SentenceTransformer's length in tokens,
-    special ones included, of the longest tower; `position_limit` is the number of positions, None where the
-    files name no limit; `lengths` are those of each tower. `prompts` may have empty texts, which mean no
-    prompt. `late_interaction` is set where each token has a vector, and `two_stage` where a vector depends on
-    context documents; the lengths then count the text alone. `name` is the model's name in messages.
+    `normalize` is whether the last module normalizes, and `truncate_dim` how many dimensions are kept after
+    it, None for all. `max_length` is SentenceTransformer's length in tokens, special ones included, of the
+    longest tower; `position_limit` is the number of positions, None where the files name no limit; `lengths`
+    are those of each tower. `prompts` may have empty texts, which mean no prompt. `late_interaction` is set
+    where each token has a vector, and `two_stage` where a vector depends on context documents; the lengths
+    then count the text alone. `name` is the model's name in messages.
     """
 
     folder: Path
@@ -250,6 +266,7 @@ class Description:
     pooling: str | None = None
     usual_pooling: str = "mean"
     normalize: bool = False
+    truncate_dim: int | None = None
     max_length: int
     position_limit: int | None = None
     lengths: tuple[_TokenLimits, ...]
@@ -269,19 +286,31 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
     modules = read_modules(folder)
+    require_colbert_files(folder, modules)
+    library = read_object(folder / SETTINGS) if modules else {}
+    kind = _find_model_kind(modules, library)
+    if kind not in ("SentenceTransformer", COLBERT, MULTI_VECTOR):
+        raise ModelError(
+            f"{folder} is a {kind}, which gives no dense vector of a text.",
+            hint="Give a SentenceTransformer, a MultiVectorEncoder, or a bare backbone.",
+        )
+    if kind == MULTI_VECTOR and library.get("similarity_fn_name") not in (None, "maxsim"):
+        raise explain_not_run(
+            folder / SETTINGS, "similarity_fn_name", library["similarity_fn_name"], "maxsim"
+        )
+    _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
     _require_configs(folder)
     # First: a setting may name other weights than those that are checked next.
     check_external_references(folder)
     for path in weight_files(folder):
         check_weights(path)
-    library = read_object(folder / SETTINGS) if modules else {}
-    require_colbert_files(folder, modules)
-    late = read_colbert_settings(folder, modules, library)
-    kind = library.get("model_type", "SentenceTransformer")
-    if late is None and kind != "SentenceTransformer":
-        raise ModelError(f"{folder} is a {kind}, which gives no dense vector of a text.")
     _require_tokenizers(folder)
     token_limits = read_token_limits(folder, own_code=own_code)
+    late = (
+        read_multi_vector_settings(folder, modules, token_limits[0].most)
+        if kind == MULTI_VECTOR
+        else read_colbert_settings(folder, modules, library)
+    )
     stages = _read_two_stage(folder, modules)
     if stages is not None:
         token_limits = (_compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
@@ -290,7 +319,8 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         name=folder.name,
         pooling=read_pooling(folder, modules),
         usual_pooling=find_family_pooling(folder),
-        normalize=bool(modules) and find_library_class(modules[-1][0]) == "Normalize",
+        normalize=bool(modules) and _is_text_normalize(folder, *modules[-1]),
+        truncate_dim=_read_truncation(folder, library),
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
         position_limit=max(
@@ -305,6 +335,45 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         late_interaction=late,
         two_stage=stages,
     )
+
+
+def _is_text_normalize(folder: Path, kind: str, sub: str) -> bool:
+    class_name = find_library_class(kind)
+    return (
+        class_name == "Normalize"
+        and read_module_config(folder / sub, class_name)["module_input_name"] == TEXT
+    )
+
+
+def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> str:
+    """The class of sentence-transformers or PyLate whose model it is."""
+    for package, kind in (("sparse_encoder", "SparseEncoder"), ("cross_encoder", "CrossEncoder")):
+        if any(name.startswith(f"sentence_transformers.{package}.") for name, _ in modules):
+            return kind
+    return str(library.get("model_type", "SentenceTransformer"))
+
+
+def _check_module_configs(folder: Path, *, is_late: bool) -> None:
+    """Refuse settings of modules that change vectors and are not run here."""
+    for kind, sub in list_modules(folder):
+        class_name = find_library_class(kind)
+        read_module_config(folder / sub, class_name)
+        path, config = read_sentence_config(folder / sub)
+        for name in LATE if class_name == "Transformer" and not is_late else ():
+            if config.get(name) is not None:
+                raise explain_not_run(path, name, config[name], None)
+        if class_name == MASK and not is_late:
+            raise ModelError(
+                f"{folder} has a {MASK}, which only a {MULTI_VECTOR} has.", hint="Save the model again."
+            )
+
+
+def _read_truncation(folder: Path, library: Mapping[str, Any]) -> int | None:
+    """The dimensions to which vectors are cut; None for all."""
+    size = library.get("truncate_dim")
+    if size is not None and (type(size) is not int or size < 1):
+        raise explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
+    return size
 
 
 def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
@@ -386,11 +455,12 @@ def _require_configs(folder: Path) -> None:
     for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
         if find_library_class(kind) != "Transformer" or (folder / sub / "config.json").is_file():
             continue
-        adapter = (folder / sub / "adapter_config.json").is_file()
+        adapter = folder / sub / "adapter_config.json"
+        base = read_object(adapter).get("base_model_name_or_path") or "another model"
         raise ModelError(
             f"{folder / sub} has no config.json.",
-            hint="It is an adapter: merge it into its base model first."
-            if adapter
+            hint=f"It is an adapter of {base}: merge it into its base model (`merge_and_unload()` of peft)."
+            if adapter.is_file()
             else "Give the folder of a transformers or sentence-transformers model.",
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 from harness.core.errors import DamagedModelError, ModelError
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Family
+from harness.encoder.folder.configs import read_router_config
 from harness.encoder.folder.files import list_module_weights, read_json, read_object
 
 Module = tuple[str, str]
@@ -53,8 +54,17 @@ LIBRARY = (WEIGHTED - {ATTENTIVE, TWO_STAGE}) | {
 }
 """All sentence-transformers modules; Asym is the old name of Router."""
 
+MODEL2VEC = "model2vec"
+"""The model type of a static embedding that model2vec saved."""
+
+MASK = "MultiVectorMask"
+"""The module of sentence-transformers' MultiVectorEncoder that chooses the tokens with a vector."""
+
 OWN = {
     "harness.encoder.attentive_pooling.AttentivePooling": ATTENTIVE,
+    "harness.encoder.modules.Dense": "Dense",
+    "harness.encoder.modules.OrderedPooling": "Pooling",
+    "harness.encoder.modules.TokenNormalize": "Normalize",
     "harness.encoder.sentence_transformer.Transformer": "Transformer",
     "harness.encoder.two_stage.TwoStage": TWO_STAGE,
     "pylate.models.Dense.Dense": "Dense",
@@ -63,8 +73,11 @@ OWN = {
 """Modules of ours and of PyLate by their type; our Transformer stands for the library's, PyLate's projection
 of token vectors for its Dense."""
 
-TYPE = re.compile(r"sentence_transformers\.models\.(\w+)(?:\.\1)?")
-"""The spelling of a library module's type: the class, or the class in the file of its name."""
+TYPE = re.compile(
+    r"sentence_transformers\.(models|(?:base|sentence_transformer|multi_vector_encoder)\.modules)"
+    r"\.(?:(\w+)\.)?(\w+)"
+)
+"""The spelling of a library module's type, before 5.4 and since: the class, or the class in its own file."""
 
 
 def find_library_class(kind: str) -> str | None:
@@ -72,21 +85,31 @@ def find_library_class(kind: str) -> str | None:
 
     >>> find_library_class("sentence_transformers.models.Pooling")
     'Pooling'
+    >>> find_library_class("sentence_transformers.sentence_transformer.modules.layer_norm.LayerNorm")
+    'LayerNorm'
     >>> find_library_class("sentence_transformers.models.Router.import_from_string")
     """
     match = TYPE.fullmatch(kind)
-    return match[1] if match and match[1] in LIBRARY else OWN.get(kind)
+    if match is None:
+        return OWN.get(kind)
+    package, file, name = match.groups()
+    classes = LIBRARY if package == "models" else (LIBRARY - {"CLIPModel"}) | {MASK}
+    in_own_file = file is None or file.replace("_", "").lower() == name.lower()
+    return name if name in classes and in_own_file else None
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """The modules in order, as in modules.json; empty for a bare backbone.
+    """The modules in order, as in modules.json or of model2vec; empty for a bare backbone.
 
     Raises:
         ModelError: modules.json does not hold a list of modules.
     """
     path = folder / "modules.json"
     if not path.is_file():
-        return []
+        config = read_object(folder / "config.json")
+        names = ["StaticEmbedding", *["Normalize"] * bool(config.get("normalize"))]
+        own = config.get("model_type") == MODEL2VEC
+        return [(f"sentence_transformers.models.{name}", "") for name in names] if own else []
     content = read_json(path)
     try:
         modules = [(str(m["type"]), str(m["path"])) for m in content]
@@ -145,7 +168,7 @@ def _iter_input_modules(folder: Path, kind: str, sub: str) -> Iterator[Module]:
     if find_library_class(kind) == TWO_STAGE:
         # Texts enter the second stage alone; context documents are encoded before.
         inner = {TEXT_STAGE: inner[TEXT_STAGE]}
-    towers = _read_router_config(folder / sub).get("structure") if inner else None
+    towers = read_router_config(folder / sub).get("structure") if inner else None
     firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else list(inner)
     if not inner:
         yield kind, sub
@@ -159,16 +182,11 @@ def _read_inner_types(folder: Path, kind: str, sub: str) -> dict[str, str]:
         return dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), "sentence_transformers.models.Transformer")
     if find_library_class(kind) not in ("Router", "Asym"):
         return {}
-    types = _read_router_config(folder / sub).get("types")
+    types = read_router_config(folder / sub).get("types")
     inner = {str(k): str(v) for k, v in types.items()} if isinstance(types, dict) else {}
     for name in inner:
         _require_inside(folder / sub / "router_config.json", name, deeper=True)
     return inner
-
-
-def _read_router_config(place: Path) -> dict[str, Any]:
-    # Asym, the module before Router, has its structure in config.json.
-    return read_object(place / "router_config.json") or read_object(place / "config.json")
 
 
 def _join_subfolder(sub: str, name: str) -> str:

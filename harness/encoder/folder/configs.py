@@ -1,0 +1,140 @@
+"""The configs of modules in the words of the installed sentence-transformers, whichever version wrote them.
+
+Version 5.4 renamed settings and added some; a value that changes a vector and is not run here is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import ModelError
+from harness.core.types import SIDES
+from harness.encoder.folder.files import read_object
+
+RENAMED = {
+    "embedding_dimension": "word_embedding_dimension",
+    "in_embedding_dimension": "in_word_embedding_dimension",
+    "model_kwargs": "model_args",
+    "processor_kwargs": "tokenizer_args",
+    "config_kwargs": "config_args",
+}
+"""Settings by their names since 5.4, and their names before."""
+
+TOKENS, TEXT = "token_embeddings", "sentence_embedding"
+"""The vectors of tokens and the vector of a text, as modules name them."""
+
+RUN: Mapping[str, tuple[Any, ...]] = {
+    "transformer_task": ("feature-extraction",),
+    "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}},),
+    "module_output_name": (TOKENS,),
+    "processing_kwargs": ({}, None),
+}
+"""The settings of a Transformer since 5.4, and their values that are run here."""
+
+LATE = ("query_length", "document_length", "query_expansion")
+"""The settings of a Transformer that only a MultiVectorEncoder has."""
+
+
+def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
+    """The config in the folder of a module, as `adapt_config` has it; empty where there is none.
+
+    Raises:
+        ModelError: A setting is not run here.
+    """
+    if class_name == "Transformer":
+        path, config = read_sentence_config(place)
+    else:
+        path, config = place / "config.json", read_object(place / "config.json")
+    return adapt_config(class_name, config, path)
+
+
+def read_sentence_config(place: Path) -> tuple[Path, dict[str, Any]]:
+    """The file in which sentence-transformers keeps its own settings of a Transformer, and these."""
+    path = min(place.glob("sentence_*_config.json"), default=place / "sentence_bert_config.json")
+    return path, read_object(path)
+
+
+def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path | str) -> dict[str, Any]:
+    """The config of a module with the names that the installed sentence-transformers has for its settings.
+
+    Args:
+        class_name: The module's class.
+        config: The config as any version wrote it.
+        path: Its file, which errors name.
+
+    Raises:
+        ModelError: A setting has a value that is not run here.
+    """
+    known = {RENAMED.get(name, name): value for name, value in config.items()}
+    if class_name == "Transformer":
+        for name, values in RUN.items():
+            if name in known and known[name] not in values:
+                raise explain_not_run(path, name, known[name], values[0])
+        dropped = {*RUN, *LATE, "unpad_inputs"}
+        return {name: value for name, value in known.items() if name not in dropped}
+    if class_name in ("Dense", "Normalize"):
+        source = known.setdefault("module_input_name", TEXT)
+        target = known.pop("module_output_name", None) or source
+        if source not in (TOKENS, TEXT):
+            raise explain_not_run(path, "module_input_name", source, TEXT)
+        if target != source:
+            raise explain_not_run(path, "module_output_name", target, source)
+    return known
+
+
+def explain_not_run(path: Path | str, name: str, value: Any, run: Any) -> ModelError:
+    """The refusal of a setting that would change vectors.
+
+    Args:
+        path: The file that has it.
+        name: Its name.
+        value: Its value.
+        run: A value that is run here.
+    """
+    return ModelError(
+        f"{path} has {name} = {value!r}, which is not run here.",
+        hint=f"Of {name}, {run!r} is: save the model so, or run it with sentence-transformers itself.",
+    )
+
+
+def read_router_config(place: Path) -> dict[str, Any]:
+    """The config of a Router, with a route under the name of each side that its mappings send elsewhere."""
+    # Asym, the module before Router, has its structure in config.json.
+    config = read_object(place / "router_config.json") or read_object(place / "config.json")
+    structure, parameters = config.get("structure"), config.get("parameters")
+    if not isinstance(structure, dict) or not isinstance(parameters, dict):
+        return config
+    options = {name: value for name, value in parameters.items() if name != "route_mappings"}
+    mappings = parameters.get("route_mappings") or {}
+    if not mappings and "text" not in structure:
+        return {**config, "parameters": options}
+    routes = {side: _find_route(place, structure, mappings, side) for side in (*SIDES, None)}
+    default = routes.pop(None) or options.get("default_route") or next(iter(structure))
+    names: dict[str, str] = {str(side): route for side, route in routes.items() if route}
+    # A side's mapping may send its texts elsewhere than to the route of its name.
+    alone = default if names.get(default, default) == default else f"{default}-alone"
+    names[alone] = default
+    taken = {side: structure[route] for side, route in names.items()}
+    inside = {name for modules in taken.values() for name in modules}
+    types = {name: kind for name, kind in config.get("types", {}).items() if name in inside}
+    return {"types": types, "structure": taken, "parameters": {**options, "default_route": alone}}
+
+
+def _find_route(
+    place: Path, structure: Mapping[str, Any], mappings: Mapping[str, Any], side: str | None
+) -> str | None:
+    """The route of the texts of a side, as sentence-transformers 6 chooses it; None for the default."""
+    # The keys are pairs of a task and a modality in Python's spelling; None stands for any.
+    try:
+        by_pair = {ast.literal_eval(key): route for key, route in mappings.items()}
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise explain_not_run(place, "route_mappings", dict(mappings), {}) from error
+    for pair in ((side, "text"), (side, None), (None, "text"), (None, None)):
+        if pair in by_pair:
+            if by_pair[pair] not in structure:
+                raise explain_not_run(place, "route_mappings", dict(mappings), {})
+            return str(by_pair[pair])
+    return next((name for name in (side, "text") if name in structure), None)
