@@ -169,6 +169,7 @@ def _build_measured_entry(
         dimension=newest.model.dimension,
         max_tokens=encoding.get("max_length"),
         adapted_from=lineage.parents[0].name if lineage and lineage.parents else None,
+        folder=newest.model.folder or "" if newest.model.source == "local" else None,
         lineage=lineage,
         facts={"treatment": serialize_condition(treatment), "weights": newest.model.weights},
         outcomes=[_build_entry_outcome(record, numbers.get(record.task.name, {})) for record, _ in members],

@@ -31,6 +31,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "open_weights": "BOOLEAN", "adapted_from": "VARCHAR", "trained_on": "VARCHAR", "newest": "VARCHAR",
         "tasks": "INTEGER", "lineage": "VARCHAR", "group": "VARCHAR", "seeds": "VARCHAR",
         "revisions": "VARCHAR", "member": "BOOLEAN", "facts": "VARCHAR", "number": "INTEGER",
+        "folder": "VARCHAR",
     },
     "results": {
         "unit": "VARCHAR", "id": "BIGINT", "entry": "BIGINT", "source": "BIGINT", "task": "VARCHAR",

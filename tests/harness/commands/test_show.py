@@ -340,7 +340,7 @@ def test_one_name_of_two_models_must_be_told_apart(results: Path, capsys: Any) -
     twin = artifact(Path("twin"), key="c" * 64, name="model-a")
     put(results, twin, record(sts(), 0.1, model=twin))
     assert invoke(["show", "model-a", "--results", str(results)]) == 2
-    assert "names 2 models: aaaaaaaaaaaa, cccccccccccc" in capsys.readouterr().err
+    assert "names 2 models: aaaaaaaaaaaa (" in capsys.readouterr().err
 
 
 def test_compare_holds_the_same_settings_against_each_other(results: Path, capsys: Any) -> None:
