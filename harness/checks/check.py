@@ -23,7 +23,6 @@ from harness.checks.outcome import (
 )
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
-from harness.checks.units import TRAINED
 from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
 from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names, shorten_names
@@ -34,6 +33,7 @@ from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import find_provenance_differences, require_alike
 from harness.results.names import NamedModel, distinguish_names
+from harness.results.units import TRAINED
 
 Announce = Callable[[str], None]
 """Gets sentences that a user should read before anything is measured."""

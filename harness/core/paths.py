@@ -50,15 +50,15 @@ def resolve_home_path(text: str | Path) -> Path:
         raise UsageError(f"{text}: {error}") from error
 
 
-PUBLISHED = 4
+PUBLISHED = 3
 """The most folder names of a model's path that a record has."""
 
 
 def shorten_folder(folder: Path) -> str:
-    """The end of a folder's path, as records have it: without the home folder that it lies in.
+    """The end of a folder's path, as records have it: never the whole path, nor a user's home folder.
 
     >>> shorten_folder(Path("/home/ann/exp1/final")), shorten_folder(Path("/data/team/a/runs/1/final"))
-    ('exp1/final', 'a/runs/1/final')
+    ('exp1/final', 'runs/1/final')
     """
     place = folder.resolve()
     # Path.home() raises where a container's user has no home folder.
@@ -66,7 +66,7 @@ def shorten_folder(folder: Path) -> str:
         Path(os.path.expanduser("~")),
         *(root / place.parts[2] for root in HOMES if root in place.parents),
     ]
-    parts = next((place.relative_to(h).parts for h in homes if h in place.parents), place.parts[1:])
+    parts = next((place.relative_to(h).parts for h in homes if h in place.parents), place.parts[2:])
     return "/".join(parts[-PUBLISHED:])
 
 

@@ -410,7 +410,7 @@ def build_model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
     return ModelPart(
         name=name,
         source="local" if local else artifact.source,
-        folder=shorten_folder(artifact.folder) if local and artifact.folder.name == name else None,
+        folder=(shorten_folder(artifact.folder) or None) if local and artifact.folder.name == name else None,
         artifact=artifact.key,
         weights=artifact.weights,
         revision=artifact.revision,

@@ -101,8 +101,8 @@ def _split_name(text: str, options: ModelOptions) -> tuple[str, str]:
     if is_path or not name.strip() == name != "" or not name.isprintable() or len(name) > LONGEST:
         shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
         raise UsageError(
-            f"{shown!r} cannot be a model's name: it has up to {LONGEST} printable characters and no slash.",
-            hint="Type --model NAME=MODEL, e.g. --model first=runs/1/last.",
+            f"{shown!r} cannot be a model's name.",
+            hint=f"Type --model NAME=MODEL with 1 to {LONGEST} printable characters, no slash, before the =.",
         )
     if not place:
         raise UsageError(f"There is no model after {name}=.", hint="Type --model NAME=MODEL.")

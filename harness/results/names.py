@@ -81,8 +81,11 @@ def rename_records(records: Sequence[Record]) -> list[Record]:
     models = [NamedModel.from_record(record) for record in records]
     labels = distinguish_names(models)
     pairs = zip(records, (labels[one.key, one.name] for one in models), strict=True)
-    return [record if label == record.model.name else _rename(record, label) for record, label in pairs]
+    return [rename_record(record, label) for record, label in pairs]
 
 
-def _rename(record: Record, name: str) -> Record:
+def rename_record(record: Record, name: str) -> Record:
+    """The record with another name of its model."""
+    if record.model.name == name:
+        return record
     return record.model_copy(update={"model": record.model.model_copy(update={"name": name})})

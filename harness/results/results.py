@@ -15,7 +15,7 @@ from harness.core.identity import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_content_key
-from harness.results.names import rename_records
+from harness.results.names import rename_record, rename_records
 from harness.results.scores import MAIN_SCORE, compute_metric_scores
 from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
 from harness.search.plaid import describe_index
@@ -328,8 +328,14 @@ class MeasuredSuite:
         if not artifacts:
             raise _explain_missing_records(named, revision, [*everything, *recorded])
         keys = {r.key for r in results_records}
-        mine = [tuple(r for r in everything if r.model.artifact == one) for one in artifacts]
+        mine = [_name_model([r for r in everything if r.model.artifact == one], model) for one in artifacts]
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
+
+
+def _name_model(records: Sequence[Record], typed: str) -> tuple[Record, ...]:
+    """The records of a model, all with the name that was typed, or else with that of the last record."""
+    names = [record.model.name for record in records]
+    return tuple(rename_record(record, typed if typed in names else names[-1]) for record in records)
 
 
 def get_record_weights(record: Record) -> str:
@@ -507,10 +513,10 @@ def _explain_ambiguous_model(model: str, suites: Sequence[MeasuredSuite]) -> Usa
 
 
 def _describe_match(measured: MeasuredSuite) -> str:
-    """The key of a model, with its name or its training."""
+    """The key of a model, with its training, or its name where that has not the key in it."""
     about, lineage = measured.records[0].model, measured.lineage
     text = about.name if lineage is None else f"{lineage.text}, seed {lineage.seed}"
-    return f"{about.artifact[:12]} ({text})"
+    return about.artifact[:12] + ("" if about.artifact[:8] in text else f" ({text})")
 
 
 class NotMeasuredError(UsageError):

@@ -147,6 +147,7 @@ class EntryOutcome:
         numbers: By the name of a convention, where a recipe trained for the task.
         key: The EvaluationKey of a record.
         document: The whole of it as JSON.
+        half: Half of the 95 % interval of a score over few examples; None for any other.
         trained_on: How many of the task's texts the model was trained on; None where nobody counted.
     """
 
@@ -162,6 +163,7 @@ class EntryOutcome:
     key: str | None = None
     written: str | None = None
     trained_on: int | None = None
+    half: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

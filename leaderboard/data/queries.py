@@ -101,7 +101,7 @@ class Queries:
         self.version = version
         self.suites = index.suites
         self.scope_ids = index.scope_ids
-        self._suite_scores: OrderedDict[tuple[str, str, bool, bool], SuiteScores] = OrderedDict()
+        self._suite_scores: OrderedDict[tuple[Any, ...], SuiteScores] = OrderedDict()
         self._stored_of: OrderedDict[tuple[int, ...], dict[str, Any]] = OrderedDict()
         self._scopes: dict[tuple[str, str], tuple[list[list[int]], list[int]]] = {}
         snapshot = index.snapshot
@@ -271,7 +271,7 @@ class Queries:
             pinned: Whether only scores on the pinned revisions of the data count.
             revisions: Whether each revision of an imported model has its own row.
         """
-        key = (site_suite.slug, convention, pinned, revisions)
+        key = (site_suite.slug, site_suite.chosen, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
             scores = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
@@ -318,7 +318,8 @@ class Queries:
         averages = {
             entry: document
             for entry, suite, name, document in self.list_averages(ids)
-            if (suite, name) == (site_suite.slug, convention)
+            # Known means are over the suite's own columns.
+            if (suite, name, ()) == (site_suite.slug, convention, site_suite.chosen)
         }
         if entries is None:
             entry_ids = {*np.unique(stored["entry"]).tolist(), *averages}
