@@ -108,6 +108,11 @@ class Entry(_EntryFacts):
         return self.model.rpartition("/")[0] if self.folder is None else ""
 
     @property
+    def short_name(self) -> str:
+        """The model's name without its organisation; that of a folder is whole."""
+        return self.model.removeprefix(f"{self.organisation}/") or self.model
+
+    @property
     def named(self) -> NamedModel:
         """Its name, with what tells it from another model of the same name."""
         # The page of a model is that of all its revisions and seeds: what has one page has one name.

@@ -415,7 +415,7 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size") -> Chart:
     drawn = ranked if ranked.any() else means.complete
     points = [
         Point(
-            label=entry.model.rpartition("/")[2], x=find_parameter_count(entry),
+            label=entry.short_name, x=find_parameter_count(entry),
             href=_format_entry_path(entry), y=round(100 * float(means.values[row]), 2), series=entry.origin,
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]

@@ -250,6 +250,10 @@ def test_a_small_task_has_a_mean_and_ranks_in_a_set_that_the_reader_chose(tmp_pa
         assert chosen[name][2] == f"30 examples (± {100 * half:.1f})"
     assert cells("only=Few&only=Many") == whole
     assert "exp1/final,22" in client.get(f"{path}.csv").text
+    slugs = [row["key"] for row in client.get(f"{path}.json").json()["tables"][0]["rows"]]
+    compared = client.get(f"/compare.json?m={slugs[0]}&m={slugs[1]}").text
+    assert "A exp2/final" in compared
+    assert "B exp1/final" in compared
     assert "No task is called" in client.get(f"{path}.json?only=Fw").text
 
 
