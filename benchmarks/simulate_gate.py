@@ -37,11 +37,11 @@ from harness.checks.baselines import BaselineModel
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import KnownErrors, MeanOutcome, TaskOutcome
 from harness.checks.policy import DEFAULT, Policy
-from harness.checks.record_units import REFIT, ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
-from harness.checks.units import TRAINED, Stratum, Units
 from harness.core.types import Column, Data, Suite, Task
 from harness.results.metrics import Floats, compute_v_measure, compute_v_measure_losses
+from harness.results.record_units import REFIT, ScoredRecord
+from harness.results.units import TRAINED, Stratum, Units
 
 Rng = np.random.Generator
 

@@ -10,7 +10,7 @@ needed.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ def __getattr__(name: str) -> Any:
 
 
 def run(
-    model: str | Sequence[str],
+    model: str | Sequence[str] | Mapping[str, str],
     suite: str | Sequence[str],
     *,
     settings: Settings | None = None,
@@ -81,7 +81,8 @@ def run(
     """Evaluate models on suites; scores with a record are not computed again.
 
     Args:
-        model: A catalog name, `org/name[@revision]`, a folder or a trained model of `results`; or several.
+        model: A catalog name, `org/name[@revision]`, a folder or a trained model of `results`; or several, or
+            a mapping of names for them to models.
         suite: A suite's name, or `name:argument`; or several.
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
@@ -106,12 +107,17 @@ def run(
 
 
 def train(
-    model: str | Sequence[str], recipe: str, *, listeners: Listeners | None = None, **request: Any
+    model: str | Sequence[str] | Mapping[str, str],
+    recipe: str,
+    *,
+    listeners: Listeners | None = None,
+    **request: Any,
 ) -> Sequence[TrainedModel]:
     """Make models with a recipe; a model that exists is not trained again.
 
     Args:
-        model: The model to start from: a catalog name, `org/name[@revision]` or a folder; or several.
+        model: The model to start from: a catalog name, `org/name[@revision]` or a folder; or several, or a
+            mapping of names for them to models.
         recipe: A recipe that makes models, `name[:variant]`.
         listeners: Called with events while it trains.
         **request: Other fields of `harness.plan.request.Request`, such as `recipe_settings`, `train_data`,

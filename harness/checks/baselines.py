@@ -356,7 +356,7 @@ class Reference:
         # hidden.
         if text in BASELINES.list_names(home):
             return Reference(name=text, baseline=_require_valid_options(BASELINES.find_document(home, text)))
-        if "/" not in text and not _is_model(text) and not path.is_dir():
+        if "/" not in text and "=" not in text and not _is_model(text) and not path.is_dir():
             valid_names = [*BASELINES.list_names(home), *backbones.list_catalog_models(), bm25.NAME]
             raise explain_unknown(
                 "baseline or model", text, valid_names, then="`harness baseline list` shows the baselines."

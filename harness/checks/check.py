@@ -23,7 +23,6 @@ from harness.checks.outcome import (
 )
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
-from harness.checks.units import TRAINED
 from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
 from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names, shorten_names
@@ -33,6 +32,8 @@ from harness.core.types import Suite, Task
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import find_provenance_differences, require_alike
+from harness.results.names import NamedModel, distinguish_names
+from harness.results.units import TRAINED
 
 Announce = Callable[[str], None]
 """Gets sentences that a user should read before anything is measured."""
@@ -211,9 +212,10 @@ def _build_check(
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
     end = merge_verdicts(tasks, means, policy)
+    names = distinguish_names([_build_named_model(side) for side in (sides.candidate, sides.baseline)])
     parties = (
-        _describe_side(sides.candidate, "", None),
-        _describe_side(sides.baseline, reference.name, reference.baseline),
+        _describe_side(sides.candidate, names, "", None),
+        _describe_side(sides.baseline, names, reference.name, reference.baseline),
     )
     return Check(
         id=_digest(tasks, policy, resolved, parties),
@@ -238,11 +240,34 @@ def _collect_suite_tasks(suites: Sequence[Suite]) -> list[Task]:
     return list({task.name: task for suite in suites for task in suite.tasks}.values())
 
 
-def _describe_side(side: CheckSide, typed: str, baseline: Baseline | None) -> CheckedModel:
-    """The description of one side of a check."""
+def _build_named_model(side: CheckSide) -> NamedModel:
+    """The first model of one side, with what its records say of its folder."""
+    first = side.runs[0]
+    models = [one.model for ones in side.scored.values() for one in ones]
+    about = next((model for model in models if model["artifact"] == first.artifact), {})
+    return NamedModel(
+        name=first.model,
+        key=first.artifact,
+        folder=about.get("folder") or "",
+        revision=first.revision or "",
+        shared=about.get("source") == "local",
+    )
+
+
+def _describe_side(
+    side: CheckSide, names: Mapping[tuple[str, str], str], typed: str, baseline: Baseline | None
+) -> CheckedModel:
+    """The description of one side of a check.
+
+    Args:
+        side: The side.
+        names: By key and name, the names of both models in tables.
+        typed: The baseline as it was typed; empty for the candidate.
+        baseline: The baseline, unless it is a model.
+    """
     first = side.runs[0]
     return CheckedModel(
-        name=first.model,
+        name=names[first.artifact, first.model],
         source=typed or first.source,
         artifacts=side.artifacts,
         revision=first.revision,

@@ -9,34 +9,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev, variance
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from harness.checks.units import TRAINED, Stratum, Units
 from harness.core.types import Suite
-from harness.results.metrics import MEASURES, Floats, prepare_spearman
-
-FLAT = 1e-24
-"""A variance below this is rounding."""
+from harness.results.metrics import Floats
+from harness.results.units import FLAT, TRAINED, Stratum, Units
 
 LARGE = 1e7
 """Degrees of freedom at which Student's t and the normal distribution are the same in practice."""
 
 SYMMETRIC = 1e-3
 """A skewness below this counts as 0."""
-
-# A jackknife costs groups × units. By a thousand groups the variance is off by about 4 % (√(2 / 1000)), and
-# bounds by half of that.
-GROUPS = 1000
-"""Most groups of units that a jackknife leaves out one by one."""
-
-# In float64: 32 MB.
-AT_ONCE = 4_000_000
-"""Weights in memory at one time."""
 
 FEW = 4.0
 """The number of differing units at which half of the observed skewness counts; also the degrees of freedom
@@ -283,7 +271,7 @@ class Difference(Compared):
             paired: Whether the runs pair up, as evaluations with the same seed do.
         """
         mine, theirs = candidate.score_runs(), baseline.score_runs()
-        sides = _collect_influences(candidate), _collect_influences(baseline)
+        sides = candidate.collect_influences(), baseline.collect_influences()
         rest: list[Part] = []
         for stratum, other in zip(candidate.strata, baseline.strata, strict=True):
             rest.append(_estimate_tie_part(stratum, other))
@@ -319,7 +307,7 @@ class Difference(Compared):
                 has; the runs then also tell what another one changes, in place of `changed`.
         """
         scores = baseline.score_runs()
-        mean, run_influences = (float(scores.mean()),), _collect_influences(baseline)
+        mean, run_influences = (float(scores.mean()),), baseline.collect_influences()
         theirs, noise = mean, 0.0
         # A changed answer is a second draw of the same variance, and the difference of two draws has twice
         # the variance: 2 · changed of it, whose root scales an influence.
@@ -372,51 +360,6 @@ def _compute_unit_parts(influences: Influences) -> list[Part]:
             third = float((influence**3).sum())
             parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
     return parts
-
-
-def _collect_influences(units: Units) -> dict[tuple[str, int], Floats]:
-    """What each unit adds to the score of each run, (runs, units), by the digest of the units."""
-    influences: dict[tuple[str, int], Floats] = {}
-    for stratum in units.strata:
-        values = stratum.share * _compute_influences(stratum)
-        key = (stratum.examples, values.shape[1])
-        influences[key] = influences[key] + values if key in influences else values
-    return influences
-
-
-def _compute_influences(stratum: Stratum) -> Floats:
-    """What each unit adds to the score of each run, (runs, units), of sum 0 in each."""
-    if len(stratum.texts):
-        return stratum.influences
-    if stratum.measures == ("mean",):
-        values = stratum.predicted.mean(axis=1)
-        return np.asarray((values - values.mean(axis=1, keepdims=True)) / stratum.count)
-    count = min(stratum.count, GROUPS)
-    rows = stratum.predicted.reshape(-1, stratum.count)
-    measures = [_prepare_metric(name, stratum.gold, rows) for name in stratum.measures]
-    replicates = [
-        np.mean([of(weights) for of in measures], axis=0)
-        for weights in _iter_jackknife_weights(stratum.count)
-    ]
-    # Efron and Tibshirani (1993, An Introduction to the Bootstrap, chapter 11): the jackknife's variance is
-    # (n - 1) / n times the squares below. `_compute_unit_parts` multiplies by n / (n - 1), hence this factor.
-    left_out = np.concatenate(replicates, axis=1).reshape(*stratum.predicted.shape[:2], count).mean(axis=1)
-    return np.asarray((left_out.mean(axis=1, keepdims=True) - left_out) * (count - 1) / count)
-
-
-def _iter_jackknife_weights(units: int) -> Iterator[Floats]:
-    """Weights (groups, units) in blocks; each row leaves a group of units out."""
-    count = min(units, GROUPS)
-    size, groups = max(1, AT_ONCE // units), np.arange(units) % count
-    for first in range(0, count, size):
-        yield (groups != np.arange(first, min(first + size, count))[:, None]).astype(np.float64)
-
-
-def _prepare_metric(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
-    """A metric of several predictions (predictions, units) of the same gold, prepared for many calls."""
-    if name == "spearman":
-        return prepare_spearman(gold, [*predicted])
-    return lambda weights: np.stack([MEASURES[name](gold, one, weights) for one in predicted])
 
 
 def _estimate_unit_noise(sides: Iterable[Floats]) -> float:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from harness.checks.baselines import BaselineModel
 from harness.checks.difference import Difference, Part
-from harness.checks.record_units import Parts, ScoredRecord
-from harness.checks.units import Units
 from harness.core.errors import UsageError
 from harness.core.types import Artifact, Suite, Task
 from harness.jobs.recipe import TaskRecipe
@@ -20,7 +18,9 @@ from harness.plan.plan import PlannedScore, plan_scores
 from harness.plan.request import PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import Identity
+from harness.results.record_units import Parts, ScoredRecord
 from harness.results.scores import Mean, list_exclusions
+from harness.results.units import Units
 from harness.storage.store import Store
 
 SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", "Clustering"})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.checks.difference import FLAT, Compared, Difference
+from harness.checks.difference import Compared, Difference
+from harness.results.units import FLAT
 
 
 def compute_confidence_interval(one: Compared, alpha: float) -> tuple[float, float]:

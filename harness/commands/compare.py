@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.checks.difference import Difference
-from harness.checks.record_units import ScoredRecord
 from harness.checks.significance import compute_paired_test
 from harness.commands import options
 from harness.core import paths
@@ -24,6 +23,7 @@ from harness.core.terminal import create_console, print_table
 from harness.driver.progress import find_most_common
 from harness.driver.report.suite import CHOSE, format_lineage_lines, is_selection_score, serialize_selection
 from harness.results.differences import Comparable
+from harness.results.record_units import ScoredRecord
 from harness.results.results import MeasuredSuite, describe_record, open_stores
 from harness.results.scores import MAIN_SCORE, format_delta, score_text
 from harness.storage.record import Record

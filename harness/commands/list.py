@@ -16,6 +16,7 @@ from harness.core.registry import Registry
 from harness.core.terminal import create_console, print_table
 from harness.encoder import backbones
 from harness.plan import catalog
+from harness.results.names import rename_records
 from harness.results.scores import score_text
 from harness.search import bm25
 from harness.storage.store import Store
@@ -124,7 +125,7 @@ def _list_record_rows(results: Path | None) -> list[dict[str, Any]]:
             "main_score": r.main_score,
             "key": r.key,
         }
-        for r in Store(paths.resolve_results_folder(results)).iter_records()
+        for r in rename_records([*Store(paths.resolve_results_folder(results)).iter_records()])
     ]
 
 

@@ -52,6 +52,7 @@ from harness.results.results import (
 )
 from harness.results.scores import (
     Aggregates,
+    Spread,
     TrainedResult,
     compute_metric_scores,
     compute_seed_spread,
@@ -59,6 +60,7 @@ from harness.results.scores import (
     is_selection_column,
     score_text,
 )
+from harness.results.spreads import measure_spreads
 from harness.storage.record import Record
 from harness.training.model_store import ModelStore
 
@@ -328,8 +330,14 @@ def _collect_seed_views(seeds: Sequence[MeasuredSuite], suite: Suite) -> list[tu
     return list(views.items()) or [("", [None] * len(seeds))]
 
 
-def _compute_view_means(suite: Suite, view: Any) -> Aggregates:
-    return Aggregates.aggregate_scores(suite, _collect_view_scores(view))
+def _compute_view_means(suite: Suite, view: Any, spreads: Mapping[str, Spread] | None = None) -> Aggregates:
+    return Aggregates.aggregate_scores(suite, _collect_view_scores(view), spreads or {})
+
+
+def _measure_view_spreads(suite: Suite, view: Any, results: Path | None) -> dict[str, Spread]:
+    """The intervals of the small columns of a suite, by column."""
+    records = view.records if view else {}
+    return measure_spreads(suite, records, open_stores(results), paths.resolve_cache_folder())
 
 
 def _collect_view_scores(view: Any) -> dict[str, float]:
@@ -391,7 +399,12 @@ def _show_suites(
                 "former_weights": seen.former or None if seen else None,
                 "unproven_data": list(seen.unproven) if seen else [],
                 **serialize_aggregates(
-                    suite, Aggregates.aggregate_scores(suite, _collect_suite_scores(seen, stands))
+                    suite,
+                    Aggregates.aggregate_scores(
+                        suite,
+                        _collect_suite_scores(seen, stands),
+                        _measure_view_spreads(suite, seen, results),
+                    ),
                 ),
                 **serialize_choice_columns(suite, lineage),
                 **serialize_held_out_mean(suite, lineage, [_collect_suite_scores(seen, stands)]),
@@ -403,7 +416,8 @@ def _show_suites(
         click.echo(json.dumps({"schema": 1, "model": _serialize_model(measured), "suites": rows}, indent=1))
         return
     for suite, seen, stands in suite_rows:
-        _print_suite(f"{about.name} on {suite.heading}", suite, seen, stands, metrics, lineage)
+        title, spreads = f"{about.name} on {suite.heading}", _measure_view_spreads(suite, seen, results)
+        _print_suite(title, suite, seen, stands, spreads, metrics, lineage)
         for line in (
             [] if stands is not None else format_held_out_mean(suite, lineage, [_collect_view_scores(seen)])
         ):
@@ -478,14 +492,20 @@ def _build_trained_result(suite: Any, seen: Any, view: str, results: Path | None
 
 
 def _print_suite(
-    title: str, suite: Any, view: Any, stands: Any, metrics: Sequence[str], lineage: Lineage | None
+    title: str,
+    suite: Any,
+    view: Any,
+    stands: Any,
+    spreads: Mapping[str, Spread],
+    metrics: Sequence[str],
+    lineage: Lineage | None,
 ) -> None:
     if stands is not None:
         print_trained_result(stands, f"{title}, {view.text}", create_console())
         for line in (*suite.notes, *_describe_unproven_data(view), *collect_notes(view.records.values())):
             create_console().print(line, highlight=False, soft_wrap=True)
         return
-    means = _compute_view_means(suite, view)
+    means = _compute_view_means(suite, view, spreads)
     further = _compute_metric_means(suite, view, metrics)
     under = f"\n{view.text}" if view else ""
     table = Table(title=f"{title}, scores × 100{under}")

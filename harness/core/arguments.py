@@ -97,6 +97,16 @@ def _read_places(value: Any) -> Any:
     return tuple(_read_place(place) for place in several)
 
 
+def _read_named_places(value: Any) -> Any:
+    """A mapping of names to models as texts NAME=MODEL, and anything else as places."""
+    if not isinstance(value, Mapping):
+        return _read_places(value)
+    for name in value:
+        if not isinstance(name, str) or "=" in name:
+            raise UsageError(f"{name!r} cannot be a model's name.", hint='Names are texts without "=".')
+    return tuple(f"{name}={_read_place(place)}" for name, place in value.items())
+
+
 def _read_place(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
@@ -124,6 +134,14 @@ Folder = Annotated[Path, Form(must="a path", read=_read_folder)]
 _Texts = tuple[Annotated[str, MinLen(1)], ...]
 Names = Annotated[_Texts, Form(must="names, as a comma-separated text or a list of texts", read=_read_names)]
 Places = Annotated[_Texts, Form(must="a name or a list of names", read=_read_places, repeated=True)]
+NamedPlaces = Annotated[
+    _Texts,
+    Form(
+        must="a name, a list of names, or a mapping of names to models",
+        read=_read_named_places,
+        repeated=True,
+    ),
+]
 Table = Annotated[Mapping[str, str], Form(must="a mapping of names to texts", read=_read_table)]
 
 _MUST = {bool: "True or False", str: "a text"}

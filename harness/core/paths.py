@@ -7,6 +7,9 @@ from pathlib import Path
 
 from harness.core.errors import UsageError
 
+HOMES = (Path("/home"), Path("/Users"))
+"""The folders in which users have their home folders: a user's name is in no record."""
+
 
 def resolve_cache_folder(chosen: str | Path | None = None) -> Path:
     """The cache: --cache, else HARNESS_CACHE, else the user's cache folder."""
@@ -45,6 +48,26 @@ def resolve_home_path(text: str | Path) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise UsageError(f"{text}: {error}") from error
+
+
+PUBLISHED = 3
+"""The most folder names of a model's path that a record has."""
+
+
+def shorten_folder(folder: Path) -> str:
+    """The end of a folder's path, as records have it: never the whole path, nor a user's home folder.
+
+    >>> shorten_folder(Path("/home/ann/exp1/final")), shorten_folder(Path("/data/team/a/runs/1/final"))
+    ('exp1/final', 'runs/1/final')
+    """
+    place = folder.resolve()
+    # Path.home() raises where a container's user has no home folder.
+    homes = [
+        Path(os.path.expanduser("~")),
+        *(root / place.parts[2] for root in HOMES if root in place.parents),
+    ]
+    parts = next((place.relative_to(h).parts for h in homes if h in place.parents), place.parts[2:])
+    return "/".join(parts[-PUBLISHED:])
 
 
 def find_reference_folder() -> Path | None:

@@ -101,7 +101,8 @@ class Artifact:
     """A model that is ready to be loaded: its folder and the key of its content.
 
     `key` is the ArtifactKey, `weights` the weights' hash, `revision` a hub commit, `source` the text that was
-    typed; `allow` are the names of what the user accepts. The key of a `trained`
+    typed; `allow` are the names of what the user accepts. `recorded` is its name in records, where `name`
+    tells it from another model of the same request. The key of a `trained`
     model is that of its lineage: it has no weights before its training, and other ones after another. BM25
     has neither folder nor weights, and the key of its settings.
     """
@@ -115,11 +116,12 @@ class Artifact:
     trust_remote_code: bool = False
     allow: tuple[str, ...] = ()
     trained: bool = False
+    recorded: str = ""
 
     @property
     def slug(self) -> str:
         """The readable folder name of this artifact's records: its name and the key's start."""
-        return build_artifact_slug(self.name, self.key)
+        return build_artifact_slug(self.recorded or self.name, self.key)
 
 
 def build_artifact_slug(name: str, key: str) -> str:

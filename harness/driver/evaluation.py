@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.arguments import Names, Places, check_fields, check_value
+from harness.core.arguments import NamedPlaces, Names, Places, check_fields, check_value
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError
 from harness.core.provenance import count_cores
@@ -43,7 +43,7 @@ from harness.training.model_store import ModelStore
 
 
 def run_evaluation(
-    model: str | Sequence[str],
+    model: str | Sequence[str] | Mapping[str, str],
     suite: str | Sequence[str],
     *,
     settings: Settings | None = None,
@@ -52,7 +52,7 @@ def run_evaluation(
 ) -> Report:
     """Evaluate models on suites; `harness.run` documents the arguments."""
     full_request = Request(
-        models=check_value("models", model, Places),
+        models=check_value("models", model, NamedPlaces),
         suites=check_value("suites", suite, Places),
         settings=check_fields(settings or Settings(), Settings, "settings"),
     ).replace_fields(request, of="harness.run")
@@ -114,10 +114,14 @@ class TrainedModel:
 
 
 def train_models(
-    model: str | Sequence[str], recipe: str, *, listeners: Listeners | None = None, **request: Any
+    model: str | Sequence[str] | Mapping[str, str],
+    recipe: str,
+    *,
+    listeners: Listeners | None = None,
+    **request: Any,
 ) -> tuple[TrainedModel, ...]:
     """Make models with a recipe; `harness.train` documents the arguments."""
-    models, recipes = check_value("models", model, Places), check_value("recipe", recipe, Names)
+    models, recipes = check_value("models", model, NamedPlaces), check_value("recipe", recipe, Names)
     full_request = Request(models=models, suites=(), recipe=recipes).replace_fields(
         request, of="harness.train"
     )

@@ -469,8 +469,8 @@ def _print_announcement(prepared: PreparedRun, out: Console) -> None:
     if lost:
         out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")
         print_failures(lost, prepared, out)
-    for text, model in zip(prepared.request.models, prepared.asked, strict=True):
-        if text != model.artifact.source:
+    for place, (text, model) in enumerate(zip(prepared.request.models, prepared.asked, strict=True)):
+        if model in prepared.asked[:place]:
             message = f"{text} is the same model as {model.artifact.name}, and is run once."
             out.print(message, highlight=False, soft_wrap=True)
     for line in _list_plan_notes(prepared):

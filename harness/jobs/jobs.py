@@ -24,6 +24,7 @@ from harness.core import provenance
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError
 from harness.core.lineage import Lineage, read_document
+from harness.core.paths import resolve_home_path, shorten_folder
 from harness.core.types import (
     Artifact,
     DataReport,
@@ -440,10 +441,12 @@ def prepare_task_data(
 
 
 def build_model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
-    """The model's part of a record; the path of a local folder is left out."""
+    """The model's part of a record; of the path of a local folder it has the end, if that is its name."""
+    name, local = artifact.recorded or artifact.name, resolve_home_path(artifact.source).exists()
     return ModelPart(
-        name=artifact.name,
-        source="local" if Path(artifact.source).exists() else artifact.source,
+        name=name,
+        source="local" if local else artifact.source,
+        folder=(shorten_folder(artifact.folder) or None) if local and artifact.folder.name == name else None,
         artifact=artifact.key,
         weights=artifact.weights,
         revision=artifact.revision,

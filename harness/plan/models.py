@@ -31,6 +31,9 @@ FORMATS = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvin
 PLACES = (".", "/", "~")
 """The beginnings of a text that can only be a folder."""
 
+LONGEST = 200
+"""The most characters of a name that a user gives a model."""
+
 SAFE = ("model.safetensors", "model.safetensors.index.json")
 """Weight files that take precedence in a folder."""
 
@@ -55,7 +58,8 @@ def resolve_model(text: str, settings: Settings, options: ModelOptions) -> Confi
     """The model that `text` names, with its encoding or ranking, every default filled in.
 
     Args:
-        text: As the user typed it: a catalog name, a folder, a trained model, `org/name[@revision]` or BM25.
+        text: As the user typed it: a catalog name, a folder, a trained model, `org/name[@revision]` or BM25;
+            NAME=MODEL gives it another name.
         settings: The requested settings of its evaluation.
         options: Network, cache and results folder.
 
@@ -66,6 +70,10 @@ def resolve_model(text: str, settings: Settings, options: ModelOptions) -> Confi
     if bm25.is_bm25(text):
         artifact, ranking = bm25.resolve_bm25(text)
         return ConfiguredModel(artifact=artifact, encoding=ranking)
+    name, place = _split_name(text, options)
+    if name:
+        model = resolve_model(place, settings, options)
+        return replace(model, artifact=replace(model.artifact, name=name))
     try:
         return _configure_model(_resolve(text, options), settings, options)
     # The files of a model folder are the user's: any value in them may have another type or be out of range.
@@ -74,6 +82,31 @@ def resolve_model(text: str, settings: Settings, options: ModelOptions) -> Confi
             f"{text} cannot be read: a value in its files makes no model ({type(error).__name__}: {error}).",
             hint="Fetch or write the model folder again.",
         ) from error
+
+
+def _split_name(text: str, options: ModelOptions) -> tuple[str, str]:
+    """The name before the first "=" and the model after it; no name where the text is a model as it is.
+
+    Raises:
+        UsageError: The name is a path, has unprintable characters or is too long.
+    """
+    name, equals, place = text.partition("=")
+    # Not `_is_folder`: a text that is too long for a path may have a name that is too long.
+    if not equals or os.path.isdir(paths.resolve_home_path(text)) or _find_trained_folder(text, options):
+        return "", text
+    # "runs/lr=1e-5/last" is meant for a folder with "=" in its path, which is missing.
+    is_path = "/" in name or name.startswith(PLACES)
+    if is_path and not os.path.isdir(place):
+        return "", text
+    if is_path or not name.strip() == name != "" or not name.isprintable() or len(name) > LONGEST:
+        shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
+        raise UsageError(
+            f"{shown!r} cannot be a model's name.",
+            hint=f"Type --model NAME=MODEL with 1 to {LONGEST} printable characters, no slash, before the =.",
+        )
+    if not place:
+        raise UsageError(f"There is no model after {name}=.", hint="Type --model NAME=MODEL.")
+    return name, place
 
 
 def _configure_model(artifact: Artifact, settings: Settings, options: ModelOptions) -> ConfiguredModel:

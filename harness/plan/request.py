@@ -17,6 +17,7 @@ from harness.core.arguments import (
     Form,
     Gigabytes,
     Minutes,
+    NamedPlaces,
     Names,
     Option,
     Places,
@@ -60,10 +61,10 @@ class Request:
     """
 
     models: Annotated[
-        Places,
+        NamedPlaces,
         Option(
-            "Catalog name, org/name[@revision], a folder, or a trained model of the results folder. Repeat "
-            "for several.",
+            "Catalog name, org/name[@revision], a folder, or a trained model of the results folder; "
+            "NAME=MODEL gives it another name. Repeat for several.",
             typed="--model",
             metavar="MODEL",
             alone=True,

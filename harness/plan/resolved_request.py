@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.core import paths
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
-from harness.core.types import Suite, Task
+from harness.core.types import Artifact, Suite, Task
 from harness.data.locate import DataSettings
 from harness.data.parts import PARTIAL
 from harness.executors.executor import parse_executor
@@ -21,6 +21,7 @@ from harness.plan.prompts import check_prompts
 from harness.plan.recipe_request import Recipes, list_vector_options, require_model_recipe
 from harness.plan.request import Request
 from harness.plan.training_plan import TrainingRequest, plan_models
+from harness.results.names import NamedModel, distinguish_names
 from harness.search import bm25
 from harness.storage.remote import Remote
 
@@ -154,7 +155,7 @@ def _list_context_draws(model: ConfiguredModel, count: int) -> Sequence[Configur
 
 def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
     """Refuse BM25 where it has nothing to rank, where it would be trained, and settings for vectors alone."""
-    named = [text for text in request.models if bm25.is_bm25(text)]
+    named = [t for t in request.models if bm25.is_bm25(t) or bm25.is_bm25(t.partition("=")[2])]
     if not named:
         return
     if request.recipe:
@@ -188,8 +189,9 @@ def _is_training_only(suites: Sequence[Suite]) -> bool:
 def _resolve_models(
     request: Request, cache: Path, *, recipe: bool, plain: bool
 ) -> tuple[ConfiguredModel, ...]:
-    """The models in the order of the request; of two identical models the first name is used.
+    """The models in the order of the request, each with a name that no other has.
 
+    Of two identical models the first name is used, and names of folders are made distinct by their paths.
     With `recipe` no model is evaluated as it is; with `plain` the settings are not meant for these models.
     """
     options = ModelOptions(
@@ -204,7 +206,30 @@ def _resolve_models(
     every = [_rename_model(resolve_model(text, settings, options), text, request) for text in request.models]
     # Reversed, as a later entry of a dict replaces an earlier one, and the first name is to stay.
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
-    return tuple(first[one.artifact.key, one.encoding] for one in every)
+    return _distinguish_models([first[one.artifact.key, one.encoding] for one in every])
+
+
+def _distinguish_models(models: Sequence[ConfiguredModel]) -> tuple[ConfiguredModel, ...]:
+    """The models, each with a name of its own; `recorded` keeps the one that it had."""
+    named = [_build_named_model(model.artifact) for model in models]
+    labels = distinguish_names(named)
+    return tuple(
+        model
+        if (name := labels[own.key, own.name]) == own.name
+        else replace(model, artifact=replace(model.artifact, name=name, recorded=own.name))
+        for model, own in zip(models, named, strict=True)
+    )
+
+
+def _build_named_model(artifact: Artifact) -> NamedModel:
+    local = paths.resolve_home_path(artifact.source).exists()
+    return NamedModel(
+        name=artifact.name,
+        key=artifact.key,
+        folder=paths.shorten_folder(artifact.folder) if local else "",
+        revision=artifact.revision or "",
+        shared=local,
+    )
 
 
 def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[Suite], recipe: str) -> None:

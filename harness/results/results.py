@@ -15,6 +15,7 @@ from harness.core.identity import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_content_key
+from harness.results.names import rename_record, rename_records
 from harness.results.scores import MAIN_SCORE, compute_metric_scores
 from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
 from harness.search.plaid import describe_index
@@ -308,21 +309,33 @@ class MeasuredSuite:
     def _load_matches(model: str, results: Path | None) -> list[MeasuredSuite]:
         """The records of every artifact that a name matches."""
         results_records, *others = [tuple(store.iter_records()) for store in open_stores(results)]
-        everything = {
+        unique = {
             # The results folder comes last, so that its record replaces the reference record of the same key.
             (r.key, get_record_weights(r)): r
             for records in (*others, results_records)
             for r in records
         }
+        recorded = list(unique.values())
+        everything = rename_records(recorded)
         named, _, revision = model.partition("@")
-        names = [resolve_bm25(model)[0].key] if is_bm25(model) else _list_folder_keys(model) or [named]
-        matches = [r for r in everything.values() if any(_is(r.model, w, revision) for w in names)]
-        artifacts = dict.fromkeys(r.model.artifact for r in matches)
-        if not matches:
-            raise _explain_missing_records(named, revision, list(everything.values()))
+        names = [resolve_bm25(model)[0].key] if is_bm25(model) else _list_folder_keys(model)
+        # A folder by its content; else the name that tables show, which only this model has, before any that
+        # it was recorded under.
+        artifacts = dict.fromkeys(r.model.artifact for r in everything if not names and r.model.name == model)
+        artifacts = artifacts or dict.fromkeys(
+            r.model.artifact for r in recorded if any(_is(r.model, w, revision) for w in names or [named])
+        )
+        if not artifacts:
+            raise _explain_missing_records(named, revision, [*everything, *recorded])
         keys = {r.key for r in results_records}
-        mine = [tuple(r for r in everything.values() if r.model.artifact == one) for one in artifacts]
+        mine = [_name_model([r for r in everything if r.model.artifact == one], model) for one in artifacts]
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
+
+
+def _name_model(records: Sequence[Record], typed: str) -> tuple[Record, ...]:
+    """The records of a model, all with the name that was typed, or else with that of the last record."""
+    names = [record.model.name for record in records]
+    return tuple(rename_record(record, typed if typed in names else names[-1]) for record in records)
 
 
 def get_record_weights(record: Record) -> str:
@@ -493,14 +506,17 @@ def _is(about: ModelPart, wanted: str, revision: str) -> bool:
 
 
 def _explain_ambiguous_model(model: str, suites: Sequence[MeasuredSuite]) -> UsageError:
-    seeds = {one.records[0].model.artifact: one.lineage for one in suites}
-    listed = ", ".join(
-        key[:12] + (f" ({lineage.text}, seed {lineage.seed})" if lineage else "")
-        for key, lineage in seeds.items()
-    )
+    listed = ", ".join(map(_describe_match, suites))
     return UsageError(
         f"{model!r} names {len(suites)} models: {listed}.", hint="Type one of these keys instead."
     )
+
+
+def _describe_match(measured: MeasuredSuite) -> str:
+    """The key of a model, with its training, or its name where that has not the key in it."""
+    about, lineage = measured.records[0].model, measured.lineage
+    text = about.name if lineage is None else f"{lineage.text}, seed {lineage.seed}"
+    return about.artifact[:12] + ("" if about.artifact[:8] in text else f" ({text})")
 
 
 class NotMeasuredError(UsageError):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from harness.core.types import SEED, Column, Convention, Raw, Suite, Task
@@ -104,20 +106,67 @@ correlation at most 1 / sqrt(n), so that 1.96 of them are 0.05 from these number
 CORRELATIONS = ("spearman", "pearson", "mcc", "matthews")
 
 
-def list_exclusions(suite: Suite) -> dict[str, str]:
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """How many examples a score is over, and half of its 95 % interval; None where nothing tells it.
+
+    >>> Spread(examples=150, half=0.0523).text, Spread(examples=1).text
+    ('150 examples (± 5.2)', '1 example')
+    """
+
+    examples: int
+    half: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The number of examples, and the interval times 100."""
+        count = f"{self.examples:,} example{'' if self.examples == 1 else 's'}"
+        return count if self.half is None else f"{count} (± {100 * self.half:.1f})"
+
+    @staticmethod
+    def average(spreads: Sequence[Spread]) -> Spread:
+        """That of the mean of scores over examples of their own, whose errors are independent.
+
+        >>> Spread.average([Spread(examples=9, half=0.3), Spread(examples=7, half=0.4)])
+        Spread(examples=16, half=0.25)
+        """
+        halves = [one.half for one in spreads if one.half is not None]
+        half = math.hypot(*halves) / len(spreads) if halves and len(halves) == len(spreads) else None
+        return Spread(examples=sum(one.examples for one in spreads), half=half)
+
+
+def list_small_columns(suite: Suite) -> dict[str, Spread]:
+    """The columns of own data with few examples, each with their number."""
+    columns = suite.columns if suite.averages == "large" else ()
+    small = {column.name: _count_few_examples(column) for column in columns}
+    return {name: Spread(examples=count) for name, count in small.items() if count is not None}
+
+
+def list_exclusions(suite: Suite, spreads: Mapping[str, Spread] = MappingProxyType({})) -> dict[str, str]:
     """The columns of a suite that are shown and not averaged, each with the reason.
 
     Where a suite has tasks of both kinds, its means are over those of finished models; the tasks that a
-    recipe trains for have a mean of their own (`TrainedResult`).
+    recipe trains for have a mean of their own (`TrainedResult`). Small tasks of own data are in no mean with
+    large ones; where there are only small ones, the means are over these.
+
+    Args:
+        suite: The suite, narrowed to what was asked for.
+        spreads: What is known of the intervals of small columns.
     """
     columns = [column for column in suite.columns if column.tasks]
     trained = [column for column in columns if any(task.output == "label" for task in column.tasks)]
     mixed = len(trained) < len(columns)
     exclusions = {column.name: column.shown_only for column in suite.columns if column.shown_only}
     exclusions |= {column.name: "a recipe trains for it" for column in trained if mixed}
-    if suite.averages == "large":
-        small = {column.name: reason for column in columns if (reason := _describe_small_column(column))}
-        exclusions = {**small, **exclusions}
+    small = list_small_columns(suite)
+    if any(column.name not in {*small, *exclusions} for column in columns):
+        reasons = {
+            column.name: f"{spreads.get(column.name, small[column.name]).text}, fewer than {needed:,}"
+            for column in columns
+            if column.name in small
+            for needed in [_count_needed_examples(column.tasks[0])]
+        }
+        exclusions = {**reasons, **exclusions}
     return exclusions
 
 
@@ -173,7 +222,9 @@ class Untouched:
         selected = [c.name for c in averaged if any(is_selection_column(c, one) for one in lineages)]
         if not selected:
             return None
-        columns = [replace(c, shown_only=SELECTED) if c.name in selected else c for c in suite.columns]
+        # What was outside stays there: without the large columns, the small ones would else be averaged.
+        reasons = {**apart, **dict.fromkeys(selected, SELECTED)}
+        columns = [replace(c, shown_only=reasons.get(c.name, "")) for c in suite.columns]
         return Untouched(
             suite=replace(suite, columns=tuple(columns)),
             selected=tuple(selected),
@@ -186,32 +237,48 @@ class Untouched:
         return f"over the {self.count} untouched" if self.count else "over none: every column chose a model"
 
 
-def _describe_small_column(column: Column) -> str:
-    """The number of a column's examples and of those that it lacks; empty for a large column."""
+def _count_few_examples(column: Column) -> int | None:
+    """The number of a column's examples; None for a large column, and where it is not known."""
     for task in column.tasks:
-        needed = LARGE_CORRELATION if any(name in task.metric for name in CORRELATIONS) else LARGE
-        if task.size.examples is not None and task.size.examples < needed:
-            return f"{task.size.examples:,} of {needed:,} examples"
-    return ""
+        if task.size.examples is not None and task.size.examples < _count_needed_examples(task):
+            return task.size.examples
+    return None
+
+
+def _count_needed_examples(task: Task) -> int:
+    """The fewest examples of a large task with this metric."""
+    return LARGE_CORRELATION if any(name in task.metric for name in CORRELATIONS) else LARGE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregates:
-    """The columns of a suite and its two means; `list_exclusions` are columns outside of the means."""
+    """The columns of a suite and its two means; `list_exclusions` are columns outside of the means.
+
+    `spreads` are those of small columns, and `spread` is that of a mean over such columns alone.
+    """
 
     columns: Mapping[str, float | None]
     by_type: Mapping[str, Mean]
     over_tasks: Mean
     over_types: Mean
     shown_only: Mapping[str, str] = field(default_factory=dict)
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
+    spread: Spread | None = None
 
     @staticmethod
-    def aggregate_scores(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
+    def aggregate_scores(
+        suite: Suite, scores: Mapping[str, float], spreads: Mapping[str, Spread] = MappingProxyType({})
+    ) -> Aggregates:
         """The two means of a suite from the main scores of its tasks, and those of parts of them by column.
 
         A column of several tasks (CQADupstack) is their mean and counts once; it has a score only if all of
         them have. The mean over types is the mean of the types' means, and a type counts only if all its
         columns have scores.
+
+        Args:
+            suite: The suite.
+            scores: By task, and by column where it shows a part of a task.
+            spreads: By column, what is known of the intervals of small columns.
         """
         parts = suite.parts
         columns = {
@@ -220,8 +287,10 @@ class Aggregates:
             else Mean.compute_mean(column.name, [scores.get(task.name) for task in column.tasks]).whole
             for column in suite.columns
         }
-        apart = list_exclusions(suite)
+        apart = list_exclusions(suite, spreads)
         averaged = [column for column in suite.columns if column.name not in apart]
+        small = {name: spreads.get(name, one) for name, one in list_small_columns(suite).items()}
+        few = [small[column.name] for column in averaged if column.name in small]
         types = dict.fromkeys(column.type for column in averaged)
         by_type = {
             kind: Mean.compute_mean(kind, [columns[c.name] for c in averaged if c.type == kind])
@@ -234,6 +303,8 @@ class Aggregates:
             over_tasks=Mean.compute_mean("tasks", [columns[column.name] for column in averaged]),
             over_types=Mean.compute_mean("types", complete),
             shown_only=apart,
+            spreads=small,
+            spread=Spread.average(few) if few else None,
         )
 
 
@@ -350,6 +421,7 @@ class TrainedResult:
         last: The average of the last evaluations, where the scores of some tasks are those of the best.
         cross_fitted: The same, of cross-fitted evaluations.
         shown_only: The tasks outside of the average, each with the reason.
+        spread: The examples of an average over tasks with few examples alone.
     """
 
     rows: tuple[TaskResult, ...]
@@ -360,6 +432,7 @@ class TrainedResult:
     last: Mean | None = None
     cross_fitted: Mean | None = None
     shown_only: Mapping[str, str] = field(default_factory=dict)
+    spread: Spread | None = None
 
     @staticmethod
     def build_trained_result(
@@ -391,6 +464,8 @@ class TrainedResult:
         bounds = [row.interval for row in averaged if row.interval is not None]
         # An average over all tasks with the interval of some would look surer than it is.
         has_intervals = bool(numbers) and drawn.keys() == numbers.keys()
+        small = list_small_columns(suite)
+        few = [small[row.task] for row in averaged if row.task in small]
         return TrainedResult(
             rows=tuple(rows),
             convention=convention,
@@ -400,6 +475,7 @@ class TrainedResult:
             last=_mean_of_other("last", averaged),
             cross_fitted=_mean_of_other("cross_fitted", averaged),
             shown_only=apart,
+            spread=Spread.average(few) if few else None,
         )
 
     @staticmethod

@@ -39,6 +39,8 @@ class ModelPart(DocumentPart):
     """A name fit for a table: a catalog name, a hub id or a folder's name."""
     source: str
     """The requested model: a catalog name, `org/name`, or `local` for a folder."""
+    folder: str | None = Field(default=None, exclude_if=lambda folder: folder is None)
+    """The end of a folder's path, which tells it from another of its name; left out for any other model."""
     artifact: str
     """The ArtifactKey."""
     weights: str

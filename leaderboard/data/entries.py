@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Literal
 
 from harness.core.lineage import Lineage
+from harness.results.names import NamedModel
 from harness.results.results import APPROXIMATE
 from leaderboard.data.suites import Raw, format_slug
 
@@ -63,6 +64,8 @@ class _EntryFacts:
     open_weights: bool | None = None
     adapted_from: str | None = None
     lineage: Lineage | None = None
+    folder: str | None = None
+    """The end of the path of a measured model's folder, empty where it is not known; None for any other."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +105,22 @@ class Entry(_EntryFacts):
     @property
     def organisation(self) -> str:
         """The part of the model's name before its slash."""
-        return self.model.rpartition("/")[0]
+        return self.model.rpartition("/")[0] if self.folder is None else ""
+
+    @property
+    def short_name(self) -> str:
+        """The model's name without its organisation; that of a folder is whole."""
+        return self.model.removeprefix(f"{self.organisation}/") or self.model
+
+    @property
+    def named(self) -> NamedModel:
+        """Its name, with what tells it from another model of the same name."""
+        # The page of a model is that of all its revisions and seeds: what has one page has one name.
+        local = self.folder is not None or self.lineage is not None
+        key = self.lineage.group if self.lineage else self.artifact
+        return NamedModel(
+            name=self.model, key=key if local and key else "", folder=self.folder or "", shared=local
+        )
 
     @property
     def backbone(self) -> str:
@@ -134,6 +152,7 @@ class EntryOutcome:
         numbers: By the name of a convention, where a recipe trained for the task.
         key: The EvaluationKey of a record.
         document: The whole of it as JSON.
+        half: Half of the 95 % interval of a score over few examples; None for any other.
         trained_on: How many of the task's texts the model was trained on; None where nobody counted.
     """
 
@@ -149,6 +168,7 @@ class EntryOutcome:
     key: str | None = None
     written: str | None = None
     trained_on: int | None = None
+    half: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

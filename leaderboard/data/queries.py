@@ -7,6 +7,7 @@ import logging
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 
 from harness.core.errors import StoreError
 from harness.core.lineage import Lineage
+from harness.results.names import distinguish_names
 from leaderboard.data.documents import CheckSummary, WatchSummary
 from leaderboard.data.entries import SIZES as SIZES
 from leaderboard.data.entries import Entry as Entry
@@ -99,7 +101,7 @@ class Queries:
         self.version = version
         self.suites = index.suites
         self.scope_ids = index.scope_ids
-        self._suite_scores: OrderedDict[tuple[str, str, bool, bool], SuiteScores] = OrderedDict()
+        self._suite_scores: OrderedDict[tuple[Any, ...], SuiteScores] = OrderedDict()
         self._stored_of: OrderedDict[tuple[int, ...], dict[str, Any]] = OrderedDict()
         self._scopes: dict[tuple[str, str], tuple[list[list[int]], list[int]]] = {}
         snapshot = index.snapshot
@@ -151,12 +153,16 @@ class Queries:
 
     @cached_property
     def entries(self) -> dict[int, Entry]:
-        """Every entry by its number, ordered by model and trust."""
+        """Every entry by its number, ordered by model and trust, each model with a name of its own."""
         names = Entry.__dataclass_fields__
         columns = ", ".join(f'"{name}"' for name in names)
         rows = self._fetch_rows(f"SELECT {columns} FROM entries ORDER BY model, id")
-        entries = (_parse_entry_row(dict(zip(names, row, strict=True))) for row in rows)
-        return {entry.id: entry for entry in entries}
+        entries = [_parse_entry_row(dict(zip(names, row, strict=True))) for row in rows]
+        # Not in the snapshot: a model that is new may share the name of one that was read before.
+        named = [entry.named for entry in entries]
+        labels = distinguish_names(named)
+        pairs = zip(entries, (labels[one.key, one.name] for one in named), strict=True)
+        return {e.id: e if label == e.model else replace(e, model=label) for e, label in pairs}
 
     @cached_property
     def cards(self) -> dict[int, Card]:
@@ -265,7 +271,7 @@ class Queries:
             pinned: Whether only scores on the pinned revisions of the data count.
             revisions: Whether each revision of an imported model has its own row.
         """
-        key = (site_suite.slug, convention, pinned, revisions)
+        key = (site_suite.slug, site_suite.chosen, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
             scores = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
@@ -312,7 +318,8 @@ class Queries:
         averages = {
             entry: document
             for entry, suite, name, document in self.list_averages(ids)
-            if (suite, name) == (site_suite.slug, convention)
+            # Known means are over the suite's own columns.
+            if (suite, name, ()) == (site_suite.slug, convention, site_suite.chosen)
         }
         if entries is None:
             entry_ids = {*np.unique(stored["entry"]).tolist(), *averages}

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from harness.core.types import Suite
 from harness.results.scores import list_exclusions
-from leaderboard.data.suites import SiteSuite
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -132,9 +131,9 @@ def _merge_type_means(by_type: Mapping[str, Means], entries: int) -> Means:
     return _compute_row_means("types", values, complete)
 
 
-def compute_type_weights(site_suite: SiteSuite) -> Floats:
-    """What a column weighs in the mean over types, times the number of columns."""
-    types = [column.type for column in site_suite.suite.columns]
+def compute_type_weights(suite: Suite) -> Floats:
+    """What each of the averaged columns weighs in the mean over types, times their number."""
+    types = [suite.columns[place].type for place in select_mean_columns(suite)]
     kinds = len(set(types))
     return np.array([len(types) / (kinds * types.count(kind)) for kind in types])
 

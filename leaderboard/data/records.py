@@ -6,13 +6,14 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
+from harness.core import paths
 from harness.core.errors import RecordError
 from harness.results.results import (
     Condition,
@@ -24,7 +25,8 @@ from harness.results.results import (
     group_records,
     serialize_condition,
 )
-from harness.results.scores import TrainedResult
+from harness.results.scores import TrainedResult, list_small_columns
+from harness.results.spreads import measure_half_width
 from harness.storage.record import Record
 from harness.storage.store import Store
 from leaderboard.data.entries import EntryOutcome, NewEntry, TaskNumber, Unit
@@ -43,6 +45,8 @@ Located: TypeAlias = tuple[Record, Path]
 def iter_record_units(roots: Sequence[Path], suites: Sequence[SiteSuite]) -> Iterator[Unit]:
     """One unit for each artifact; a record of an earlier folder goes before the same one of a later."""
     learnt = [one for one in suites if any(task.output == "label" for task in one.suite.tasks)]
+    small = {name for one in suites for name in list_small_columns(one.suite)}
+    few = frozenset(t.name for one in suites for c in one.suite.columns if c.name in small for t in c.tasks)
     folders: dict[str, list[tuple[Store, Path]]] = {}
     for root in roots:
         store = Store(root)
@@ -55,7 +59,7 @@ def iter_record_units(roots: Sequence[Path], suites: Sequence[SiteSuite]) -> Ite
             source=SOURCE,
             name=key,
             stamp=_hash_record_files(places),
-            read=partial(_read_record_entries, places, learnt),
+            read=partial(_read_record_entries, places, learnt, few),
         )
 
 
@@ -72,7 +76,16 @@ def _hash_record_files(places: Iterable[tuple[Store, Path]]) -> str:
     return digest.hexdigest()
 
 
-def _read_record_entries(places: Sequence[tuple[Store, Path]], learnt: Sequence[SiteSuite]) -> list[NewEntry]:
+def _read_record_entries(
+    places: Sequence[tuple[Store, Path]], learnt: Sequence[SiteSuite], few: Collection[str]
+) -> list[NewEntry]:
+    """The entries of an artifact.
+
+    Args:
+        places: Its folders, with their stores.
+        learnt: The suites with tasks that models are trained for.
+        few: The names of tasks with few examples, whose scores get intervals.
+    """
     records: dict[tuple[str, str], Located] = {}
     for store, folder in places:
         for path in sorted(folder.glob("*/*.json")):
@@ -88,7 +101,19 @@ def _read_record_entries(places: Sequence[tuple[Store, Path]], learnt: Sequence[
             if previous is None or (record.status == "done" and previous[0].status == "failed"):
                 records[record.key, get_record_weights(record)] = (record, path)
     grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
-    return [entry for group in grouped.values() for entry in _iter_artifact_entries(group, learnt)]
+    entries = [entry for group in grouped.values() for entry in _iter_artifact_entries(group, learnt)]
+    stores, cache = [store for store, _ in places], paths.resolve_cache_folder()
+    halves = {
+        record.key: measure_half_width(record, stores, cache)
+        for record, _ in records.values()
+        if record.task.name in few and record.status == "done"
+    }
+    return [
+        replace(entry, outcomes=[replace(one, half=halves.get(one.key or "")) for one in entry.outcomes])
+        if halves
+        else entry
+        for entry in entries
+    ]
 
 
 def _iter_artifact_entries(group: Sequence[Located], learnt: Sequence[SiteSuite]) -> Iterator[NewEntry]:
@@ -169,6 +194,7 @@ def _build_measured_entry(
         dimension=newest.model.dimension,
         max_tokens=encoding.get("max_length"),
         adapted_from=lineage.parents[0].name if lineage and lineage.parents else None,
+        folder=newest.model.folder or "" if newest.model.source == "local" else None,
         lineage=lineage,
         facts={"treatment": serialize_condition(treatment), "weights": newest.model.weights},
         outcomes=[_build_entry_outcome(record, numbers.get(record.task.name, {})) for record, _ in members],

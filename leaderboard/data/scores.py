@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.results.scores import Untouched, is_selection_column
+from harness.core.types import Suite
+from harness.results.scores import Spread, Untouched, is_selection_column, list_small_columns
 from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.ranking import (
     Floats,
@@ -109,8 +110,8 @@ class SuiteScores(Cells, SuiteMeans):
     Attributes:
         counted: Whether a value counts in means.
         deviations: Over seeds.
-        averages: What else is known of a row's means: the interval of a trained one, or what a paper
-            prints (leaderboard.data.paper_rows).
+        averages: What else is known of a row's means: the interval of a trained one, the `spread` of one over
+            few examples, or what a paper prints (leaderboard.data.paper_rows).
         pinned: Whether only scores on the pinned revisions of the data count.
     """
 
@@ -169,11 +170,14 @@ class SuiteScores(Cells, SuiteMeans):
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
         key = (over, each)
         if key not in self._ranks:
-            averages, weights = (
-                ({}, compute_type_weights(self.site_suite)) if over == "types" else (self.averages, None)
+            suite, averages, weights = self.site_suite.suite, self.averages, None
+            if over == "types":
+                averages, weights = {}, compute_type_weights(suite)
+            ranked, values = (
+                self._select_rankable(self.over_tasks, each),
+                self.values[:, select_mean_columns(suite)],
             )
-            ranked = self._select_rankable(self.over_tasks, each)
-            self._ranks[key] = rank_entries(self.values, self.mean(over).values, ranked, averages, weights)
+            self._ranks[key] = rank_entries(values, self.mean(over).values, ranked, averages, weights)
         return self._ranks[key]
 
     def rank_untouched(self, untouched: UntouchedMeans, each: str) -> Ranks:
@@ -318,6 +322,8 @@ def build_suite_scores(
     for row, seed_values in by_seed.items():
         deviations[row] = np.where(counted[row], seed_values.std(axis=0, ddof=1), np.nan)
     means = compute_suite_means(site_suite.suite, values, counted, averages, by_seed)
+    spreads = _average_spreads(site_suite.suite, (arrays["high"] - arrays["low"]) / 2, counted)
+    averages = {**averages, **{r: {**averages.get(r, {}), "spread": one} for r, one in spreads.items()}}
     places: dict[int, list[int]] = {}
     for place, scopes in enumerate(columns):
         for scope in scopes:
@@ -327,6 +333,29 @@ def build_suite_scores(
         site_suite=site_suite, convention=convention, entries=entries, counted=counted, deviations=deviations,
         averages=averages, by_seed=by_seed, pinned=pinned, data=data, **vars(means), **arrays,
     )  # fmt: skip
+
+
+def _average_spreads(suite: Suite, halves: Floats, counted: NDArray[np.bool_]) -> dict[int, Spread]:
+    """The spreads of means over small columns alone, by row; of rows that lack a column there is none.
+
+    Args:
+        suite: The suite.
+        halves: Half of the interval of each score, NaN where it is not known, (rows, columns).
+        counted: Which scores count, of the same shape.
+    """
+    small, places = list_small_columns(suite), select_mean_columns(suite)
+    columns = [suite.columns[place].name for place in places]
+    if not columns or any(name not in small for name in columns):
+        return {}
+    return {
+        row: Spread.average(
+            [
+                replace(small[name], half=None if half != half else half)
+                for name, half in zip(columns, halves[row, places].tolist(), strict=True)
+            ]
+        )
+        for row in np.flatnonzero(counted[:, places].all(axis=1)).tolist()
+    }
 
 
 def _limit_shared_columns(part: Untouched, shared: set[int]) -> Untouched:

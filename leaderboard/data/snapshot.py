@@ -29,7 +29,7 @@ from leaderboard.data.tables import TABLES, Tables, Writer, clean_stored_text
 
 log = logging.getLogger(__name__)
 
-FORM = 17
+FORM = 18
 """The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"

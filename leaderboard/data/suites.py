@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain, count
 from pathlib import Path
@@ -134,6 +134,10 @@ def is_possible_score(value: float) -> bool:
     return math.isfinite(value) and -1 <= value <= 1
 
 
+UNCHOSEN = "not among the tasks that were chosen"
+"""The reason why a column is outside of the means over a reader's own choice."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SiteSuite:
     """A suite as the site lists it: `slug` stands in URLs, `typed` is what --suite takes."""
@@ -142,6 +146,16 @@ class SiteSuite:
     typed: str
     suite: Suite
     main: bool
+    chosen: tuple[str, ...] = ()
+    """The columns that a reader chose for the means and ranks; empty for the suite's own."""
+
+    def choose_columns(self, names: Sequence[str]) -> SiteSuite:
+        """The suite with means and ranks over some of its columns; the others are shown only."""
+        if not names:
+            return self
+        reasons = {c.name: "" if c.name in names else UNCHOSEN for c in self.suite.columns}
+        columns = tuple(replace(c, shown_only=reasons[c.name]) for c in self.suite.columns)
+        return replace(self, suite=replace(self.suite, columns=columns), chosen=tuple(sorted({*names})))
 
     @cached_property
     def parts(self) -> frozenset[str]:

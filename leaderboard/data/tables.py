@@ -31,6 +31,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "open_weights": "BOOLEAN", "adapted_from": "VARCHAR", "trained_on": "VARCHAR", "newest": "VARCHAR",
         "tasks": "INTEGER", "lineage": "VARCHAR", "group": "VARCHAR", "seeds": "VARCHAR",
         "revisions": "VARCHAR", "member": "BOOLEAN", "facts": "VARCHAR", "number": "INTEGER",
+        "folder": "VARCHAR",
     },
     "results": {
         "unit": "VARCHAR", "id": "BIGINT", "entry": "BIGINT", "source": "BIGINT", "task": "VARCHAR",
@@ -238,7 +239,9 @@ def _answer(scope: Scope, outcome: EntryOutcome) -> tuple[float | None, float | 
         return None, None, None, "failed"
     if not scope.view:
         value, reason = scope.answer(outcome.raw, outcome.data)
-        return value, None, None, reason
+        if value is None or outcome.half is None:
+            return value, None, None, reason
+        return value, value - outcome.half, value + outcome.half, reason
     number = outcome.numbers.get(scope.view)
     if number is None or number.value is None:
         return None, None, None, "part"

@@ -142,10 +142,7 @@ def _load_common(site: Site, entries: Sequence[Entry], state: _CompareState) -> 
 
 def _list_entry_labels(entries: Sequence[Entry]) -> list[str]:
     """A short name for each, with its letter: `A tiny-base`."""
-    return [
-        f"{letter} {entry.model.rpartition('/')[2] or entry.model}"
-        for letter, entry in zip(LETTERS, entries, strict=False)
-    ]
+    return [f"{letter} {entry.short_name}" for letter, entry in zip(LETTERS, entries, strict=False)]
 
 
 def _build_chooser(queries: Queries, entries: Sequence[Entry], state: _CompareState) -> dict[str, Any]:

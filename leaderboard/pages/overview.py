@@ -181,7 +181,7 @@ def _find_size_leader(table: SuiteTable, size: str) -> Cell:
     if row is None:
         return EMPTY
     entry, mean = entries[row], float(table.scores.over_tasks.values[row])
-    text = f"{entry.model.rpartition('/')[2]} {score_text(mean)}"
+    text = f"{entry.short_name} {score_text(mean)}"
     return link(text, f"/models/{entry.model_slug}", note=entry.model)
 
 

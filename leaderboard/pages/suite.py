@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
+from harness.results.scores import list_exclusions, list_small_columns
 from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.ranking import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, list_conventions
@@ -49,7 +50,7 @@ FILTERS = (
 
 OWN_CHIPS = {
     "zero": "zero-shot on {}", "type": "only {}", "revisions": "pinned data only", "licence": "licence {}",
-    "instructions": "instruction-tuned", "language": "for {}",
+    "instructions": "instruction-tuned", "language": "for {}", "only": "means over {}",
 }  # fmt: skip
 """The filters of a suite's page beside those over entries, as texts."""
 
@@ -69,6 +70,9 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
     queries, path = site.queries, f"/suites/{suite}"
     check_name("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
+    for name in state.only:
+        check_name("task", name, [c.name for c in listed.suite.columns], then="The suite's page has all.")
+    listed = listed.choose_columns(state.only)
     title, conventions = listed.suite.title, list_conventions(listed.suite)
     check_name("view", state.view, conventions, then="The suite's page offers its conventions.")
     scores = queries.load_suite_scores(
@@ -121,7 +125,7 @@ def _list_data_choices(table: SuiteTable) -> list[tuple[str, str, bool]]:
 
 def _list_rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
     """The ways to rank: label, URL, current."""
-    labels = {"tasks": "Mean over tasks"}
+    labels = {"tasks": "Mean over the chosen tasks" if table.state.only else "Mean over tasks"}
     if len(table.scores.by_type) > 1:
         labels["types"] = "Mean over types"
     if table.untouched is not None:
@@ -136,6 +140,12 @@ def _list_rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
         for mean, label in labels.items()
     ]
     queries = [*means, ("Borda points", state.build_query(rank="borda", sort="-mean", page=1), borda)]
+    suite = table.scores.site_suite.suite
+    apart = list_exclusions(suite)
+    if small := [name for name in list_small_columns(suite) if name in apart and not state.only]:
+        count = "the small task" if len(small) == 1 else f"the {len(small)} small tasks"
+        query = state.build_query(only=small, mean="tasks", rank="mean", sort="-mean", page=1)
+        queries.append((f"Mean over {count}", query, False))
     return [(label, f"{table.path}?{query}", current) for label, query, current in queries]
 
 
@@ -166,7 +176,8 @@ def _build_suite_form(table: SuiteTable) -> FilterForm:
         control.name: control for control in [*build_entry_controls(state, scores.entries), *choices]
     }
     shown = [replace(controls_by_name[name], more=False) for name in FILTERS if name in controls_by_name]
-    chosen = build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}, {"zero": SHARES.get(state.zero, "")})
+    texts = {"zero": SHARES.get(state.zero, ""), "only": ", ".join(state.only)}
+    chosen = build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}, texts)
     return build_form(state, path, shown, chips=chosen, reset=path if state.list_query_pairs() else "")
 
 
@@ -205,6 +216,11 @@ def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:
         yield "Ranks are by the mean alone: these tasks are too few to say which models differ."
     elif len(set(places.tolist())) < len(places):
         yield "Models that cannot be told apart from the first of their group share its rank."
+    if apart := list_exclusions(scores.site_suite.suite) if not table.state.only else {}:
+        named = "; ".join(f"{name}, {reason}" for name, reason in apart.items())
+        yield f"Shown and not averaged: {named}."
+    if any("spread" in average for average in scores.averages.values()):
+        yield "The tasks of the mean are small: ± is half of the 95 % interval by the choice of examples."
     if other:
         count = "in no mean" if scores.pinned else "counted; a cell's note names both revisions"
         yield f"{other:,} scores are not on the pinned revision of their data (‡): {count}."

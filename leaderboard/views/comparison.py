@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from harness.checks.difference import Difference, MeanDifference
-from harness.checks.record_units import ScoredRecord
 from harness.checks.significance import compute_paired_test
-from harness.checks.units import Units
 from harness.core import paths
 from harness.core.types import Column
 from harness.results.differences import Comparable
+from harness.results.record_units import ScoredRecord
 from harness.results.scores import list_exclusions
+from harness.results.units import Units
 from harness.storage.store import Store
 from leaderboard.data.entries import Entry
 from leaderboard.data.queries import Queries, ScopeScore

@@ -11,7 +11,13 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_conventions
 from leaderboard.views.sorting import Field, fill_table
-from leaderboard.views.suite_table import describe_lineage, format_entry_kinds, mean_cell, mean_of
+from leaderboard.views.suite_table import (
+    build_spread_cell,
+    describe_lineage,
+    format_entry_kinds,
+    mean_cell,
+    mean_of,
+)
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import was_chosen
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_seeds
@@ -175,6 +181,8 @@ def _mean_over_untouched(one: Standing) -> Cell:
 def _build_count_cell(one: Standing) -> Cell:
     if one.average.get("types"):
         return Cell(text="by type")
+    if "spread" in one.average:
+        return build_spread_cell(one.average["spread"], int(one.scores.over_tasks.count[one.row]))
     count, expected = int(one.scores.over_tasks.count[one.row]), one.scores.over_tasks.expected
     return Cell(text=f"{count}/{expected}", value=count)
 

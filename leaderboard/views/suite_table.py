@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from harness.results.scores import score_text
+from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks
@@ -52,6 +52,7 @@ class SuiteState(EntryState):
     type: Text = Field("", description="Only tasks of this type.")
     tasks: Texts = Field([], description="Types whose tasks have columns of their own; `all` for every type.")
     cols: Texts = Field([], description="Only these columns, by key.")
+    only: Texts = Field([], description="Means and ranks over these tasks alone, by name.")
     sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
     mean: Literal["tasks", "types", "untouched"] = Field(
         "tasks", description="The mean that ranks; `untouched`: over the tasks that selected no model shown."
@@ -245,8 +246,11 @@ class SuiteTable:
 
     def _build_count_cell(self, row: int) -> Cell:
         """How many of the suite's tasks count."""
-        if self.scores.averages.get(row, {}).get("types"):
+        average = self.scores.averages.get(row, {})
+        if average.get("types"):
             return Cell(text="by type", note="The paper prints means of types only.")
+        if "spread" in average:
+            return build_spread_cell(average["spread"], int(self.scores.over_tasks.count[row]))
         count, expected = int(self.scores.over_tasks.count[row]), self.scores.over_tasks.expected
         return Cell(text=f"{count}/{expected}", value=count)
 
@@ -411,7 +415,7 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size") -> Chart:
     drawn = ranked if ranked.any() else means.complete
     points = [
         Point(
-            label=entry.model.rpartition("/")[2], x=find_parameter_count(entry),
+            label=entry.short_name, x=find_parameter_count(entry),
             href=_format_entry_path(entry), y=round(100 * float(means.values[row]), 2), series=entry.origin,
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
@@ -518,9 +522,19 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
         # Half of the width, times 100.
         text = f"{score_text(value)} ± {50 * (high - low):.2f}"
         return Cell(text=text, value=value, note="± half of the 95 % interval")
+    elif average and "spread" in average:
+        spread = average["spread"]
+        half = "" if spread.half is None else f" ± {score_text(spread.half)}"
+        note = f"over {spread.text}; ± half of the 95 % interval by the choice of examples"
+        cell = Cell(text=f"{score_text(value)}{half}", value=value, note=note)
     else:
         cell = Cell(text=score_text(value), value=value)
     return add_seed_deviation(cell, float(means.deviations[row]), seeds)
+
+
+def build_spread_cell(spread: Spread, tasks: int) -> Cell:
+    """How many examples a mean is over, in place of the number of its tasks where these are small."""
+    return Cell(text=spread.text, value=tasks, note="Too few for a mean with larger tasks.")
 
 
 def _build_printed_mean(means: Means, row: int, printed: float | None) -> Cell:

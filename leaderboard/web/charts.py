@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -417,8 +418,14 @@ def _list_plot_notes(plot: Scatter | Track, drawn: int) -> list[str]:
 
 
 def _list_point_names(points: Iterable[Point]) -> list[Json]:
-    """The names that may stand beside their points, without organisations and at most 27 letters long."""
-    short = [(p, p.label.rpartition("/")[2] or p.label) for p in points]
+    """The names that may stand beside their points, at most 27 letters long, without organisations.
+
+    Names that are the same without what stands before their slash, as of two folders, are whole.
+    """
+    every = list(points)
+    shorts = {p.label: p.label.rpartition("/")[2] or p.label for p in every}
+    counts = Counter(shorts.values())
+    short = [(p, shorts[p.label] if counts[shorts[p.label]] == 1 else p.label) for p in every]
     return [
         {"x": p.x, "y": p.y, "text": _escape_label(name if len(name) < 28 else f"{name[:16]}…{name[-10:]}")}
         for p, name in short

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +39,13 @@ from harness.plan.request import PreparedRun
 from harness.results.results import APPROXIMATE, collect_notes
 from harness.results.scores import (
     Aggregates,
+    Spread,
     TrainedResult,
     collect_raw_metrics,
     compute_part_scores,
     format_spread,
     is_selection_column,
+    list_small_columns,
 )
 from harness.storage.record import Record
 
@@ -294,7 +296,18 @@ class Report:
 
     def compute_aggregates(self, model: ConfiguredModel, suite: Suite) -> Aggregates:
         """The columns and means of a suite for one model."""
-        return Aggregates.aggregate_scores(suite, self.collect_numbers(model, suite))
+        numbers = self.collect_numbers(model, suite)
+        return Aggregates.aggregate_scores(suite, numbers, self._measure_spreads(model, suite))
+
+    def _measure_spreads(self, model: ConfiguredModel, suite: Suite) -> Mapping[str, Spread]:
+        """The intervals of the small columns of a suite, by column; empty where all are large."""
+        if not list_small_columns(suite):
+            return {}
+        # Here, as numpy is not needed for suites of large tasks.
+        from harness.results.spreads import measure_spreads
+
+        records = self._collect_records(model, suite)
+        return measure_spreads(suite, records, [self.prepared.store], self.prepared.cache)
 
     def collect_numbers(self, model: ConfiguredModel, suite: Suite) -> dict[str, float]:
         """The numbers that enter a suite's means, by task, and by column where it shows a part of a task."""

@@ -13,6 +13,7 @@ from harness.results.results import APPROXIMATE
 from harness.results.scores import (
     Aggregates,
     Mean,
+    Spread,
     Untouched,
     compute_seed_spread,
     format_spread,
@@ -52,6 +53,7 @@ def serialize_aggregates(suite: Suite, aggregates: Aggregates) -> dict[str, Any]
         "columns": dict(aggregates.columns),
         "mean_over_tasks": _mean_json(aggregates.over_tasks),
         "mean_over_types": _mean_json(aggregates.over_types),
+        **({"small": _serialize_spreads(aggregates)} if aggregates.spreads else {}),
         **(
             {"mean_over_requested": _mean_json(_compute_requested_mean(suite, aggregates))}
             if suite.requested
@@ -65,6 +67,19 @@ def serialize_aggregates(suite: Suite, aggregates: Aggregates) -> dict[str, Any]
     }
 
 
+def _serialize_spreads(aggregates: Aggregates) -> dict[str, Any]:
+    """The small columns, and the mean over such columns alone, each with its examples and its interval."""
+    mean = aggregates.spread
+    return {
+        "columns": {name: _serialize_spread(spread) for name, spread in aggregates.spreads.items()},
+        "mean": None if mean is None else _serialize_spread(mean),
+    }
+
+
+def _serialize_spread(spread: Spread) -> dict[str, Any]:
+    return {"examples": spread.examples, "half_width": spread.half}
+
+
 def format_mean_lines(suite: Suite, means: Aggregates) -> list[str]:
     """The lines with both means of a suite, what they lack, and the prediction of a proxy.
 
@@ -74,6 +89,7 @@ def format_mean_lines(suite: Suite, means: Aggregates) -> list[str]:
     lines = [mean_text(over) if suite.requested else f"{mean_text(over)}, {mean_text(means.over_types)}"]
     if not over.wanted:
         lines = ["no mean: every task is shown by itself"]
+    lines += format_few_examples(means.spread)
     apart = {name: reason for name, reason in means.shown_only.items() if name not in suite.left_out}
     lines += format_display_only(apart)
     if over.wanted and not over.complete:
@@ -236,9 +252,18 @@ def format_display_only(apart: Mapping[str, str]) -> list[str]:
     """A line on the tasks that are shown and not averaged."""
     if not apart:
         return []
-    named = ", ".join(f"{name} ({reason})" for name, reason in apart.items())
-    small = " (docs/local-data.md: Means)" if any("examples" in reason for reason in apart.values()) else ""
-    return [f"shown and not averaged{small}: {named}"]
+    named = "; ".join(f"{name}, {reason}" for name, reason in apart.items())
+    small = any("fewer than" in reason for reason in apart.values())
+    return [f"shown and not averaged: {named}{MEANS if small else ''}"]
+
+
+def format_few_examples(spread: Spread | None) -> list[str]:
+    """A line on the examples of a mean where they are few."""
+    return [f"{spread.text}: too few for a mean with larger tasks{MEANS}"] if spread else []
+
+
+MEANS = " (docs/local-data.md: Means)"
+"""The page on means over few examples."""
 
 
 def _compute_requested_mean(suite: Suite, means: Aggregates) -> Mean:

@@ -9,7 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.core.terminal import print_table
-from harness.driver.report.suite import CHOSE, format_display_only, is_selection_score, mean_text
+from harness.driver.report.suite import (
+    CHOSE,
+    format_display_only,
+    format_few_examples,
+    is_selection_score,
+    mean_text,
+)
 from harness.results.scores import TaskResult, TrainedResult, score_text
 
 if TYPE_CHECKING:
@@ -123,7 +129,7 @@ def _format_result_lines(result: TrainedResult) -> list[str]:
     lines = [mean_text(average) + (f" ± {_format_half_width(result.interval)}" if result.interval else "")]
     if not average.wanted:
         lines = ["no mean: every task is shown by itself"]
-    lines += format_display_only(result.shown_only)
+    lines += format_few_examples(result.spread) + format_display_only(result.shown_only)
     if result.interval is not None and result.mean_of_bounds is not None:
         lines.append(
             "± is half of the width of the 95 % interval over seeds and examples; that of the mean is "

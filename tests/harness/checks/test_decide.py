@@ -30,11 +30,11 @@ from harness.checks.outcome import (
     Verdict,
 )
 from harness.checks.policy import DEFAULT, Policy
-from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.significance import compute_confidence_interval, compute_paired_test
-from harness.checks.units import Stratum, Units
 from harness.core.types import Column, Suite
+from harness.results.record_units import ScoredRecord
+from harness.results.units import Stratum, Units
 
 RNG = np.random.default_rng(5)
 LEVEL = RNG.random(200)

@@ -14,16 +14,15 @@ import sklearn.metrics
 
 from fakes import task
 from harness.checks.difference import (
-    GROUPS,
     Difference,
     MeanDifference,
     Part,
     Uncertainty,
 )
 from harness.checks.significance import compute_gain_p, compute_loss_p, compute_paired_test
-from harness.checks.units import Stratum, Units
 from harness.core.types import Column, Suite
 from harness.results.metrics import Floats
+from harness.results.units import GROUPS, Stratum, Units
 
 compared = Difference.compare_units
 
@@ -98,6 +97,30 @@ def test_the_error_of_other_metrics_is_that_of_a_bootstrap_of_indices(name: str,
         deltas = [score(gold[at], mine[at]) - score(gold[at], theirs[at]) for at in rows]
     spread = stdev(deltas) * np.sqrt(count / (count - 1))
     assert np.sqrt(found.examples.variance) == pytest.approx(spread, rel=0.2)
+
+
+def test_the_interval_of_a_score_is_students_for_a_mean_and_the_jackknifes_for_a_correlation() -> None:
+    """By scipy: t's interval of a mean, its jackknife by leaving out, and the bounds by Fisher's z."""
+    rng = np.random.default_rng(5)
+    shares = (rng.random(150) < 0.8).astype(float)
+    interval = scipy.stats.t.interval(0.95, 149, loc=shares.mean(), scale=scipy.stats.sem(shares))
+    half = units("mean", shares[None, None]).estimate_half_width()
+    assert half == pytest.approx((interval[1] - interval[0]) / 2)
+    gold = rng.normal(size=150)
+    predicted = gold + rng.normal(size=150)
+    left_out = [
+        scipy.stats.spearmanr(np.delete(gold, at), np.delete(predicted, at)).statistic for at in range(150)
+    ]
+    error = np.sqrt(149 / 150 * np.sum((left_out - np.mean(left_out)) ** 2))
+    half = units("spearman", predicted[None, None], gold).estimate_half_width()
+    assert half == pytest.approx(scipy.stats.t.ppf(0.975, 149) * error)
+    fisher = scipy.stats.pearsonr(gold, predicted).confidence_interval(0.95)
+    assert half == pytest.approx((fisher.high - fisher.low) / 2, rel=0.25)
+
+
+def test_units_that_are_alike_or_alone_have_no_interval() -> None:
+    assert units("mean", np.ones((1, 1, 9))).estimate_half_width() is None
+    assert units("mean", np.ones((1, 1, 1))).estimate_half_width() is None
 
 
 def test_probes_of_a_text_are_drawn_together() -> None:

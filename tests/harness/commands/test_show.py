@@ -343,6 +343,29 @@ def test_one_name_of_two_models_must_be_told_apart(results: Path, capsys: Any) -
     assert "names 2 models: aaaaaaaaaaaa, cccccccccccc" in capsys.readouterr().err
 
 
+def test_folders_of_one_name_are_called_by_as_much_of_their_paths_as_tells_them_apart(
+    tmp_path: Path, capsys: Any
+) -> None:
+    ends = {"1": "runs/exp1/final", "2": "runs/exp2/final", "3": "other/exp2/final", "4": None}
+    for key, end in ends.items():
+        model = artifact(Path("final"), key=key * 64, name="final")
+        one = record(sts(), int(key) / 8, model=model)
+        about = one.model.model_copy(update={"source": "local", "folder": end})
+        put(tmp_path, model, one.model_copy(update={"model": about}))
+    names = ["exp1/final", "runs/exp2/final", "other/exp2/final", "final (44444444)"]
+    assert [row["model"] for row in rows(capsys, "records", "--results", tmp_path)] == names
+    for name, score in zip(names, (0.125, 0.25, 0.375, 0.5), strict=True):
+        found = asked(capsys, "show", name, "--results", tmp_path)
+        assert (found["model"]["name"], found["records"][0]["main_score"]) == (name, score)
+    assert "exp1/final − final (44444444)" in said(
+        capsys, "compare", "444444444444", "exp1/final", "--results", tmp_path
+    )
+    assert invoke(["show", "final", "--results", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert "names 4 models" in message
+    assert "222222222222 (runs/exp2/final)" in message
+
+
 def test_compare_holds_the_same_settings_against_each_other(results: Path, capsys: Any) -> None:
     found = asked(capsys, "compare", "model-a", "model-b", "--results", results)
     rows = {(d["first"], d["second"]): d["delta"] for d in found["deltas"]}

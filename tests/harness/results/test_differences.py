@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from fakes import artifact, encoding, task
-from harness.checks.record_units import ScoredRecord
 from harness.core.encoding import Encoding
 from harness.core.errors import UsageError
 from harness.core.identity import build_evaluation_identity
@@ -22,6 +21,7 @@ from harness.results.differences import (
     find_provenance_differences,
     require_alike,
 )
+from harness.results.record_units import ScoredRecord
 
 
 def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provenance: Any) -> ScoredRecord:

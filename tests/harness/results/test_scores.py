@@ -29,8 +29,10 @@ from harness.results.scores import (
     LARGE,
     LARGE_CORRELATION,
     Aggregates,
+    Spread,
     TrainedResult,
     Untouched,
+    list_exclusions,
 )
 from harness.storage.record import Record
 
@@ -167,23 +169,60 @@ def test_small_tasks_of_own_data_are_shown_and_not_averaged() -> None:
     found = Aggregates.aggregate_scores(own, scores)
     assert found.columns == scores
     assert found.shown_only == {
-        "Small": "29 of 385 examples",
-        "Few pairs": "1,536 of 1,537 examples",
+        "Small": "29 examples, fewer than 385",
+        "Few pairs": "1,536 examples, fewer than 1,537",
     }
+    assert found.spread is None
     assert mean_text(found.over_tasks) == "mean over tasks 50.00 (3 of 3)"
     assert set(found.by_type) == {"Retrieval", "Classification", "STS"}
     assert found.by_type["Retrieval"].value == 0.5
     first, second, *_ = format_mean_lines(own, found)
     assert "50.00" in first
-    assert "Small (29 of 385 examples)" in second
+    assert "Small, 29 examples, fewer than 385; Few pairs" in second
+    known = Aggregates.aggregate_scores(own, scores, {"Small": Spread(examples=29, half=0.1234)})
+    assert "Small, 29 examples (± 12.3), fewer than 385; Few pairs" in format_mean_lines(own, known)[1]
     assert serialize_aggregates(own, found)["shown_only"] == dict(found.shown_only)
     benchmark = Aggregates.aggregate_scores(replace(own, averages="all"), scores)
     assert (benchmark.over_tasks.wanted, benchmark.shown_only) == (5, {})
-    none = replace(own, columns=columns[:1])
-    assert (
-        format_mean_lines(none, Aggregates.aggregate_scores(none, scores))[0]
-        == "no mean: every task is shown by itself"
+
+
+def test_small_tasks_of_own_data_have_a_mean_where_nothing_larger_was_asked_for() -> None:
+    small = (sized("Small", 29), sized("Few pairs", 150, "cosine_spearman", "STS"))
+    own = Suite(name="local:x", title="x", columns=small, averages="large")
+    spreads = {"Small": Spread(examples=29, half=0.3), "Few pairs": Spread(examples=150, half=0.4)}
+    found = Aggregates.aggregate_scores(own, {"Small": 0.9, "Few pairs": 0.1}, spreads)
+    assert (found.over_tasks.value, found.over_tasks.there, found.shown_only) == (0.5, 2, {})
+    assert found.spread == Spread(examples=179, half=0.25)  # sqrt(0.3² + 0.4²) / 2
+    first, second = format_mean_lines(own, found)
+    assert first == "mean over tasks 50.00 (2 of 2), mean over types 50.00 (2 of 2)"
+    assert second.startswith("179 examples (± 25.0): ")
+    told = serialize_aggregates(own, found)["small"]
+    assert told["mean"] == {"examples": 179, "half_width": 0.25}
+    assert told["columns"]["Small"] == {"examples": 29, "half_width": 0.3}
+    # A score without an interval leaves the mean without one.
+    part = Aggregates.aggregate_scores(own, {"Small": 0.9, "Few pairs": 0.1}, {"Small": spreads["Small"]})
+    assert part.spread == Spread(examples=179)
+    # One of them asked for by name beside a large one that was not; and beside one that was.
+    large = sized("Large", 385)
+    asked = replace(own, columns=(small[0], replace(large, tasks=())), requested=("Small",))
+    lines = format_mean_lines(asked, Aggregates.aggregate_scores(asked, {"Small": 0.9}, spreads))
+    assert lines[:2] == [
+        "mean over the task asked for 90.00 (1 of 1)",
+        "29 examples (± 30.0): too few for a mean with larger tasks (docs/local-data.md: Means)",
+    ]
+    both = replace(own, columns=(small[0], large), requested=("Small", "Large"))
+    found = Aggregates.aggregate_scores(both, {"Small": 0.9, "Large": 0.5}, spreads)
+    assert format_mean_lines(both, found)[0].endswith("50.00 (1 of 1)")
+
+
+def test_small_tasks_are_in_no_mean_where_every_large_one_chose_the_model() -> None:
+    own = Suite(
+        name="local:x", title="x", columns=(sized("Small", 29), sized("Large", 385)), averages="large"
     )
+    model = Lineage(recipe="r", settings={}, parents=(), data=(), seed=1, selected_on=("Large",))
+    found = Untouched.from_suite(own, [model])
+    assert found is not None
+    assert (found.count, list_exclusions(found.suite).keys()) == (0, {"Small", "Large"})
 
 
 def test_tasks_of_both_kinds_have_a_mean_each() -> None:
@@ -202,8 +241,8 @@ def test_tasks_of_both_kinds_have_a_mean_each() -> None:
     alone = TrainedResult.build_trained_result(
         small, {"One": record(ONE, {"dev": {"accuracy": 0.5, "f1": 0.7}})}, None, lambda _record: None
     )
-    assert (alone.average.wanted, alone.shown_only) == (0, {"One": "24 of 1,537 examples"})
-    assert "no mean: every task is shown by itself" in printed(alone)
+    assert (alone.average.wanted, alone.shown_only, alone.spread) == (1, {}, Spread(examples=24))
+    assert "24 examples: too few for a mean with larger tasks" in printed(alone)
 
 
 # Trained results

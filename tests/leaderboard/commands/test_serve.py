@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
@@ -11,15 +12,21 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
+import scipy.stats
 from click.testing import CliRunner, Result
 from starlette.testclient import TestClient
 
 from harness.core.errors import HarnessError, StoreError, UsageError
-from harness.core.types import SuiteOptions
+from harness.core.types import Artifact, SuiteOptions, Task
+from harness.jobs.jobs import build_record_output
 from harness.plan import catalog
+from harness.results.units import Stratum, Units
+from harness.storage.record import RECORDS
 from harness.storage.remote import Remote
 from harness.storage.store import Store
 from leaderboard.commands.serve import command
@@ -166,9 +173,88 @@ def test_a_suite_of_ones_own_has_a_page(tmp_path: Path) -> None:
     assert [row["cells"][f"task:{of.name}"]["value"] for of in tasks] == [
         100 * (0.25 + at / 8) for at in range(len(tasks))
     ]
-    assert not row["cells"]["tasks"].get("value")  # a dozen queries are shown and not averaged
+    # A dozen queries are few, and there is nothing larger: the second task shows the first with its names.
+    assert (row["cells"]["tasks"]["value"], row["cells"]["rank"]["value"]) == (25.0, 1)
+    assert row["cells"]["there"] == {"text": f"{tasks[0].size.examples} examples", "value": 1,
+                                     "note": "Too few for a mean with larger tasks."}  # fmt: skip
     assert client.get(f"/suites/{own.slug}").status_code == 200
     assert own.suite.title in client.get("/suites").text
+
+
+def own_pairs(folder: Path) -> str:
+    """A folder with a task of 30 pairs and one of 1,537, which is large for a correlation."""
+    folder.mkdir()
+    task = '[[task]]\ntype = "sts"\nname = "{}"\nfile = "{}.jsonl"\n'
+    (folder / "harness.toml").write_text(task.format("Few", "few") + task.format("Many", "many"))
+    for name, count in (("few", 30), ("many", 1537)):
+        lines = [{"text1": f"a {n}", "text2": f"b {n}", "score": n % 5} for n in range(count)]
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return f"local:{folder}"
+
+
+def put_pairs(folder: Path, model: Artifact, few: Task, many: Task, end: str, noise: float) -> float:
+    """Records of a model on both tasks, the small one with its examples; half of its score's interval."""
+    gold = np.arange(30.0) % 5
+    predicted = gold + noise * np.random.default_rng(3).normal(size=30)
+    score = float(scipy.stats.spearmanr(gold, predicted).statistic)
+    columns: dict[str, list[Any]] = {
+        "split": ["test"] * 30, "subset": ["default"] * 30, "example_id": [str(n) for n in range(30)],
+        "replicate": [0] * 30, "prediction": predicted.tolist(), "gold": gold.tolist(), "metric": [None] * 30,
+    }  # fmt: skip
+    for of, value, examples in ((few, score, columns), (many, 1 - score, {})):
+        one = scored(model, of, value)
+        about = one.model.model_copy(update={"source": "local", "folder": end})
+        values = {"test": {"default": {"main_score": value, of.metric: value}}}
+        output = build_record_output(one.model_copy(update={"model": about, "scores": values}), examples)
+        record = RECORDS.parse(output["record"].decode(), where="made")
+        Store(folder).put(model.slug, record, output.get("examples"))
+    stratum = Stratum(measures=("spearman",), examples="", gold=gold, predicted=predicted[None, None])
+    half = Units(metric="m", unit="pairs", strata=(stratum,)).estimate_half_width()
+    assert half is not None
+    return half
+
+
+def test_a_small_task_has_a_mean_and_ranks_in_a_set_that_the_reader_chose(tmp_path: Path) -> None:
+    typed = own_pairs(tmp_path / "own")
+    few, many = catalog.open_suite(typed, SuiteOptions(cache=tmp_path / "cache")).tasks
+    halves = {
+        f"exp{number}/final": put_pairs(
+            tmp_path / "results", measured_model("final", letter), few, many, f"exp{number}/final", number / 2
+        )
+        for number, letter in enumerate("ab", 1)
+    }
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", side_effect=load_site_suites):
+        client = TestClient(create_app(small_settings(tmp_path, suites=(typed,))))
+    (path,) = {f"/suites/{slug}" for slug, one in client.app.state.site.queries.suites.items()  # type: ignore[attr-defined]
+               if one.typed == typed}  # fmt: skip
+
+    def cells(query: str) -> dict[str, tuple[int, str, str]]:
+        rows = client.get(f"{path}.json?{query}").json()["tables"][0]["rows"]
+        return {
+            row["cells"]["model"]["value"]: (row["cells"]["rank"]["value"], row["cells"]["tasks"]["text"],
+                                            row["cells"]["there"]["text"])
+            for row in rows
+        }  # fmt: skip
+
+    # By the large task alone the second is better: its scores are the first's upside down.
+    whole = cells("")
+    assert {name: (rank, there) for name, (rank, _, there) in whole.items()} == {
+        "exp1/final": (2, "1/1"),
+        "exp2/final": (1, "1/1"),
+    }
+    assert "Few, 30 examples, fewer than 1,537" in client.get(f"{path}.json").text
+    chosen = cells("only=Few")
+    assert [chosen[name][0] for name in halves] == [1, 2]
+    for name, half in halves.items():
+        assert chosen[name][1].endswith(f" ± {100 * half:.2f}")
+        assert chosen[name][2] == f"30 examples (± {100 * half:.1f})"
+    assert cells("only=Few&only=Many") == whole
+    assert "exp1/final,22" in client.get(f"{path}.csv").text
+    slugs = [row["key"] for row in client.get(f"{path}.json").json()["tables"][0]["rows"]]
+    compared = client.get(f"/compare.json?m={slugs[0]}&m={slugs[1]}").text
+    assert "A exp2/final" in compared
+    assert "B exp1/final" in compared
+    assert "No task is called" in client.get(f"{path}.json?only=Fw").text
 
 
 def test_folders_of_one_name_get_addresses_of_their_own(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import fakes
 from harness.core.documents import append_digest
 from harness.core.encoding import Settings
-from harness.core.errors import ModelError
+from harness.core.errors import ModelError, UsageError
 from harness.encoder.folder.content import compute_content_key, compute_folder_identity, list_content_files
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.modules import LIBRARY, find_library_class, weight_files
@@ -227,6 +228,27 @@ def test_a_trained_model_has_the_key_of_its_lineage(build: Callable[..., Path], 
     length(folder)
     assert compute_content_key(folder)[0] not in (made.key, content)
     assert compute_folder_identity(folder).document is None
+
+
+def test_a_model_is_called_what_is_typed_before_its_folder(
+    build: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, options = build(), ModelOptions()
+    plain = resolve_model(str(folder), Settings(), options).artifact
+    assert resolve_model(f"best={folder}", Settings(), options).artifact == replace(plain, name="best")
+    # A folder whose own path has "=" is that folder, and may be named as well.
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder, "lr=1e-5")
+    assert resolve_model("lr=1e-5", Settings(), options).artifact.name == "lr=1e-5"
+    assert resolve_model("x=lr=1e-5", Settings(), options).artifact.name == "x"
+    assert resolve_model("x=bm25:k1=0.9", Settings(), options).artifact.name == "x"
+    for name in ("a/b", "", " ", "a\tb", "a\u2028b", "n" * 201, "../x"):
+        with pytest.raises(UsageError, match="cannot be a model's name"):
+            resolve_model(f"{name}={folder}", Settings(), options)
+    with pytest.raises(UsageError, match="no model after x="):
+        resolve_model("x=", Settings(), options)
+    with pytest.raises(UsageError, match="No model is called 'runs/lr=1/x'"):
+        resolve_model("runs/lr=1/x", Settings(), options)
 
 
 def test_a_trained_model_is_called_what_its_document_says(build: Callable[..., Path]) -> None:

@@ -1,4 +1,4 @@
-"""Records of scores with the units that a check compares, computed from the per-example file and cached."""
+"""Records of scores with their units, computed from the per-example file and cached."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checks import units
-from harness.checks.units import NOTHING, Stratum, Texts, Units
 from harness.core import files
 from harness.core.errors import StoreError
 from harness.core.identity import digest
+from harness.results import units
 from harness.results.metrics import METRICS, Floats, compute_v_measure, compute_v_measure_losses
 from harness.results.scores import collect_raw_metrics
+from harness.results.units import NOTHING, Stratum, Texts, Units
 from harness.storage.record import Record
 from harness.storage.store import Store
 

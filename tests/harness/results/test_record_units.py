@@ -11,9 +11,9 @@ import pytest
 import scipy.stats
 
 from fakes import record, task
-from harness.checks.record_units import ScoredRecord
-from harness.checks.units import Units
 from harness.jobs.jobs import build_record_output
+from harness.results.record_units import ScoredRecord
+from harness.results.units import Units
 from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
 

@@ -15,11 +15,11 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from harness.checks.record_units import Parts, ScoredRecord
-from harness.checks.units import Units
 from harness.core.errors import DataError
 from harness.core.identity import digest
 from harness.jobs.jobs import build_record_output
+from harness.results.record_units import Parts, ScoredRecord
+from harness.results.units import Units
 from harness.storage.record import RECORDS, ModelPart, Record, TaskPart
 from harness.storage.store import Store
 
