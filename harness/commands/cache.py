@@ -19,7 +19,7 @@ from harness.search.plaid import read_index_artifact
 PARTS = {
     "vectors": "embeddings",
     "datasets": "prepared data sets",
-    "source": "tasks built from source code, sizes of own data",
+    "source": "tasks built from source code, sizes and counts of data",
     "finetuned": "fine-tuned weights that others start from",
     "units": "scores taken apart for checks",
     "clusters": "clusters of training pairs",

@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from glob import glob
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,7 +211,9 @@ class _Counting:
         self._of: Counter[str] = Counter()
         self._gaps: dict[str, None] = {}
         self._faults: dict[str, None] = {}
-        self._training: list[str] = []
+        # By split, as the subsets of a task may be tables of their own.
+        self._overlaps: Counter[str] = Counter()
+        self._compared: Counter[str] = Counter()
         self._null_columns: set[tuple[str, str]] = set()
 
     def count_table(self, table: DataTable) -> dict[str, _Rows]:
@@ -239,7 +242,7 @@ class _Counting:
         parts, implied = count_parts(names)
         self._counts.update(parts=parts, parts_declared=implied)
         patterns, folder = self._schema.configs[config].patterns[split], self._schema.configs[config].folder
-        lost = [pattern for pattern in patterns if not any(folder.glob(pattern))]
+        lost = [pattern for pattern in patterns if not glob(pattern, root_dir=folder, recursive=True)]
         if lost and self._schema.declared:
             self._gaps[f"{README} names {lost[0]} for the split {split!r}, and no such file exists"] = None
         self._gaps |= dict.fromkeys(find_part_gaps(names))
@@ -344,8 +347,8 @@ class _Counting:
                 texts = _join(rows.texts)
                 same = int(np.isin(texts, _join(train)).sum())
                 self._count("test_in_train", same, len(texts))
-                if same:
-                    self._training.append(describe_overlap(name, same, len(texts)))
+                self._overlaps.update({name: same})
+                self._compared.update({name: len(texts)})
 
     def compare_judgements(self, tables: Mapping[str, Mapping[str, _Rows]]) -> None:
         """Count the judgements of texts that are not there, blank texts, ids that repeat."""
@@ -389,12 +392,15 @@ class _Counting:
         if self._of["declared"] != self._counts["rows"]:
             # Of some tables only the number is declared: a sum over these would be read as that of all.
             del self._counts["declared"]
+        overlaps = (
+            describe_overlap(n, same, self._compared[n]) for n, same in self._overlaps.items() if same
+        )
         kept = {name: count for name, count in self._counts.items() if count or name == "rows"}
         return DataReport(
             counts=kept,
             gaps=tuple(self._gaps),
             faults=tuple(self._faults),
-            notes=(*format_count_notes(self._counts, self._of), *self._training),
+            notes=(*format_count_notes(self._counts, self._of), *overlaps),
         )
 
 

@@ -270,8 +270,8 @@ class Rank(ScoreJob):
         outcome = self.compute_outcome(ranker, context)
         if ranker.unmatched:
             note = (
-                f"{ranker.unmatched:,} of {ranker.queries:,} queries match no document: their documents stay "
-                "in the order of the corpus, and count where that has a relevant one early."
+                f"{ranker.unmatched:,} of {ranker.queries:,} queries match no document: all documents are "
+                "equal for them, and their scores come from the order of equal ones alone."
             )
             context.emit(Event(kind="note", text=note))
             counts = {**outcome.data, "unmatched_queries": ranker.unmatched}

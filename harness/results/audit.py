@@ -36,7 +36,7 @@ AREAS = {
     "leases": "leases",
     "vectors": "embeddings",
     "datasets": "prepared data sets",
-    "source": "tasks built from source code",
+    "source": "tasks built from source code, counts of data",
     "finetuned": "fine-tuned weights",
     "units": "scores taken apart for checks",
     "plaid": "indexes of approximate searches",

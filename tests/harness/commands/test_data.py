@@ -239,6 +239,7 @@ def test_training_data_of_one_s_own_is_shown(tmp_path, capsys):
         "documents": None,
         "constant": None,
         "negatives": None,
+        "notes": [],
     }
     own.write_text("query,answer,score\nab,,1\n")
     assert invoke(["data", "check", "--train-data", str(own)]) == 1
@@ -273,6 +274,7 @@ def test_training_data_with_lists_is_shown(tmp_path, capsys):
         "documents": None,
         "constant": None,
         "negatives": [0, 2],
+        "notes": [],
     }
     own.write_text('{"query": "ab", "pos": ["abcd"], "neg": ["a", 5]}\n')
     assert invoke(["data", "check", "--train-data", str(own)]) == 1
