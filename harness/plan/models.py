@@ -171,8 +171,7 @@ def _find_trained_folder(text: str, options: ModelOptions) -> Path | None:
     Raises:
         UsageError: Several models have this name or this start of a key.
     """
-    # No name of a model's folder has a slash: the text is a path or a name on the hub.
-    if options.results is None or "/" in text:
+    if options.results is None:
         return None
     folders = ModelStore(options.results).list_model_folders()
     models = [StoredModel.read_stored_model(folder) for folder in folders]
