@@ -109,8 +109,11 @@ def read_modules(folder: Path) -> list[Module]:
         config = read_object(folder / "config.json")
         if config.get("model_type", MODEL2VEC) != MODEL2VEC or not is_model2vec(folder):
             return []
-        names = ["StaticEmbedding", *["Normalize"] * bool(config.get("normalize"))]
-        return [(f"sentence_transformers.models.{name}", "") for name in names]
+        scaled = [("sentence_transformers.models.Normalize", "1_Normalize")]
+        return [
+            ("sentence_transformers.models.StaticEmbedding", ""),
+            *(scaled if config.get("normalize") else []),
+        ]
     content = read_json(path)
     try:
         modules = [(str(m["type"]), str(m["path"])) for m in content]

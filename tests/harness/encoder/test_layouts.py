@@ -97,6 +97,12 @@ def test_a_setting_that_is_not_run_is_refused_by_its_name(
         describe(lay(name, **{path: fields}).folder)
 
 
+def test_a_setting_that_no_version_has_is_refused(lay: Make) -> None:
+    for name, path in (("mean", TRANSFORMER), ("cls", "1_Pooling/config.json"), ("multi-vector", MASK)):
+        with pytest.raises(ModelError, match="has the setting 'twist' of a "):
+            describe(lay(name, **{path: {"twist": 2}}).folder)
+
+
 def test_other_kinds_of_models_are_refused_by_their_names(lay: Make) -> None:
     modules = lay("mean").folder / "modules.json"
     plain = modules.read_text()
