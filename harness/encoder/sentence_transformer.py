@@ -26,9 +26,9 @@ from harness.encoder.folder.configs import TOKENS, adapt_config, read_router_con
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
-    MODEL2VEC,
     find_library_class,
     has_network,
+    is_model2vec,
     read_family,
     read_modules,
 )
@@ -160,7 +160,7 @@ def _load_module(class_ref: str, model_name_or_path: str, **options: Any) -> nn.
         return Transformer.load(model_name_or_path, **options)
     if class_name in ("Router", "Asym"):
         return _load_router(model_name_or_path, **options)
-    if class_name == "StaticEmbedding" and read_object(place / "config.json").get("model_type") == MODEL2VEC:
+    if class_name == "StaticEmbedding" and is_model2vec(place):
         return Model2Vec.load(model_name_or_path, **options)
     library: Any = getattr(models, class_name or "", None)
     if library is None:

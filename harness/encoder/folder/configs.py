@@ -37,6 +37,18 @@ RUN: Mapping[str, tuple[Any, ...]] = {
 LATE = ("query_length", "document_length", "query_expansion")
 """The settings of a Transformer that only a MultiVectorEncoder has."""
 
+_OUTER = {"max_seq_length", "do_lower_case", "backend", "cache_dir", "tokenizer_name_or_path", "unpad_inputs"}
+_NAMES = {"module_input_name", "module_output_name"}
+
+SETTINGS_OF = {
+    "Transformer": {*_OUTER, *RUN, *LATE, "model_args", "tokenizer_args", "config_args"},
+    "Pooling": {"word_embedding_dimension", "pooling_mode", "include_prompt"},
+    "Dense": {*_NAMES, "in_features", "out_features", "bias", "activation_function", "use_residual"},
+    "Normalize": _NAMES,
+    "MultiVectorMask": {"skiplist_words", "skiplist_tasks", "keep_only_token_ids"},
+}
+"""The settings of modules that are built here, by the names before 5.4; a Pooling may have flags, too."""
+
 
 def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
     """The config in the folder of a module, as `adapt_config` has it; empty where there is none.
@@ -69,6 +81,12 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
         ModelError: A setting has a value that is not run here.
     """
     known = {RENAMED.get(name, name): value for name, value in config.items()}
+    for name in known.keys() - SETTINGS_OF.get(class_name or "", known.keys()):
+        if not name.startswith("pooling_mode_"):
+            raise ModelError(
+                f"{path} has the setting {name!r} of a {class_name}, which is unknown here.",
+                hint="A newer version of its library may have it: run the model with that one.",
+            )
     if class_name == "Transformer":
         for name, values in RUN.items():
             if name in known and known[name] not in values:

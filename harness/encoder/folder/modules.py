@@ -11,7 +11,7 @@ from harness.core.errors import DamagedModelError, ModelError
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.folder.configs import read_router_config
-from harness.encoder.folder.files import list_module_weights, read_json, read_object
+from harness.encoder.folder.files import list_module_weights, read_json, read_object, read_tensor_headers
 
 Module = tuple[str, str]
 """The type of a module, and its subfolder."""
@@ -55,7 +55,7 @@ LIBRARY = (WEIGHTED - {ATTENTIVE, TWO_STAGE}) | {
 """All sentence-transformers modules; Asym is the old name of Router."""
 
 MODEL2VEC = "model2vec"
-"""The model type of a static embedding that model2vec saved."""
+"""The model type of a static embedding that model2vec saved, where its config names one."""
 
 MASK = "MultiVectorMask"
 """The module of sentence-transformers' MultiVectorEncoder that chooses the tokens with a vector."""
@@ -107,9 +107,13 @@ def read_modules(folder: Path) -> list[Module]:
     path = folder / "modules.json"
     if not path.is_file():
         config = read_object(folder / "config.json")
-        names = ["StaticEmbedding", *["Normalize"] * bool(config.get("normalize"))]
-        own = config.get("model_type") == MODEL2VEC
-        return [(f"sentence_transformers.models.{name}", "") for name in names] if own else []
+        if config.get("model_type", MODEL2VEC) != MODEL2VEC or not is_model2vec(folder):
+            return []
+        scaled = [("sentence_transformers.models.Normalize", "1_Normalize")]
+        return [
+            ("sentence_transformers.models.StaticEmbedding", ""),
+            *(scaled if config.get("normalize") else []),
+        ]
     content = read_json(path)
     try:
         modules = [(str(m["type"]), str(m["path"])) for m in content]
@@ -120,6 +124,11 @@ def read_modules(folder: Path) -> list[Module]:
     for _, sub in modules:
         _require_inside(path, sub)
     return modules
+
+
+def is_model2vec(place: Path) -> bool:
+    """Whether the weights in a folder are a static embedding that model2vec saved."""
+    return "embeddings" in (read_tensor_headers(list_module_weights(place, sharded=False)) or {})
 
 
 def list_modules(folder: Path) -> list[Module]:
@@ -208,6 +217,7 @@ OTHER_FORMATS = {
     "*.onnx": "is an exported program: take the model that it was exported from",
     "onnx/*.onnx": "is an exported program: take the model that it was exported from",
     "*.gguf": "is a quantised copy for llama.cpp: take the model that it was made of",
+    "adapter_model.*": "is an adapter: merge it into its base model (`merge_and_unload()` of peft)",
     "*-of-*.safetensors": "is a part of a sharded checkpoint, whose model.safetensors.index.json is not here",
     "*.safetensors": "has another name: call it model.safetensors if it holds the model",
     "*.ckpt": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",

@@ -97,6 +97,12 @@ def test_a_setting_that_is_not_run_is_refused_by_its_name(
         describe(lay(name, **{path: fields}).folder)
 
 
+def test_a_setting_that_no_version_has_is_refused(lay: Make) -> None:
+    for name, path in (("mean", TRANSFORMER), ("cls", "1_Pooling/config.json"), ("multi-vector", MASK)):
+        with pytest.raises(ModelError, match="has the setting 'twist' of a "):
+            describe(lay(name, **{path: {"twist": 2}}).folder)
+
+
 def test_other_kinds_of_models_are_refused_by_their_names(lay: Make) -> None:
     modules = lay("mean").folder / "modules.json"
     plain = modules.read_text()
@@ -174,9 +180,9 @@ def test_a_saved_copy_gives_the_same_vectors(name: str, lay: Make, tmp_path: Pat
 
 
 @pytest.mark.parametrize("modules", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+@pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, {"model_type": "model2vec"}), (torch.int8, {})])
 def test_static_vectors_are_those_of_model2vec(
-    modules: bool, dtype: torch.dtype, tmp_path: Path, artifact: Make
+    modules: bool, dtype: torch.dtype, kind: dict[str, str], tmp_path: Path, artifact: Make
 ) -> None:
     """The mean over the known tokens of weight times the row that the mapping names, of length 1."""
     tokenizer = LAYOUTS["mean"]["files"]["tokenizer.json"]
@@ -188,7 +194,7 @@ def test_static_vectors_are_those_of_model2vec(
     files = {"embeddings": rows, "mapping": mapping, "weights": weights}
     save_file(files, tmp_path / "model.safetensors")
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    config = {"model_type": "model2vec", "normalize": True, "max_length": 6}
+    config = {**kind, "normalize": True, "max_length": 6}
     (tmp_path / "config.json").write_text(json.dumps(config))
     if modules:
         kinds = (("StaticEmbedding", "."), ("Normalize", "1_Normalize"))
