@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 import click
 
 from harness.core.errors import HarnessError, UsageError, find_similar_names
+from harness.core.paths import explain_not_utf8, require_utf8
 from harness.core.provenance import __version__
+from harness.core.terminal import prepare_output
 
 COMMANDS = {
     "run": "Evaluate models on suites and record the scores.",
@@ -129,7 +131,10 @@ def _raise_interrupt(*_: object) -> NoReturn:
 
 def invoke(arguments: list[str]) -> int:
     """The exit code of a command line; a user's mistake prints a message and no traceback."""
+    prepare_output()
     try:
+        for text in arguments:
+            require_utf8(text)
         # Else click itself would print errors and exit, and a HarnessError would not get its own code.
         code: Any = program.main(args=arguments, prog_name="harness", standalone_mode=False)
     except click.exceptions.Abort:
@@ -151,6 +156,10 @@ def invoke(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    # The name of a file in a folder that was read; those in the arguments are refused above.
+    except UnicodeEncodeError as error:
+        click.echo(f"Error: {explain_not_utf8(error.object)}", err=True)
+        return 2
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         click.echo(f"Error: {place}{error.strerror or error}", err=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge
+from annotated_types import Interval
 
 from finetune.glue import probe
 from finetune.glue.jobs import (
@@ -48,7 +48,7 @@ class _GlueSettings:
         mnli: A model for MNLI, folder or weights, that tasks start from in place of the recipe's own.
     """
 
-    fresh_seeds: Annotated[int, Ge(0)] | None = None
+    fresh_seeds: Annotated[int, Interval(ge=0, le=1000)] | None = None
     transfer: bool = True
     mnli: Path | None = None
 

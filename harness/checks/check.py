@@ -160,6 +160,13 @@ def _require_records(baseline: CheckSide, reference: Reference) -> None:
     """Refuse a baseline without any of its records."""
     if any(baseline.scored.values()) or not any(run.keys for run in baseline.runs):
         return
+    own_tasks = {task for run in baseline.runs for task in run.keys}
+    if reference.baseline is not None and own_tasks.isdisjoint(baseline.scored):
+        raise UsageError(
+            f"The baseline {reference.name} has no score of {shorten_names([*baseline.scored])}: it was set "
+            f"for {' and '.join(reference.baseline.suites)}.",
+            hint="Leave out --suite and --tasks to use its own, or set one for these: harness baseline set.",
+        )
     raise UsageError(
         f"None of the records of the baseline {reference.name} is in {baseline.home / 'records'}.",
         hint=f"Export it where they are (harness baseline export {reference.name} FILE.zip) and give "

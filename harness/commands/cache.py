@@ -54,7 +54,7 @@ def _print_cache_size(cache: Path | None, as_json: bool) -> int:
 @options.cache
 @click.option(
     "--older-than",
-    type=float,
+    type=options.Amount(),
     default=None,
     metavar="DAYS",
     help="Only folders that were not written to for so many days.",

@@ -291,9 +291,9 @@ def _log(model: _Model) -> Path:
 def _ask_removal(model: _Model, size: str) -> bool:
     """Whether the user types the model's name, or six or more digits of its key."""
     try:
-        # click raises Abort where stdin is at its end, as in a script.
+        # click raises Abort, a RuntimeError, at the end of stdin, and Python another where it is closed.
         typed = click.prompt(f"To remove {model.name} ({model.key[:12]}, {size}), type its name or key")
-    except click.Abort as error:
+    except RuntimeError as error:
         raise UsageError("No terminal to ask in.", hint="Pass --yes to remove the model.") from error
     return typed == model.name or (bool(_KEY.fullmatch(typed)) and model.key.startswith(typed))
 

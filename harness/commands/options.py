@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable
 from dataclasses import MISSING
@@ -33,6 +34,21 @@ class _Number(click.ParamType[Any]):
             with contextlib.suppress(TypeError, ValueError):
                 return self._argument.validate_value(kind(value))
         return self._argument.validate_value(value)
+
+
+class Amount(click.FloatRange):
+    """A finite number of seconds, minutes or days, up to a billion."""
+
+    def __init__(self, *, above: float | None = None, least: float = 0) -> None:
+        super().__init__(least if above is None else above, 1e9, min_open=above is not None)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The checked number."""
+        number: float = super().convert(value, param, ctx)
+        # It is neither below nor above a bound.
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 class _Choice(click.Choice[str]):

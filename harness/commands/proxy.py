@@ -42,7 +42,7 @@ def command() -> None:
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.Amount(above=0),
     default=None,
     help="Minutes that the tasks may take together for the reference model (default: 5).",
 )

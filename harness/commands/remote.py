@@ -39,7 +39,14 @@ def _pull(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -
     URL is that of --remote of a run (default: HARNESS_REMOTE).
     """
     shared = _open_shared_records(url, results)
-    names = shared.compare_records().fetch
+    differences = shared.compare_records()
+    # A mistyped URL is an empty place to object storage, which has no folders.
+    if not differences.objects:
+        raise UsageError(
+            f"No records are in {shared.remote.url}.",
+            hint="Check the URL: it is that of --remote of the runs, or of `harness remote push`.",
+        )
+    names = differences.fetch
     count = len(names) if dry_run else shared.fetch(names)
     _print_copy_count(shared, count, "Fetched", "Would fetch", dry_run=dry_run, as_json=as_json)
     return 0 if count == len(names) else 1

@@ -67,7 +67,7 @@ STYLES = {
 @click.option(
     "--watch",
     "every",
-    type=click.FloatRange(min=0.5),
+    type=options.Amount(least=0.5),
     default=None,
     is_flag=False,
     flag_value=2.0,

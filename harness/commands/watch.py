@@ -37,7 +37,7 @@ SCHEMA = 1
 @options.make_option(WatchOptions, "name")
 @click.option(
     "--budget-minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.Amount(above=0),
     default=None,
     help="Start no further task of a checkpoint after so many minutes; it is continued when "
     "nothing newer waits.",
@@ -251,6 +251,14 @@ def _format_change_point(change: ChangePoint) -> str:
 
 def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
     """Print the curve, the table and the flagged drops."""
+    if not watch.checkpoints:
+        console.print(
+            f"{watch.name}: no checkpoint of {watch.source} has been evaluated yet. Checkpoints are folders, "
+            "or branches and tags, with a step in their name, e.g. step-1000.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return
     points = _collect_curve_points(watch, task)
     task_count = max((one.wanted for one in watch.checkpoints), default=0)
     plural = "" if task_count == 1 else "s"

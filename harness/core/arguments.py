@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 from annotated_types import Interval, MinLen, Predicate
 
 from harness.core.errors import UsageError, find_similar_names
+from harness.core.paths import explain_not_utf8
 
 Part = TypeVar("Part")
 
@@ -119,16 +120,19 @@ def _read_table(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-Count = Annotated[int, Interval(ge=1), Form(must="a whole number, 1 or more")]
-Tokens = Annotated[int, Interval(ge=1), Form(must="a whole number of tokens, 1 or more")]
-Step = Annotated[int, Interval(ge=0), Form(must="a whole number, 0 or more")]
+# Bounds far above any use, within which sizes stay what libraries take and times what clocks count.
+Processes = Annotated[int, Interval(ge=1, le=1024), Form(must="a whole number from 1 to 1024")]
+Tokens = Annotated[
+    int, Interval(ge=1, le=2_000_000_000), Form(must="a whole number of tokens from 1 to 2 billion")
+]
+Step = Annotated[int, Interval(ge=0, lt=2**63), Form(must="a whole number, 0 or more and below 2**63")]
 Seeds = Annotated[int, Interval(ge=1, le=1000), Form(must="a whole number from 1 to 1000")]
 # The largest seed that numpy's older generator takes, and with it scikit-learn's random_state.
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1), Form(must="a whole number from 0 to 4294967295")]
-_Amount = Annotated[float, Interval(ge=0), Predicate(math.isfinite)]
-Seconds = Annotated[_Amount, Form(must="a number of seconds, 0 or more")]
-Minutes = Annotated[_Amount, Form(must="a number of minutes, 0 or more")]
-Gigabytes = Annotated[_Amount, Form(must="a number of gigabytes, 0 or more")]
+_Amount = Annotated[float, Interval(ge=0, le=1e9), Predicate(math.isfinite)]
+Seconds = Annotated[_Amount, Form(must="a number of seconds from 0 to a billion")]
+Minutes = Annotated[_Amount, Form(must="a number of minutes from 0 to a billion")]
+Gigabytes = Annotated[_Amount, Form(must="a number of gigabytes from 0 to a billion")]
 Place = Annotated[str, Form(must="a name or a path", read=_read_place)]
 Folder = Annotated[Path, Form(must="a path", read=_read_folder)]
 _Texts = tuple[Annotated[str, MinLen(1)], ...]
@@ -143,6 +147,9 @@ NamedPlaces = Annotated[
     ),
 ]
 Table = Annotated[Mapping[str, str], Form(must="a mapping of names to texts", read=_read_table)]
+
+LARGEST_COUNT = 2**53
+"""The largest whole number up to which a float has all of them."""
 
 _MUST = {bool: "True or False", str: "a text"}
 """What values of plain types must be, in words."""
@@ -223,7 +230,10 @@ class Argument:
             # Strict, as pydantic would else take "3" and True for the number 3 and 1.
             return self._adapter.validate_python(value, strict=True)
         except ValidationError as error:
-            raise self._explain_refusal(value, error.errors()[0]["loc"]) from error
+            first = error.errors()[0]
+            if first["type"] == "string_unicode":
+                raise explain_not_utf8(first["input"]) from error
+            raise self._explain_refusal(value, first["loc"]) from error
 
     @functools.cached_property
     def _adapter(self) -> Any:
@@ -409,13 +419,17 @@ def _parse_setting(kind: Any, name: str, value: Any, of: str, example: str) -> A
             raw_value = next((choice for choice in get_args(kind) if str(choice) == value), value)
     try:
         # Not strict as in validate_value: here a number may be typed text, such as "3e-5".
-        return TypeAdapter(kind).validate_python(raw_value)
+        parsed = TypeAdapter(kind).validate_python(raw_value)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise UsageError(
             f"The setting {name} of {of} cannot be {value!r}: {reason[:1].lower()}{reason[1:]}.",
             hint=f"Type e.g. {example.format(name)}.",
         ) from error
+    # Libraries that count in 64 bits, and floats, would take a larger number for another one.
+    if isinstance(parsed, int) and abs(parsed) > LARGEST_COUNT:
+        raise UsageError(f"The setting {name} of {of} is {value}, more than can be counted.", hint=None)
+    return parsed
 
 
 def _format_setting(value: Any) -> str:

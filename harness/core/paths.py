@@ -42,12 +42,35 @@ def resolve_home_path(text: str | Path) -> Path:
     """A path with `~` replaced by the home folder.
 
     Raises:
-        UsageError: The user after the ~ does not exist.
+        UsageError: The user after the ~ does not exist, or a name in the path is not UTF-8.
     """
     try:
-        return Path(text).expanduser()
+        path = Path(text).expanduser()
     except RuntimeError as error:
         raise UsageError(f"{text}: {error}") from error
+    require_utf8(str(path.absolute()))
+    return path
+
+
+def require_utf8(text: str) -> None:
+    """Refuse a text or a path that is not UTF-8: records are, and could not name it.
+
+    Raises:
+        UsageError: It has bytes of another encoding.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise explain_not_utf8(text) from error
+
+
+def explain_not_utf8(text: str) -> UsageError:
+    """The error for a text that is not UTF-8; a long one is cut."""
+    shown = text if len(text) <= 200 else f"{text[:200]}…"
+    return UsageError(
+        f"{shown!r} is not UTF-8.",
+        hint="Rename the file or folder, or type the text in UTF-8.",
+    )
 
 
 PUBLISHED = 3

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 
@@ -21,13 +24,52 @@ FIRST = 0.4
 NARROW = 6
 """The width of a folded column, at least."""
 
+_PLAIN_SIGNS = str.maketrans(
+    dict(zip("×–−·²Δ≈✓✗▁▂▃▄▅▆▇█", "x--.2d~vx12345678", strict=True))
+    | {"…": "...", "→": "->", "±": "+-", "≤": "<=", "≥": ">=", "✅": "OK", "❌": "NO", "❓": "??"}
+)
+"""What stands for a sign where the encoding of a terminal lacks it."""
+
+_ERRORS = "harness-terminal"
+
+
+def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
+    """The text in place of characters that the encoding of a stream lacks.
+
+    Those without a plain sign, and all of them in JSON, are escaped as in JSON: it keeps its meaning.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    if not error.object.startswith(("{", "[")):
+        text = text.translate(_PLAIN_SIGNS)
+    return json.dumps(text)[1:-1], error.end
+
+
+codecs.register_error(_ERRORS, _replace_unencodable)
+
+
+def prepare_output() -> None:
+    """Have standard output and error write any text, whatever their encoding, and nowhere if closed."""
+    # A stream is None where a parent process has closed it.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        # Streams in memory have no encoding.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ERRORS)
+
 
 def create_console(*, stderr: bool = False) -> Console:
     """A console as wide as the terminal, or 200 columns for programs and files; brackets are no markup."""
+    # Not at the top: every command line has its streams accept all text, also those that use no console.
+    from rich.console import Console
+
+    prepare_output()
     stream = sys.stderr if stderr else sys.stdout
-    # sys.stdout is None where a parent process has closed it.
-    width = None if stream is not None and stream.isatty() else WIDE
-    return Console(file=stream, width=width, markup=False)
+    return Console(file=stream, width=None if stream.isatty() else WIDE, markup=False)
 
 
 def print_table(table: Table, console: Console) -> None:
@@ -41,6 +83,8 @@ def print_table(table: Table, console: Console) -> None:
         console.print(Text(str(table.title), style="italic"), soft_wrap=True)
         table.title = None
     columns = table.columns = [column for column in table.columns if any(map(str, column.cells))]
+    if not columns:
+        return
     longest = [max((len(str(cell)) for cell in column.cells), default=0) for column in columns]
     widths = [max(len(str(column.header)), least) for column, least in zip(columns, longest, strict=True)]
     least = [

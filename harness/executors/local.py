@@ -204,7 +204,12 @@ _Worker = _InProcess | Subprocess
 
 def _require_guard() -> None:
     """Refuse a script without a main guard: each worker process imports it, which would run it again."""
-    script = getattr(sys.modules["__main__"], "__file__", None)
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None)
+    # A script from standard input has this for its file, which a worker process would look for in vain.
+    if script == "<stdin>":
+        del main.__file__
+        script = None
     try:
         # Any mention counts as a guard, so that unusual ones pass; what passes without one is caught by
         # `end_repetition`.

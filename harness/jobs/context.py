@@ -493,8 +493,10 @@ class _Shards:
 
     def add_vectors(self, texts: Sequence[str], vectors: Vectors | TokenVectors) -> None:
         """Take the vectors of some texts, or of their tokens; writes a shard when one is due."""
+        # Before the texts are noted: rounding may fail, and what is left is written then.
+        rounded = self._space.round_vectors(vectors)
         self._texts += texts
-        self._vectors.append(self._space.round_vectors(vectors))
+        self._vectors.append(rounded)
         if self.due or sum(part.nbytes for part in self._vectors) >= KEPT_BYTES:
             self._write_shard()
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 from harness.core import paths
 from harness.core.allowances import Allowances
 from harness.core.arguments import (
-    Count,
     Folder,
     Form,
     Gigabytes,
@@ -21,9 +20,11 @@ from harness.core.arguments import (
     Names,
     Option,
     Places,
+    Processes,
     Seconds,
     Seeds,
     Table,
+    Tokens,
     check_fields,
     check_value,
     collect_options,
@@ -152,18 +153,18 @@ class Request:
             metavar="EXECUTOR",
         ),
     ] = LOCAL
-    threads: Annotated[Count | None, Option("CPU threads of each process (default: torch's own choice).")] = (
-        None
-    )
+    threads: Annotated[
+        Processes | None, Option("CPU threads of each process (default: torch's own choice).")
+    ] = None
     batch_tokens: Annotated[
-        Count | None,
+        Tokens | None,
         Option(
             "Padded tokens that are encoded at once on each device, which bounds memory; a longer text runs "
             "alone (default: 65536)."
         ),
     ] = None
     workers: Annotated[
-        Count | None,
+        Processes | None,
         Option("Processes that train at once on each device (default: as many as memory and cores allow)."),
     ] = None
     drop_vectors: Annotated[

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from harness.commands.options import Amount
 from harness.core.errors import UsageError
 from leaderboard.data.settings import SiteSettings, read_site_settings
 
@@ -62,7 +63,7 @@ results_option = click.option(
     "--refresh",
     default=30.0,
     show_default=True,
-    type=click.FloatRange(min=0),
+    type=Amount(),
     help="Seconds between two looks at the folders; 0 for none after the start.",
 )
 @click.option(

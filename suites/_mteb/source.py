@@ -282,10 +282,14 @@ def _run_mteb_task(task: AbsTask, encoder: TextModel, documents: DocumentText = 
                 run.add_rankings(model.found)
                 # Otherwise the next subset would add these rankings again.
                 model.found.clear()
-    values = [float(subset["main_score"]) for parts in scores.values() for subset in parts.values()]
-    mean = sum(values) / len(values)  # over all splits and subsets, as in mteb
-    if not math.isfinite(mean):
-        raise DataError(f"The main score came out as {mean}: too few examples, or constant ones.")
+    values = [subset["main_score"] for parts in scores.values() for subset in parts.values()]
+    if None in values:
+        raise DataError(
+            f"{task.metadata.main_score} of {task.metadata.name} is not a number.",
+            hint="A correlation needs two different values on each side: all similarities are the same, "
+            "or all scores of the data.",
+        )
+    mean = sum(map(float, values)) / len(values)  # over all splits and subsets, as in mteb
     return Outcome(
         main_score=mean,
         scores=scores,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from fakes import Bags, table
+from fakes import Bags, quiet, table
 from harness.cli import invoke
 from harness.core.errors import DataError, UsageError
-from harness.core.types import Suite, SuiteOptions, Task
+from harness.core.types import Suite, SuiteOptions, Task, VectorSource
+from harness.plan.catalog import open_suites
 from suites import code, local, stdlib
 
 # Suites of own data: what is read is what is there now, and only what was asked for
@@ -276,3 +278,16 @@ def test_a_file_that_vanishes_while_it_is_looked_for_is_no_error(
     monkeypatch.setattr(source_folder, "find_source_files", lambda *_: found)
     content = source_folder.SourceFolder(root=repo, cache=tmp_path / "cache").content("CodeSearch.named")
     assert len(content.documents) == 13  # type: ignore[union-attr]
+
+
+def test_similarities_that_are_all_the_same_have_no_correlation(tmp_path: Path) -> None:
+    (tmp_path / "harness.toml").write_text('[[task]]\nname = "alike"\ntype = "sts"\n')
+    words = ("boat", "cliff", "choir", "motor")
+    lines = [json.dumps({"text1": word, "text2": word, "score": place}) for place, word in enumerate(words)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
+    (suite,) = open_suites((f"local:{tmp_path}",), SuiteOptions())
+    task = suite.tasks[0]
+    assert isinstance(task.source, VectorSource)
+    with quiet(), pytest.raises(DataError, match="cosine_spearman of alike is not a number") as caught:
+        task.source.evaluate(task, Bags(), seed=42, data=None)
+    assert "all similarities are the same" in str(caught.value.hint)

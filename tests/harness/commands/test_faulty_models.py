@@ -115,22 +115,22 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "workers": (
         {"workers": -1},
         ["--workers", "-1"],
-        "workers is -1, and must be a whole number, 1 or more, or left out.",
+        "workers is -1, and must be a whole number from 1 to 1024, or left out.",
     ),
     "batch_tokens": (
         {"batch_tokens": 0},
         ["--batch-tokens", "0"],
-        "batch_tokens is 0, and must be a whole number, 1 or more, or left out.",
+        "batch_tokens is 0, and must be a whole number of tokens from 1 to 2 billion, or left out.",
     ),
     "threads": (
         {"threads": 0},
         ["--threads", "0"],
-        "threads is 0, and must be a whole number, 1 or more, or left out.",
+        "threads is 0, and must be a whole number from 1 to 1024, or left out.",
     ),
     "max_length": (
         {"max_length": 2.5},
         ["--max-length", "2.5"],
-        "max_length is 2.5, and must be a whole number of tokens, 1 or more, or left out.",
+        "max_length is 2.5, and must be a whole number of tokens from 1 to 2 billion, or left out.",
     ),
     "seed": (
         {"seed": -1},
@@ -143,7 +143,11 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
         ["--set", "epochs=3"],
         "--set changes a setting of a recipe.",
     ),
-    "budget": ({"budget": -1}, [], "budget is -1, and must be a number of seconds, 0 or more, or left out."),
+    "budget": (
+        {"budget": -1},
+        [],
+        "budget is -1, and must be a number of seconds from 0 to a billion, or left out.",
+    ),
     "prompts": ({"prompts": {"query": 3}}, [], "prompts['query'] is 3, and must be a text."),
     "prompts, a text": (
         {"prompts": "q: "},

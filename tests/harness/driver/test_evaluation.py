@@ -153,3 +153,17 @@ def test_a_script_without_a_main_guard_is_told_so_where_processes_are_started(
     if "__name__" not in name:
         assert (tmp_path / "started").read_text() == "once\n"
     assert list((tmp_path / "r").glob("leases/*")) == []
+
+
+def test_a_script_from_standard_input_can_start_processes() -> None:
+    """Python names its file "<stdin>", which a process that it starts would look for."""
+    script = (
+        "from multiprocessing import get_context\n"
+        "from harness.executors.local import _require_guard\n"
+        "_require_guard()\n"
+        "process = get_context('spawn').Process(target=print, args=('started',))\n"
+        "process.start()\n"
+        "process.join()\n"
+    )
+    done = subprocess.run([sys.executable], input=script, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("started\n", "")

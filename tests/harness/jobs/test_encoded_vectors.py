@@ -1,0 +1,40 @@
+"""Encoded vectors on their way into the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fakes import artifact, encoding
+from harness.core.errors import DataError
+from harness.jobs.context import Event, _Shards
+from harness.storage.vectors import EmbeddingCache
+
+
+def test_vectors_beyond_float16_are_refused_and_those_before_them_are_kept(tmp_path: Path) -> None:
+    identity = EmbeddingCache.build_space_identity(artifact(Path()), encoding(vectors="float16"), prompt="")
+    space, events = EmbeddingCache(tmp_path, identity), list[Event]()
+    small, large = np.ones((2, 3), np.float32), np.full((1, 3), 1e6, np.float32)
+    with _Shards(space, events.append, hold=False) as shards:
+        shards.add_vectors(["a", "b"], small)
+        with pytest.raises(DataError, match="65,504"):
+            shards.add_vectors(["c"], large)
+    (event,) = events
+    EmbeddingCache.write_shard(tmp_path, identity, event.content)
+    space.refresh()
+    assert space.find_missing_texts(["a", "b", "c"]) == ["c"]
+    assert (space.get(["a", "b"]) == small).all()
+
+
+def test_where_no_vector_fits_nothing_is_written(tmp_path: Path) -> None:
+    """The error of the vectors was replaced by one of a shard with texts and no vectors."""
+    identity = EmbeddingCache.build_space_identity(artifact(Path()), encoding(vectors="float16"), prompt="")
+    events = list[Event]()
+    with (
+        pytest.raises(DataError, match="65,504"),
+        _Shards(EmbeddingCache(tmp_path, identity), events.append, hold=False) as shards,
+    ):
+        shards.add_vectors(["c"], np.full((1, 3), -1e6, np.float32))
+    assert events == []
