@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from harness.core.encoding import Encoding
-from harness.core.errors import HarnessError, ModelError
+from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
 from harness.encoder.folder.files import list_module_weights, read_object, read_tensor_headers
 from harness.encoder.folder.modules import (
@@ -142,11 +142,20 @@ def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, 
         raise _DoubtError
     shared = {"local_files_only": True, "trust_remote_code": artifact.trust_remote_code}
     ours = has_network(place, own_code=artifact.trust_remote_code)
-    tokenizer: Any = AutoTokenizer.from_pretrained(str(place), **shared)
-    let_end_pad(tokenizer)
-    if pads:
-        require_padding(tokenizer)
-    features = tokenizer(list(PROBE if pads else PROBE[:1]), padding=pads, return_tensors="pt")
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(place), **shared)
+        let_end_pad(tokenizer)
+        if pads:
+            require_padding(tokenizer)
+        features = tokenizer(list(PROBE if pads else PROBE[:1]), padding=pads, return_tensors="pt")
+    except (HarnessError, KeyboardInterrupt, SystemExit):
+        raise
+    # A panic of the tokenizers library is no Exception.
+    except BaseException as error:
+        first_line = (str(error).strip().splitlines() or [""])[0]
+        raise DamagedModelError(
+            f"The tokenizer in {place} cannot be used: {type(error).__name__}: {first_line}."
+        ) from error
     rows, width = _try_network(place, artifact) if ours else _try_library_class(place, shared, dict(features))
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if rows is not None and largest >= rows:
