@@ -191,13 +191,13 @@ class TokenizedTask:
         def make() -> tuple[LabelledData, TokenizedTask]:
             from transformers import AutoTokenizer
 
-            from harness.encoder import engine
+            from harness.encoder.library_load import let_end_pad, require_padding
 
             with prepare_task_data(task, data, context.cache), hide_progress_bars():
                 labelled = source.load(task, data=data)
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            engine.let_end_pad(tokenizer, read_family(folder))
-            engine.require_padding(tokenizer)
+            let_end_pad(tokenizer)
+            require_padding(tokenizer)
             device = torch.device(context.device)
             splits = {
                 name: TokenizedRows.tokenize_rows(

@@ -24,6 +24,7 @@ PARTS = {
     "units": "scores taken apart for checks",
     "clusters": "clusters of training pairs",
     "plaid": "indexes of approximate searches",
+    "verdicts": "outcomes of trial loads",
 }
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Role
-from harness.encoder.family import Family
+from harness.encoder.library_load import require_padding
 
 WIDENED = ("token_embeddings", "sentence_embedding")
 """The outputs of a backbone that are converted to float32 for all further layers."""
@@ -381,7 +381,15 @@ class _Untokenized:
 
     def build_features(self, span: Span) -> dict[str, Any]:
         batch = [self._texts[i] for i in self.order[slice(*span)]]
-        return {**self._model.tokenize(batch, **self._way), **self._extra}
+        features = self._model.tokenize(batch, **self._way)
+        # Texts of unknown words alone have no tokens, and convolutions and LSTMs fail without any: each
+        # gets the padding that it would have beside a longer text.
+        padded = {
+            name: nn.functional.pad(value, (0, 1))
+            for name, value in features.items()
+            if isinstance(value, Tensor) and value.dim() == 2 and not value.shape[1]
+        }
+        return {**features, **padded, **self._extra}
 
 
 SAID = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -395,26 +403,6 @@ def _is_out_of_memory(error: BaseException) -> bool:
     True
     """
     return isinstance(error, MemoryError) or any(s in str(error) for s in SAID)
-
-
-def let_end_pad(tokenizer: Any, family: Family | None) -> None:
-    """Use the end token as padding where the family does so and the tokenizer names no padding token."""
-    if family is not None and family.end_pads and tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-
-
-def require_padding(tokenizer: Any) -> None:
-    """Refuse a tokenizer without a padding token.
-
-    Raises:
-        ModelError: It has no padding token.
-    """
-    if tokenizer.pad_token_id is None:
-        raise ModelError(
-            "The model's tokenizer has no padding token, so texts of different lengths make no batch.",
-            hint='Name the one it was trained with in a copy of the folder: "pad_token" in '
-            "tokenizer_config.json.",
-        )
 
 
 CPU_BUDGET = 1024

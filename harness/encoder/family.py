@@ -176,6 +176,13 @@ class Architecture:
         values["head_dim"] = values.get("head_dim") or values["hidden_size"] // heads
         return Architecture(**values)
 
+    def require_types(self) -> None:
+        """TypeError for a field with a value of another type."""
+        for name, value in ((each.name, getattr(self, each.name)) for each in fields(self)):
+            kinds = _FIELD_TYPES.get(name, ())
+            if kinds and type(value) not in kinds:
+                raise TypeError(f"{name} is {value!r}")
+
     @staticmethod
     def of(values: Mapping[str, Any]) -> Architecture:
         """The architecture from plain values, as a config.json of ours has them.
@@ -202,8 +209,22 @@ class Architecture:
         if lacking:
             raise DamagedModelError(f"The model's architecture lacks {', '.join(lacking)}.")
         windows = tuple(values.get("windows", ()))
-        return Architecture(**{**values, "head": Head(**head), "windows": windows})
+        shape = Architecture(**{**values, "head": Head(**head), "windows": windows})
+        try:
+            shape.require_types()
+        except TypeError as error:
+            raise DamagedModelError(f"The model's architecture cannot be used: {error}.") from error
+        return shape
 
+
+_TYPES = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,), "None": (type(None),)}
+
+_FIELD_TYPES = {
+    field.name: tuple(kind for word in str(field.type).split(" | ") for kind in _TYPES[word])
+    for field in fields(Architecture)
+    if set(str(field.type).split(" | ")) <= _TYPES.keys()
+}
+"""The types of the plain fields of an Architecture."""
 
 _SAME_NAME = (
     "vocab_size",
@@ -349,7 +370,7 @@ class Family:
         sizes: Configs of published sizes by name, to build a network without weights.
         defaults: Values of fields that a config.json may lack, as transformers' config class fills them in.
         tokenizer: Hub id of the tokenizer, for checkpoints without a tokenizer.
-        end_pads: Whether the end token is used as padding where the tokenizer names no padding token.
+        end_pads: Whether it is a decoder, whose first token sees no other.
         stands_for: Classes of config and model in the authors' own code that our network replaces.
     """
 
@@ -384,7 +405,9 @@ class Family:
         if self.shape is None:
             raise ModelError(f"A {kind} runs through transformers' own class.")
         try:
-            return self.shape(config)
+            shape = self.shape(config)
+            shape.require_types()
+            return shape
         except KeyError as error:
             raise ModelError(
                 f"The config.json of a {kind} has no {error}.", hint="Take it from the published model."

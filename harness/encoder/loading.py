@@ -5,22 +5,14 @@ Parameters that no file sets are detected, and are an error if the output depend
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import pickle
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import BoW, Normalize, Pooling, Transformer, WordEmbeddings
-from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers.utils import logging as transformers_logging
+from torch import nn
 
 from harness.core.allowances import list_allowed_tensors
 from harness.core.encoding import Encoding, LateInteraction
@@ -39,10 +31,16 @@ from harness.encoder.engine import (
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.pooling import ATTENTION, split_pooling
-from harness.encoder.folder.tensors import describe_ignored_tensors
+from harness.encoder.folder.support import check_family
 from harness.encoder.folder.trust import check_trust
+from harness.encoder.library_load import (
+    PROBE,
+    LoadReport,
+    UninitialisedTensor,
+    collect_load_report,
+    hide_library_output,
+)
 from harness.encoder.modules import Truncate
-from harness.encoder.preflight import check_family
 from harness.encoder.sentence_transformer import SentenceTransformer as OurSentenceTransformer
 from harness.encoder.token_encoder import (
     TokenEncoder,
@@ -83,7 +81,7 @@ def load_any(
     check_trust(artifact)
     check_family(artifact, encoding)
     try:
-        with _hide_library_output():
+        with hide_library_output():
             build = _build if encoding.late_interaction is None else _build_late_interaction
             model, report, notes = build(artifact, encoding, description, device)
             _require_loaded(model, encoding, report, artifact.name)
@@ -98,8 +96,8 @@ def load_any(
 
 def _build(
     artifact: Artifact, encoding: Encoding, description: Description, device: str
-) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-    with _collect_load_report() as report:
+) -> tuple[SentenceTransformer, LoadReport, list[str]]:
+    with collect_load_report() as report:
         model = OurSentenceTransformer(
             str(artifact.folder),
             device=device,
@@ -144,8 +142,8 @@ def _build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
 
 def _build_late_interaction(
     artifact: Artifact, encoding: Encoding, _description: Description, device: str
-) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-    with _collect_load_report() as report:
+) -> tuple[SentenceTransformer, LoadReport, list[str]]:
+    with collect_load_report() as report:
         args = {"trust_remote_code": artifact.trust_remote_code, **_build_model_args(artifact, encoding)}
         model = open_modules(artifact.folder, args).to(device)
     model.eval()
@@ -157,8 +155,10 @@ def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: De
     towers = list(zip(collect_input_modules(model), description.lengths, strict=True))
     if encoding.max_length == description.max_length:
         for module, length in towers:
-            current_length = getattr(module, "max_seq_length", None)
-            if current_length is None or (length.table is not None and current_length > length.table):
+            current_length: Any = getattr(module, "max_seq_length", None)
+            # -1 and 32.0 are lengths in files that the library takes as they are.
+            unusable = not isinstance(current_length, int) or current_length < 1
+            if unusable or (length.table is not None and current_length > length.table):
                 _cut(module, length.most)
         return [
             f"texts are cut at {length.most} tokens, not at {length.named}: the positions end there"
@@ -168,7 +168,7 @@ def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: De
     cut = [_cut(m, min(encoding.max_length, length.limit or NO_LIMIT)) for m, length in towers]
     if not any(cut):
         raise UsageError(
-            f"{description.folder.name} cannot truncate its input.", hint="Leave the maximum length out."
+            f"{description.name} cannot truncate its input.", hint="Leave the maximum length out."
         )
     return []
 
@@ -219,94 +219,17 @@ def _explain_load_error(artifact: Artifact, error: Exception) -> ModelError:
             hint="Get the model as safetensors, or convert it where you trust it.",
         )
     first_line = (str(error).strip().splitlines() or [""])[0]
-    return ModelError(f"{artifact.name} does not load: {type(error).__name__}: {first_line}")
+    return ModelError(
+        f"{artifact.name} does not load: {type(error).__name__}: {first_line}",
+        hint="A value in its config or tokenizer files may not be possible: compare them with those of the "
+        "published model.",
+    )
 
-
-@contextlib.contextmanager
-def _hide_library_output() -> Iterator[None]:
-    """Hide progress bars, load reports and warnings of the libraries."""
-    library, transformers = logging.getLogger("sentence_transformers"), cast(Any, transformers_logging)
-    level, verbosity = library.level, transformers.get_verbosity()
-    bars = transformers.is_progress_bar_enabled()
-    library.setLevel(logging.ERROR)
-    transformers.set_verbosity_error()
-    transformers.disable_progress_bar()
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        library.setLevel(level)
-        transformers.set_verbosity(verbosity)
-        if bars:
-            transformers.enable_progress_bar()
-
-
-PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 
 SHOWN = 5
 
 
-# Equality by identity: the dataclass's own would compare tensors, and sets need a hash.
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _UninitialisedTensor:
-    """A tensor of a backbone that no file set; `shapes` if the file has another shape."""
-
-    backbone: nn.Module
-    name: str
-    tensor: Tensor
-    shapes: str = ""
-
-
-@dataclass
-class _LoadReport:
-    """The tensors that no file had, or that had another shape there; notes on those that were left out."""
-
-    fresh: list[_UninitialisedTensor] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def note(self, model: nn.Module, info: dict[str, Any]) -> None:
-        if info["unexpected_keys"]:
-            names = sorted(info["unexpected_keys"])
-            self.notes.append(
-                describe_ignored_tensors(names, f"{type(model).__name__} has no place for them")
-            )
-        tensors = {**dict(model.named_buffers()), **dict(model.named_parameters())}
-        mismatched = {
-            name: f" ({tuple(found)} in the file, {tuple(wanted)} in the model)"
-            for name, found, wanted in info["mismatched_keys"]
-        }
-        for name in sorted({*info["missing_keys"], *mismatched}):
-            # Integer buffers, such as position ids, are computed and are in few files.
-            if name in tensors and tensors[name].is_floating_point():
-                shapes = mismatched.get(name, "")
-                self.fresh.append(
-                    _UninitialisedTensor(backbone=model, name=name, tensor=tensors[name], shapes=shapes)
-                )
-
-
-@contextmanager
-def _collect_load_report() -> Iterator[_LoadReport]:
-    """While open, every backbone that transformers loads is added to the report."""
-    report = _LoadReport()
-    patched: Any = PreTrainedModel
-    # sentence-transformers loads the backbone itself and drops the report, so the method is replaced.
-    # The classmethod is taken from __dict__: as an attribute it would be bound to PreTrainedModel.
-    original = PreTrainedModel.__dict__["from_pretrained"]
-
-    def from_pretrained(cls: type[PreTrainedModel], *args: Any, **kwargs: Any) -> Any:
-        wants_info = kwargs.pop("output_loading_info", False)
-        model, info = original.__func__(cls, *args, output_loading_info=True, **kwargs)
-        report.note(model, info)
-        return (model, info) if wants_info else model
-
-    patched.from_pretrained = classmethod(from_pretrained)
-    try:
-        yield report
-    finally:
-        patched.from_pretrained = original
-
-
-def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: _LoadReport, name: str) -> None:
+def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: LoadReport, name: str) -> None:
     """Refuse a model whose vectors depend on a tensor that no file set; the others get no gradient."""
     fresh_names = [
         f"{_format_fresh_name(model, fresh)}{fresh.shapes}"
@@ -322,7 +245,7 @@ def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: _Loa
     )
 
 
-def _format_fresh_name(model: SentenceTransformer, fresh: _UninitialisedTensor) -> str:
+def _format_fresh_name(model: SentenceTransformer, fresh: UninitialisedTensor) -> str:
     """The name of a tensor, with its backbone's name where there are several."""
     if len(collect_backbones(model)) < 2:
         return fresh.name
@@ -330,8 +253,8 @@ def _format_fresh_name(model: SentenceTransformer, fresh: _UninitialisedTensor) 
 
 
 def _filter_suspects(
-    model: SentenceTransformer, encoding: Encoding, suspects: list[_UninitialisedTensor]
-) -> list[_UninitialisedTensor]:
+    model: SentenceTransformer, encoding: Encoding, suspects: list[UninitialisedTensor]
+) -> list[UninitialisedTensor]:
     """The suspects that the vectors of any side depend on."""
     silent, late = set(suspects), encoding.late_interaction
     if not suspects:
@@ -344,9 +267,9 @@ def _filter_suspects(
 def _find_unused_tensors(
     model: SentenceTransformer,
     late: LateInteraction | None,
-    suspects: list[_UninitialisedTensor],
+    suspects: list[UninitialisedTensor],
     role: Role,
-) -> set[_UninitialisedTensor]:
+) -> set[UninitialisedTensor]:
     """The suspects that the vectors of one side do not depend on; empty where there are no gradients."""
     features: dict[str, Any]
     if late is None:

@@ -1,29 +1,25 @@
 """The checks of a model folder before any work: what it is, its tensors, and its tokenizer.
 
-Everything is read from JSON and from the headers of weight files; torch is not imported, and transformers
-only to confirm that a config and its weights do not fit.
+What JSON and the headers of weight files show is checked here, without torch. Whether the model loads is
+tried once for each content (`harness/encoder/trial_load.py`).
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.allowances import list_allowed_tensors
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
 from harness.core.types import SIDES, Artifact
-from harness.encoder import backbones
-from harness.encoder.family import MODEL_TYPE, Architecture, Config, Family
+from harness.encoder.family import MODEL_TYPE, Config
 from harness.encoder.folder.description import VOCABULARIES
 from harness.encoder.folder.files import (
     StoredTensor,
-    check_index,
     check_present,
     list_module_weights,
     read_object,
@@ -34,23 +30,20 @@ from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     TEXT_STAGE,
     TWO_STAGE,
-    can_run_remote_code,
     find_backbone_folder,
     find_library_class,
-    has_network,
-    list_module_folders,
     list_modules,
-    parse_harness_architecture,
     read_architecture,
     read_family,
     read_modules,
-    weight_files,
 )
 from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
 from harness.encoder.folder.special_tokens import check_special_tokens
-from harness.encoder.folder.tensors import FoundTensors, has_same_shape, require_shapes
+from harness.encoder.folder.support import check_family
+from harness.encoder.folder.tensors import require_shapes
 from harness.encoder.folder.trust import check_trust, read_library_types
 from harness.encoder.folder.two_stage import TwoStageSettings, list_stage_shapes
+from harness.encoder.verdicts import judge_models
 
 Tensors = Mapping[str, StoredTensor]
 
@@ -67,7 +60,35 @@ class PreflightOptions:
 
 
 def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOptions) -> None:
-    """Refuse a model that would fail at load, or that is no embedding model.
+    """Refuse a model that would fail at load, or that is no embedding model; errors as below."""
+    check_folder(artifact, encoding, options)
+    check_load([(artifact, encoding)], None)
+
+
+def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> None:
+    """Refuse models that do not load, and lengths that leave nothing of a text.
+
+    Args:
+        models: The models and their settings, after `check_folder`.
+        cache: The folder of the cache, in which outcomes are kept; None to try every model.
+
+    Raises:
+        ModelError: A model does not load.
+        UsageError: A maximum length is as short as the special tokens.
+    """
+    for (artifact, encoding), verdict in zip(models, judge_models(models, cache), strict=True):
+        if verdict.message is not None:
+            raise ModelError(verdict.message, hint=verdict.hint)
+        if encoding.late_interaction is None and encoding.max_length <= verdict.special_tokens:
+            raise UsageError(
+                f"A maximum length of {encoding.max_length} leaves nothing of a text: the tokenizer of "
+                f"{artifact.name} adds {verdict.special_tokens} tokens of its own.",
+                hint=f"Give more than {verdict.special_tokens}.",
+            )
+
+
+def check_folder(artifact: Artifact, encoding: Encoding, options: PreflightOptions) -> None:
+    """Refuse a model whose files show that it would fail at load, or that it is no embedding model.
 
     Args:
         artifact: The model and its folder.
@@ -81,8 +102,6 @@ def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOption
     folder = artifact.folder
     if not read_modules(folder) and not options.trained and options.pooling is None:
         _check_kind(folder)
-    for path in weight_files(folder):
-        _check_pickle(path)
     check_trust(artifact)
     check_family(artifact, encoding)
     _check_modules(folder)
@@ -230,22 +249,15 @@ def _check_width(folder: Path, sub: str) -> None:
 
 def _check_backbone_files(place: Path, artifact: Artifact) -> None:
     config = read_object(place / "config.json")
-    own_code = artifact.trust_remote_code
-    _check_type(place, config, own_code=own_code)
+    _check_type(place, config, own_code=artifact.trust_remote_code)
     _check_quantised(place, config)
-    index = place / "model.safetensors.index.json"
-    # A whole file takes precedence over an index, which is then not read.
-    if index.is_file() and not (place / "model.safetensors").is_file():
-        check_index(index)
     tensors = read_tensor_headers(list_module_weights(place))
     if tensors is not None:
         _check_dtypes(place, tensors)
-        if has_network(place, own_code=own_code):
-            _check_tensors(place, config, tensors, list_allowed_tensors(artifact.allow))
-        elif not can_run_remote_code(config, own_code):
-            _check_wrapper(tensors)
-            _check_table(place, config, tensors)
-    _check_tokenizer(place, _count_embedding_rows(config, tensors))
+        _check_wrapper(tensors)
+    for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
+        if path.is_file() and path.name != "merges.txt":
+            check_present(path)
 
 
 def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
@@ -299,50 +311,6 @@ def _check_dtypes(place: Path, tensors: Tensors) -> None:
             )
 
 
-def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Sequence[str]) -> None:
-    """Compare the tensors with the architecture that the config gives our network."""
-    family = read_family(place)
-    names = None if family is None else family.names
-
-    def fit(shape: Architecture) -> None:
-        folder_tensors = FoundTensors.sort_tensors(
-            tensors, names, head=False, allowed=allowed, same=has_same_shape
-        )
-        shape = replace(
-            shape, pooler=shape.pooler and any("pooler." in name for name in folder_tensors.state)
-        )
-        folder_tensors.check_tensors(shape.tensors(), shape, place.name)
-
-    try:
-        fit(parse_harness_architecture(config) if family is None else family.outline(config))
-    except ModelError:
-        _check_wrapper(tensors)
-        # transformers adds defaults to a config, but its import takes seconds: it is asked before a refusal.
-        exact = _parse_library_config(family, config) if family is not None and family.native else None
-        if exact is None:
-            raise
-        fit(exact)
-
-
-def _parse_library_config(family: Family, config: Config) -> Architecture | None:
-    """The architecture as transformers reads the config; None where transformers is not there."""
-    try:
-        from transformers import CONFIG_MAPPING
-    except ImportError:
-        return None
-    kind = str(config["model_type"])
-    try:
-        full = CONFIG_MAPPING[kind].from_dict(dict(config)).to_dict()
-    # from_dict checks values in ways that differ between model types.
-    except Exception as error:
-        message = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(
-            f"The config.json of a {kind} cannot be used: {message}.",
-            hint="Compare it with that of the published model.",
-        ) from error
-    return family.architecture(full)
-
-
 WRAPPERS = ("module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module")
 """Parts that a training library puts into the names of tensors."""
 
@@ -366,161 +334,6 @@ def _check_wrapper(tensors: Tensors) -> None:
         f'{len(wrapped)} tensors have the names of a wrapped model, with "{part}": {wrapped[0]}.',
         hint=STRIP.format(part=part, path=tensors[wrapped[0]].path),
     )
-
-
-TABLES = (
-    "word_embeddings.weight",
-    "tok_embeddings.weight",
-    "embeddings.tokens.weight",
-    "embed_tokens.weight",
-    "embed_in.weight",
-    "wte.weight",
-    "shared.weight",
-)
-"""Endings of the token embedding's name."""
-
-
-def _check_table(place: Path, config: Config, tensors: Tensors) -> None:
-    """Compare the token embedding of a model that transformers runs with its config."""
-    rows, vocab_size = _count_table_rows(tensors), config.get("vocab_size")
-    if rows is not None and isinstance(vocab_size, int) and rows != vocab_size:
-        raise ModelError(
-            f"The token embedding in {place} has {rows} rows, and its config.json says {vocab_size}.",
-            hint="Its config and its weights do not belong together.",
-        )
-
-
-def _count_table_rows(tensors: Tensors) -> int | None:
-    counts = {t.shape[0] for name, t in tensors.items() if name.endswith(TABLES) and len(t.shape) == 2}
-    return counts.pop() if len(counts) == 1 else None
-
-
-def _count_embedding_rows(config: Config, tensors: Tensors | None) -> int | None:
-    """The rows of the token embedding, from its tensor, else from the config."""
-    rows = None if tensors is None else _count_table_rows(tensors)
-    if rows is None:
-        # Configs of our own model type have it within the architecture.
-        within = config.get("architecture")
-        rows = config.get("vocab_size", within.get("vocab_size") if isinstance(within, dict) else None)
-    return rows if isinstance(rows, int) else None
-
-
-def _check_tokenizer(place: Path, rows: int | None) -> None:
-    """Refuse broken tokenizer files, and tokens that the token embedding has no row for."""
-    for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
-        if path.is_file() and path.name != "merges.txt":
-            check_present(path)
-    largest, where = max(_iter_token_ids(place), default=(-1, ""))
-    if rows is not None and largest >= rows:
-        raise ModelError(
-            f"{place / where} has tokens up to number {largest}, and the token embedding has {rows} rows.",
-            hint="The tokenizer is another model's, or tokens were added without resizing the embedding.",
-        )
-
-
-def _iter_token_ids(place: Path) -> Iterator[tuple[int, str]]:
-    """The largest token id that each tokenizer file names, and the file."""
-    tokenizer_file = place / "tokenizer.json"
-    try:
-        # transformers prefers tokenizer.json and then does not read the files of the slow tokenizer.
-        if tokenizer_file.is_file():
-            yield from (
-                (number, tokenizer_file.name) for number in _iter_tokenizer_ids(read_object(tokenizer_file))
-            )
-        elif (place / "vocab.json").is_file():
-            yield max(int(n) for n in read_object(place / "vocab.json").values()), "vocab.json"
-        elif (place / "vocab.txt").is_file():
-            lines = (place / "vocab.txt").read_text(encoding="utf-8").splitlines()
-            yield len(lines) - 1, "vocab.txt"
-        added = "added_tokens.json"
-        yield from ((int(number), added) for number in read_object(place / added).values())
-        decoder = read_object(place / "tokenizer_config.json").get("added_tokens_decoder") or {}
-        yield from ((int(number), "tokenizer_config.json") for number in decoder)
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
-        raise DamagedModelError(
-            f"The tokenizer in {place} cannot be read: {type(error).__name__}: {error}."
-        ) from error
-
-
-def _iter_tokenizer_ids(content: Mapping[str, Any]) -> Iterator[int]:
-    vocabulary = content["model"].get("vocab", {})
-    if isinstance(vocabulary, Mapping):
-        yield max(map(int, vocabulary.values()), default=-1)
-    else:
-        yield len(vocabulary) - 1
-    yield from (int(token["id"]) for token in content.get("added_tokens") or ())
-
-
-def _check_pickle(path: Path) -> None:
-    """Refuse a weight file that is neither a zip archive nor a pickle."""
-    if path.suffix == ".safetensors":
-        return
-    with path.open("rb") as file:
-        start = file.read(1)
-    # 0x80 opens a pickle of protocol 2 or newer, the form of torch.save before its zip archives.
-    if start != b"\x80" and not zipfile.is_zipfile(path):
-        raise ModelError(
-            f"{path} is not a PyTorch file, or is incomplete.",
-            hint="A copy or a download may have stopped early. Fetch it again.",
-        )
-
-
-# The family of a backbone
-
-RELATIVE = ("relative_key", "relative_key_query")
-"""Kinds of positions that older versions of transformers had for BERT."""
-
-HAVE_RELATIVE = ("esm",)
-"""Model types that still have them."""
-
-
-def check_family(artifact: Artifact, encoding: Encoding) -> None:
-    """Refuse backbones that cannot run with the requested settings, as far as their family knows.
-
-    Raises:
-        ModelError: It is a variant that nothing here computes.
-        UsageError: It does not run in the requested dtype.
-    """
-    for folder in list_module_folders(artifact.folder):
-        if not has_network(folder, own_code=artifact.trust_remote_code):
-            _check_positions(artifact, folder)
-        family = read_family(folder)
-        if family is None:
-            _require_no_variant(artifact, folder)
-            continue
-        if family.float32_only is not None and encoding.dtype != "float32":
-            raise UsageError(
-                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
-                hint="Leave the dtype out, or ask for float32.",
-            )
-
-
-def _check_positions(artifact: Artifact, folder: Path) -> None:
-    config = read_object(folder / "config.json")
-    positions = config.get("position_embedding_type")
-    own_code = can_run_remote_code(config, artifact.trust_remote_code)
-    if positions in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
-        raise ModelError(
-            f"{artifact.name} has {positions} positions, which transformers 5 has dropped: "
-            "it would run without.",
-            hint="It cannot be evaluated with this version.",
-        )
-
-
-def _require_no_variant(artifact: Artifact, folder: Path) -> None:
-    """Refuse a variant of a model type that only our network computes, if no family covers it."""
-    kind = read_object(folder / "config.json").get("model_type")
-    families = {n: e.family for n, e in backbones.list_backbones().items() if e.family is not None}
-    named = {name: family for name, family in families.items() if kind in family.model_types}
-    if named and not any(family.native or family.shape is None for family in named.values()):
-        if artifact.trust_remote_code:
-            return
-        raise ModelError(
-            f"{artifact.name} is a {kind}, but not one that the family {next(iter(named))} can run: its "
-            "config.json lacks a field, or has a setting that changes the network.",
-            hint="Compare it with the config.json of the published model. If its folder brings code of its "
-            "own and you trust it, add --trust-remote-code.",
-        )
 
 
 # What the folder is

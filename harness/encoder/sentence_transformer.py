@@ -16,11 +16,10 @@ from sentence_transformers.util import import_from_string
 from torch import nn
 
 from harness.core.errors import ModelError
-from harness.encoder import backbones
 from harness.encoder.attention import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.dtype import find_dtype
-from harness.encoder.engine import collect_backbones, let_end_pad
+from harness.encoder.engine import collect_backbones
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.configs import TOKENS, adapt_config, read_router_config
 from harness.encoder.folder.files import read_object
@@ -33,6 +32,7 @@ from harness.encoder.folder.modules import (
     read_modules,
 )
 from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
+from harness.encoder.library_load import let_end_pad
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
 from harness.encoder.network.model import load_network, resolve_network_config
 from harness.encoder.network.pretrained import require_import
@@ -62,8 +62,7 @@ class Transformer(LibraryTransformer):
 
     def __init__(self, model_name_or_path: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(model_name_or_path, *args, **kwargs)
-        family = backbones.find_family(self.auto_model.config.to_dict())
-        let_end_pad(self.tokenizer, family)
+        let_end_pad(self.tokenizer)
         self.__class__ = LibraryTransformer  # type: ignore[assignment]
 
     @classmethod
@@ -214,6 +213,17 @@ class SentenceTransformer(_SentenceTransformer):
     float32 frequencies of rotary positions and the modules after the backbone. The class has the library's
     name because a model folder is recognised by it.
     """
+
+    @property
+    def _model_config(self) -> dict[str, Any]:
+        """The settings of the model's files, in which the library reads no prompts that are null."""
+        settings: dict[str, Any] = self.__dict__["_settings"]
+        return settings
+
+    @_model_config.setter
+    def _model_config(self, settings: dict[str, Any]) -> None:
+        named = {name: text or "" for name, text in (settings.get("prompts") or {}).items()}
+        self.__dict__["_settings"] = {**settings, **({"prompts": named} if "prompts" in settings else {})}
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Move to a device; a bare dtype is ignored."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from harness.core import paths
-from harness.core.encoding import Settings
+from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError, find_similar_names, shorten_names
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
@@ -18,7 +18,7 @@ from harness.encoder import backbones
 from harness.encoder.family import BackboneEntry
 from harness.encoder.folder import content
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.preflight import PreflightOptions, check_model
+from harness.encoder.preflight import PreflightOptions, check_folder, check_load
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
 from harness.training.model_store import ModelStore, StoredModel
@@ -55,24 +55,36 @@ class ModelOptions:
 
 
 def resolve_model(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
-    """The model that `text` names, with its encoding or ranking, every default filled in.
+    """The model that `text` names; arguments and errors as in `resolve_models`."""
+    return resolve_models([text], settings, options)[0]
+
+
+def resolve_models(texts: Sequence[str], settings: Settings, options: ModelOptions) -> list[ConfiguredModel]:
+    """The models that `texts` name, with their encoding or ranking, every default filled in.
 
     Args:
-        text: As the user typed it: a catalog name, a folder, a trained model, `org/name[@revision]` or BM25;
+        texts: As typed: a catalog name, a folder, a trained model, `org/name[@revision]` or BM25 each;
             NAME=MODEL gives it another name.
-        settings: The requested settings of its evaluation.
+        settings: The requested settings of their evaluation.
         options: Network, cache and results folder.
 
     Raises:
         ModelError: No model has this name, or its folder cannot be loaded.
-        UsageError: A setting does not fit the model.
+        UsageError: A setting does not fit a model.
     """
+    models = [_resolve_files(text, settings, options) for text in texts]
+    encoded = [(model.artifact, model.encoding) for model in models if isinstance(model.encoding, Encoding)]
+    check_load(encoded, options.cache)
+    return models
+
+
+def _resolve_files(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
     if bm25.is_bm25(text):
         artifact, ranking = bm25.resolve_bm25(text)
         return ConfiguredModel(artifact=artifact, encoding=ranking)
     name, place = _split_name(text, options)
     if name:
-        model = resolve_model(place, settings, options)
+        model = _resolve_files(place, settings, options)
         return replace(model, artifact=replace(model.artifact, name=name))
     try:
         return _configure_model(_resolve(text, options), settings, options)
@@ -114,7 +126,7 @@ def _configure_model(artifact: Artifact, settings: Settings, options: ModelOptio
     description = replace(folder_description, name=artifact.name)
     encoding = resolve_encoding(description, settings)
     preflight_options = PreflightOptions(pooling=settings.pooling, trained=options.trained)
-    check_model(artifact, encoding, preflight_options)
+    check_folder(artifact, encoding, preflight_options)
     document = read_document(artifact.folder) if artifact.trained else None
     lineage = None if document is None else document.lineage
     return ConfiguredModel(artifact=artifact, encoding=encoding, lineage=lineage)

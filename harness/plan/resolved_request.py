@@ -15,7 +15,7 @@ from harness.data.parts import PARTIAL
 from harness.executors.executor import parse_executor
 from harness.jobs.recipe import ModelRecipe, TaskRecipe, build_two_stage_error
 from harness.plan.devices import require_room, require_spelled
-from harness.plan.models import ModelOptions, resolve_model
+from harness.plan.models import ModelOptions, resolve_models
 from harness.plan.plan import ConfiguredModel
 from harness.plan.prompts import check_prompts
 from harness.plan.recipe_request import Recipes, list_vector_options, require_model_recipe
@@ -203,7 +203,8 @@ def _resolve_models(
         results=request.results,
     )
     settings = Settings() if plain else request.settings
-    every = [_rename_model(resolve_model(text, settings, options), text, request) for text in request.models]
+    models = resolve_models(request.models, settings, options)
+    every = [_rename_model(model, text, request) for model, text in zip(models, request.models, strict=True)]
     # Reversed, as a later entry of a dict replaces an earlier one, and the first name is to stay.
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
     return _distinguish_models([first[one.artifact.key, one.encoding] for one in every])

@@ -158,7 +158,7 @@ def no_length(folder: Path) -> None:
 
 
 FAULTS: dict[str, tuple[Spoil, str]] = {
-    "no length": (no_length, "has a max_seq_length of -5"),
+    "no length": (no_length, "has max_seq_length = -5"),
     "git-lfs pointer": (text("model.safetensors", POINTER), "git lfs pull"),
     "git-lfs pointer for a tokenizer": (text("vocab.txt", POINTER), "git lfs pull"),
     "GGUF only": (instead("model-Q4_K_M.gguf"), "has model-Q4_K_M.gguf, which is a quantised copy"),
@@ -169,8 +169,8 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "truncated weights": (truncated, "its header promises"),
     "no header": (text("model.safetensors", "x" * 500), "not a whole safetensors file"),
     "missing part": (index, "lacks 1 of its 2 weight files, model-00002-of-00002.safetensors"),
-    "parts of two saves": (other_parts, "which does not hold it"),
-    "no pickle": (pickled, "is not a PyTorch file"),
+    "parts of two saves": (other_parts, "embeddings.LayerNorm.weight"),
+    "no pickle": (pickled, "the file is no pickle of tensors"),
     "no config": (without("config.json"), "has no config.json"),
     "broken config": (text("config.json", '{"model_type": "bert",'), "cannot be read as JSON"),
     "config without a type": (config(model_type=None), "has no model_type"),
@@ -178,7 +178,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "config of another width": (config(hidden_size=64), r"embeddings.word_embeddings.weight ((160, 32) in"),
     "config with fewer layers": (config(num_hidden_layers=2), "encoder.layer.2"),
     "config with more layers": (config(num_hidden_layers=4), "encoder.layer.3"),
-    "config with a value of another form": (config(max_position_embeddings="x"), "makes no"),
+    "config with a value of another form": (config(max_position_embeddings="x"), "It must be an integer"),
     "extra tensor": (
         lambda f: tensors(f, lambda t: t | {"probe.bias": np.zeros(3, np.float32)}),
         "probe.bias",
@@ -193,7 +193,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "integer weights": (integers, "query.weight is I8"),
     "more tokens than rows": (tokens, "tokens up to number 199, and the token embedding has 160 rows"),
     "no tokenizer": (without("tokenizer.json"), "brings no tokenizer"),
-    "broken tokenizer": (text("tokenizer.json", "{"), "tokenizer.json cannot be read as JSON"),
+    "broken tokenizer": (text("tokenizer.json", "{"), "The tokenizer in"),
     "tokenizer without a model": (text("tokenizer.json", "{}"), "The tokenizer in"),
     "end token that is not added": (
         lambda f: rewrite(f / "tokenizer_config.json", eos_token="[MASK]", add_eos_token=True),
@@ -218,6 +218,13 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "code of its own": (own_code, "needs code of its own"),
 }
 """By name: how a whole folder is spoiled, and a part of the error."""
+
+TRIED = {
+    *("parts of two saves", "no pickle", "extra tensor", "missing tensor", "more tokens than rows"),
+    *("config of another width", "config with fewer layers", "config with more layers"),
+    *("broken tokenizer", "tokenizer without a model"),
+}
+"""Those that a trial load finds."""
 
 
 def spoiled(whole: Path, target: Path, fault: str) -> Path:

@@ -30,6 +30,7 @@ from harness.encoder.folder.configs import (
     read_sentence_config,
 )
 from harness.encoder.folder.content import check_external_references
+from harness.encoder.folder.fields import is_schema_file
 from harness.encoder.folder.files import check_weights, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
@@ -44,6 +45,7 @@ from harness.encoder.folder.modules import (
     find_max_positions,
     has_network,
     list_input_modules,
+    list_module_folders,
     list_modules,
     read_architecture,
     read_family,
@@ -228,6 +230,10 @@ def _resolve_max_length(description: Description, asked: int | None) -> int:
         return description.max_length
     if asked <= 0:
         raise UsageError(f"A maximum length of {asked} tokens is not possible.", hint="Give 1 or more.")
+    if asked != description.max_length and not any(length.cuts for length in description.lengths):
+        raise UsageError(
+            f"{description.name} cannot truncate its input.", hint="Leave the maximum length out."
+        )
     limit = description.position_limit
     if limit is not None and asked > limit:
         raise UsageError(
@@ -300,6 +306,9 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         )
     _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
     _require_configs(folder)
+    for place in list_module_folders(folder):
+        for path in sorted(filter(is_schema_file, place.iterdir())) if place.is_dir() else ():
+            read_object(path)
     # First: a setting may name other weights than those that are checked next.
     check_external_references(folder)
     for path in weight_files(folder):
@@ -328,7 +337,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         ),
         lengths=token_limits,
         prompts=_read_prompts(library),
-        default_prompt_name=library.get("default_prompt_name"),
+        default_prompt_name=_read_default_prompt(folder, library),
         similarity_fn_name="maxsim"
         if late is not None
         else _parse_similarity(folder, library.get("similarity_fn_name")),
@@ -490,6 +499,17 @@ def _read_prompts(library: Mapping[str, Any]) -> dict[str, str]:
     return {**sides, **named}
 
 
+def _read_default_prompt(folder: Path, library: Mapping[str, Any]) -> str | None:
+    name = library.get("default_prompt_name")
+    prompts = _read_prompts(library)
+    if name is not None and name not in prompts:
+        raise ModelError(
+            f"{folder / SETTINGS} names the default prompt {name!r}, which it does not have.",
+            hint=f"It has {', '.join(sorted(prompts))}. Correct default_prompt_name in a copy of the folder.",
+        )
+    return name
+
+
 def _parse_similarity(folder: Path, name: str | None) -> Similarity:
     similarities = get_args(Similarity)
     if name is not None and name not in similarities:
@@ -527,8 +547,12 @@ UNBOUND_MODELS = frozenset({"t5", "mt5", "umt5", "xlnet"})
 
 @dataclass(frozen=True, kw_only=True)
 class _TokenLimits:
-    """The token limits of an input module: `most` cuts texts; the others are None without a limit."""
+    """The token limits of an input module: `most` cuts texts; the others are None without a limit.
 
+    `cuts` is whether another length can be requested.
+    """
+
+    cuts: bool
     most: int
     named: int | None
     limit: int | None
@@ -552,35 +576,31 @@ def _read_module_limits(kind: str, root: Path, *, bare: bool, own_code: bool) ->
     if named is None and (bare or find_library_class(kind) in TOKENIZED):
         named = read_object(root / "tokenizer_config.json").get("model_max_length")
     # A tokenizer without a limit has 1e30.
-    length_limit = int(named) if isinstance(named, int | float) and 0 < named < NO_LIMIT else None
+    length_limit = int(named) if named is not None and 0 < named < NO_LIMIT else None
     most = min((length for length in (length_limit, limit) if length), default=NO_LIMIT)
-    return _TokenLimits(most=most, named=length_limit, limit=limit, table=table)
+    cuts = find_library_class(kind) not in ("BoW", "WordEmbeddings", "StaticEmbedding")
+    return _TokenLimits(cuts=cuts, most=most, named=length_limit, limit=limit, table=table)
 
 
 def _read_config_length(root: Path) -> int | None:
     """The length in the config of a sentence-transformers module, None without one."""
     for path in [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]:
         length = read_object(path).get("max_seq_length")
-        if isinstance(length, int) and length < 1:
-            raise ModelError(
-                f"{path} has a max_seq_length of {length}.",
-                hint="Set max_seq_length in sentence_bert_config.json to the length that the model has.",
-            )
-        if isinstance(length, int):
-            return length
+        if length is not None and length > 0:
+            return int(length)
     return None
 
 
 def _select_text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The text part of a config that also covers other inputs."""
     text = config.get("text_config")
-    return text if isinstance(text, dict) and _parse_positions(config) is None else config
+    return text if text is not None and _parse_positions(config) is None else config
 
 
 def _parse_positions(config: Mapping[str, Any]) -> int | None:
     positions = config.get("max_position_embeddings", config.get("n_positions"))
-    named = isinstance(positions, int) and positions > 0 and config.get("model_type") not in UNBOUND_MODELS
-    return positions if named else None
+    unbound = config.get("model_type") in UNBOUND_MODELS
+    return None if positions is None or positions < 1 or unbound else positions
 
 
 def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | None:

@@ -7,12 +7,13 @@ import json
 import pickle
 import zipfile
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DamagedModelError, ModelError
+from harness.encoder.folder.fields import check_fields
 
 
 def read_json(path: Path) -> Any:
@@ -25,19 +26,22 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DamagedModelError(f"{path} cannot be read as JSON: {error}") from error
+    except RecursionError:
+        raise DamagedModelError(f"{path} is nested too deeply to be read as JSON.") from None
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """The content of a JSON file that holds an object; empty if there is no such file.
 
     Raises:
-        ModelError: It cannot be read as a JSON object.
+        ModelError: It cannot be read as a JSON object, or a field has a value of another type.
     """
     if not path.is_file():
         return {}
     content = read_json(path)
     if not isinstance(content, dict):
         raise DamagedModelError(f"{path} holds no JSON object.")
+    check_fields(path, content)
     return content
 
 
@@ -102,11 +106,38 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
     except Exception:
         # An older form, or a pickle that loading looks at more closely.
         return None
-    if not isinstance(content, dict) or not all(isinstance(one, _Outline) for one in content.values()):
+    if not isinstance(content, dict):
+        return None
+    require_flat(path, content)
+    if not all(isinstance(one, _Outline) for one in content.values()):
         return None
     return {
         str(name): StoredTensor(path=path, dtype=one.dtype, shape=one.shape) for name, one in content.items()
     }
+
+
+FLATTEN = (
+    "Save the part with the tensors alone: `python -c \"import torch; p = '{path}'; "
+    "torch.save(torch.load(p, map_location='cpu', weights_only=True)['{name}'], p)\"`."
+)
+
+
+def require_flat(path: Path, content: Mapping[str, Any]) -> None:
+    """Refuse the content of a pickle whose tensors lie in an object within it.
+
+    Raises:
+        ModelError: They do, as in a training checkpoint.
+    """
+    nested = [
+        name
+        for name, value in content.items()
+        if isinstance(value, Mapping) and any(hasattr(part, "shape") for part in value.values())
+    ]
+    if nested:
+        raise ModelError(
+            f"{path} is a training checkpoint: its tensors are not at the top, but in {nested[0]!r}.",
+            hint=FLATTEN.format(path=path, name=nested[0]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,27 +251,6 @@ def _list_shards(index: Path) -> list[Path]:
     return parts
 
 
-def check_index(index: Path) -> None:
-    """Refuse a sharded checkpoint whose parts do not hold the tensors that its index names.
-
-    Raises:
-        ModelError: A tensor is not in its part.
-    """
-    named = {str(name): str(part) for name, part in read_object(index).get("weight_map", {}).items()}
-    lost = None
-    for part in _list_shards(index):
-        held = read_tensor_headers([part])
-        # Only loading can read this part, and loading reports what is missing.
-        if held is None:
-            return
-        lost = lost or next((n for n, at in named.items() if at == part.name and n not in held), None)
-    if lost is not None:
-        raise ModelError(
-            f"{index} names {lost} in {named[lost]}, which does not hold it.",
-            hint="The parts are of different saves. Fetch the model again.",
-        )
-
-
 def _read_safetensors_header(path: Path) -> tuple[dict[str, Any], int]:
     """The header of a whole safetensors file, and the place of its first tensor's bytes."""
     with path.open("rb") as file:
@@ -263,7 +273,7 @@ def _find_safetensors_problem(path: Path) -> str | None:
         _ = [
             (int(t["data_offsets"][0]), str(t["dtype"]), [int(size) for size in t["shape"]]) for t in tensors
         ]
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         return "its header cannot be read"
     if not tensors:
         return "it holds no tensor"

@@ -33,12 +33,13 @@ ALLOWED = "it has no place in the model, and --allow names it"
 Shapes = Mapping[str, Sequence[int]]
 
 
-def _has_same_content(first: Any, second: Any) -> bool:
+def has_same_content(first: Any, second: Any) -> bool:
+    """Whether two tensors are equal."""
     return bool(first.equal(second))
 
 
 def has_same_shape(first: Any, second: Any) -> bool:
-    """Whether two entries of a header have one shape; their content is not known."""
+    """Whether two tensors have one shape, where their content is not known."""
     return tuple(first.shape) == tuple(second.shape)
 
 
@@ -57,18 +58,20 @@ class FoundTensors:
         extra: Tensors without a place.
         nameless: Those of them that the family has no name for.
         twice: Tensors that have two values.
+        decoder: The decoder of a head that is left out, by its name in the files.
     """
 
     names: Names | None
     prefixed: bool = False
     allowed: Sequence[str] = ()
-    same: Callable[[Any, Any], bool] = _has_same_content
+    same: Callable[[Any, Any], bool] = has_same_content
     state: dict[str, Any] = field(default_factory=dict)
     ignored: dict[str, str] = field(default_factory=dict)
     computed: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
     nameless: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
+    decoder: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def sort_tensors(
@@ -77,7 +80,7 @@ class FoundTensors:
         *,
         head: bool,
         allowed: Sequence[str] = (),
-        same: Callable[[Any, Any], bool] = _has_same_content,
+        same: Callable[[Any, Any], bool] = has_same_content,
     ) -> FoundTensors:
         """The tensors of a folder, sorted by what becomes of them.
 
@@ -107,6 +110,8 @@ class FoundTensors:
             self.nameless.append(theirs)
         elif ours.startswith("head.") and not head:
             self.ignored[theirs] = HEAD_IGNORED
+            if ours == DECODER:
+                self.decoder[theirs] = tensor
         else:
             self._keep_tensor(ENCODER + ours if head and not ours.startswith("head.") else ours, tensor)
 
@@ -132,6 +137,8 @@ class FoundTensors:
         Raises:
             ModelError: A tensor is missing, left over, there twice, or of another shape.
         """
+        if shape.tie_word_embeddings:
+            self._take_decoder_as_table(wanted)
         for ours in [one for one in self.state if one not in wanted]:
             self._collect_extra_tensor(self._format_checkpoint_name(ours))
             del self.state[ours]
@@ -142,6 +149,17 @@ class FoundTensors:
                 named = f"tensors={self.extra[0]}{',…' if len(self.extra) > 1 else ''}"
                 hint += f" If these tensors are known to be harmless, add --allow {named}"
             raise ModelError(f"{name} is not loaded whole: {'; '.join(problems)}.", hint=hint)
+
+    def _take_decoder_as_table(self, wanted: Shapes) -> None:
+        """Let a tied decoder stand for a token embedding that no file has (safetensors' save_model)."""
+        table = next(name for name in (TABLE, TABLE.removeprefix(ENCODER)) if name in wanted)
+        if table in self.state:
+            return
+        if DECODER in self.state:
+            self.state[table] = self.state[DECODER]
+        for theirs, tensor in self.decoder.items():
+            self.state[table] = tensor
+            del self.ignored[theirs]
 
     def _describe_mismatches(self, wanted: Shapes, shape: Architecture) -> list[str]:
         state = self.state

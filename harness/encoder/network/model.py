@@ -21,8 +21,9 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOu
 from harness.core.errors import ModelError
 from harness.encoder.attention import AUTO, LIBRARY_NAMES, Layout, Needs, choose
 from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
-from harness.encoder.folder.files import list_module_weights, read_object
-from harness.encoder.folder.tensors import FoundTensors
+from harness.encoder.folder.files import list_module_weights, read_object, require_flat
+from harness.encoder.folder.modules import parse_harness_architecture
+from harness.encoder.folder.tensors import FoundTensors, has_same_content, has_same_shape
 from harness.encoder.network.layers import (
     Block,
     Embeddings,
@@ -383,6 +384,7 @@ def load_network(
     config: PreTrainedConfig | None = None,
     changes: Mapping[str, Any] | None = None,
     allow_extra: Sequence[str] = (),
+    tensors: Mapping[str, Tensor] | None = None,
 ) -> _Loaded:
     """The network in a folder.
 
@@ -394,6 +396,7 @@ def load_network(
         config: The config from `resolve_network_config`, if already known.
         changes: Fields of the Architecture that override the config.
         allow_extra: Tensors, with * and ?, that may have no place in the network.
+        tensors: Tensors without values, on the meta device, in place of those of the files.
 
     Raises:
         ModelError: A tensor is missing, or an unknown tensor exists.
@@ -402,8 +405,12 @@ def load_network(
         config, shape = resolve_network_config(folder, family)
     else:
         shape = _resolve_architecture(config, family)
-    folder_tensors = read_tensors(
-        folder, None if family is None else family.names, head=head, allowed=allow_extra
+    folder_tensors = FoundTensors.sort_tensors(
+        read_raw_tensors(folder) if tensors is None else tensors,
+        None if family is None else family.names,
+        head=head,
+        allowed=allow_extra,
+        same=has_same_content if tensors is None else has_same_shape,
     )
     # Many checkpoints come without the pooler that their class names, and no vector needs it.
     pooled = shape.pooler and any("pooler." in name for name in folder_tensors.state)
@@ -438,7 +445,9 @@ def read_raw_tensors(folder: Path, *, sharded: bool = True) -> dict[str, Tensor]
         if path.suffix == ".safetensors":
             tensors.update(load_file(path))
         else:
-            tensors.update(torch.load(path, map_location="cpu", weights_only=True))
+            content = torch.load(path, map_location="cpu", weights_only=True)
+            require_flat(path, content)
+            tensors.update(content)
     return tensors
 
 
@@ -473,6 +482,7 @@ def resolve_network_config(
     if family is not None:
         config, shape = _build_family_config({**content, **(changes or {})}, family)
     else:
+        parse_harness_architecture(content)
         config = EncoderConfig.from_dict(_apply_config_changes(content, changes or {}))
         shape = config.shape
     config.name_or_path = str(folder)

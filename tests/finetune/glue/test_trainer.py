@@ -28,8 +28,7 @@ from finetune.glue.trainer import (
 )
 from finetune.recipes import glue_modernbert, glue_neobert, glue_quick
 from harness.core.errors import ModelError
-from harness.encoder.engine import let_end_pad, require_padding
-from harness.encoder.folder.modules import read_family
+from harness.encoder.library_load import let_end_pad, require_padding
 
 # The training loop against transformers' Trainer, float64 by hand, and its own rules
 
@@ -487,13 +486,12 @@ def test_a_decoder_is_not_read_by_its_first_token(tmp_path: Path) -> None:
     assert "the mean of all tokens" in notes[-1]
     tokenizer = tiny.tokenizer()
     tokenizer.pad_token, tokenizer.eos_token = None, "[SEP]"
-    let_end_pad(tokenizer, read_family(tmp_path))
+    let_end_pad(tokenizer)
     require_padding(tokenizer)
     assert tokenizer.pad_token == "[SEP]"
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    tokenizer.pad_token = None
-    let_end_pad(tokenizer, read_family(tmp_path))
-    with pytest.raises(ModelError, match="has no padding token"):
+    tokenizer.pad_token = tokenizer.eos_token = None
+    let_end_pad(tokenizer)
+    with pytest.raises(ModelError, match="neither a padding token nor an end token"):
         require_padding(tokenizer)
 
 

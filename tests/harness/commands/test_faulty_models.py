@@ -55,6 +55,7 @@ def test_a_faulty_model_is_one_error(
 
 EVERY = """
 import contextlib, io, json
+verdicts._try_models = lambda models: [None] * len(models)
 found = {}
 for folder in sys.argv[3:]:
     err = io.StringIO()
@@ -67,11 +68,12 @@ print(json.dumps(found))
 
 
 def test_faults_are_found_without_torch_and_without_transformers(measured: Measured, tmp_path: Path) -> None:
-    """But for a type that transformers may know."""
-    folders = {name: tmp_path / name.replace(" ", "-") for name in faulty.FAULTS if name != "unknown type"}
+    """But for a type that transformers may know, and those that a trial load finds in its own process."""
+    names = faulty.FAULTS.keys() - faulty.TRIED - {"unknown type"}
+    folders = {name: tmp_path / name.replace(" ", "-") for name in names}
     for name, folder in folders.items():
         faulty.spoiled(measured.model("good"), folder, name)
-    code = f"{BLOCKER}\nfrom harness.cli import invoke\n{EVERY}"
+    code = f"{BLOCKER}\nfrom harness.cli import invoke\nfrom harness.encoder import verdicts\n{EVERY}"
     command = [sys.executable, "-c", code, measured.local, str(measured.results), *map(str, folders.values())]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
@@ -287,7 +289,14 @@ def pickle_of_something_else(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(["no tensors"]))
 
 
-@pytest.mark.parametrize("spoil", [not_finite, constant, pickle_of_something_else])
+def test_a_pickle_of_something_else_is_found_before(measured: Measured, asked: Asked, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(measured.model("good"), tmp_path / "spoiled"))
+    pickle_of_something_else(folder)
+    code, out, err = asked("run", "--model", folder, "--suite", measured.local, "--tasks", "alike")
+    assert (code, out, len(err.splitlines())) == (2, "", 2)
+
+
+@pytest.mark.parametrize("spoil", [not_finite, constant])
 def test_what_only_loading_finds_is_told_in_three_lines(
     spoil: faulty.Spoil, measured: Measured, asked: Asked, tmp_path: Path
 ) -> None:

@@ -183,7 +183,7 @@ def weights(folder: Path, **tensors: torch.Tensor) -> None:
             lambda f: config(f, heads=4),
             r"query of \(2, 16\), and its config.json wants .* query of \(4, 8\)",
         ),
-        (lambda f: config(f, word_embedding_dimension="32"), "vector of '32' dimensions"),
+        (lambda f: config(f, word_embedding_dimension="32"), "word_embedding_dimension = '32'"),
         (lambda f: weights(f, other=torch.zeros(2, 16)), "has a tensor other of"),
         (lambda f: weights(f, query=torch.zeros(2, 16), more=torch.zeros(1)), r"a tensor more of \(1,\)"),
         (lambda f: (f / "1_AttentivePooling" / "config.json").unlink(), "there is no config.json"),

@@ -172,7 +172,7 @@ def test_a_tokenizer_without_a_padding_token_is_an_error(build: Build, loaded: L
     config = json.loads((folder / "tokenizer_config.json").read_text())
     del config["pad_token"]
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match="tokenizer has no padding token"):
+    with pytest.raises(ModelError, match="neither a padding token nor an end token"):
         loaded(folder)
     with pytest.raises(ValueError, match="does not have a padding token"):
         library(folder).encode(TEXTS)

@@ -1,0 +1,255 @@
+"""The trial of a model folder: its load without its weights, which refuses whatever the load would refuse.
+
+Each backbone is built on torch's meta device and its names and shapes are compared with the headers of its
+weight files; transformers' own classes also run two texts on tensors without memory. Whatever cannot be known
+so is settled by a load. sentence-transformers is not imported before that, since its import takes seconds.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pickle
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+
+from harness.core.allowances import list_allowed_tensors
+from harness.core.encoding import Encoding
+from harness.core.errors import DamagedModelError, HarnessError, ModelError
+from harness.core.types import Artifact
+from harness.encoder.folder.files import list_module_weights, read_object, read_tensor_headers
+from harness.encoder.folder.modules import (
+    ATTENTIVE,
+    TWO_STAGE,
+    find_library_class,
+    has_network,
+    list_modules,
+    read_family,
+    read_modules,
+    weight_files,
+)
+from harness.encoder.folder.pooling import read_pooling
+from harness.encoder.library_load import (
+    PROBE,
+    collect_load_report,
+    hide_library_output,
+    let_end_pad,
+    require_padding,
+)
+from harness.encoder.network.model import load_network
+
+LARGEST = 2 << 30
+"""Bytes of weights up to which a doubt is settled by a load."""
+
+KNOWN = frozenset({"Transformer", "Pooling", "Normalize", "Dense", "Dropout", ATTENTIVE, TWO_STAGE})
+"""The modules whose load is known from their files."""
+
+ENCODER_CLASSES = {
+    "T5Config": "T5EncoderModel",
+    "MT5Config": "MT5EncoderModel",
+    "T5GemmaConfig": "T5GemmaEncoderModel",
+}
+"""The classes that sentence-transformers loads instead of AutoModel's, by their config."""
+
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "BOOL": torch.bool,
+}
+"""The types of tensors as safetensors spells them."""
+
+
+class _DoubtError(Exception):
+    """Nothing is wrong as far as the files tell, which is not far enough."""
+
+
+def try_load(artifact: Artifact, encoding: Encoding) -> int:
+    """Try a model; returns the special tokens that its tokenizers add to a text, at most.
+
+    Args:
+        artifact: The model and its folder.
+        encoding: Its settings, for a load where one is needed.
+
+    Raises:
+        ModelError: It does not load.
+    """
+    try:
+        with hide_library_output():
+            # A multi-vector (ColBERT) model fills texts up with other tokens than padding.
+            return _try_modules(artifact, pads=encoding.late_interaction is None)
+    except HarnessError:
+        raise
+    # Any library that reads the folder may fail in its own way; whether the load does is seen by loading.
+    except Exception as error:
+        _settle(artifact, encoding, error)
+        return 0
+
+
+def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> None:
+    if sum(path.stat().st_size for path in weight_files(artifact.folder)) > LARGEST:
+        if not isinstance(doubt, _DoubtError):
+            first_line = (str(doubt).strip().splitlines() or [""])[0]
+            raise ModelError(f"{artifact.name} does not load: {type(doubt).__name__}: {first_line}")
+        return
+    # The program of `harness/encoder/verdicts.py` hides scikit-learn, which sentence-transformers needs.
+    if sys.modules.get("sklearn", torch) is None:
+        del sys.modules["sklearn"]
+    from harness.encoder.loading import load_any
+
+    load_any(artifact, replace(encoding, dtype="float32"), device="cpu")
+
+
+def _try_modules(artifact: Artifact, *, pads: bool) -> int:
+    """Try every module; returns the special tokens that the tokenizers add to a text, at most."""
+    folder, special, width = artifact.folder, 0, None
+    if any(find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)):
+        raise _DoubtError
+    for kind, sub in list_modules(folder) or [("sentence_transformers.models.Transformer", "")]:
+        name, config = find_library_class(kind), read_object(folder / sub / "config.json")
+        if name not in KNOWN:
+            raise _DoubtError
+        if name == "Transformer":
+            added, width = _try_backbone(folder / sub, artifact, pads=pads)
+            special = max(special, added)
+        elif name == "Pooling" and width is not None:
+            width *= len(str(read_pooling(folder, [(kind, sub)])).split("+"))
+        elif name == "Dense":
+            if width not in (None, config.get("in_features")):
+                raise _DoubtError
+            width = config.get("out_features")
+    return special
+
+
+def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, int | None]:
+    """Try a backbone and its tokenizer; returns the special tokens of a text, and the width of a token."""
+    settings = [read_object(path) for path in sorted(place.glob("sentence_*_config.json"))]
+    arguments = [
+        one.get(name) for one in settings for name in ("model_args", "tokenizer_args", "config_args")
+    ]
+    if any(arguments) or (place / "adapter_config.json").is_file():
+        raise _DoubtError
+    shared = {"local_files_only": True, "trust_remote_code": artifact.trust_remote_code}
+    ours = has_network(place, own_code=artifact.trust_remote_code)
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(place), **shared)
+        let_end_pad(tokenizer)
+        if pads:
+            require_padding(tokenizer)
+        features = tokenizer(list(PROBE if pads else PROBE[:1]), padding=pads, return_tensors="pt")
+    except (HarnessError, KeyboardInterrupt, SystemExit):
+        raise
+    # A panic of the tokenizers library is no Exception.
+    except BaseException as error:
+        first_line = (str(error).strip().splitlines() or [""])[0]
+        raise DamagedModelError(
+            f"The tokenizer in {place} cannot be used: {type(error).__name__}: {first_line}."
+        ) from error
+    rows, width = _try_network(place, artifact) if ours else _try_library_class(place, shared, dict(features))
+    largest = max(tokenizer.get_vocab().values(), default=-1)
+    if rows is not None and largest >= rows:
+        raise ModelError(
+            f"The tokenizer in {place} has tokens up to number {largest}, and the token embedding has "
+            f"{rows} rows.",
+            hint="The tokenizer is another model's, or tokens were added without resizing the embedding.",
+        )
+    return tokenizer.num_special_tokens_to_add(), width
+
+
+def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
+    """Build our network of a folder on the meta device; returns rows and width of its token embedding."""
+    headers = read_tensor_headers(list_module_weights(place))
+    if headers is None or any(tensor.dtype not in DTYPES for tensor in headers.values()):
+        raise _DoubtError
+    tensors = {
+        name: torch.empty(tensor.shape, dtype=DTYPES[tensor.dtype], device="meta")
+        for name, tensor in headers.items()
+    }
+    shape = load_network(
+        place,
+        read_family(place),
+        dtype=torch.float32,
+        allow_extra=list_allowed_tensors(artifact.allow),
+        tensors=tensors,
+    ).model.shape
+    return shape.vocab_size, shape.hidden_size
+
+
+def _try_library_class(
+    place: Path, shared: dict[str, Any], features: dict[str, Tensor]
+) -> tuple[int | None, int]:
+    """Build transformers' class of a folder and run it on texts, both without memory; returns as above."""
+    config: Any = AutoConfig.from_pretrained(str(place), **shared)
+    kind: Any = AutoModel
+    if type(config).__name__ in ENCODER_CLASSES:
+        kind = getattr(transformers, ENCODER_CLASSES[type(config).__name__])
+    with collect_load_report() as report:
+        model: PreTrainedModel = kind.from_pretrained(
+            str(place),
+            config=config,
+            device_map="meta",
+            dtype=torch.float32,
+            weights_only=True,
+            ignore_mismatched_sizes=True,
+            **shared,
+        )
+    table = model.get_input_embeddings()
+    known = inspect.signature(model.forward).parameters
+    taken = {name: value for name, value in features.items() if name in known}
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        # from_config is the constructor: the model above holds tensors of the meta device, where less runs.
+        copy = type(model)(config).eval()
+        tokens = copy(**{name: mode.from_tensor(value) for name, value in taken.items()}, return_dict=True)[0]
+        if tokens.dim() != 3:
+            raise ModelError(
+                f"{place} gives no vector for each token: the output of its class {type(model).__name__} has "
+                f"the shape {tuple(tokens.shape)}.",
+                hint=VECTORS.get(config.model_type),
+            )
+        fresh = [copy.get_parameter(tensor.name) for tensor in report.fresh]
+        if fresh and any(
+            gradient is not None for gradient in torch.autograd.grad(tokens.sum(), fresh, allow_unused=True)
+        ):
+            raise _DoubtError
+    return getattr(table, "num_embeddings", None), tokens.shape[-1]
+
+
+VECTORS = {
+    "dpr": "Save the BERT within it, `DPRContextEncoder.from_pretrained(folder).ctx_encoder.bert_model"
+    ".save_pretrained(new)` (of a question encoder `.question_encoder.bert_model`), with the tokenizer and "
+    'with "model_type": "bert" in its config.json. With --pooling cls, it gives DPR\'s vectors.'
+}
+"""What to do about a model type that gives no vectors of tokens."""
+
+
+def _serve() -> None:
+    """Read models from standard input, and write what became of each to standard output."""
+    answers = os.fdopen(os.dup(1), "wb")
+    # What a library prints goes nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    models: list[tuple[Artifact, Encoding]] = pickle.load(sys.stdin.buffer)
+    answers.write(json.dumps([_answer(artifact, encoding) for artifact, encoding in models]).encode())
+    answers.close()
+
+
+def _answer(artifact: Artifact, encoding: Encoding) -> dict[str, str | int | None]:
+    try:
+        return {"special_tokens": try_load(artifact, encoding)}
+    except HarnessError as error:
+        return {"message": error.args[0], "hint": error.hint}
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,137 @@
+"""The verdicts on model folders: whether a trial load succeeds, tried once for each content."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from harness.core import files
+from harness.core.allowances import list_allowed_tensors
+from harness.core.documents import append_digest, verify_digest
+from harness.core.encoding import Encoding
+from harness.core.errors import HarnessError, StoreError
+from harness.core.identity import digest
+from harness.core.types import Artifact
+from harness.encoder.folder.modules import has_network, list_module_folders
+
+FORM = 1
+"""The number of the present trial; another number makes every verdict anew."""
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
+"""The libraries on whose versions a verdict depends."""
+
+# transformers imports scikit-learn where it finds it, for text generation alone: a second of each trial.
+START = (
+    "import runpy, sys; sys.modules['sklearn'] = None; "
+    "runpy.run_module('harness.encoder.trial_load', run_name='__main__')"
+)
+"""The program that tries the models of its standard input."""
+
+SECONDS = 600
+"""The longest trial."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The outcome of a trial load: `message` and `hint` of the refusal, if any.
+
+    `special_tokens` is the number of tokens that the tokenizer adds to a text.
+    """
+
+    message: str | None = None
+    hint: str | None = None
+    special_tokens: int = 0
+
+
+def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> list[Verdict]:
+    """The verdict on each model, cached by the content of its folder.
+
+    Args:
+        models: The models, with the settings of their evaluation.
+        cache: The cache folder; None to try every model.
+    """
+    places = [None if cache is None else _locate_verdict(cache, artifact) for artifact, _ in models]
+    verdicts = [
+        None if place is None else _read_verdict(place, artifact)
+        for place, (artifact, _) in zip(places, models, strict=True)
+    ]
+    due = [at for at, verdict in enumerate(verdicts) if verdict is None]
+    for at, verdict in zip(due, _try_models([models[at] for at in due]), strict=True):
+        verdicts[at] = verdict
+        place = places[at]
+        if verdict is not None and place is not None:
+            content = {"schema": 1, "folder": str(models[at][0].folder), **asdict(verdict)}
+            with suppress(OSError, StoreError):
+                files.replace(place, append_digest(content).encode())
+    return [verdict or Verdict() for verdict in verdicts]
+
+
+def _locate_verdict(cache: Path, artifact: Artifact) -> Path:
+    folders = list_module_folders(artifact.folder)
+    key = digest(
+        {
+            "form": FORM,
+            "key": artifact.key,
+            "allow_extra": list_allowed_tensors(artifact.allow),
+            "own code": artifact.trust_remote_code,
+            # A plugin may add the network of a family.
+            "networks": [has_network(at, own_code=artifact.trust_remote_code) for at in folders],
+            "versions": {name: version(name) for name in LIBRARIES},
+        }
+    )
+    return cache / "verdicts" / f"{key}.json"
+
+
+def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
+    try:
+        content = verify_digest(path.read_bytes())
+        verdict = Verdict(**{name: content[name] for name in asdict(Verdict())})
+    except (OSError, ValueError, KeyError):
+        return None
+    # The refusal names the folder in which it was found.
+    moved = verdict.message is not None and content["folder"] != str(artifact.folder)
+    return None if moved else verdict
+
+
+def _try_models(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
+    """Try models in a process of its own, as torch's import takes seconds; None where that process failed."""
+    if not models:
+        return []
+    if {"torch", "transformers"} <= sys.modules.keys():
+        return [_try_here(artifact, encoding) for artifact, encoding in models]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", START],
+            input=pickle.dumps(models),
+            capture_output=True,
+            env=environment,
+            timeout=SECONDS,
+            check=True,
+        )
+        return [Verdict(**verdict) for verdict in json.loads(done.stdout)]
+    # Killed, or out of memory: the run itself shows what the model does.
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return [None] * len(models)
+
+
+def _try_here(artifact: Artifact, encoding: Encoding) -> Verdict:
+    from harness.encoder.trial_load import try_load
+
+    try:
+        return Verdict(special_tokens=try_load(artifact, encoding))
+    except HarnessError as error:
+        return Verdict(message=error.args[0], hint=error.hint)

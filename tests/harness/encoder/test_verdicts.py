@@ -1,0 +1,382 @@
+"""Folders as they are out there: right, or refused in one line before anything runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_model
+
+import tiny
+from blocked import BLOCKER
+from harness.core.encoding import Encoding, Settings
+from harness.core.errors import ModelError, UsageError
+from harness.core.types import Artifact
+from harness.encoder import verdicts
+from harness.encoder.engine import Encoder
+from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.preflight import PreflightOptions, check_model
+from harness.encoder.verdicts import Verdict, judge_models
+from tiny import library
+
+TEXTS = ["the cat sat on the mat", "a query", "stone and river, cloud and engine"]
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+
+Build = Callable[..., Path]
+Loaded = Callable[..., Encoder]
+MakeArtifact = Callable[..., Artifact]
+
+
+@pytest.fixture
+def vectors(artifact: MakeArtifact, loaded: Loaded) -> Callable[..., NDArray[np.float32]]:
+    """The vectors of texts by a model that passes the preflight."""
+
+    def vectors(folder: Path, texts: list[str] = TEXTS, **settings: Any) -> NDArray[np.float32]:
+        passes(artifact(folder), **settings)
+        return loaded(folder, **settings).encode(texts)
+
+    return vectors
+
+
+def passes(artifact: Artifact, **settings: Any) -> None:
+    encoding = resolve_encoding(describe(artifact.folder), Settings(**settings))
+    check_model(artifact, encoding, PreflightOptions(pooling=settings.get("pooling")))
+
+
+def saved(model: Any, folder: Path, tokenizer: Any = None) -> Path:
+    """A folder with a model of random weights, drawn widely, and a tokenizer."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    model.eval().save_pretrained(folder)
+    (tokenizer or tiny.tokenizer()).save_pretrained(folder)
+    return folder
+
+
+def alone(folder: Path, text: str) -> NDArray[np.float32]:
+    """The mean of the token vectors of one text, by transformers."""
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+    with torch.no_grad():
+        hidden = transformers.AutoModel.from_pretrained(folder)(**tokens)[0]
+    mean: NDArray[np.float32] = hidden[0].mean(dim=0).numpy()
+    return mean
+
+
+@pytest.mark.filterwarnings("ignore:Deprecated in 0.9.0")
+def test_a_vocabulary_is_split_as_its_tokenizer_does(
+    tmp_path: Path, vectors: Callable[..., NDArray[np.float32]]
+) -> None:
+    """bert-base-chinese has U+2028 as a token, which Python's splitlines takes for the end of a line."""
+    words = [*tiny.tokenizer().get_vocab(), "\u2028", "\x85"]
+    config = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=64, **SMALL)
+    folder = saved(transformers.BertModel(config), tmp_path / "model")
+    for path in folder.glob("tokenizer*.json"):
+        path.unlink()
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    assert np.abs(vectors(folder) - library(folder).encode(TEXTS)).max() <= 1e-5
+
+
+def headed(name: str, **settings: Any) -> Any:
+    config: Any = getattr(transformers, f"{name}Config")(vocab_size=160, **settings)
+    head = {"Qwen2": "ForCausalLM", "T5": "ForConditionalGeneration"}.get(name, "ForMaskedLM")
+    return getattr(transformers, f"{name}{head}")(config)
+
+
+LONG = {"max_position_embeddings": 66, "pad_token_id": 1, **SMALL}
+TIED: dict[str, Callable[[], Any]] = {
+    "Roberta": lambda: headed("Roberta", **LONG),
+    "ModernBert": lambda: headed(
+        "ModernBert", **{**LONG, **{f"{n}_token_id": 0 for n in ("pad", "bos", "eos", "cls", "sep")}}
+    ),
+    "MPNet": lambda: headed("MPNet", **LONG),
+    "Qwen2": lambda: headed("Qwen2", num_key_value_heads=2, tie_word_embeddings=True, **SMALL),
+    "T5": lambda: headed("T5", d_model=32, d_kv=8, num_layers=2, num_heads=4, d_ff=48),
+}
+
+
+@pytest.mark.parametrize("name", TIED)
+def test_a_tied_table_may_be_stored_under_the_name_of_the_head(
+    name: str, tmp_path: Path, vectors: Callable[..., NDArray[np.float32]]
+) -> None:
+    model = TIED[name]()
+    whole = saved(model, tmp_path / "whole")
+    other = Path(shutil.copytree(whole, tmp_path / "other"))
+    save_model(model, str(other / "model.safetensors"))
+    names = set(load_file(other / "model.safetensors"))
+    assert len(set(load_file(whole / "model.safetensors")) - names) == 1
+    assert np.array_equal(vectors(other, pooling="mean"), vectors(whole, pooling="mean"))
+
+
+def test_an_untied_decoder_is_no_token_embedding(
+    tmp_path: Path, artifact: MakeArtifact, edit: Callable[..., None]
+) -> None:
+    folder = saved(headed("Roberta", tie_word_embeddings=False, **LONG), tmp_path / "model")
+    edit(folder, lambda tensors: tensors.pop("roberta.embeddings.word_embeddings.weight"))
+    with pytest.raises(ModelError, match=r"no file.*: (roberta\.)?embeddings\.word_embeddings\.weight"):
+        passes(artifact(folder))
+
+
+def test_prompts_that_are_null_are_none(build: Build, vectors: Callable[..., NDArray[np.float32]]) -> None:
+    plain = vectors(build("plain"))
+    for name, prompts in {"none": None, "empty": {"query": None, "document": ""}}.items():
+        folder = build(name, library={"prompts": prompts, "default_prompt_name": None})
+        assert np.array_equal(vectors(folder), plain)
+
+
+@pytest.mark.parametrize(("length", "meant"), [(8.0, 8), (-1, 48), (None, 48), (1e30, 64)])
+def test_a_length_is_read_in_every_form(
+    length: Any, meant: int, build: Build, vectors: Callable[..., NDArray[np.float32]]
+) -> None:
+    long = [" ".join(TEXTS * 8)]
+    assert np.array_equal(
+        vectors(build("odd", max_seq_length=length), long),
+        vectors(build("plain", max_seq_length=meant), long),
+    )
+
+
+LENGTHS = ["32", True, 32.5, float("nan"), 0, -2, [32]]
+FAULTS = {
+    **{f"length {one!r}": ("sentence_bert_config.json", {"max_seq_length": one}) for one in LENGTHS},
+    "prompts": ("config_sentence_transformers.json", {"prompts": ["x"]}),
+    "a prompt": ("config_sentence_transformers.json", {"prompts": {"query": 3}}),
+    "default prompt": ("config_sentence_transformers.json", {"default_prompt_name": ["query"]}),
+    "classes": ("config.json", {"architectures": "BertModel"}),
+    "text": ("config.json", {"text_config": [1]}),
+    "labels": ("config.json", {"id2label": [1]}),
+    "width": ("config.json", {"hidden_size": 32.0}),
+    "epsilon": ("config.json", {"layer_norm_eps": "x"}),
+    "tokens": ("tokenizer_config.json", {"added_tokens_decoder": [1]}),
+    "tokenizer": ("tokenizer_config.json", {"tokenizer_class": ["x"]}),
+    "tokenizer length": ("tokenizer_config.json", {"model_max_length": "64"}),
+    "side": ("tokenizer_config.json", {"padding_side": "both"}),
+    "added": ("added_tokens.json", {"x": "y"}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_value_of_another_type_is_named(
+    fault: str, build: Build, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    name, fields = FAULTS[fault]
+    folder = build(library={})
+    rewrite(folder / name, **fields)
+    (field,) = fields
+    with pytest.raises(ModelError, match=rf"{name} has {field} = .*\nIt must be ") as caught:
+        describe(folder)
+    assert str(caught.value).count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "Mistral"])
+@pytest.mark.parametrize(
+    "fields", [{"hidden_act": "nope"}, {"hidden_act": ["gelu"]}, {"pad_token_id": 10_000}]
+)
+def test_a_value_that_makes_no_network_is_refused_by_the_trial(
+    kind: str, fields: dict[str, Any], tmp_path: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    settings = LONG if kind == "Roberta" else {**SMALL, "num_key_value_heads": 2}
+    config = getattr(transformers, f"{kind}Config")(vocab_size=160, **settings)
+    folder = saved(transformers.AutoModel.from_config(config), tmp_path / "model")
+    passes(artifact(folder))
+    rewrite(folder / "config.json", **fields)
+    with pytest.raises(ModelError) as caught:
+        passes(artifact(folder))
+    assert len(str(caught.value).splitlines()) <= 2
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000 + "]" * 100_000, '{"a":' * 3000 + "1" + "}" * 3000])
+def test_json_that_is_nested_too_deeply_is_refused(content: str, build: Build) -> None:
+    folder = build()
+    (folder / "config.json").write_text(content)
+    with pytest.raises(ModelError, match="nested too deeply"):
+        describe(folder)
+
+
+def test_an_unknown_default_prompt_is_refused(build: Build) -> None:
+    folder = build(library={"prompts": {"passage": "p: "}, "default_prompt_name": "nope"})
+    with pytest.raises(ModelError, match=r"default prompt 'nope'.*\nIt has document, passage, query\."):
+        describe(folder)
+
+
+def test_xlnet_has_no_length(tmp_path: Path, vectors: Callable[..., NDArray[np.float32]]) -> None:
+    """Its config says -1."""
+    config = transformers.XLNetConfig(vocab_size=160, d_model=32, n_layer=2, n_head=4, d_inner=48)
+    folder = saved(transformers.XLNetModel(config), tmp_path / "model")
+    long = [*TEXTS, " ".join(TEXTS * 40)]
+    expected = np.stack([alone(folder, text) for text in long])
+    assert np.abs(vectors(folder, long) - expected).max() <= 1e-5
+
+
+def test_gpt2_has_no_padding_token(tmp_path: Path, vectors: Callable[..., NDArray[np.float32]]) -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.pad_token, tokenizer.eos_token = None, "[SEP]"
+    config = transformers.GPT2Config(vocab_size=160, n_positions=64, n_embd=32, n_layer=2, n_head=4)
+    folder = saved(transformers.GPT2Model(config), tmp_path / "model", tokenizer)
+    assert np.abs(vectors(folder) - np.stack([alone(folder, text) for text in TEXTS])).max() <= 1e-5
+
+
+def test_dpr_is_refused_with_a_way_to_evaluate_it(
+    tmp_path: Path,
+    artifact: MakeArtifact,
+    vectors: Callable[..., NDArray[np.float32]],
+    rewrite: Callable[..., None],
+) -> None:
+    config = transformers.DPRConfig(vocab_size=160, max_position_embeddings=64, **SMALL)
+    folder = saved(transformers.DPRContextEncoder(config), tmp_path / "model")
+    with pytest.raises(ModelError, match="gives no vector for each token") as caught:
+        passes(artifact(folder))
+    assert "ctx_encoder.bert_model.save_pretrained(new)" in str(caught.value)
+    dpr: Any = transformers.DPRContextEncoder.from_pretrained(folder)
+    inner = tmp_path / "bert"
+    dpr.ctx_encoder.bert_model.save_pretrained(inner)
+    rewrite(inner / "config.json", model_type="bert")
+    tiny.tokenizer().save_pretrained(inner)
+    tokens = tiny.tokenizer()(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = dpr.eval()(**tokens).pooler_output.numpy()
+    assert np.abs(vectors(inner, pooling="cls") - expected).max() <= 1e-5
+
+
+def test_a_class_that_takes_no_texts_of_any_length_is_refused(tmp_path: Path, artifact: MakeArtifact) -> None:
+    """Nyströmformer wants multiples of its landmarks, which fails at the first text."""
+    config = transformers.NystromformerConfig(
+        vocab_size=160, num_landmarks=8, segment_means_seq_len=64, **SMALL
+    )
+    folder = saved(transformers.NystromformerModel(config), tmp_path / "model")
+    with pytest.raises(ModelError, match="does not load: RuntimeError: shape"):
+        passes(artifact(folder))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_nested_state_dict_is_refused_with_its_cure(
+    zipped: bool, copy: Path, artifact: MakeArtifact, vectors: Callable[..., NDArray[np.float32]]
+) -> None:
+    before = vectors(copy)
+    state = load_file(copy / "model.safetensors")
+    (copy / "model.safetensors").unlink()
+    path = copy / "pytorch_model.bin"
+    torch.save({"epoch": 3, "state_dict": state}, path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(ModelError, match="is a training checkpoint") as caught:
+        passes(artifact(copy))
+    command = str(caught.value).split("`")[1]
+    subprocess.run([sys.executable, *shlex.split(command)[1:]], check=True)
+    assert np.array_equal(vectors(copy), before)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "CNN"])
+def test_a_text_of_unknown_words_is_as_beside_others(
+    kind: str, tmp_path: Path, vectors: Callable[..., NDArray[np.float32]]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import CNN, LSTM, Pooling, WordEmbeddings
+    from sentence_transformers.models.tokenizer import WhitespaceTokenizer
+
+    torch.manual_seed(1)
+    words = ["PADDING_TOKEN", *sorted({word for text in TEXTS for word in text.split()})]
+    table = np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32)
+    table[0] = 0
+    layer: Any = LSTM(16, 12) if kind == "LSTM" else CNN(16, 8)
+    embeddings = WordEmbeddings(WhitespaceTokenizer(words, stop_words=[]), table)
+    modules = [embeddings, layer, Pooling(layer.get_word_embedding_dimension())]
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
+    reference = library(tmp_path / "model")
+    for texts in (TEXTS, [*TEXTS, "xyz uvw"]):
+        assert np.abs(vectors(tmp_path / "model", texts) - reference.encode(texts)).max() <= 1e-6
+    unknown = vectors(tmp_path / "model", ["xyz uvw", "qqq"])
+    assert np.abs(unknown - reference.encode([*TEXTS, "xyz uvw"])[3]).max() <= 1e-6
+
+
+def test_a_length_must_leave_something_of_a_text(copy: Path, artifact: MakeArtifact) -> None:
+    passes(artifact(copy), max_length=3)
+    for length in (1, 2):
+        with pytest.raises(
+            UsageError, match=rf"length of {length} leaves nothing of a text: .* adds 2 tokens"
+        ):
+            passes(artifact(copy), max_length=length)
+
+
+def test_words_are_not_cut(tmp_path: Path, artifact: MakeArtifact) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import BoW
+
+    SentenceTransformer(modules=[BoW(["cat", "dog"], {"cat": 1.0, "dog": 1.0})]).save(str(tmp_path / "model"))
+    passes(artifact(tmp_path / "model"))
+    with pytest.raises(UsageError, match="cannot truncate its input"):
+        passes(artifact(tmp_path / "model"), max_length=8)
+
+
+def judged(artifact: Artifact, cache: Path) -> Verdict:
+    encoding: Encoding = resolve_encoding(describe(artifact.folder), Settings())
+    return judge_models([(artifact, encoding)], cache)[0]
+
+
+def test_a_folder_is_tried_once_for_each_content(
+    copy: Path,
+    artifact: MakeArtifact,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rewrite: Callable[..., None],
+) -> None:
+    tried: list[Path] = []
+    real = verdicts._try_models
+
+    def counted(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
+        tried.extend(model.folder for model, _ in models)
+        return real(models)
+
+    monkeypatch.setattr(verdicts, "_try_models", counted)
+    cache = tmp_path / "cache"
+    assert judged(artifact(copy), cache) == judged(artifact(copy), cache) == Verdict(special_tokens=2)
+    assert len(tried) == 1
+    # A copy has the same content, and a file of the cache that is damaged does not count.
+    other = Path(shutil.copytree(copy, tmp_path / "other"))
+    assert judged(artifact(other), cache) == Verdict(special_tokens=2)
+    assert len(tried) == 1
+    (place,) = (cache / "verdicts").iterdir()
+    place.write_bytes(place.read_bytes().replace(b'"special_tokens": 2', b'"special_tokens": 0'))
+    assert judged(artifact(copy), cache) == Verdict(special_tokens=2)
+    assert len(tried) == 2
+    rewrite(copy / "config.json", hidden_act="nope")
+    refusal = judged(artifact(copy), cache)
+    assert "does not load" in str(refusal.message)
+    assert judged(artifact(copy), cache) == refusal
+    assert len(tried) == 3
+
+
+def test_a_plan_tries_models_in_another_process(
+    copy: Path, tmp_path: Path, rewrite: Callable[..., None]
+) -> None:
+    other = Path(shutil.copytree(copy, tmp_path / "other"))
+    rewrite(other / "config.json", hidden_act="nope")
+    program = f"""{BLOCKER}
+from pathlib import Path
+from harness.core.encoding import Settings
+from harness.core.errors import ModelError
+from harness.plan.models import ModelOptions, resolve_models
+options = ModelOptions(cache=Path({str(tmp_path / "cache")!r}))
+print(resolve_models([{str(copy)!r}], Settings(), options)[0].encoding.max_length)
+try:
+    resolve_models([{str(copy)!r}, {str(other)!r}], Settings(), options)
+except ModelError as error:
+    print(error)
+print("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, message, *_, last = done.stdout.splitlines()
+    assert (first, last) == ("48", "False")
+    assert message.startswith("other does not load: KeyError: 'nope'")
+    contents = [json.loads(path.read_text()) for path in (tmp_path / "cache" / "verdicts").iterdir()]
+    assert sorted(one["special_tokens"] for one in contents) == [0, 2]
