@@ -137,7 +137,7 @@ def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, 
     """Try a backbone and its tokenizer; returns the special tokens of a text, and the width of a token."""
     settings = [read_object(path) for path in sorted(place.glob("sentence_*_config.json"))]
     arguments = [
-        one.get(name) for one in settings for name in ("model_args", "tokenizer_args", "config_args")
+        value for one in settings for name, value in one.items() if name.endswith(("_args", "_kwargs"))
     ]
     if any(arguments) or (place / "adapter_config.json").is_file():
         raise _DoubtError
