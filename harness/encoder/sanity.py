@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from harness.core.errors import ModelError
 from harness.core.types import Role
-from harness.encoder.engine import LONG_TEXT, Encoder, collect_backbones
+from harness.encoder.engine import LONG_TEXT, SHORT_TEXT, Encoder, collect_backbones
 from harness.encoder.observed import Observation, observe
 from harness.encoder.token_encoder import TokenEncoder
 from harness.encoder.two_stage import ContextualEncoder
@@ -148,13 +148,14 @@ def check_encoder(
         allow: The names of what the user accepts.
     """
     began = time.perf_counter()
+    before = {(role, SHORT_TEXT): encoder.encode_batch([SHORT_TEXT], role=role) for role in encoder.roles}
     alone = {role: _Rows.embed_short_texts(encoder, role) for role in encoder.roles}
     failures = [_mark_side(role, _detect_nonfinite_rows(rows)) for role, rows in alone.items()]
     ran, observed = ["finite"], list[Observation]()
     # A vector that is not finite would fail every further check as well, and one that depends on the texts
     # before it most of them.
     if not any(failures):
-        failures += _list_order_failures(encoder, encoder.first_outputs)
+        failures += _list_order_failures(encoder, before)
         ran.append("order")
     if not _list_refused(failures, allow):
         for role, rows in alone.items():
@@ -167,7 +168,7 @@ def check_encoder(
             observed = observe(encoder, folder, np.concatenate([rows.vectors for rows in alone.values()]))
             failures += _list_contradictions(observed)
             ran.append("observed")
-        if encoder.encoding.context is not None and not any(failures):
+        if encoder.encoding.context is not None and not _list_refused(failures, allow):
             failures += _list_context_failures(cast("ContextualEncoder", encoder), alone[""])
             ran.append("context")
         if reload is not None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -136,6 +137,11 @@ def train(folder: Path, made: Lineage | None = None, **fields: Any) -> ModelDocu
     found = document(folder, made, **fields)
     (folder / FILE).write_text(found.to_json())
     return found
+
+
+def gated(*failures: str) -> SimpleNamespace:
+    """What the sanity gate gives for a model: nothing observed, and these failures."""
+    return SimpleNamespace(failures=failures, accepted=(), observed={}, speed=None)
 
 
 @dataclass

@@ -273,6 +273,24 @@ def test_a_tensor_that_is_known_to_be_harmless_is_left_out(
     assert found.records[0].main_score == same.records[0].main_score
 
 
+def test_a_contradiction_is_accepted_by_its_name_and_noted(
+    measured: Measured, asked: Asked, tmp_path: Path
+) -> None:
+    folder = faulty.spoiled(measured.model("good"), tmp_path / "lost", "end token that is not added")
+    given = ("run", "--model", folder, "--suite", measured.local, "--tasks", "alike", "--dry-run")
+    assert "--allow special-tokens" in asked(*given)[2]
+    assert asked(*given, "--allow", "special-tokens")[0] == 0
+    report = harness.run(
+        str(folder), measured.local, tasks="alike", results=measured.results, allow="special-tokens"
+    )
+    (note,) = notes(report)
+    assert note.startswith("accepted by --allow special-tokens: tokenizer_config.json says")
+    observed = report.records[0].provenance["observed"]
+    assert observed["last_token"] == {"declared": "[MASK]", "observed": "[SEP]"}
+    same = harness.run(str(measured.model("good")), measured.local, tasks="alike", results=measured.results)
+    assert report.records[0].main_score == same.records[0].main_score
+
+
 # What only loading finds
 
 

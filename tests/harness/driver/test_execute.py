@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import load
 
-from fakes import FakeEncoder, SlowEncoder, artifact, encoding, task
+from fakes import FakeEncoder, SlowEncoder, artifact, encoding, gated, task
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError, StoreError
 from harness.core.types import Column, Suite, Task
@@ -49,7 +49,7 @@ def encoders(monkeypatch: pytest.MonkeyPatch) -> Encoders:
         return known.setdefault(model.key, FakeEncoder(salt=model.key))  # type: ignore[attr-defined]
 
     monkeypatch.setattr(JobContext, "load_encoder", load)
-    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
+    monkeypatch.setattr(sanity, "check_encoder", lambda *_, **__: gated())
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     return known
 
@@ -239,8 +239,8 @@ def test_fail_fast_stops_at_the_first_failure(tmp_path: Path, encoders: Encoders
 def test_a_model_the_gate_refuses_fails_its_tasks_and_no_other_model(
     tmp_path: Path, encoders: Encoders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(encoder: FakeEncoder, *_: object) -> SimpleNamespace:
-        return SimpleNamespace(failures=("constant",) if encoder.salt.startswith("a") else (), speed=None)
+    def refuse(encoder: FakeEncoder, *_: object, **__: object) -> SimpleNamespace:
+        return gated(*["constant"] * encoder.salt.startswith("a"))
 
     def require(report: SimpleNamespace) -> None:
         if report.failures:

@@ -265,7 +265,7 @@ def test_a_text_without_a_token_has_no_vectors(tmp_path: Path) -> None:
 def test_the_gate_holds_for_each_token(folder: Folder) -> None:
     encoder = opened(folder())
     report = check_encoder(encoder, lambda: opened(folder()))
-    assert report.checks == ("finite", "constant", "padding", "reload")
+    assert report.checks == ("finite", "order", "constant", "padding", "reload")
     assert not report.failures
 
 

@@ -232,7 +232,7 @@ def test_null_context_and_context(folder: Folder, body: str) -> None:
 def test_the_gate(folder: Folder, tmp_path: Path) -> None:
     report = check_encoder(opened(folder()), lambda: opened(folder()))
     assert report.failures == ()
-    assert report.checks == ("finite", "constant", "padding", "context", "reload")
+    assert report.checks == ("finite", "order", "constant", "padding", "context", "reload")
     encoder = opened(folder())
     module = encoder.model[0]
     assert isinstance(module, TwoStage)

@@ -28,7 +28,7 @@ from safetensors.numpy import save_file
 
 import fakes
 import remote_writer
-from fakes import FakeEncoder, artifact, encoding, record, task
+from fakes import FakeEncoder, artifact, encoding, gated, record, task
 from harness.cli import invoke
 from harness.core.errors import NewerSchemaError, StoreError, UsageError
 from harness.core.types import Column, Suite
@@ -521,7 +521,7 @@ def test_a_second_machine_finds_the_scores_of_the_first(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(JobContext, "load_encoder", lambda *_: FakeEncoder())
-    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
+    monkeypatch.setattr(sanity, "check_encoder", lambda *_, **__: gated())
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     suite = Suite(name="s", title="s", columns=(Column(name="Fake", type="STS", tasks=(task(),)),))
 

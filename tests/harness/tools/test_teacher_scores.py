@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import pytest
 import late_models
 import tiny
 from blocked import BLOCK
+from fakes import gated
 from harness.cli import invoke
 from harness.commands import data_score
 
@@ -266,8 +266,8 @@ def test_a_run_that_fails_leaves_no_folder_and_goes_on_with_its_vectors(
     assert (code, "the disk is full" in err) == (1, True)
     assert list((tmp_path / "to").iterdir()) == []
     with monkeypatch.context() as patch:
-        checked = SimpleNamespace(failures=(), speed=None)  # the check of the model encodes texts of its own
-        patch.setattr(sanity, "check_encoder", lambda *_: checked)
+        # The check of the model encodes texts of its own.
+        patch.setattr(sanity, "check_encoder", lambda *_, **__: gated())
         patch.setattr(sanity, "require_sane", lambda _: None)
         patch.setattr(Encoder, "encode", lambda *_, **__: pytest.fail("was encoded again"))
         assert said(*asked)[0] == 0

@@ -14,7 +14,7 @@ import kill_watch
 import numpy as np
 import pytest
 
-from fakes import FakeEncoder, FakeSource, SlowEncoder, task
+from fakes import FakeEncoder, FakeSource, SlowEncoder, gated, task
 from harness.core.encoding import Settings
 from harness.core.errors import HarnessError, UsageError
 from harness.core.types import Column, Outcome, Suite, Task
@@ -59,7 +59,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return (SlowEncoder if "slow" in model.name else FakeEncoder)(salt=model.key)
 
     monkeypatch.setattr(JobContext, "load_encoder", load)
-    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
+    monkeypatch.setattr(sanity, "check_encoder", lambda *_, **__: gated())
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     return found
 
