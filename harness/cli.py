@@ -156,6 +156,10 @@ def invoke(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    # In files of a few brackets by the hundred thousand; readers that expect them name the file.
+    except RecursionError:
+        click.echo("Error: A file that was read is nested too deep.", err=True)
+        return 2
     # The name of a file in a folder that was read; those in the arguments are refused above.
     except UnicodeEncodeError as error:
         click.echo(f"Error: {explain_not_utf8(error.object)}", err=True)

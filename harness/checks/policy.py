@@ -169,7 +169,7 @@ class Policy(BaseModel):
                 f"The policy {path} cannot be read: {error.strerror}.",
                 hint="`harness check --explain` prints the default one, to start from.",
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"The policy {path} is not valid TOML: {error}.") from error
         try:
             return Policy.model_validate(raw)

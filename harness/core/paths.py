@@ -42,13 +42,19 @@ def resolve_home_path(text: str | Path) -> Path:
     """A path with `~` replaced by the home folder.
 
     Raises:
-        UsageError: The user after the ~ does not exist, or a name in the path is not UTF-8.
+        UsageError: The user after the ~ does not exist, the current folder was removed, or a name in the
+            path is not UTF-8.
     """
     try:
         path = Path(text).expanduser()
+        absolute = path.absolute()
     except RuntimeError as error:
         raise UsageError(f"{text}: {error}") from error
-    require_utf8(str(path.absolute()))
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{text} is in the current folder, which was removed.", hint="Change to a folder that exists."
+        ) from error
+    require_utf8(str(absolute))
     return path
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.arguments import NamedPlaces, Names, Places, check_fields, check_value
-from harness.core.encoding import Settings
+from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
 from harness.core.provenance import count_cores
 from harness.core.types import Artifact
@@ -100,7 +100,22 @@ def prepare(request: Request, *, training: bool = False) -> PreparedRun:
         recipe=resolved_request.recipe,
         stages=resolved_request.stages,
     )
+    _require_runnable_dtype(prepared)
     return replace(prepared, plan=add_expected_seconds(prepared))
+
+
+def _require_runnable_dtype(prepared: PreparedRun) -> None:
+    """Refuse a dtype that no device of this machine runs, before anything is loaded."""
+    half = any(
+        isinstance(cell.encoding, Encoding) and cell.encoding.dtype == "float16" and cell.recipe_plan is None
+        for cell in prepared.plan.open
+    )
+    if half and parse_executor(prepared.request.executor) is None:
+        # Only here, as torch is imported with it.
+        from harness.encoder.dtype import require_runnable
+
+        for device in prepared.devices:
+            require_runnable("float16", device)
 
 
 @dataclass(frozen=True, kw_only=True)

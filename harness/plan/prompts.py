@@ -32,7 +32,7 @@ def _read_prompt_file(file: Path) -> dict[str, str]:
     try:
         text = Path(file).read_text(encoding="utf-8")
         content = tomllib.loads(text) if Path(file).suffix == ".toml" else json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"The prompts in {file} cannot be read: {error}.") from error
     if not isinstance(content, dict):
         raise UsageError(f"{file} is not a table of prompt names and texts.")

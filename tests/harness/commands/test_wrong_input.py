@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -115,3 +116,33 @@ def test_a_removal_without_standard_input(
     monkeypatch.setattr(sys, "stdin", None)
     assert invoke(["models", "remove", "tiny"]) == 2
     assert capsys.readouterr().err.endswith("No terminal to ask in.\nPass --yes to remove the model.\n")
+
+
+def test_a_dtype_that_the_cpu_does_not_run_is_refused_by_a_dry_run(measured: Measured, asked: Asked) -> None:
+    half = ("--model", measured.model("good"), "--suite", measured.local, "--dtype", "fp16")
+    code, out, err = asked("run", *half, "--devices", "cpu", "--dry-run", "--offline")
+    assert (code, out) == (2, "")
+    assert "float16 is not run on a CPU" in err
+
+
+@pytest.mark.parametrize(("option", "name"), [("--prompts", "deep.json"), ("--policy", "deep.toml")])
+def test_a_file_that_is_nested_too_deep_is_named(
+    option: str, name: str, measured: Measured, asked: Asked, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(("x = " if name.endswith("toml") else "") + "[" * 100_000)
+    code, _, err = asked(
+        "check", "--candidate", measured.model("good"), "--baseline", "last", option, tmp_path / name
+    )
+    assert code == 2
+    assert f"{tmp_path / name} " in err
+
+
+def test_a_current_folder_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.delenv("HARNESS_RESULTS", raising=False)
+    with contextlib.chdir(tmp_path / "gone"):
+        (tmp_path / "gone").rmdir()
+        assert invoke(["list", "records"]) == 2
+    assert "which was removed" in capsys.readouterr().err
