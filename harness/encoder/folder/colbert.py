@@ -132,18 +132,22 @@ def read_multi_vector_settings(folder: Path, modules: Sequence[Module], length: 
     mask = read_object(masks[0])
     if mask.get("keep_only_token_ids"):
         raise explain_not_run(masks[0], "keep_only_token_ids", mask["keep_only_token_ids"], None)
-    words, tasks = mask.get("skiplist_words") or [], mask.get("skiplist_tasks") or ["document"]
+    words = _read_late_setting(masks[0], mask, "skiplist_words", list[str]())
+    tasks = mask.get("skiplist_tasks") or ["document"]
     if words and tasks not in (["document"], "document"):
         raise explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
     path, config = read_sentence_config(places[0][1])
-    expansion = config.get("query_expansion")
+    expansion, query_length = (
+        config.get("query_expansion"),
+        _read_late_setting(path, config, "query_length", length),
+    )
     if expansion is not None:
-        _require_fixed_expansion(path, expansion, config.get("query_length"))
+        _require_fixed_expansion(path, expansion, query_length)
     return LateInteraction(
-        query_length=(expansion or {}).get("length") or config.get("query_length") or length,
-        document_length=config.get("document_length") or length,
+        query_length=query_length if expansion is None else expansion["length"],
+        document_length=_read_late_setting(path, config, "document_length", length),
         expansion=expansion is not None,
-        attends_to_expansion=bool(expansion and expansion.get("attend")),
+        attends_to_expansion=_read_late_setting(path, expansion or {}, "attend", False),
         query_prefix="",
         document_prefix="",
         skiplist=tuple(map(str, words)),
@@ -152,14 +156,14 @@ def read_multi_vector_settings(folder: Path, modules: Sequence[Module], length: 
     )
 
 
-def _require_fixed_expansion(path: Path, expansion: Any, query_length: Any) -> None:
+def _require_fixed_expansion(path: Path, expansion: Any, query_length: int) -> None:
     """Refuse an expansion of queries other than that of ColBERT, with mask tokens up to one length."""
     run = {"strategy": "fixed", "attend": False, "token": None, "length": 32}
-    length = expansion.get("length") if isinstance(expansion, dict) else None
-    if type(length) is not int or length < 1 or expansion.get("token") is not None:
-        raise explain_not_run(path, "query_expansion", expansion, run)
-    # Up to that length is the same as at least and at most that length.
-    if expansion.get("strategy") != "fixed" and query_length != length:
+    known = isinstance(expansion, dict) and expansion.keys() <= run.keys() and expansion.get("token") is None
+    length = expansion.get("length") if known else None
+    # At least and at most the same length is that length.
+    is_fixed = known and (expansion.get("strategy") == "fixed" or query_length == length)
+    if not is_fixed or type(length) is not int or length < 1:
         raise explain_not_run(path, "query_expansion", expansion, run)
     tokenizer = path.with_name("tokenizer_config.json")
     if read_object(tokenizer).get("padding_side") == "left":

@@ -119,7 +119,11 @@ def explain_not_run(path: Path | str, name: str, value: Any, run: Any) -> ModelE
 
 
 def read_router_config(place: Path) -> dict[str, Any]:
-    """The config of a Router, with a route under the name of each side that its mappings send elsewhere."""
+    """The config of a Router, with a route under the name of each side that its mappings send elsewhere.
+
+    Raises:
+        ModelError: Its mappings name no route.
+    """
     # Asym, the module before Router, has its structure in config.json.
     config = read_object(place / "router_config.json") or read_object(place / "config.json")
     structure, parameters = config.get("structure"), config.get("parameters")
@@ -129,30 +133,32 @@ def read_router_config(place: Path) -> dict[str, Any]:
     mappings = parameters.get("route_mappings") or {}
     if not mappings and "text" not in structure:
         return {**config, "parameters": options}
-    routes = {side: _find_route(place, structure, mappings, side) for side in (*SIDES, None)}
-    default = routes.pop(None) or options.get("default_route") or next(iter(structure))
+    try:
+        return _follow_mappings(structure, mappings, options, config["types"])
+    except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
+        raise explain_not_run(place, "route_mappings", mappings, {}) from error
+
+
+def _follow_mappings(
+    structure: Mapping[str, Any], mappings: Mapping[str, Any], options: Mapping[str, Any], types: Any
+) -> dict[str, Any]:
+    """The config of a Router of the routes alone that texts take."""
+    # The keys are pairs of a task and a modality in Python's spelling; None stands for any.
+    by_pair = {ast.literal_eval(key): str(route) for key, route in mappings.items()}
+    routes = {side: _find_route(structure, by_pair, side) for side in (*SIDES, None)}
+    default = routes.pop(None) or options.get("default_route") or next(iter(structure), "")
     names: dict[str, str] = {str(side): route for side, route in routes.items() if route}
     # A side's mapping may send its texts elsewhere than to the route of its name.
     alone = default if names.get(default, default) == default else f"{default}-alone"
     names[alone] = default
     taken = {side: structure[route] for side, route in names.items()}
     inside = {name for modules in taken.values() for name in modules}
-    types = {name: kind for name, kind in config.get("types", {}).items() if name in inside}
-    return {"types": types, "structure": taken, "parameters": {**options, "default_route": alone}}
+    kept = {name: kind for name, kind in types.items() if name in inside}
+    return {"types": kept, "structure": taken, "parameters": {**options, "default_route": alone}}
 
 
-def _find_route(
-    place: Path, structure: Mapping[str, Any], mappings: Mapping[str, Any], side: str | None
-) -> str | None:
+def _find_route(structure: Mapping[str, Any], by_pair: Mapping[Any, str], side: str | None) -> str | None:
     """The route of the texts of a side, as sentence-transformers 6 chooses it; None for the default."""
-    # The keys are pairs of a task and a modality in Python's spelling; None stands for any.
-    try:
-        by_pair = {ast.literal_eval(key): route for key, route in mappings.items()}
-    except (ValueError, SyntaxError, TypeError) as error:
-        raise explain_not_run(place, "route_mappings", dict(mappings), {}) from error
-    for pair in ((side, "text"), (side, None), (None, "text"), (None, None)):
-        if pair in by_pair:
-            if by_pair[pair] not in structure:
-                raise explain_not_run(place, "route_mappings", dict(mappings), {})
-            return str(by_pair[pair])
-    return next((name for name in (side, "text") if name in structure), None)
+    pairs = ((side, "text"), (side, None), (None, "text"), (None, None))
+    mapped = next((by_pair[pair] for pair in pairs if pair in by_pair), None)
+    return mapped or next((name for name in (side, "text") if name in structure), None)

@@ -359,7 +359,7 @@ def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> s
     for package, kind in (("sparse_encoder", "SparseEncoder"), ("cross_encoder", "CrossEncoder")):
         if any(name.startswith(f"sentence_transformers.{package}.") for name, _ in modules):
             return kind
-    return str(library.get("model_type", "SentenceTransformer"))
+    return str(library.get("model_type") or "SentenceTransformer")
 
 
 def _check_module_configs(folder: Path, *, is_late: bool) -> None:
