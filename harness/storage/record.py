@@ -10,13 +10,14 @@ from pydantic import Field
 from harness.core.documents import DocumentKind, DocumentPart, Migration, append_digest
 from harness.core.lineage import Lineage
 
-SCHEMA = 5
+SCHEMA = 6
 """The schema that this version writes; a newer one is refused, an older one migrated step by step."""
 
-MIGRATIONS: dict[int, Migration] = {number: lambda record: record for number in (1, 2, 3, 4)}
+MIGRATIONS: dict[int, Migration] = {number: lambda record: record for number in (1, 2, 3, 4, 5)}
 """`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each); schema 2 added
 `training`, which is empty without a recipe, schema 3 the digest of a record's content on disk, schema 4
-`lineage`, which only models that a recipe made have, and schema 5 `run` and a lineage's `sweep`."""
+`lineage`, which only models that a recipe made have, schema 5 `run` and a lineage's `sweep`, and schema 6 the
+`folder` of a model."""
 
 DIGEST_SINCE = 3
 """The first schema with a digest."""
@@ -39,8 +40,8 @@ class ModelPart(DocumentPart):
     """A name fit for a table: a catalog name, a hub id or a folder's name."""
     source: str
     """The requested model: a catalog name, `org/name`, or `local` for a folder."""
-    folder: str | None = Field(default=None, exclude_if=lambda folder: folder is None)
-    """The end of a folder's path, which tells it from another of its name; left out for any other model."""
+    folder: str | None = None
+    """The end of a folder's path, which tells it from another of its name; None for any other model."""
     artifact: str
     """The ArtifactKey."""
     weights: str

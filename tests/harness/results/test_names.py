@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import fakes
 from harness.jobs.jobs import build_model_part
 from harness.results.names import NamedModel, distinguish_names
-from harness.storage.record import ModelPart
 
 
 def final(key: str, folder: str = "", **fields: str | bool) -> NamedModel:
@@ -73,9 +72,3 @@ def test_a_record_has_the_end_of_a_folders_path_alone(
     assert build_model_part(replace(made, name="best"), {}).folder is None
     told_apart = build_model_part(replace(made, name="exp1/final", recorded="final"), {})
     assert (told_apart.name, told_apart.folder) == ("final", "exp1/final")
-
-
-def test_a_model_without_a_folder_is_written_as_it_was() -> None:
-    part = ModelPart(name="m", source="local", artifact="a", weights="w")
-    assert "folder" not in part.model_dump()
-    assert ModelPart.model_validate(part.model_dump()) == part

@@ -204,7 +204,7 @@ def of_sweep() -> Record:
 
 def test_the_schema_on_disk_is_golden() -> None:
     """Records of a schema are written as they always were; a change needs a new schema number."""
-    golden = GOLDEN / "record-5.json"
+    golden = GOLDEN / "record-6.json"
     assert of_sweep().to_json() == golden.read_text()
     assert RECORDS.parse(golden.read_text(), where="golden") == of_sweep()
 
@@ -231,6 +231,7 @@ def test_a_lineage_says_what_was_chosen_by_which_tasks() -> None:
         (2, trained),  # has no digest
         (3, trained),  # had no lineage
         (4, of_recipe),  # had neither runs nor sweeps
+        (5, of_sweep),  # had no folder of a model
     ],
 )
 def test_records_of_older_schemas_are_read(number: int, record: Callable[[], Record]) -> None:
@@ -262,7 +263,7 @@ def test_an_older_schema_is_migrated_step_by_step() -> None:
     [
         ("[]", "has no schema number"),
         ('{"schema": 0}', "which no version ever wrote"),
-        ('{"schema": 2, "key": "x"}', "is not a record of schema 5: status"),
+        ('{"schema": 2, "key": "x"}', "is not a record of schema 6: status"),
     ],
 )
 def test_what_is_no_record_is_said(text: str, said: str) -> None:

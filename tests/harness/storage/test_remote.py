@@ -373,7 +373,7 @@ def test_a_damaged_file_beside_a_record_is_missing_until_it_is_sent_again(
 
 
 def test_a_record_of_a_newer_version_is_left_alone(remote: Remote, machine: Callable[[str], Store]) -> None:
-    newer = made().to_json().replace('"schema": 5', '"schema": 99').encode()
+    newer = made().to_json().replace('"schema": 6', '"schema": 99').encode()
     remote.replace(OBJECT, newer)
     assert machine("one").get(SLUG, "Fake", KEY) is None
     with pytest.raises(NewerSchemaError):
