@@ -7,11 +7,13 @@ so is settled by a load. sentence-transformers is not imported before that, sinc
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import os
 import pickle
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,12 @@ from harness.core.allowances import list_allowed_tensors
 from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
-from harness.encoder.folder.files import list_module_weights, read_object, read_tensor_headers
+from harness.encoder.folder.files import (
+    list_module_weights,
+    read_json,
+    read_object,
+    read_tensor_headers,
+)
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     TWO_STAGE,
@@ -37,7 +44,7 @@ from harness.encoder.folder.modules import (
     read_modules,
     weight_files,
 )
-from harness.encoder.folder.pooling import read_pooling
+from harness.encoder.folder.pooling import POOLING_FLAGS, read_pooling
 from harness.encoder.library_load import (
     PROBE,
     collect_load_report,
@@ -52,6 +59,13 @@ LARGEST = 2 << 30
 
 KNOWN = frozenset({"Transformer", "Pooling", "Normalize", "Dense", "Dropout", ATTENTIVE, TWO_STAGE})
 """The modules whose load is known from their files."""
+
+FIELDS: dict[str, tuple[set[str], set[str]]] = {
+    "Pooling": ({"word_embedding_dimension"}, {*POOLING_FLAGS, "pooling_mode", "include_prompt"}),
+    "Dense": ({"in_features", "out_features", "activation_function"}, {"bias", "use_residual"}),
+    "Dropout": (set(), {"dropout"}),
+}
+"""The fields that the config of a module must have, and those that it may have; others are left to a load."""
 
 ENCODER_CLASSES = {
     "T5Config": "T5EncoderModel",
@@ -115,22 +129,36 @@ def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> None:
 def _try_modules(artifact: Artifact, *, pads: bool) -> int:
     """Try every module; returns the special tokens that the tokenizers add to a text, at most."""
     folder, special, width = artifact.folder, 0, None
-    if any(find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)):
+    modules = read_json(folder / "modules.json") if read_modules(folder) else []
+    if any("name" not in module for module in modules) or any(
+        find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)
+    ):
         raise _DoubtError
     for kind, sub in list_modules(folder) or [("sentence_transformers.models.Transformer", "")]:
         name, config = find_library_class(kind), read_object(folder / sub / "config.json")
         if name not in KNOWN:
             raise _DoubtError
+        _require_plain(str(name), config)
         if name == "Transformer":
             added, width = _try_backbone(folder / sub, artifact, pads=pads)
             special = max(special, added)
         elif name == "Pooling" and width is not None:
             width *= len(str(read_pooling(folder, [(kind, sub)])).split("+"))
         elif name == "Dense":
-            if width not in (None, config.get("in_features")):
+            if width not in (None, config["in_features"]):
                 raise _DoubtError
-            width = config.get("out_features")
+            width = config["out_features"]
     return special
+
+
+def _require_plain(name: str, config: Mapping[str, Any]) -> None:
+    """Doubt a module whose config has other fields than its class takes, or an unknown activation."""
+    required, optional = FIELDS.get(name, (set(), config.keys()))
+    if not required <= config.keys() <= required | optional:
+        raise _DoubtError
+    if name == "Dense":
+        package, _, activation = str(config["activation_function"]).rpartition(".")
+        getattr(importlib.import_module(package), activation)()
 
 
 def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, int | None]:

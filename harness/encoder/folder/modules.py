@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +117,15 @@ def read_modules(folder: Path) -> list[Module]:
         ]
     content = read_json(path)
     try:
-        modules = [(str(m["type"]), str(m["path"])) for m in content]
+        modules = [(m["type"], m["path"]) for m in content]
+        names = [m["name"] for m in content if "name" in m]
     except (TypeError, KeyError) as error:
         raise ModelError(f"{path} is not a list of modules.") from error
+    if any(not isinstance(value, str) for value in (*names, *chain.from_iterable(modules))):
+        raise ModelError(f"{path} has a type, path or name of a module that is no text.")
+    # The library keeps modules by their names: of two alike it would drop one.
+    if len({*names}) < len(names) or any(not name or "." in name for name in names):
+        raise ModelError(f"{path} has a module without a name of its own: {', '.join(map(repr, names))}.")
     if not modules:
         raise ModelError(f"{path} lists no module.")
     for _, sub in modules:

@@ -68,7 +68,7 @@ print(json.dumps(found))
 
 
 def test_faults_are_found_without_torch_and_without_transformers(measured: Measured, tmp_path: Path) -> None:
-    """But for a type that transformers may know, and those that a trial load finds in its own process."""
+    """But for a type that transformers may know, and those that a trial load finds in another process."""
     names = faulty.FAULTS.keys() - faulty.TRIED - {"unknown type"}
     folders = {name: tmp_path / name.replace(" ", "-") for name in names}
     for name, folder in folders.items():

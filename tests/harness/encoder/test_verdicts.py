@@ -18,6 +18,7 @@ import transformers
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_model
 
+import faulty
 import tiny
 from blocked import BLOCKER
 from harness.core.encoding import Encoding, Settings
@@ -380,3 +381,46 @@ print("torch" in sys.modules)
     assert message.startswith("other does not load: KeyError: 'nope'")
     contents = [json.loads(path.read_text()) for path in (tmp_path / "cache" / "verdicts").iterdir()]
     assert sorted(one["special_tokens"] for one in contents) == [0, 2]
+
+
+@pytest.mark.parametrize("names", [["0", "0"], ["0", ""], ["0", "a.b"]])
+def test_modules_without_names_of_their_own_are_refused(names: list[str], build: Build) -> None:
+    """The library keeps modules by name, and drops the first of two alike."""
+    folder = build()
+    modules = json.loads((folder / "modules.json").read_text())
+    for module, name in zip(modules, names, strict=True):
+        module["name"] = name
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ModelError, match="without a name of its own"):
+        describe(folder)
+
+
+@pytest.mark.parametrize(
+    ("module", "field", "value"),
+    [
+        ("1_Pooling", "word_embedding_dimension", None),
+        ("1_Pooling", "other", 3),
+        ("2_Dense", "activation_function", None),
+        ("2_Dense", "activation_function", "torch.nn.modules.linear.None"),
+        ("2_Dense", "other", 3),
+    ],
+)
+def test_modules_that_do_not_load_are_refused(
+    module: str, field: str, value: Any, build: Build, artifact: MakeArtifact
+) -> None:
+    folder = build(dense=True)
+    passes(artifact(folder))
+    faulty.rewrite(folder / module / "config.json", **{field: value})
+    with pytest.raises(ModelError, match="does not load"):
+        passes(artifact(folder))
+
+
+def test_a_dense_layer_of_another_width_than_its_backbone_is_refused(
+    build: Build, artifact: MakeArtifact
+) -> None:
+    folder = build(dense=True)
+    shutil.copytree(
+        build("cls", pooling="cls+mean", dense=True) / "2_Dense", folder / "2_Dense", dirs_exist_ok=True
+    )
+    with pytest.raises(ModelError, match="does not load"):
+        passes(artifact(folder))
