@@ -207,10 +207,13 @@ class Remote:
 
     def list_objects(self, folder: str) -> dict[str, ObjectInfo]:
         """Every object below a folder by its name, sorted; one request for each thousand."""
-        # To open a folder of this machine makes it: one that is read is not made.
-        if not self.needs_network and not Path(self.url.removeprefix("file://")).is_dir():
-            return {}
         with self._explain_storage_errors("list", folder):
+            try:
+                # To open a folder of this machine makes it: one that is only read is not made.
+                if not self.needs_network:
+                    os.stat(self.url.removeprefix("file://"))
+            except FileNotFoundError:
+                return {}
             listing = self._objects.list(folder).collect()
         # S3 gives the tag in quotation marks, as HTTP writes it (RFC 9110, 8.8.3).
         return {
