@@ -23,13 +23,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from measuring import read_options  # which finds the modules of tests
 
-from fakes import FakeEncoder, FakeSource, artifact, encoding
+from fakes import FakeEncoder, FakeSource, artifact, encoding, gated
 from harness.core import files
 from harness.core.errors import HarnessError
 from harness.core.types import Column, Data, Outcome, Suite, Task, TextEncoder
@@ -129,7 +128,7 @@ def fake_models() -> Iterator[None]:
     """Models made of hashes instead of weights."""
     with (
         mock.patch.object(JobContext, "load_encoder", lambda _self, model, _how: FakeEncoder(salt=model.key)),
-        mock.patch.object(sanity, "check_encoder", return_value=SimpleNamespace(failures=(), speed=None)),
+        mock.patch.object(sanity, "check_encoder", return_value=gated()),
         mock.patch.object(sanity, "require_sane", return_value=None),
         mock.patch.object(files, "SETTLED_NS", -1),
     ):
