@@ -17,8 +17,9 @@ from harness.core.errors import ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.loading import load_any
+from harness.encoder.loading import load_any, load_encoder
 from harness.encoder.preflight import PreflightOptions, check_model
+from harness.encoder.sanity import check_encoder
 from harness.encoder.sentence_transformer import SentenceTransformer
 from layouts import TEXTS, read_layouts, write_layout
 
@@ -209,3 +210,9 @@ def test_static_vectors_are_those_of_model2vec(
         found = [vocabulary[word] for word in text.split()]
         mean = (weights[found, None] * rows[mapping[found]].float()).mean(dim=0)
         assert np.abs(vector - (mean / mean.norm()).numpy()).max() <= 2e-6
+    # No digit is a token: "42" has a vector of zeros, which is no fault of the model.
+    encoding = resolve_encoding(describe(tmp_path), Settings())
+    encoder = load_encoder(artifact(tmp_path), encoding, device="cpu")
+    assert not encoder.encode(["42"]).any()
+    report = check_encoder(encoder, lambda: load_encoder(artifact(tmp_path), encoding, device="cpu"))
+    assert report.failures == ()
