@@ -93,7 +93,8 @@ class _LocalSource:
 
     def count_data(self, task: Task, *, cache: Path) -> DataReport:
         """What was counted in the files (see harness.core.types.CountedSource)."""
-        return self._count(task, cache)[1]
+        # Not cached: the names of files and a README beside them are no content.
+        return replace(self._count(task, cache)[1], gaps=_find_gaps(self.task))
 
     def _count(self, task: Task, cache: Path) -> _Counted:
         return _load_counted(task.data.content, cache, lambda: self._read_counted(task))
@@ -101,7 +102,7 @@ class _LocalSource:
     def _read_counted(self, task: Task) -> _Counted:
         data = self.load(task, data=None)
         rows = len(data.train) + sum(map(len, data.dev.values()))
-        report = DataReport(counts={"rows": rows}, gaps=_find_gaps(self.task), notes=data.notes)
+        report = DataReport(counts={"rows": rows}, notes=data.notes)
         return _measure_labelled_data(data), report
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
@@ -451,7 +452,7 @@ class _FileSource(BuiltSource):
 
     def count_data(self, task: Task, *, cache: Path) -> DataReport:
         """What was counted in the files (see harness.core.types.CountedSource)."""
-        return self._count(task, cache)[1]
+        return replace(self._count(task, cache)[1], gaps=_find_gaps(self.loader.task))
 
     def _count(self, task: Task, cache: Path) -> _Counted:
         # Titles change the size, but not the hash of the data.
@@ -460,8 +461,7 @@ class _FileSource(BuiltSource):
 
     def _read_counted(self, task: Task) -> _Counted:
         data = self.loader.content()
-        report = replace(count_content(data, task.splits[0]), gaps=_find_gaps(self.loader.task))
-        return measure_content(data, task.documents), report
+        return measure_content(data, task.documents), count_content(data, task.splits[0])
 
 
 def _open_local_suite(argument: str, options: SuiteOptions) -> Suite:

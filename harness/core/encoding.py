@@ -242,7 +242,8 @@ class Encoding:
     output "multivector", each token has a vector: there is no pooling (""), and `max_length` is that of the
     longer side. With an `index` the search of such a model is approximate; its vectors are the same. Without
     one large tasks are searched by the usual one, unless `exact` was asked for. With a `context` a vector
-    depends on context documents, which are drawn for each task.
+    depends on context documents, which are drawn for each task. The first `truncate_dim` numbers of a vector
+    are kept, None for all.
     """
 
     output: Output = "vector"
@@ -258,6 +259,8 @@ class Encoding:
     index: Plaid | None = None
     exact: bool = False
     context: ContextDraw | None = None
+    # "later": see Plaid.top_k.
+    truncate_dim: int | None = field(default=None, metadata={"later": True})
 
     @property
     def loaded(self) -> Encoding:

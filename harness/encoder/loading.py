@@ -111,7 +111,7 @@ def _build(
     _set_pooling(model, encoding.pooling)
     _set_padding(model, encoding.pooling)
     # As sentence-transformers does: a model's own Normalize comes before the cut, one asked for after it.
-    cut = [] if description.truncate_dim is None else [Truncate(description.truncate_dim)]
+    cut = [] if encoding.truncate_dim is None else [Truncate(encoding.truncate_dim)]
     model.extend([] if description.normalize else cut)
     _set_normalize(model, encoding.normalize)
     model.extend(cut if description.normalize else [])

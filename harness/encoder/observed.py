@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from transformers.models.auto.modeling_auto import (
 from harness.core.encoding import Encoding
 from harness.core.types import SIDES
 from harness.encoder.engine import Encoder, collect_backbones, collect_input_modules
-from harness.encoder.folder.description import read_token_limits
+from harness.encoder.folder.description import OFFSET_MODELS, read_token_limits
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import list_input_modules
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
@@ -83,6 +84,7 @@ def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Itera
     """What is seen of a backbone and its tokenizer."""
     yield from _observe_special_tokens(module, folder)
     yield _observe_padding(module, folder)
+    yield _observe_padding_token(module, folder)
     yield _observe_case(module, folder)
     yield from _observe_attention(module, folder, encoding)
 
@@ -136,12 +138,32 @@ def _observe_padding(module: Any, folder: Path) -> Observation:
     )
 
 
+def _observe_padding_token(module: Any, folder: Path) -> Observation:
+    config, observed = read_object(folder / "config.json"), module.tokenizer.pad_token_id
+    declared = config.get("pad_token_id")
+    # Only there does a vector depend on it, through the number of every position.
+    wrong = (
+        config.get("model_type") in OFFSET_MODELS
+        and None not in (declared, observed)
+        and declared != observed
+    )
+    return Observation(
+        name="padding_token",
+        declared=declared,
+        observed=observed,
+        allowance=SPECIAL_TOKENS if wrong else "",
+        message=f"config.json counts positions from the padding token {declared}, the tokenizer pads with "
+        f"{observed}.",
+        hint=f'Set "pad_token_id": {observed} in config.json if the model was trained so.',
+    )
+
+
 def _observe_case(module: Any, folder: Path) -> Observation:
     of_tokenizer = read_object(folder / "tokenizer_config.json").get("do_lower_case")
     declared = True if module.do_lower_case else of_tokenizer
     ids, lower = (module.tokenize([text])["input_ids"][0].tolist() for text in (TEXT.upper(), TEXT.lower()))
     # Two unknown tokens are equal whatever the case of their letters.
-    observed = None if module.tokenizer.unk_token_id in ids + lower else ids == lower
+    observed = None if ids == lower and module.tokenizer.unk_token_id in ids else ids == lower
     wrong = None not in (declared, observed) and declared != observed
     words = ("lower-cased", "left in their case")
     return Observation(
@@ -177,6 +199,18 @@ def _observe_attention(module: Any, folder: Path, encoding: Encoding) -> Iterato
             allowance="blind-pooling",
             message="Its vector is that of the first token, which sees no other: attention is causal.",
             hint="Use the last token, which sees all: --pooling lasttoken (or mean).",
+        )
+    layers, window = config.get("layer_types"), config.get("use_sliding_window") is True
+    if window and isinstance(layers, list):
+        # Layers from this number on have the window.
+        some = config.get("max_window_layers", 0) < len(layers)
+        yield Observation(
+            name="sliding_window",
+            declared=some,
+            observed="sliding_attention" in layers,
+            allowance="attention" if some and "sliding_attention" not in layers else "",
+            message='config.json says "use_sliding_window": true, and no layer of layer_types has a window.',
+            hint='If it was trained without, set "use_sliding_window": false; else correct layer_types.',
         )
     kind = getattr(backbone, "attention_type", None)
     if isinstance(kind, str):
@@ -237,7 +271,8 @@ def _observe_vectors(
         name="normalize",
         declared=encoding.normalize,
         observed=unit,
-        allowance="vector-length" if encoding.normalize and not unit else "",
+        # A cut after Normalize leaves shorter vectors, as in sentence-transformers.
+        allowance="vector-length" if encoding.normalize and not unit and not encoding.truncate_dim else "",
         message=f"Its vectors are to have length 1, and have {lengths.min():.3g} to {lengths.max():.3g}.",
         hint="A module behind Normalize changes them: make Normalize the last one in modules.json.",
     )
@@ -258,9 +293,15 @@ _SIDES = {"passage": "document", "corpus": "document", "documents": "document", 
 """Names of prompts that mean a side, and the name by which a side is found."""
 
 
+def _find_meant_side(name: str) -> str:
+    """The side that the name of a prompt means, also with a slip of a key; else the name."""
+    lower = name.lower()
+    return _SIDES.get(lower) or next(iter(difflib.get_close_matches(lower, SIDES, 1, 0.85)), lower)
+
+
 def _observe_prompts(encoding: Encoding) -> Observation:
     prompts = {name: text for name, text in encoding.prompts if text}
-    meant = {name: _SIDES.get(name.lower(), name.lower()) for name in prompts}
+    meant = {name: _find_meant_side(name) for name in prompts}
     lost = [n for n, side in meant.items() if n not in SIDES and side in SIDES and side not in prompts]
     side = meant[lost[0]] if lost else ""
     return Observation(

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import torch
 import transformers
 from torch import Tensor
@@ -28,6 +29,7 @@ from harness.core.allowances import list_allowed_tensors
 from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
+from harness.encoder.folder.configs import read_module_config
 from harness.encoder.folder.files import (
     list_module_weights,
     read_json,
@@ -44,7 +46,7 @@ from harness.encoder.folder.modules import (
     read_modules,
     weight_files,
 )
-from harness.encoder.folder.pooling import POOLING_FLAGS, read_pooling
+from harness.encoder.folder.pooling import POOLING_FLAGS, read_pooling, split_pooling
 from harness.encoder.library_load import (
     PROBE,
     collect_load_report,
@@ -143,7 +145,13 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
             added, width = _try_backbone(folder / sub, artifact, pads=pads)
             special = max(special, added)
         elif name == "Pooling" and width is not None:
-            width *= len(str(read_pooling(folder, [(kind, sub)])).split("+"))
+            size = read_module_config(folder / sub, name).get("word_embedding_dimension")
+            if size != width:
+                raise ModelError(
+                    f"{folder / sub} pools vectors of {size} dimensions, and its backbone's have {width}.",
+                    hint=f"Set the dimension in its config.json to {width}, if it belongs to this model.",
+                )
+            width *= len(split_pooling(str(read_pooling(folder, [(kind, sub)]))))
         elif name == "Dense":
             if width not in (None, config["in_features"]):
                 raise _DoubtError
@@ -186,7 +194,10 @@ def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, 
             f"The tokenizer in {place} cannot be used: {type(error).__name__}: {first_line}."
         ) from error
     rows, width = _try_network(place, artifact) if ours else _try_library_class(place, shared, dict(features))
-    largest = max(tokenizer.get_vocab().values(), default=-1)
+    known = _read_tokens(place)
+    # A class of transformers adds special tokens of its own, which no text gets.
+    numbers = (number for token, number in tokenizer.get_vocab().items() if not known or token in known)
+    largest = max(numbers, default=-1)
     if rows is not None and largest >= rows:
         raise ModelError(
             f"The tokenizer in {place} has tokens up to number {largest}, and the token embedding has "
@@ -194,6 +205,12 @@ def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, 
             hint="The tokenizer is another model's, or tokens were added without resizing the embedding.",
         )
     return tokenizer.num_special_tokens_to_add(), width
+
+
+def _read_tokens(place: Path) -> set[str]:
+    """The tokens in tokenizer.json; none where there is no such file."""
+    file = place / "tokenizer.json"
+    return {*tokenizers.Tokenizer.from_file(str(file)).get_vocab()} if file.is_file() else set()
 
 
 def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:

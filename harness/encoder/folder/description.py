@@ -35,6 +35,7 @@ from harness.encoder.folder.files import check_weights, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     MASK,
+    MODEL2VEC,
     TEXT_STAGE,
     TOKENIZED,
     TWO_STAGE,
@@ -57,6 +58,7 @@ from harness.encoder.folder.pooling import (
     OWN_POOLING,
     POOLING_FLAGS,
     find_family_pooling,
+    infer_vector_size,
     read_pooling,
 )
 from harness.encoder.folder.two_stage import PREFIXES, TwoStageSettings
@@ -101,6 +103,7 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
         max_length=_resolve_max_length(description, settings.max_length),
         vectors=settings.vectors or "float32",
         context=_resolve_context_draw(description, settings),
+        truncate_dim=description.truncate_dim,
         **shared,
     )
 
@@ -204,7 +207,7 @@ def _resolve_pooling(description: Description, asked: str | None) -> str:
     model_pooling = description.pooling
     if asked is None or asked == model_pooling:
         return model_pooling or description.usual_pooling
-    if model_pooling == OWN_POOLING:
+    if model_pooling in (OWN_POOLING, MODEL2VEC):
         raise UsageError(
             f"{description.folder} has no Pooling module, so its pooling cannot be replaced.",
             hint="Leave the pooling out.",
@@ -329,7 +332,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         pooling=read_pooling(folder, modules),
         usual_pooling=find_family_pooling(folder),
         normalize=bool(modules) and _is_text_normalize(folder, *modules[-1]),
-        truncate_dim=_read_truncation(folder, library),
+        truncate_dim=_read_truncation(folder, library, read_pooling(folder, modules)),
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
         position_limit=max(
@@ -377,10 +380,13 @@ def _check_module_configs(folder: Path, *, is_late: bool) -> None:
             )
 
 
-def _read_truncation(folder: Path, library: Mapping[str, Any]) -> int | None:
+def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | None) -> int | None:
     """The dimensions to which vectors are cut; None for all."""
     size = library.get("truncate_dim")
-    if size is not None and (type(size) is not int or size < 1):
+    if size is None:
+        return None
+    most = infer_vector_size(folder, pooling or "") or NO_LIMIT
+    if type(size) is not int or not 1 <= size <= most:
         raise explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
     return size
 

@@ -28,9 +28,8 @@ def _is_count(value: Any, least: int = 1) -> bool:
 
 
 def _is_length(value: Any) -> bool:
-    whole = type(value) is float and math.isfinite(value) and value.is_integer()
     # sentence-transformers writes -1 for a backbone without a length, such as XLNet.
-    return value == -1 or ((whole or type(value) is int) and value >= 1)
+    return value == -1 or _is_count(value)
 
 
 def _is_text(value: Any) -> bool:
@@ -123,8 +122,10 @@ def is_schema_file(path: Path) -> bool:
     return any(fnmatchcase(path.name, pattern) for pattern in FIELDS)
 
 
-def check_fields(path: Path, content: Mapping[str, Any]) -> None:
+def check_fields(path: Path, content: dict[str, Any]) -> None:
     """Refuse a value of another type, or out of range, in a JSON file of a model folder.
+
+    Numbers such as 32.0 become integers where one is due.
 
     Raises:
         DamagedModelError: A field has such a value.
@@ -134,6 +135,8 @@ def check_fields(path: Path, content: Mapping[str, Any]) -> None:
             continue
         for name, value in content.items():
             kind = next((kind for field, kind in fields.items() if fnmatchcase(name, field)), None)
+            if kind in (COUNT, TOKEN, LENGTH, POSITIONS) and isinstance(value, float) and value.is_integer():
+                content[name] = value = int(value)
             if kind is not None and value is not None and not kind.allows(value):
                 shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:60] + "…"
                 raise DamagedModelError(f"{path} has {name} = {shown}.", hint=f"It must be {kind.words}.")

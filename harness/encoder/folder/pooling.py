@@ -12,9 +12,11 @@ from harness.encoder.folder.configs import explain_not_run, read_module_config
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
+    MODEL2VEC,
     Module,
     find_backbone_folder,
     find_library_class,
+    is_model2vec,
     list_modules,
     read_family,
 )
@@ -75,6 +77,8 @@ def read_pooling(folder: Path, modules: list[Module]) -> str | None:
     classes = [(find_library_class(kind), sub) for kind, sub in modules]
     path = next((sub for kind, sub in classes if kind == "Pooling"), None)
     if path is None:
+        if any(kind == "StaticEmbedding" and is_model2vec(folder / sub) for kind, sub in classes):
+            return MODEL2VEC
         return ATTENTION if ATTENTIVE in (kind for kind, _ in classes) else OWN_POOLING
     return name_pooling(read_module_config(folder / path, "Pooling"), folder / path / "config.json")
 
