@@ -177,11 +177,13 @@ class Architecture:
         return Architecture(**values)
 
     def require_types(self) -> None:
-        """TypeError for a field with a value of another type."""
+        """TypeError for a field with a value of another type, ValueError for a size below 1."""
         for name, value in ((each.name, getattr(self, each.name)) for each in fields(self)):
             kinds = _FIELD_TYPES.get(name, ())
             if kinds and type(value) not in kinds:
                 raise TypeError(f"{name} is {value!r}")
+            if name in _SIZES and value < 1:
+                raise ValueError(f"{name} is {value!r}")
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Architecture:
@@ -212,7 +214,7 @@ class Architecture:
         shape = Architecture(**{**values, "head": Head(**head), "windows": windows})
         try:
             shape.require_types()
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise DamagedModelError(f"The model's architecture cannot be used: {error}.") from error
         return shape
 
@@ -225,6 +227,17 @@ _FIELD_TYPES = {
     if set(str(field.type).split(" | ")) <= _TYPES.keys()
 }
 """The types of the plain fields of an Architecture."""
+
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "max_position_embeddings",
+)
+"""The fields that are at least 1."""
 
 _SAME_NAME = (
     "vocab_size",

@@ -162,7 +162,8 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
 def _require_plain(name: str, config: Mapping[str, Any]) -> None:
     """Doubt a module whose config has other fields than its class takes, or an unknown activation."""
     required, optional = FIELDS.get(name, (set(), config.keys()))
-    if not required <= config.keys() <= required | optional:
+    missing = [field for field in required if config.get(field) is None]
+    if missing or not config.keys() <= required | optional:
         raise _DoubtError
     if name == "Dense":
         package, _, activation = str(config["activation_function"]).rpartition(".")
