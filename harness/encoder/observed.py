@@ -84,7 +84,7 @@ def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Itera
     """What is seen of a backbone and its tokenizer."""
     yield from _observe_special_tokens(module, folder)
     yield _observe_padding(module, folder)
-    yield _observe_padding_token(module, folder)
+    yield from _observe_padding_token(module, folder)
     yield _observe_case(module, folder)
     yield from _observe_attention(module, folder, encoding)
 
@@ -138,16 +138,14 @@ def _observe_padding(module: Any, folder: Path) -> Observation:
     )
 
 
-def _observe_padding_token(module: Any, folder: Path) -> Observation:
+def _observe_padding_token(module: Any, folder: Path) -> Iterator[Observation]:
+    """The padding token of a model whose positions are counted from it; no other depends on it."""
     config, observed = read_object(folder / "config.json"), module.tokenizer.pad_token_id
     declared = config.get("pad_token_id")
-    # Only there does a vector depend on it, through the number of every position.
-    wrong = (
-        config.get("model_type") in OFFSET_MODELS
-        and None not in (declared, observed)
-        and declared != observed
-    )
-    return Observation(
+    wrong = None not in (declared, observed) and declared != observed
+    if config.get("model_type") not in OFFSET_MODELS:
+        return
+    yield Observation(
         name="padding_token",
         declared=declared,
         observed=observed,

@@ -64,7 +64,10 @@ KNOWN = frozenset({"Transformer", "Pooling", "Normalize", "Dense", "Dropout", AT
 
 FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "Pooling": ({"word_embedding_dimension"}, {*POOLING_FLAGS, "pooling_mode", "include_prompt"}),
-    "Dense": ({"in_features", "out_features", "activation_function"}, {"bias", "use_residual"}),
+    "Dense": (
+        {"in_features", "out_features", "activation_function"},
+        {"bias", "use_residual", "module_input_name"},
+    ),
     "Dropout": (set(), {"dropout"}),
 }
 """The fields that the config of a module must have, and those that it may have; others are left to a load."""
@@ -131,21 +134,22 @@ def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> None:
 def _try_modules(artifact: Artifact, *, pads: bool) -> int:
     """Try every module; returns the special tokens that the tokenizers add to a text, at most."""
     folder, special, width = artifact.folder, 0, None
-    modules = read_json(folder / "modules.json") if read_modules(folder) else []
+    modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
     if any("name" not in module for module in modules) or any(
         find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)
     ):
         raise _DoubtError
     for kind, sub in list_modules(folder) or [("sentence_transformers.models.Transformer", "")]:
-        name, config = find_library_class(kind), read_object(folder / sub / "config.json")
+        name = find_library_class(kind)
         if name not in KNOWN:
             raise _DoubtError
+        config = read_module_config(folder / sub, name)
         _require_plain(str(name), config)
         if name == "Transformer":
             added, width = _try_backbone(folder / sub, artifact, pads=pads)
             special = max(special, added)
         elif name == "Pooling" and width is not None:
-            size = read_module_config(folder / sub, name).get("word_embedding_dimension")
+            size = config["word_embedding_dimension"]
             if size != width:
                 raise ModelError(
                     f"{folder / sub} pools vectors of {size} dimensions, and its backbone's have {width}.",

@@ -127,7 +127,7 @@ def test_a_multi_vector_model_of_other_modules_is_refused(lay: Make) -> None:
     modules = lay("multi-vector").folder / "modules.json"
     whole = json.loads(modules.read_text())
     pooling = "sentence_transformers.multi_vector_encoder.modules.token_pooling.HierarchicalTokenPooling"
-    for wrong in (whole[:-1], [*whole[:2], whole[3]], [*whole, {**whole[-1], "type": pooling}]):
+    for wrong in (whole[:-1], [*whole[:2], whole[3]], [*whole, {**whole[-1], "name": "4", "type": pooling}]):
         modules.write_text(json.dumps(wrong))
         with pytest.raises(ModelError, match="is a MultiVectorEncoder of Transformer, Dense, "):
             describe(modules.parent)

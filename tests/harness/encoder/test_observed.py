@@ -32,7 +32,7 @@ PLAIN: dict[str, tuple[Any, Any]] = {
     "first_token": ("[CLS]", "[CLS]"),
     "last_token": ("[SEP]", "[SEP]"),
     "padding_side": (None, "right"),
-    "lower_case": (None, None),
+    "lower_case": (None, False),
     "attention": ("both ways", "both ways"),
     "dtype": ("float32", "float32"),
     "normalize": (False, False),
@@ -204,6 +204,31 @@ MAKERS: dict[str, tuple[Callable[[Path], Path], dict[str, Any], dict[str, tuple[
         },
         "attention",
     ),
+    "positions counted from another token": (
+        lambda f: write_network(write_bytes(f, "<s> $A </s>"), "roberta", pad_token_id=3),
+        {},
+        {
+            **PLAIN,
+            "max_length": (64, 60),
+            "first_token": ("<s>", "<s>"),
+            "last_token": ("</s>", "</s>"),
+            "lower_case": (None, False),
+            "padding_token": (3, 0),
+        },
+        "special-tokens",
+    ),
+    "windows of no layer": (
+        lambda f: decoder(
+            f,
+            use_sliding_window=True,
+            sliding_window=4,
+            max_window_layers=0,
+            layer_types=["full_attention"] * 2,
+        ),
+        {},
+        {**DECODER, "sliding_window": (True, False)},
+        "attention",
+    ),
     "bigbird": (
         lambda f: write_network(write_bytes(f, "<s> $A </s>"), "big_bird", block_size=8, num_random_blocks=1),
         {},
@@ -240,6 +265,18 @@ SAVES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, tuple[Any, Any]
         {},
         {"prompts": (["passage", "query"], ["query"])},
         "unused-prompt",
+    ),
+    "slip in the name of a prompt": (
+        {"library": {"prompts": {"querry": "query: ", "STS22": "x: ", "s2p_query": "y: "}}},
+        {},
+        {"prompts": (["STS22", "querry", "s2p_query"], ["STS22", "s2p_query"])},
+        "unused-prompt",
+    ),
+    "fewer dimensions": (
+        {"normalize": True, "library": {"truncate_dim": 8}},
+        {},
+        {"dimension": (8, 8), "normalize": (True, False)},
+        "",
     ),
 }
 """By name: what was saved, settings, what is observed unlike SAVED, and the name of the one contradiction."""
