@@ -21,6 +21,7 @@ from typing import Any
 import tokenizers
 import torch
 import transformers
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
@@ -139,6 +140,9 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
         find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)
     ):
         raise _DoubtError
+    for path in weight_files(folder):
+        if path.suffix == ".safetensors":
+            _require_readable(path)
     for kind, sub in list_modules(folder) or [("sentence_transformers.models.Transformer", "")]:
         name = find_library_class(kind)
         if name not in KNOWN:
@@ -161,6 +165,15 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
                 raise _DoubtError
             width = config["out_features"]
     return special
+
+
+def _require_readable(path: Path) -> None:
+    """Refuse a file whose header the safetensors library does not take."""
+    try:
+        with safe_open(path, "pt"):
+            pass
+    except SafetensorError as error:
+        raise DamagedModelError(f"{path} is not a whole safetensors file: {error}.") from error
 
 
 def _require_plain(name: str, config: Mapping[str, Any]) -> None:

@@ -107,7 +107,11 @@ def export_trec(
     written = [
         path
         for name, record in chosen.records.items()
-        for path in _write_trec_files(record, *_read_run_tables(record, again[name], results), folder)
+        for path in _write_trec_files(
+            record,
+            *_read_run_tables(record, again[name], results),
+            folder / _find_artifact_folder(record, results),
+        )
     ]
     return _TrecExport(
         files=tuple(written),
@@ -237,7 +241,7 @@ def _read_run_tables(record: Record, again: str, results: Path | None) -> tuple[
     """The run and the per-example file of a record, as tables of pyarrow."""
     import pyarrow.parquet as pq
 
-    stores, slug = open_stores(results), _build_artifact_slug(record)
+    stores, slug = open_stores(results), _find_artifact_folder(record, results)
     run = next((path for store in stores if (path := store.run(record, slug))), None)
     examples = next((path for store in stores if (path := store.find_examples_file(record, slug))), None)
     if run is None or examples is None:
@@ -251,8 +255,11 @@ def _read_run_tables(record: Record, again: str, results: Path | None) -> tuple[
     return pq.read_table(run), pq.read_table(examples)
 
 
-def _build_artifact_slug(record: Record) -> str:
-    return build_artifact_slug(record.model.name, record.model.artifact)
+def _find_artifact_folder(record: Record, results: Path | None) -> str:
+    """The name of the folder of its records, whose name in tables may tell it from others."""
+    slug = build_artifact_slug(record.model.name, record.model.artifact)
+    places = [store.locate_record(slug, record.task.name, record.key) for store in open_stores(results)]
+    return next((place for place in places if place.exists()), places[0]).parents[1].name
 
 
 def _check_ids(record: Record, run: Any, examples: Any) -> None:
@@ -282,7 +289,7 @@ def _write_trec_files(record: Record, run: Any, examples: Any, folder: Path) -> 
         name = ".".join([record.task.name, *(part[c] for c in columns if part[c] != "default")])
         for ending, table, lines in ((".run", run, _run_lines), (".qrels", examples, _iter_qrels_lines)):
             mine = table.filter(pc.and_(*(pc.equal(table[c], part[c]) for c in columns)))
-            path = folder / _build_artifact_slug(record) / f"{_clean_file_name(name)}{ending}"
+            path = folder / f"{_clean_file_name(name)}{ending}"
             files.replace(path, "".join(f"{line}\n" for line in lines(mine, record)).encode())
             yield path
 

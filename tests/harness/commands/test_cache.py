@@ -46,6 +46,7 @@ def test_size_is_the_sum_of_what_lies_there(tmp_path: Path, capsys: Any) -> None
         "finetuned": 0,
         "clusters": 0,
         "units": 0,
+        "verdicts": 0,
         "plaid": 0,
     }
     assert found["total"] == on_disk + 5

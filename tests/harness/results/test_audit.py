@@ -148,7 +148,7 @@ def no_record(world: World) -> Path:
         (units, "units", "not what was written"),
         (orphan, "examples", "no intact record names it"),
         (orphan_run, "runs", "no intact record names it"),
-        (no_record, "records", "it is not a record of schema 5"),
+        (no_record, "records", "it is not a record of schema 6"),
     ],
 )
 def test_what_is_wrong_or_stale_is_named_and_repaired(
@@ -190,7 +190,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.C
 
 def test_a_newer_record_is_named_and_left(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     path = world.files("records")[0]
-    path.write_text(path.read_text().replace('"schema": 5', '"schema": 99'))
+    path.write_text(path.read_text().replace('"schema": 6', '"schema": 99'))
     code, found = asked(capsys, world, "--repair")
     assert (code, found["faults"][0]["repair"], path.exists()) == (1, "", True)
 

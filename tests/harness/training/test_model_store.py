@@ -95,7 +95,7 @@ def seed(folder: Path) -> None:
         (seed, "does not follow from its lineage"),
         (lambda folder: (folder / "model.json").unlink(), "has no model.json"),
         (lambda folder: (folder / "model.safetensors").unlink(), "has no weights"),
-        (lambda folder: (folder / "config.json").write_text("[]"), "content is not that"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "holds no JSON object"),
         (lambda folder: (folder / "modules.json").write_text("3"), "is not a list of modules"),
     ],
 )

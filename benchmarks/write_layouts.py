@@ -1,7 +1,7 @@
-"""Writes layouts.json: folders that sentence-transformers 6.2 saves, and the vectors that it gives for them.
+"""Writes tests/support/layouts.json: folders as sentence-transformers 6.2 saves them, and its vectors.
 
 Not run by the tests, whose sentence-transformers is older. In an environment of its own:
-`pip install sentence-transformers==6.2.0 && python tests/support/write_layouts.py`.
+`pip install sentence-transformers==6.2.0 && PYTHONPATH=tests/support python benchmarks/write_layouts.py`.
 """
 
 from __future__ import annotations
@@ -206,4 +206,4 @@ def main(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("layouts.json"))
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("tests/support/layouts.json"))
