@@ -723,7 +723,9 @@ ARGUMENTS = (
 
 
 def mutate_arguments(draw: Draw, arguments: list[str]) -> None:
-    """Change a command line in one place."""
+    """Change a command line in one place, if anything of it is left."""
+    if not arguments:
+        return
     # Mostly of a value: click alone refuses most others.
     values = [n for n, part in enumerate(arguments) if n > 1 and not part.startswith("--")]
     place = (

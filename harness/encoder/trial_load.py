@@ -63,6 +63,9 @@ LARGEST = 2 << 30
 KNOWN = frozenset({"Transformer", "Pooling", "Normalize", "Dense", "Dropout", ATTENTIVE, TWO_STAGE})
 """The modules whose load is known from their files."""
 
+UNKNOWN = "日 Ж 😀"
+"""A text with words that few vocabularies have."""
+
 FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "Pooling": ({"word_embedding_dimension"}, {*POOLING_FLAGS, "pooling_mode", "include_prompt"}),
     "Dense": (
@@ -202,6 +205,7 @@ def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, 
         let_end_pad(tokenizer)
         if pads:
             require_padding(tokenizer)
+        tokenizer(UNKNOWN)
         features = tokenizer(list(PROBE if pads else PROBE[:1]), padding=pads, return_tensors="pt")
     except (HarnessError, KeyboardInterrupt, SystemExit):
         raise
@@ -215,7 +219,9 @@ def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, 
     known = _read_tokens(place)
     # A class of transformers adds special tokens of its own, which no text gets.
     numbers = (number for token, number in tokenizer.get_vocab().items() if not known or token in known)
-    largest = max(numbers, default=-1)
+    # A token for padding or expansion that is none of the model's is added behind them.
+    expansion = 0 if pads else tokenizer.mask_token_id or 0
+    largest = max(*numbers, int(features["input_ids"].max()), expansion)
     if rows is not None and largest >= rows:
         raise ModelError(
             f"The tokenizer in {place} has tokens up to number {largest}, and the token embedding has "
@@ -235,6 +241,9 @@ def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
     """Build our network of a folder on the meta device; returns rows and width of its token embedding."""
     headers = read_tensor_headers(list_module_weights(place))
     if headers is None or any(tensor.dtype not in DTYPES for tensor in headers.values()):
+        raise _DoubtError
+    # sentence-transformers asks such a config for the width of a token.
+    if "text_config" in read_object(place / "config.json"):
         raise _DoubtError
     tensors = {
         name: torch.empty(tensor.shape, dtype=DTYPES[tensor.dtype], device="meta")

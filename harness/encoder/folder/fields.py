@@ -29,7 +29,7 @@ def _is_count(value: Any, least: int = 1) -> bool:
 
 def _is_length(value: Any) -> bool:
     # sentence-transformers writes -1 for a backbone without a length, such as XLNet.
-    return value == -1 or _is_count(value)
+    return value == -1 or (_is_count(value) and value < 2**31)
 
 
 def _is_text(value: Any) -> bool:
@@ -44,8 +44,11 @@ TEXT = _Type("a text", _is_text)
 FLAG = _Type("true or false", lambda value: isinstance(value, bool))
 OBJECT = _Type("an object", lambda value: isinstance(value, dict))
 COUNT = _Type("an integer of at least 1", _is_count)
+SIZE = _Type("a whole number of at least 1", _is_count)
 TOKEN = _Type("the number of a token", lambda value: _is_count(value, 0))
 LENGTH = _Type("a number of tokens, at least 1 and whole", _is_length)
+# transformers writes 1e30 for a tokenizer without a limit.
+ANY_LENGTH = _Type("a number of tokens, at least 1 and whole", lambda value: value == -1 or _is_count(value))
 SIDE = _Type('"left" or "right"', lambda value: value in ("left", "right"))
 TEXTS = _Type("a list of texts", lambda value: isinstance(value, list) and all(map(_is_text, value)))
 NAMED = _Type(
@@ -76,7 +79,7 @@ FIELDS: Mapping[str, Mapping[str, _Type]] = {
         "layer_norm_eps": NUMBER,
         "tie_word_embeddings": FLAG,
         "is_decoder": FLAG,
-        "word_embedding_dimension": COUNT,
+        "word_embedding_dimension": SIZE,
         "in_features": COUNT,
         "out_features": COUNT,
         "bias": FLAG,
@@ -104,7 +107,7 @@ FIELDS: Mapping[str, Mapping[str, _Type]] = {
     "tokenizer_config.json": {
         "tokenizer_class": TEXT,
         "auto_map": CODE,
-        "model_max_length": LENGTH,
+        "model_max_length": ANY_LENGTH,
         "padding_side": SIDE,
         "truncation_side": SIDE,
         "added_tokens_decoder": OBJECT,
@@ -125,7 +128,7 @@ def is_schema_file(path: Path) -> bool:
 def check_fields(path: Path, content: dict[str, Any]) -> None:
     """Refuse a value of another type, or out of range, in a JSON file of a model folder.
 
-    Numbers such as 32.0 become integers where one is due.
+    A length or dimension such as 32.0 becomes an integer.
 
     Raises:
         DamagedModelError: A field has such a value.
@@ -135,7 +138,8 @@ def check_fields(path: Path, content: dict[str, Any]) -> None:
             continue
         for name, value in content.items():
             kind = next((kind for field, kind in fields.items() if fnmatchcase(name, field)), None)
-            if kind in (COUNT, TOKEN, LENGTH, POSITIONS) and isinstance(value, float) and value.is_integer():
+            # Readers in the libraries take 32.0 for these alone.
+            if kind in (SIZE, LENGTH, ANY_LENGTH) and isinstance(value, float) and value.is_integer():
                 content[name] = value = int(value)
             if kind is not None and value is not None and not kind.allows(value):
                 shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:60] + "…"

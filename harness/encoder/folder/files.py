@@ -36,7 +36,7 @@ def read_object(path: Path) -> dict[str, Any]:
     Raises:
         ModelError: It cannot be read as a JSON object, or a field has a value of another type.
     """
-    if not path.is_file():
+    if not path.exists():
         return {}
     content = read_json(path)
     if not isinstance(content, dict):

@@ -99,6 +99,12 @@ def find_library_class(kind: str) -> str | None:
     return name if name in classes and in_own_file else None
 
 
+_BEHIND = frozenset(
+    {ATTENTIVE, "Dense", "Dropout", "LayerNorm", "Normalize", "Pooling", "WeightedLayerPooling"}
+)
+"""The modules that read the vectors of another one."""
+
+
 def read_modules(folder: Path) -> list[Module]:
     """The modules in order, as in modules.json or of model2vec; empty for a bare backbone.
 
@@ -106,7 +112,7 @@ def read_modules(folder: Path) -> list[Module]:
         ModelError: modules.json does not hold a list of modules.
     """
     path = folder / "modules.json"
-    if not path.is_file():
+    if not path.exists():
         config = read_object(folder / "config.json")
         if config.get("model_type", MODEL2VEC) != MODEL2VEC or not is_model2vec(folder):
             return []
@@ -130,6 +136,10 @@ def read_modules(folder: Path) -> list[Module]:
         raise ModelError(f"{path} lists no module.")
     for _, sub in modules:
         _require_inside(path, sub)
+    if (first := find_library_class(modules[0][0])) in _BEHIND:
+        raise ModelError(
+            f"{path} begins with {first}, which reads no text.", hint="Save or fetch the model folder again."
+        )
     return modules
 
 

@@ -138,7 +138,7 @@ def test_prompts_that_are_null_are_none(build: Build, vectors: Callable[..., NDA
         assert np.array_equal(vectors(folder), plain)
 
 
-@pytest.mark.parametrize(("length", "meant"), [(8.0, 8), (-1, 48), (None, 48), (1e30, 64)])
+@pytest.mark.parametrize(("length", "meant"), [(8.0, 8), (-1, 48), (None, 48)])
 def test_a_length_is_read_in_every_form(
     length: Any, meant: int, build: Build, vectors: Callable[..., NDArray[np.float32]]
 ) -> None:
