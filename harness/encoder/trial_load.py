@@ -152,7 +152,7 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
         if name == "Transformer":
             added, width = _try_backbone(folder / sub, artifact, pads=pads)
             special = max(special, added)
-        elif name == "Pooling" and width is not None:
+        elif name in ("Pooling", ATTENTIVE) and width is not None:
             size = config["word_embedding_dimension"]
             if size != width:
                 raise ModelError(
@@ -303,8 +303,10 @@ def _serve() -> None:
     # What a library prints goes nowhere.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     models: list[tuple[Artifact, Encoding]] = pickle.load(sys.stdin.buffer)
-    answers.write(json.dumps([_answer(artifact, encoding) for artifact, encoding in models]).encode())
-    answers.close()
+    # One by one: those before a model that ends this process count.
+    for artifact, encoding in models:
+        answers.write(f"{json.dumps(_answer(artifact, encoding))}\n".encode())
+        answers.flush()
 
 
 def _answer(artifact: Artifact, encoding: Encoding) -> dict[str, str | int | None]:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,25 @@ def test_a_folder_is_tried_once_for_each_content(
     assert "does not load" in str(refusal.message)
     assert judged(artifact(copy), cache) == refusal
     assert len(tried) == 3
+
+
+def test_a_model_that_ends_the_process_costs_no_other_its_verdict(
+    copy: Path, artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process answers up to the model named "end", in which it is killed."""
+    program = """
+import json, os, pickle, sys
+for model, _ in pickle.load(sys.stdin.buffer):
+    if model.name == "end":
+        os.kill(os.getpid(), 9)
+    print(json.dumps({"special_tokens": len(model.name)}), flush=True)
+"""
+    one = artifact(copy)
+    names = ["a", "end", "end", "four", "end"]
+    models = [(replace(one, name=name), resolve_encoding(describe(copy), Settings())) for name in names]
+    monkeypatch.setattr(verdicts, "START", program)
+    monkeypatch.delitem(sys.modules, "torch")
+    assert [verdict.special_tokens for verdict in judge_models(models, None)] == [1, 0, 0, 4, 0]
 
 
 def test_a_plan_tries_models_in_another_process(
