@@ -39,6 +39,7 @@ from harness.encoder.folder.files import (
 )
 from harness.encoder.folder.modules import (
     ATTENTIVE,
+    TRANSFORMER,
     TWO_STAGE,
     find_library_class,
     has_network,
@@ -50,6 +51,7 @@ from harness.encoder.folder.modules import (
 from harness.encoder.folder.pooling import POOLING_FLAGS, read_pooling, split_pooling
 from harness.encoder.library_load import (
     PROBE,
+    LoadReport,
     collect_load_report,
     hide_library_output,
     let_end_pad,
@@ -143,7 +145,7 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
     for path in weight_files(folder):
         if path.suffix == ".safetensors":
             _require_readable(path)
-    for kind, sub in list_modules(folder) or [("sentence_transformers.models.Transformer", "")]:
+    for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
         name = find_library_class(kind)
         if name not in KNOWN:
             raise _DoubtError
@@ -268,25 +270,36 @@ def _try_library_class(
             ignore_mismatched_sizes=True,
             **shared,
         )
-    table = model.get_input_embeddings()
+    try:
+        width = _run_on_fakes(model, features, report)
+    except HarnessError:
+        raise
+    # Some code, as Longformer's, wants to see values; mixtures of experts have no such kernels in float32.
+    except Exception as error:
+        raise _DoubtError from error
+    return getattr(model.get_input_embeddings(), "num_embeddings", None), width
+
+
+def _run_on_fakes(model: PreTrainedModel, features: dict[str, Tensor], report: LoadReport) -> int:
+    """Run a model of transformers' own class without memory; returns the width of a token's vector."""
     known = inspect.signature(model.forward).parameters
     taken = {name: value for name, value in features.items() if name in known}
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         # from_config is the constructor: the model above holds tensors of the meta device, where less runs.
-        copy = type(model)(config).eval()
+        copy = type(model)(model.config).eval()
         tokens = copy(**{name: mode.from_tensor(value) for name, value in taken.items()}, return_dict=True)[0]
         if tokens.dim() != 3:
             raise ModelError(
-                f"{place} gives no vector for each token: the output of its class {type(model).__name__} has "
-                f"the shape {tuple(tokens.shape)}.",
-                hint=VECTORS.get(config.model_type),
+                f"{model.name_or_path} gives no vector for each token: the output of {type(model).__name__} "
+                f"has the shape {tuple(tokens.shape)}.",
+                hint=VECTORS.get(model.config.model_type),
             )
         fresh = [copy.get_parameter(tensor.name) for tensor in report.fresh]
         if fresh and any(
             gradient is not None for gradient in torch.autograd.grad(tokens.sum(), fresh, allow_unused=True)
         ):
             raise _DoubtError
-    return getattr(table, "num_embeddings", None), tokens.shape[-1]
+    return int(tokens.shape[-1])
 
 
 VECTORS = {

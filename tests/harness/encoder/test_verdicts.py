@@ -25,7 +25,7 @@ from blocked import BLOCKER
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
-from harness.encoder import verdicts
+from harness.encoder import trial_load, verdicts
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.preflight import PreflightOptions, check_model
@@ -261,6 +261,17 @@ def test_a_class_that_takes_no_texts_of_any_length_is_refused(tmp_path: Path, ar
     folder = saved(transformers.NystromformerModel(config), tmp_path / "model")
     with pytest.raises(ModelError, match="does not load: RuntimeError: shape"):
         passes(artifact(folder))
+
+
+def test_a_class_that_does_not_run_without_memory_is_no_fault_where_it_is_too_large_to_load(
+    tmp_path: Path, artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = transformers.LongformerConfig(
+        vocab_size=160, max_position_embeddings=66, pad_token_id=0, attention_window=8, **SMALL
+    )
+    folder = saved(transformers.LongformerModel(config), tmp_path / "model")
+    monkeypatch.setattr(trial_load, "LARGEST", 0)
+    passes(artifact(folder), pooling="mean")
 
 
 @pytest.mark.parametrize("zipped", [True, False])
