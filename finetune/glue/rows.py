@@ -223,7 +223,7 @@ def adapt_trial(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:
     if family is not None and family.float32_only is not None and trial.autocast != "float32":
         training = replace(training, autocast="float32")
         notes.append(f"run in float32: {family.float32_only}")
-    if family is not None and family.end_pads and training.head.pooling == "first":
+    if family is not None and family.is_decoder and training.head.pooling == "first":
         training = replace(training, head=replace(training.head, pooling="mean"))
         notes.append("a decoder's first token sees nothing else: the mean of all tokens stands for it")
     return replace(trial, training=training), notes

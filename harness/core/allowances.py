@@ -18,7 +18,7 @@ ALLOWANCES = {
     "special-tokens": "other special tokens than the tokenizer's files say",
     "unused-prompt": "a prompt of a side under a name by which no text gets it",
     "vector-length": "vectors that are to have length 1, and have not",
-    "vector-size": "another dimension than truncate_dim says",
+    "vector-size": "another dimension than the files say",
 }
 """The contradictions that can be accepted, each with what it is."""
 

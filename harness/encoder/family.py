@@ -383,7 +383,7 @@ class Family:
         sizes: Configs of published sizes by name, to build a network without weights.
         defaults: Values of fields that a config.json may lack, as transformers' config class fills them in.
         tokenizer: Hub id of the tokenizer, for checkpoints without a tokenizer.
-        end_pads: Whether it is a decoder, whose first token sees no other.
+        is_decoder: Whether it is a decoder, whose first token sees no other.
         stands_for: Classes of config and model in the authors' own code that our network replaces.
     """
 
@@ -397,7 +397,7 @@ class Family:
     sizes: Mapping[str, Config] = field(default_factory=dict)
     defaults: Config = field(default_factory=dict)
     tokenizer: str | None = None
-    end_pads: bool = False
+    is_decoder: bool = False
     stands_for: tuple[str, ...] = ()
 
     def holds(self, config: Config) -> bool:

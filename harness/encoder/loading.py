@@ -30,7 +30,7 @@ from harness.encoder.engine import (
     widen_towers,
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
-from harness.encoder.folder.pooling import ATTENTION, split_pooling
+from harness.encoder.folder.pooling import ATTENTION, counts_places
 from harness.encoder.folder.support import check_family
 from harness.encoder.folder.trust import check_trust
 from harness.encoder.library_load import (
@@ -195,8 +195,8 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
 
 
 def _set_padding(model: SentenceTransformer, pooling: str) -> None:
-    """Pad on the right for poolings that count places, which take padding on the left for tokens."""
-    if not {"cls", "weightedmean"} & {*split_pooling(pooling)}:
+    """Pad on the right for poolings that count places."""
+    if not counts_places(pooling):
         return
     for module in collect_input_modules(model):
         if isinstance(module, Transformer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,9 +23,11 @@ from transformers.models.auto.modeling_auto import (
 from harness.core.encoding import Encoding
 from harness.core.types import SIDES
 from harness.encoder.engine import Encoder, collect_backbones, collect_input_modules
+from harness.encoder.folder.configs import read_module_config
 from harness.encoder.folder.description import OFFSET_MODELS, read_token_limits
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import list_input_modules
+from harness.encoder.folder.pooling import counts_places
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
 from harness.encoder.token_encoder import TokenEncoder
 
@@ -83,7 +86,7 @@ def observe(encoder: Encoder | TokenEncoder, folder: Path, vectors: NDArray[np.f
 def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Iterator[Observation]:
     """What is seen of a backbone and its tokenizer."""
     yield from _observe_special_tokens(module, folder)
-    yield _observe_padding(module, folder)
+    yield _observe_padding(module, folder, encoding)
     yield from _observe_padding_token(module, folder)
     yield _observe_case(module, folder)
     yield from _observe_attention(module, folder, encoding)
@@ -122,9 +125,11 @@ def _explain_hidden(module: Any, count: int) -> tuple[str, str] | None:
     )
 
 
-def _observe_padding(module: Any, folder: Path) -> Observation:
-    files = read_object(folder / "tokenizer_config.json")
-    declared = files.get("padding_side")
+def _observe_padding(module: Any, folder: Path, encoding: Encoding) -> Observation:
+    arguments = read_module_config(folder, "Transformer").get("tokenizer_args") or {}
+    files = {**read_object(folder / "tokenizer_config.json"), **arguments}
+    # Poolings that count places are padded on the right whatever the files say; no vector depends on it.
+    declared = None if counts_places(encoding.pooling) else files.get("padding_side")
     mask = module.tokenize([TEXT, f"{TEXT} {TEXT}"])["attention_mask"][0]
     observed = None if mask.all() else "right" if mask[0] else "left"
     wrong = None not in (declared, observed) and declared != observed
@@ -133,8 +138,8 @@ def _observe_padding(module: Any, folder: Path) -> Observation:
         declared=declared,
         observed=observed,
         allowance="padding-side" if wrong else "",
-        message=f"tokenizer_config.json says that padding stands {declared}, and it stands {observed}.",
-        hint=f'Set "padding_side": "{observed}" there if the model was trained so.',
+        message=f"The tokenizer's files say that padding stands {declared}, and it stands {observed}.",
+        hint=f'Set "padding_side": "{observed}" in tokenizer_config.json if the model was trained so.',
     )
 
 
@@ -158,6 +163,8 @@ def _observe_padding_token(module: Any, folder: Path) -> Iterator[Observation]:
 
 def _observe_case(module: Any, folder: Path) -> Observation:
     of_tokenizer = read_object(folder / "tokenizer_config.json").get("do_lower_case")
+    if _ignores_case(module.tokenizer):
+        of_tokenizer = None
     declared = True if module.do_lower_case else of_tokenizer
     ids, lower = (module.tokenize([text])["input_ids"][0].tolist() for text in (TEXT.upper(), TEXT.lower()))
     # Two unknown tokens are equal whatever the case of their letters.
@@ -173,6 +180,13 @@ def _observe_case(module: Any, folder: Path) -> Observation:
         hint=f'If trained so, set "do_lower_case": {str(observed).lower()} in tokenizer_config.json, else '
         '"lowercase" of the normalizer in tokenizer.json.',
     )
+
+
+def _ignores_case(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether do_lower_case is a leftover: of BERT's files, beside a tokenizer of SentencePiece."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    is_sentencepiece = backend is not None and type(backend.model).__name__ == "Unigram"
+    return is_sentencepiece and "do_lower_case" not in inspect.signature(type(tokenizer)).parameters
 
 
 def _observe_attention(module: Any, folder: Path, encoding: Encoding) -> Iterator[Observation]:
@@ -277,13 +291,14 @@ def _observe_vectors(
     size = library.get("truncate_dim")
     late = encoding.late_interaction
     own = encoder.model.get_sentence_embedding_dimension() if late is None else late.dimension
+    declared, observed = size or own, encoder.dimension if late else vectors.shape[1]
     yield Observation(
         name="dimension",
-        declared=size or own,
-        observed=encoder.dimension,
-        allowance="vector-size" if size and size != encoder.dimension else "",
-        message=f"truncate_dim says vectors of {size} numbers, and they have {encoder.dimension}.",
-        hint='Take "truncate_dim" out of config_sentence_transformers.json to score them whole.',
+        declared=declared,
+        observed=observed,
+        allowance="vector-size" if None not in (declared, observed) and declared != observed else "",
+        message=f"Its files say vectors of {declared} numbers, and they have {observed}.",
+        hint="If the files belong together, correct the dimension in the config.json of its Pooling.",
     )
 
 

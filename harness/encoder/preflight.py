@@ -21,6 +21,7 @@ from harness.encoder.folder.description import VOCABULARIES
 from harness.encoder.folder.files import (
     StoredTensor,
     check_present,
+    format_command,
     list_module_weights,
     read_object,
     read_tensor_headers,
@@ -115,7 +116,6 @@ def check_folder(artifact: Artifact, encoding: Encoding, options: PreflightOptio
             _check_dense(folder / sub)
         elif find_library_class(kind) == ATTENTIVE:
             _check_attentive(folder / sub)
-            _check_width(folder, sub)
         elif find_library_class(kind) == TWO_STAGE:
             _check_two_stage(folder / sub)
 
@@ -232,16 +232,6 @@ def _check_two_stage(place: Path) -> None:
         )
 
 
-def _check_width(folder: Path, sub: str) -> None:
-    """Refuse an attentive pooling right behind a backbone whose token vectors are of another size."""
-    size = read_object(folder / sub / "config.json")["word_embedding_dimension"]
-    width = read_object(find_backbone_folder(folder) / "config.json").get("hidden_size", size)
-    if size != width and read_modules(folder)[1][1] == sub:
-        raise DamagedModelError(
-            f"{folder / sub} pools vectors of {size} dimensions, and those of its backbone have {width}."
-        )
-
-
 # A backbone: its config, tensors and tokenizer
 
 
@@ -313,8 +303,8 @@ WRAPPERS = ("module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module")
 """Parts that a training library puts into the names of tensors."""
 
 STRIP = (
-    "Strip it, e.g. `python -c \"from safetensors.torch import load_file as r, save_file as w; p = '{path}'; "
-    "w({{k.replace('{part}', '', 1): v for k, v in r(p).items()}}, p, {{'format': 'pt'}})\"`."
+    "from safetensors.torch import load_file as r, save_file as w; p = {}; "
+    'w({{k.replace({}, "", 1): v for k, v in r(p).items()}}, p, {{"format": "pt"}})'
 )
 
 
@@ -330,7 +320,7 @@ def _check_wrapper(tensors: Tensors) -> None:
     part = f"{inner}." if last is None else "".join(f"{one}." for one in shared[: last + 1])
     raise ModelError(
         f'{len(wrapped)} tensors have the names of a wrapped model, with "{part}": {wrapped[0]}.',
-        hint=STRIP.format(part=part, path=tensors[wrapped[0]].path),
+        hint=f"Strip it, e.g. `{format_command(STRIP, str(tensors[wrapped[0]].path), part)}`.",
     )
 
 

@@ -30,7 +30,7 @@ from harness.core.allowances import list_allowed_tensors
 from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
-from harness.encoder.folder.configs import read_module_config
+from harness.encoder.folder.configs import TEXT, read_module_config
 from harness.encoder.folder.files import (
     list_module_weights,
     read_json,
@@ -39,6 +39,7 @@ from harness.encoder.folder.files import (
 )
 from harness.encoder.folder.modules import (
     ATTENTIVE,
+    TRANSFORMER,
     TWO_STAGE,
     find_library_class,
     has_network,
@@ -50,6 +51,7 @@ from harness.encoder.folder.modules import (
 from harness.encoder.folder.pooling import POOLING_FLAGS, read_pooling, split_pooling
 from harness.encoder.library_load import (
     PROBE,
+    LoadReport,
     collect_load_report,
     hide_library_output,
     let_end_pad,
@@ -137,7 +139,7 @@ def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> None:
 
 def _try_modules(artifact: Artifact, *, pads: bool) -> int:
     """Try every module; returns the special tokens that the tokenizers add to a text, at most."""
-    folder, special, width = artifact.folder, 0, None
+    folder, special, width, pooled = artifact.folder, 0, None, False
     modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
     if any("name" not in module for module in modules) or any(
         find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)
@@ -146,7 +148,7 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
     for path in weight_files(folder):
         if path.suffix == ".safetensors":
             _require_readable(path)
-    for kind, sub in list_modules(folder) or [("sentence_transformers.models.Transformer", "")]:
+    for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
         name = find_library_class(kind)
         if name not in KNOWN:
             raise _DoubtError
@@ -155,16 +157,15 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
         if name == "Transformer":
             added, width = _try_backbone(folder / sub, artifact, pads=pads)
             special = max(special, added)
-        elif name == "Pooling" and width is not None:
-            size = config["word_embedding_dimension"]
-            if size != width:
-                raise ModelError(
-                    f"{folder / sub} pools vectors of {size} dimensions, and its backbone's have {width}.",
-                    hint=f"Set the dimension in its config.json to {width}, if it belongs to this model.",
-                )
+        elif name in ("Pooling", ATTENTIVE) and width is not None:
+            # A learned pooling has weights of its width; any other takes what comes, as the sanity gate says.
+            if name == ATTENTIVE and config["word_embedding_dimension"] != width:
+                raise _DoubtError
             width *= len(split_pooling(str(read_pooling(folder, [(kind, sub)]))))
+            pooled = True
         elif name == "Dense":
-            if width not in (None, config["in_features"]):
+            reads_text = pads and config.get("module_input_name", TEXT) == TEXT
+            if width not in (None, config["in_features"]) or (reads_text and not pooled):
                 raise _DoubtError
             width = config["out_features"]
     return special
@@ -277,25 +278,36 @@ def _try_library_class(
             ignore_mismatched_sizes=True,
             **shared,
         )
-    table = model.get_input_embeddings()
+    try:
+        width = _run_on_fakes(model, features, report)
+    except HarnessError:
+        raise
+    # Some code, as Longformer's, wants to see values; mixtures of experts have no such kernels in float32.
+    except Exception as error:
+        raise _DoubtError from error
+    return getattr(model.get_input_embeddings(), "num_embeddings", None), width
+
+
+def _run_on_fakes(model: PreTrainedModel, features: dict[str, Tensor], report: LoadReport) -> int:
+    """Run a model of transformers' own class without memory; returns the width of a token's vector."""
     known = inspect.signature(model.forward).parameters
     taken = {name: value for name, value in features.items() if name in known}
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         # from_config is the constructor: the model above holds tensors of the meta device, where less runs.
-        copy = type(model)(config).eval()
+        copy = type(model)(model.config).eval()
         tokens = copy(**{name: mode.from_tensor(value) for name, value in taken.items()}, return_dict=True)[0]
         if tokens.dim() != 3:
             raise ModelError(
-                f"{place} gives no vector for each token: the output of its class {type(model).__name__} has "
-                f"the shape {tuple(tokens.shape)}.",
-                hint=VECTORS.get(config.model_type),
+                f"{model.name_or_path} gives no vector for each token: the output of {type(model).__name__} "
+                f"has the shape {tuple(tokens.shape)}.",
+                hint=VECTORS.get(model.config.model_type),
             )
         fresh = [copy.get_parameter(tensor.name) for tensor in report.fresh]
         if fresh and any(
             gradient is not None for gradient in torch.autograd.grad(tokens.sum(), fresh, allow_unused=True)
         ):
             raise _DoubtError
-    return getattr(table, "num_embeddings", None), tokens.shape[-1]
+    return int(tokens.shape[-1])
 
 
 VECTORS = {
@@ -312,8 +324,10 @@ def _serve() -> None:
     # What a library prints goes nowhere.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     models: list[tuple[Artifact, Encoding]] = pickle.load(sys.stdin.buffer)
-    answers.write(json.dumps([_answer(artifact, encoding) for artifact, encoding in models]).encode())
-    answers.close()
+    # One by one: those before a model that ends this process count.
+    for artifact, encoding in models:
+        answers.write(f"{json.dumps(_answer(artifact, encoding))}\n".encode())
+        answers.flush()
 
 
 def _answer(artifact: Artifact, encoding: Encoding) -> dict[str, str | int | None]:

@@ -36,7 +36,7 @@ START = (
 """The program that tries the models of its standard input."""
 
 SECONDS = 600
-"""The longest trial."""
+"""The most seconds of one process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None
         models: The models, with the settings of their evaluation.
         cache: The cache folder; None to try every model.
     """
-    places = [None if cache is None else _locate_verdict(cache, artifact) for artifact, _ in models]
+    places = [None if cache is None else _locate_verdict(cache, *model) for model in models]
     verdicts = [
         None if place is None else _read_verdict(place, artifact)
         for place, (artifact, _) in zip(places, models, strict=True)
@@ -74,7 +74,7 @@ def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None
     return [verdict or Verdict() for verdict in verdicts]
 
 
-def _locate_verdict(cache: Path, artifact: Artifact) -> Path:
+def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path:
     folders = list_module_folders(artifact.folder)
     key = digest(
         {
@@ -82,6 +82,8 @@ def _locate_verdict(cache: Path, artifact: Artifact) -> Path:
             "key": artifact.key,
             "allow_extra": list_allowed_tensors(artifact.allow),
             "own code": artifact.trust_remote_code,
+            # A load, which settles a doubt, asks for it.
+            "pooling": encoding.pooling,
             # A plugin may add the network of a family.
             "networks": [has_network(at, own_code=artifact.trust_remote_code) for at in folders],
             "versions": {name: version(name) for name in LIBRARIES},
@@ -102,30 +104,41 @@ def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
 
 
 def _try_models(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
-    """Try models in a process of its own, as torch's import takes seconds; None where that process failed."""
-    if not models:
-        return []
+    """Try models in a process of its own, as torch's import takes seconds; None for one that ends it."""
     if {"torch", "transformers"} <= sys.modules.keys():
         return [_try_here(artifact, encoding) for artifact, encoding in models]
+    verdicts: list[Verdict | None] = []
+    while len(verdicts) < len(models):
+        verdicts += _try_apart(models[len(verdicts) :]) or [None]
+    return verdicts
+
+
+def _try_apart(models: Sequence[tuple[Artifact, Encoding]]) -> list[Verdict]:
+    """The verdicts of another process, up to the model with which it ends."""
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONPATH": os.pathsep.join(place or os.getcwd() for place in sys.path),
         "HF_HUB_OFFLINE": "1",
         "CUDA_VISIBLE_DEVICES": "",
     }
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", START],
+        # -P: nothing is imported from the working folder, unless this program does so.
+        answers = subprocess.run(
+            [sys.executable, "-P", "-c", START],
             input=pickle.dumps(models),
             capture_output=True,
             env=environment,
             timeout=SECONDS,
-            check=True,
-        )
-        return [Verdict(**verdict) for verdict in json.loads(done.stdout)]
-    # Killed, or out of memory: the run itself shows what the model does.
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return [None] * len(models)
+            check=False,
+        ).stdout
+    # Of a process that is killed or runs out of memory the answers count; the run itself shows what the next
+    # model does.
+    except subprocess.TimeoutExpired as error:
+        answers = error.stdout or b""
+    except OSError:
+        return []
+    whole = answers.splitlines(keepends=True)
+    return [Verdict(**json.loads(line)) for line in whole if line.endswith(b"\n")]
 
 
 def _try_here(artifact: Artifact, encoding: Encoding) -> Verdict:

@@ -39,5 +39,5 @@ SIZES = {
 BACKBONE = BackboneEntry(
     name="gpt_neox",
     summary="GPT-NeoX, so the Pythia suite: decoders, through transformers, with mean pooling",
-    family=Family(model_types=("gpt_neox",), pooling="mean", end_pads=True, sizes=SIZES),
+    family=Family(model_types=("gpt_neox",), pooling="mean", is_decoder=True, sizes=SIZES),
 )

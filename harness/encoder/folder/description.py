@@ -38,6 +38,7 @@ from harness.encoder.folder.modules import (
     MODEL2VEC,
     TEXT_STAGE,
     TOKENIZED,
+    TRANSFORMER,
     TWO_STAGE,
     Module,
     can_run_remote_code,
@@ -246,9 +247,6 @@ def _resolve_max_length(description: Description, asked: int | None) -> int:
     return asked
 
 
-TRANSFORMER = "sentence_transformers.models.Transformer"
-"""The module type of a bare backbone."""
-
 VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.bpe", "*.codes", "merges.txt")
 """The files of a tokenizer, one of which must exist."""
 
@@ -317,6 +315,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     for path in weight_files(folder):
         check_weights(path)
     _require_tokenizers(folder)
+    pooling = read_pooling(folder, modules)
     token_limits = read_token_limits(folder, own_code=own_code)
     late = (
         read_multi_vector_settings(folder, modules, token_limits[0].most)
@@ -329,10 +328,10 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     return Description(
         folder=folder,
         name=folder.name,
-        pooling=read_pooling(folder, modules),
+        pooling=pooling,
         usual_pooling=find_family_pooling(folder),
         normalize=bool(modules) and _is_text_normalize(folder, *modules[-1]),
-        truncate_dim=_read_truncation(folder, library, read_pooling(folder, modules)),
+        truncate_dim=_read_truncation(folder, library, pooling),
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
         position_limit=max(

@@ -136,8 +136,10 @@ def check_fields(path: Path, content: dict[str, Any]) -> None:
     for pattern, fields in FIELDS.items():
         if not fnmatchcase(path.name, pattern):
             continue
+        open_names = [field for field in fields if "*" in field]
         for name, value in content.items():
-            kind = next((kind for field, kind in fields.items() if fnmatchcase(name, field)), None)
+            like = next((field for field in open_names if fnmatchcase(name, field)), "")
+            kind = fields.get(name) or fields.get(like)
             # Readers in the libraries take 32.0 for these alone.
             if kind in (SIZE, LENGTH, ANY_LENGTH) and isinstance(value, float) and value.is_integer():
                 content[name] = value = int(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shlex
 import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -116,10 +117,19 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
     }
 
 
-FLATTEN = (
-    "Save the part with the tensors alone: `python -c \"import torch; p = '{path}'; "
-    "torch.save(torch.load(p, map_location='cpu', weights_only=True)['{name}'], p)\"`."
-)
+def format_command(code: str, *values: Any) -> str:
+    r"""The command that runs Python code, in which each {} is a value: nothing in it ends its quotes.
+
+    Values come from files that may want a user to paste something else.
+
+    >>> print(format_command("print({})", "a'; ls"))
+    python -c 'print("a\u0027; ls")'
+    """
+    texts = [json.dumps(value, ensure_ascii=False).replace("'", r"\u0027") for value in values]
+    return f"python -c {shlex.quote(code.format(*texts))}"
+
+
+FLATTEN = 'import torch; p = {}; torch.save(torch.load(p, map_location="cpu", weights_only=True)[{}], p)'
 
 
 def require_flat(path: Path, content: Mapping[str, Any]) -> None:
@@ -136,7 +146,7 @@ def require_flat(path: Path, content: Mapping[str, Any]) -> None:
     if nested:
         raise ModelError(
             f"{path} is a training checkpoint: its tensors are not at the top, but in {nested[0]!r}.",
-            hint=FLATTEN.format(path=path, name=nested[0]),
+            hint=f"Save the part with the tensors alone: `{format_command(FLATTEN, str(path), nested[0])}`.",
         )
 
 
@@ -259,11 +269,17 @@ def _read_safetensors_header(path: Path) -> tuple[dict[str, Any], int]:
         return json.loads(file.read(length)), 8 + length
 
 
+LONGEST_HEADER = 100_000_000
+"""The most bytes of a header, as in the safetensors library."""
+
+
 def _find_safetensors_problem(path: Path) -> str | None:
     # Not by the library's safe_open: it imports numpy, and a plan must do without.
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
+    if length > LONGEST_HEADER:
+        return f"its header says {length} bytes, more than the format allows"
     if size < 8 or length > size - 8:
         return f"its header says {length} bytes, the file has {size}"
     try:

@@ -23,6 +23,8 @@ ATTENTIVE = "AttentivePooling"
 TWO_STAGE = "TwoStage"
 """Our own module of two backbones, whose vectors depend on context documents."""
 
+TRANSFORMER = "sentence_transformers.models.Transformer"
+"""The module type of a bare backbone."""
 
 TEXT_STAGE, CONTEXT_STAGE = "text", "context"
 """The subfolders of its backbones: that of texts, and that of context documents."""
@@ -205,7 +207,7 @@ def _iter_input_modules(folder: Path, kind: str, sub: str) -> Iterator[Module]:
 def _read_inner_types(folder: Path, kind: str, sub: str) -> dict[str, str]:
     """The types of the modules within a Router or of two stages, by the name of their subfolder."""
     if find_library_class(kind) == TWO_STAGE:
-        return dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), "sentence_transformers.models.Transformer")
+        return dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
     if find_library_class(kind) not in ("Router", "Asym"):
         return {}
     types = read_router_config(folder / sub).get("types")

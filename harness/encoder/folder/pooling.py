@@ -116,3 +116,8 @@ def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
 def split_pooling(name: str) -> list[str]:
     """The modes of a pooling's name."""
     return re.split("[+,]", name)
+
+
+def counts_places(name: str) -> bool:
+    """Whether a pooling counts places from the first, and would take padding on the left for tokens."""
+    return not {"cls", "weightedmean"}.isdisjoint(split_pooling(name))

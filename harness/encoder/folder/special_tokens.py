@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import ModelError
-from harness.encoder.folder.files import read_object
+from harness.encoder.folder.files import format_command, read_object
 
 SPECIAL_TOKENS = "special-tokens"
 """The name by which a contradiction is accepted."""
@@ -25,13 +25,13 @@ _FLAGS = {
 """By the end of a text: the flag, the token that it adds, and the token that encoders have there."""
 
 _CURE = (
-    'python -c "from tokenizers import Tokenizer as T, processors as p; f = {file!r}; t = T.from_file(f); '
-    "t.post_processor = p.TemplateProcessing(single='{single}', special_tokens=[(s, t.token_to_id(s)) for s "
-    'in {tokens!r}]); t.save(f)"'
+    "from tokenizers import Tokenizer as T, processors as p; f = {}; t = T.from_file(f); "
+    "t.post_processor = p.TemplateProcessing(single={}, special_tokens=[(s, t.token_to_id(s)) for s in {}]); "
+    "t.save(f)"
 )
 _SAVE = (
-    'python -c "from transformers import AutoTokenizer as A; f = {folder!r}; '
-    'A.from_pretrained(f, {flags}).save_pretrained(f)"'
+    "from transformers import AutoTokenizer as A; f = {}; A.from_pretrained(f, add_bos_token=bool({}), "
+    "add_eos_token=bool({})).save_pretrained(f)"
 )
 
 
@@ -117,10 +117,9 @@ class SpecialTokens:
     def _build_command(self, first: str, last: str) -> str:
         """The command that makes the tokenizer add these tokens."""
         if not (self.folder / _TOKENIZER).is_file():
-            flags = f"add_bos_token={bool(first)}, add_eos_token={bool(last)}"
-            return _SAVE.format(folder=str(self.folder), flags=flags)
-        single, tokens = " ".join(filter(None, (first, r"\$A", last))), sorted({first, last} - {""})
-        return _CURE.format(file=str(self.folder / _TOKENIZER), single=single, tokens=tokens)
+            return format_command(_SAVE, str(self.folder), first, last)
+        single = " ".join(filter(None, (first, "$A", last)))
+        return format_command(_CURE, str(self.folder / _TOKENIZER), single, sorted({first, last} - {""}))
 
 
 def check_special_tokens(folder: Path, allow: Sequence[str]) -> None:

@@ -191,7 +191,7 @@ def weights(folder: Path, **tensors: torch.Tensor) -> None:
         (lambda f: (f / "1_AttentivePooling" / "model.safetensors").write_bytes(b"x" * 99), "not a whole"),
         (
             lambda f: (config(f, word_embedding_dimension=8), weights(f, query=torch.zeros(2, 4))),
-            "pools vectors of 8 dimensions, and those of its backbone have 32",
+            "pools vectors of 8 dimensions, and its backbone's have 32",
         ),
     ],
 )

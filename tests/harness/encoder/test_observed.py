@@ -365,7 +365,7 @@ def test_files_that_contradict_each_other_are_refused_without_a_load_and_mended_
         check_special_tokens(folder, ())
     check_special_tokens(folder, ("special-tokens",))
     hint = str(caught.value.hint)
-    command = hint[hint.index("python -c") : hint.index('t.save(f)"') + len('t.save(f)"')]
+    command = hint[hint.index("python -c") : hint.index("t.save(f)'") + len("t.save(f)'")]
     subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)
     check_special_tokens(folder, ())
     assert observe(folder, artifact)[1] == []
@@ -413,3 +413,34 @@ def test_full_attention_is_the_cure_of_block_sparse_attention(
 
 def test_no_name_is_also_that_of_a_field() -> None:
     assert [name for name in ALLOWANCES if is_field_name(name)] == []
+
+
+def test_a_leftover_of_bert_beside_a_tokenizer_of_sentencepiece_declares_no_case(
+    tmp_path: Path, artifact: Callable[..., Artifact]
+) -> None:
+    from tokenizers import Tokenizer, models
+
+    folder = upper(tmp_path / "model")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    words = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
+    tokenizer.model = models.Unigram([(word, -float(at)) for at, word in enumerate(words)], 0)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    seen, named = observe(folder, artifact)
+    assert (seen["lower_case"], named) == ((None, False), [])
+
+
+def test_padding_on_the_side_that_the_settings_say_is_no_contradiction(
+    build: Build, artifact: Callable[..., Artifact], rewrite: Callable[..., None]
+) -> None:
+    # sentence-transformers gives the tokenizer these arguments, before those of its own file.
+    folder = build("model", max_seq_length=16)
+    settings = folder / "sentence_bert_config.json"
+    rewrite(folder / "tokenizer_config.json", padding_side="right")
+    rewrite(settings, tokenizer_args={"padding_side": "left"})
+    seen, named = observe(folder, artifact)
+    assert (seen["padding_side"], named) == (("left", "left"), [])
+    # A first token is found behind no padding, whatever the files say.
+    (mode,) = folder.glob("*_Pooling/config.json")
+    rewrite(mode, pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
+    seen, named = observe(folder, artifact)
+    assert (seen["padding_side"], named) == ((None, "right"), [])

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from blocked import BLOCKER
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
-from harness.encoder import verdicts
+from harness.encoder import trial_load, verdicts
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.preflight import PreflightOptions, check_model
@@ -262,6 +263,17 @@ def test_a_class_that_takes_no_texts_of_any_length_is_refused(tmp_path: Path, ar
         passes(artifact(folder))
 
 
+def test_a_class_that_does_not_run_without_memory_is_no_fault_where_it_is_too_large_to_load(
+    tmp_path: Path, artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = transformers.LongformerConfig(
+        vocab_size=160, max_position_embeddings=66, pad_token_id=0, attention_window=8, **SMALL
+    )
+    folder = saved(transformers.LongformerModel(config), tmp_path / "model")
+    monkeypatch.setattr(trial_load, "LARGEST", 0)
+    passes(artifact(folder), pooling="mean")
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_nested_state_dict_is_refused_with_its_cure(
     zipped: bool, copy: Path, artifact: MakeArtifact, vectors: Callable[..., NDArray[np.float32]]
@@ -356,6 +368,25 @@ def test_a_folder_is_tried_once_for_each_content(
     assert "does not load" in str(refusal.message)
     assert judged(artifact(copy), cache) == refusal
     assert len(tried) == 3
+
+
+def test_a_model_that_ends_the_process_costs_no_other_its_verdict(
+    copy: Path, artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process answers up to the model named "end", in which it is killed."""
+    program = """
+import json, os, pickle, sys
+for model, _ in pickle.load(sys.stdin.buffer):
+    if model.name == "end":
+        os.kill(os.getpid(), 9)
+    print(json.dumps({"special_tokens": len(model.name)}), flush=True)
+"""
+    one = artifact(copy)
+    names = ["a", "end", "end", "four", "end"]
+    models = [(replace(one, name=name), resolve_encoding(describe(copy), Settings())) for name in names]
+    monkeypatch.setattr(verdicts, "START", program)
+    monkeypatch.delitem(sys.modules, "torch")
+    assert [verdict.special_tokens for verdict in judge_models(models, None)] == [1, 0, 0, 4, 0]
 
 
 def test_a_plan_tries_models_in_another_process(
