@@ -158,9 +158,13 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
             added, width = _try_backbone(folder / sub, artifact, pads=pads)
             special = max(special, added)
         elif name in ("Pooling", ATTENTIVE) and width is not None:
+            size = config["word_embedding_dimension"]
             # A learned pooling has weights of its width; any other takes what comes, as the sanity gate says.
-            if name == ATTENTIVE and config["word_embedding_dimension"] != width:
-                raise _DoubtError
+            if name == ATTENTIVE and size != width:
+                raise ModelError(
+                    f"{folder / sub} pools vectors of {size} dimensions, and its backbone's have {width}.",
+                    hint="Its config and its backbone do not belong together: fetch the folder again.",
+                )
             width *= len(split_pooling(str(read_pooling(folder, [(kind, sub)]))))
             pooled = True
         elif name == "Dense":
