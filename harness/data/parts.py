@@ -20,7 +20,7 @@ PARTIAL = "partial-data"
 WHOLE = f"Copy all files of the data set there, or accept what is there, which records say: --allow {PARTIAL}"
 """What to do about a part of the data."""
 
-_PART = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<of>[-_]of[-_])(?P<count>\d+)(?!\d)")
+_PART = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<of>[-_]of[-_])(?P<count>\d{1,6})(?!\d)")
 """A file's name that tells its place among several, e.g. `data/test-00000-of-00002`."""
 
 
