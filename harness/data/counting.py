@@ -67,6 +67,13 @@ _CSV_NULLS = frozenset(
 """What the reader of CSV in the datasets library takes for a missing value."""
 
 
+_CSV_DIALECT = {
+    *("quoting", "quotechar", "doublequote", "escapechar", "lineterminator", "encoding", "comment", "nrows"),
+    *("keep_default_na", "na_values", "na_filter", "on_bad_lines", "skipfooter", "skip_blank_lines"),
+}
+"""Options of the reader of CSV with which a file has other rows or missing values than those counted here."""
+
+
 def count_task_data(task: Task, folder: Path | None, cache: Path) -> DataReport:
     """What was counted in a task's data: its tables in a folder, or a user's own files.
 
@@ -274,8 +281,9 @@ class _Counting:
     ) -> None:
         head = TableHead.read_head(file, options)
         kind = detect_file_kind(file)
-        if kind not in _COUNTED or (head.columns is None and head.rows is None):
-            rows.number = None  # not in lines: the library alone reads it
+        other_dialect = kind in (".csv", ".tsv") and options.keys() & _CSV_DIALECT
+        if kind not in _COUNTED or other_dialect or (head.columns is None and head.rows is None):
+            rows.number = None  # the library alone reads it
             return
         wanted = [*table.texts, *table.values, *([("title",)] if table.part == "documents" else [])]
         chosen = [next((name for name in names if name in (head.columns or ())), "") for names in wanted]

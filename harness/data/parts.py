@@ -20,7 +20,7 @@ PARTIAL = "partial-data"
 WHOLE = f"Copy all files of the data set there, or accept what is there, which records say: --allow {PARTIAL}"
 """What to do about a part of the data."""
 
-_PART = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<of>[-_]of[-_])(?P<count>\d+)(?!\d)")
+_PART = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<of>[-_]of[-_])(?P<count>\d{1,6})(?!\d)")
 """A file's name that tells its place among several, e.g. `data/test-00000-of-00002`."""
 
 
@@ -127,7 +127,7 @@ def read_declared_rows(folder: Path) -> Declared:
     for entry in info if isinstance(info, list) else [info]:
         entries.append(("", entry))
     for name in ("dataset_infos.json", "dataset_info.json"):
-        with suppress(OSError, ValueError, AttributeError):
+        with suppress(OSError, ValueError, AttributeError, RecursionError):
             content = json.loads((folder / name).read_bytes())
             entries += [("", content)] if name == "dataset_info.json" else [*content.items()]
     rows: dict[tuple[str, str], int] = {}
@@ -140,8 +140,12 @@ def read_declared_rows(folder: Path) -> Declared:
 def _iter_split_rows(info: Any) -> Iterator[tuple[str, int]]:
     """The splits with their rows in one `dataset_info`: a list of splits, or a mapping of their names."""
     splits = info.get("splits") if isinstance(info, dict) else None
-    pairs = splits.items() if isinstance(splits, dict) else (("", one) for one in splits or ())
-    for name, split in pairs if isinstance(splits, dict | list) else ():
+    pairs = (
+        splits.items()
+        if isinstance(splits, dict)
+        else [("", one) for one in (splits if isinstance(splits, list) else ())]
+    )
+    for name, split in pairs:
         count = split.get("num_examples") if isinstance(split, dict) else None
         # By type, since true is an int in Python.
         if type(count) is int:

@@ -20,6 +20,7 @@ from harness.data.counting import count_task_data
 from harness.data.finding import Finding, check_data
 from harness.data.folder import resolve_identity
 from harness.data.locate import DataSettings, Located
+from harness.data.parts import find_part_gaps, read_declared_rows
 from harness.data.schema import resolve_readable_folder
 from harness.data.training.loading import describe_repeats
 from harness.data.training.sets import TrainingData, locate_training, locate_user_training
@@ -382,6 +383,28 @@ def test_no_document_that_is_judged_is_one_fault(tmp_path: Path) -> None:
         "SciFact", tmp_path / "root", fact({"corpus.jsonl": [{"_id": "x", "title": "", "text": "y"}]})
     )
     assert report.faults == ("test: no judged document is in the documents: 'd0' is not",)
+
+
+def test_rows_of_csv_in_another_dialect_are_left_to_the_library(tmp_path: Path) -> None:
+    readme = card({"test": "test.tsv"}, {"test": 2}).replace(
+        "- config_name: default", '- config_name: default\n  sep: "\\t"\n  quoting: 3'
+    )
+    rows = 'sentence1\tsentence2\tscore\n"open\tb\t1\nc\td\t2\n'
+    report = count("STSBenchmark", tmp_path, {"README.md": readme, "test.tsv": rows})
+    assert (report.gaps, report.faults) == ((), ())
+    # Without the option the lone quotation mark joins the rows.
+    plain = readme.replace("\n  quoting: 3", "")
+    report = count("STSBenchmark", tmp_path / "plain", {"README.md": plain, "test.tsv": rows})
+    assert report.gaps or report.faults
+
+
+@pytest.mark.parametrize("infos", ['{"default": {"splits": 5}}', "[" * 100_000], ids=["number", "nested"])
+def test_declarations_of_another_form_declare_nothing(infos: str, tmp_path: Path) -> None:
+    assert read_declared_rows(lay(tmp_path, {"dataset_infos.json": infos})) == {}
+
+
+def test_a_name_of_a_part_with_an_absurd_number_of_parts_is_not_listed() -> None:
+    assert find_part_gaps(["test-0-of-99999999999.parquet"]) == []
 
 
 def test_rows_are_counted_once_for_a_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
