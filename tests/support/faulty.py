@@ -212,7 +212,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "unknown pooling": (modules({"pooling_mode": "meen"}), "Did you mean mean"),
     "Dense of another width": (
         modules({"pooling_mode": "mean"}, dense=(4, 32)),
-        "a linear.weight of (8, 32)",
+        "a tensor linear.weight of (8, 32)",
     ),
     "adapter": (adapter, "It is an adapter"),
     "code of its own": (own_code, "needs code of its own"),
