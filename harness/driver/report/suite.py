@@ -89,7 +89,7 @@ def format_mean_lines(suite: Suite, means: Aggregates) -> list[str]:
     lines = [mean_text(over) if suite.requested else f"{mean_text(over)}, {mean_text(means.over_types)}"]
     if not over.wanted:
         lines = ["no mean: every task is shown by itself"]
-    lines += format_few_examples(means.spread)
+    lines += format_few_examples(means.spread if over.complete else None)
     apart = {name: reason for name, reason in means.shown_only.items() if name not in suite.left_out}
     lines += format_display_only(apart)
     if over.wanted and not over.complete:

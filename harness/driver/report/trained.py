@@ -129,7 +129,8 @@ def _format_result_lines(result: TrainedResult) -> list[str]:
     lines = [mean_text(average) + (f" ± {_format_half_width(result.interval)}" if result.interval else "")]
     if not average.wanted:
         lines = ["no mean: every task is shown by itself"]
-    lines += format_few_examples(result.spread) + format_display_only(result.shown_only)
+    lines += format_few_examples(result.spread if average.complete else None)
+    lines += format_display_only(result.shown_only)
     if result.interval is not None and result.mean_of_bounds is not None:
         lines.append(
             "± is half of the width of the 95 % interval over seeds and examples; that of the mean is "
