@@ -172,6 +172,12 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
             if width not in (None, config["in_features"]) or (reads_text and not pooled):
                 raise _DoubtError
             width = config["out_features"]
+        pooled = pooled or name == TWO_STAGE
+    if modules and pads and not pooled:
+        raise ModelError(
+            f"{folder / 'modules.json'} names no module that makes the vector of a text, such as Pooling.",
+            hint="Save or fetch the model folder again.",
+        )
     return special
 
 
