@@ -49,6 +49,8 @@ TOKEN = _Type("the number of a token", lambda value: _is_count(value, 0))
 LENGTH = _Type("a number of tokens, at least 1 and whole", _is_length)
 # transformers writes 1e30 for a tokenizer without a limit.
 ANY_LENGTH = _Type("a number of tokens, at least 1 and whole", lambda value: value == -1 or _is_count(value))
+# transformers asks an empty one for its number without end.
+WORD = _Type("a token", lambda value: value != "")
 SIDE = _Type('"left" or "right"', lambda value: value in ("left", "right"))
 TEXTS = _Type("a list of texts", lambda value: isinstance(value, list) and all(map(_is_text, value)))
 NAMED = _Type(
@@ -111,6 +113,7 @@ FIELDS: Mapping[str, Mapping[str, _Type]] = {
         "padding_side": SIDE,
         "truncation_side": SIDE,
         "added_tokens_decoder": OBJECT,
+        "unk_token": WORD,
         "do_lower_case": FLAG,
     },
     "added_tokens.json": {"*": TOKEN},
