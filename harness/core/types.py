@@ -102,9 +102,9 @@ class Artifact:
 
     `key` is the ArtifactKey, `weights` the weights' hash, `revision` a hub commit, `source` the text that was
     typed; `allow` are the names of what the user accepts. `recorded` is its name in records, where `name`
-    tells it from another model of the same request. The key of a `trained`
-    model is that of its lineage: it has no weights before its training, and other ones after another. BM25
-    has neither folder nor weights, and the key of its settings.
+    tells it from another model of the same request. The key of a `trained` model is that of its lineage: it
+    has no weights before its training, and other ones after another. BM25 has neither folder nor weights, and
+    the key of its settings.
     """
 
     name: str

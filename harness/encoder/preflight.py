@@ -60,12 +60,6 @@ class PreflightOptions:
     trained: bool = False
 
 
-def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOptions) -> None:
-    """Refuse a model that would fail at load, or that is no embedding model; errors as below."""
-    check_folder(artifact, encoding, options)
-    check_load([(artifact, encoding)], None)
-
-
 def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> None:
     """Refuse models that do not load, and lengths that leave nothing of a text.
 

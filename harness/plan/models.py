@@ -42,8 +42,8 @@ SAFE = ("model.safetensors", "model.safetensors.index.json")
 class ModelOptions:
     """The options of model resolution: the network, the model's own code, and the cache folder.
 
-    `allow` are the names of what is accepted, and `trained` is whether a recipe
-    trains it for every task. Models that were trained into `results` have names there; None for none.
+    `allow` are the names of what is accepted; `trained` is whether a recipe trains a model for every task.
+    Models that were trained into `results` have names there; None for none.
     """
 
     offline: bool = False

@@ -306,15 +306,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
             folder / SETTINGS, "similarity_fn_name", library["similarity_fn_name"], "maxsim"
         )
     _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
-    _require_configs(folder)
-    for place in list_module_folders(folder):
-        for path in sorted(filter(is_schema_file, place.iterdir())) if place.is_dir() else ():
-            read_object(path)
-    # First: a setting may name other weights than those that are checked next.
-    check_external_references(folder)
-    for path in weight_files(folder):
-        check_weights(path)
-    _require_tokenizers(folder)
+    _check_files(folder)
     pooling = read_pooling(folder, modules)
     token_limits = read_token_limits(folder, own_code=own_code)
     late = (
@@ -346,6 +338,19 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         late_interaction=late,
         two_stage=stages,
     )
+
+
+def _check_files(folder: Path) -> None:
+    """Refuse files that are missing, cannot be read, or have a value of another type."""
+    _require_configs(folder)
+    for place in list_module_folders(folder):
+        for path in sorted(filter(is_schema_file, place.iterdir())) if place.is_dir() else ():
+            read_object(path)
+    # First: a setting may name other weights than those that are checked next.
+    check_external_references(folder)
+    for path in weight_files(folder):
+        check_weights(path)
+    _require_tokenizers(folder)
 
 
 def _is_text_normalize(folder: Path, kind: str, sub: str) -> bool:

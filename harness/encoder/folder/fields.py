@@ -17,10 +17,14 @@ from harness.core.errors import DamagedModelError
 
 @dataclass(frozen=True)
 class _Type:
-    """The values that a field may have, in words and as a check; null is the same as no field."""
+    """The values that a field may have, in words and as a check; null is the same as no field.
+
+    With `as_float` its readers in the libraries take 32.0 for 32.
+    """
 
     words: str
     allows: Callable[[Any], bool]
+    as_float: bool = False
 
 
 def _is_count(value: Any, least: int = 1) -> bool:
@@ -44,11 +48,11 @@ TEXT = _Type("a text", _is_text)
 FLAG = _Type("true or false", lambda value: isinstance(value, bool))
 OBJECT = _Type("an object", lambda value: isinstance(value, dict))
 COUNT = _Type("an integer of at least 1", _is_count)
-SIZE = _Type("a whole number of at least 1", _is_count)
+SIZE = _Type("an integer of at least 1", _is_count, as_float=True)
 TOKEN = _Type("the number of a token", lambda value: _is_count(value, 0))
-LENGTH = _Type("a number of tokens, at least 1 and whole", _is_length)
+LENGTH = _Type("a number of tokens, at least 1 and whole", _is_length, as_float=True)
 # transformers writes 1e30 for a tokenizer without a limit.
-ANY_LENGTH = _Type("a number of tokens, at least 1 and whole", lambda value: value == -1 or _is_count(value))
+ANY_LENGTH = _Type(LENGTH.words, lambda value: value == -1 or _is_count(value), as_float=True)
 # transformers asks an empty one for its number without end.
 WORD = _Type("a token", lambda value: value != "")
 SIDE = _Type('"left" or "right"', lambda value: value in ("left", "right"))
@@ -143,8 +147,7 @@ def check_fields(path: Path, content: dict[str, Any]) -> None:
         for name, value in content.items():
             like = next((field for field in open_names if fnmatchcase(name, field)), "")
             kind = fields.get(name) or fields.get(like)
-            # Readers in the libraries take 32.0 for these alone.
-            if kind in (SIZE, LENGTH, ANY_LENGTH) and isinstance(value, float) and value.is_integer():
+            if kind is not None and kind.as_float and isinstance(value, float) and value.is_integer():
                 content[name] = value = int(value)
             if kind is not None and value is not None and not kind.allows(value):
                 shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:60] + "…"

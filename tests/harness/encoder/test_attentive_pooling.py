@@ -24,9 +24,10 @@ from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load_encoder
-from harness.encoder.preflight import PreflightOptions, check_model
+from harness.encoder.preflight import PreflightOptions
 from harness.encoder.sanity import check_encoder, require_sane
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
+from preflights import check_model
 
 FAMILIES = tiny.families()
 TEXTS = ["the cat sat on the mat", "a query: what sat?", "x", "the mat, the cat and 42 more words"]

@@ -18,10 +18,10 @@ from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load_any, load_encoder
-from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoder.sanity import check_encoder
 from harness.encoder.sentence_transformer import SentenceTransformer
 from layouts import TEXTS, read_layouts, write_layout
+from preflights import check_model
 
 LAYOUTS = read_layouts()
 
@@ -31,7 +31,7 @@ Make = Callable[..., Artifact]
 def encode(artifact: Artifact, role: Role, **settings: Any) -> list[np.ndarray[Any, Any]]:
     """The vectors of TEXTS on one side, after the check that a dry run makes."""
     encoding = resolve_encoding(describe(artifact.folder), Settings(**settings))
-    check_model(artifact, encoding, PreflightOptions())
+    check_model(artifact, encoding)
     encoder = load_any(artifact, encoding, device="cpu")
     prompt = encoding.resolve_prompt(OwnTexts(), role)
     if isinstance(encoder, Encoder):

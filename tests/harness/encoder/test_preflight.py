@@ -17,7 +17,8 @@ from harness.core.types import Artifact
 from harness.encoder.folder.content import ORDER, compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.folder.trust import read_library_types
-from harness.encoder.preflight import PreflightOptions, check_model
+from harness.encoder.preflight import PreflightOptions
+from preflights import check_model
 
 FAMILIES = tiny.families()
 

@@ -24,9 +24,9 @@ from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load_any
-from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoder.sanity import check_encoder
 from harness.encoder.token_encoder import TokenEncoder
+from preflights import check_model
 
 TEXTS = (
     "the cat sat on the mat.",
@@ -58,7 +58,7 @@ def opened(folder: Path, **settings: Any) -> TokenEncoder:
     key, weights = compute_content_key(folder)
     artifact = Artifact(name="late", source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
-    check_model(artifact, encoding, PreflightOptions())
+    check_model(artifact, encoding)
     found = load_any(artifact, encoding, device="cpu")
     assert isinstance(found, TokenEncoder)
     return found

@@ -24,10 +24,10 @@ from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, describe_two_stage, resolve_encoding
 from harness.encoder.folder.two_stage import TwoStageSettings
 from harness.encoder.loading import load_any
-from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoder.sanity import check_encoder
 from harness.encoder.sentence_transformer import Transformer
 from harness.encoder.two_stage import ContextualEncoder, TwoStage
+from preflights import check_model
 
 TEXTS = ["the cat sat on the mat.", "a", "hello, world! 42"]
 DOCUMENTS = ["the mat", "a cat, a query", "sat", "on; the", "hello", "42 mats"]
@@ -56,7 +56,7 @@ def artifact_of(folder: Path) -> Artifact:
 
 def opened(folder: Path, **settings: Any) -> ContextualEncoder:
     artifact, encoding = artifact_of(folder), resolve_encoding(describe(folder), Settings(**settings))
-    check_model(artifact, encoding, PreflightOptions())
+    check_model(artifact, encoding)
     found = load_any(artifact, encoding, device="cpu")
     assert isinstance(found, ContextualEncoder)
     return found

@@ -28,8 +28,9 @@ from harness.core.types import Artifact
 from harness.encoder import trial_load, verdicts
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.preflight import PreflightOptions, check_model
+from harness.encoder.preflight import PreflightOptions
 from harness.encoder.verdicts import Verdict, judge_models
+from preflights import check_model
 from tiny import library
 
 TEXTS = ["the cat sat on the mat", "a query", "stone and river, cloud and engine"]
