@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -173,6 +174,10 @@ def public() -> Iterator[Path]:
 @pytest.fixture
 def as_nobody(public: Path) -> Run:
     """Plans a suite that may be read, then others as a user who owns nothing."""
+
+    closed = next((place for place in (ROOT, *ROOT.parents) if not place.stat().st_mode & 0o001), None)
+    if closed is not None and os.geteuid() == 0:
+        pytest.skip(f"no other user may enter {closed}, in which this checkout lies")
 
     def run(*suites: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", AS_NOBODY, str(public), *suites]

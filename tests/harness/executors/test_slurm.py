@@ -232,7 +232,8 @@ def test_ends_that_the_driver_has_not_stored_wait_for_the_next(folder: Path, slu
 def test_the_jobs_of_a_model_share_a_task_and_arrays_have_a_limit(folder: Path, slurm: FakeSlurm) -> None:
     limits = json.loads((slurm.folder / "limits.json").read_text())
     (slurm.folder / "limits.json").write_text(json.dumps({**limits, "array": 3}))
-    made = executor(folder, workers=2)
+    # A worker for each model: with fewer, a last model is shared out if two are free at once.
+    made = executor(folder, workers=3)
     for model in "xyz":
         for name in "abcd":
             named = fakes.artifact(folder / model)
