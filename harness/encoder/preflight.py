@@ -18,14 +18,7 @@ from harness.core.errors import DamagedModelError, ModelError, UsageError, find_
 from harness.core.types import SIDES, Artifact
 from harness.encoder.family import MODEL_TYPE, Config
 from harness.encoder.folder.description import VOCABULARIES
-from harness.encoder.folder.files import (
-    StoredTensor,
-    check_present,
-    format_command,
-    list_module_weights,
-    read_object,
-    read_tensor_headers,
-)
+from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     CONTEXT_STAGE,
@@ -41,10 +34,17 @@ from harness.encoder.folder.modules import (
 from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
 from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.folder.support import check_family
-from harness.encoder.folder.tensors import require_shapes
 from harness.encoder.folder.trust import check_trust, read_library_types
-from harness.encoder.folder.two_stage import TwoStageSettings, list_stage_shapes
+from harness.encoder.tensors import require_shapes
+from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 from harness.encoder.verdicts import judge_models
+from harness.encoder.weights import (
+    StoredTensor,
+    check_present,
+    format_command,
+    list_module_weights,
+    read_tensor_headers,
+)
 
 Tensors = Mapping[str, StoredTensor]
 

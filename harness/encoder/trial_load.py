@@ -31,12 +31,7 @@ from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
 from harness.encoder.folder.configs import TEXT, read_module_config
-from harness.encoder.folder.files import (
-    list_module_weights,
-    read_json,
-    read_object,
-    read_tensor_headers,
-)
+from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     TRANSFORMER,
@@ -58,6 +53,7 @@ from harness.encoder.library_load import (
     require_padding,
 )
 from harness.encoder.network.model import load_network
+from harness.encoder.weights import list_module_weights, read_tensor_headers
 
 LARGEST = 2 << 30
 """Bytes of weights up to which a doubt is settled by a load."""

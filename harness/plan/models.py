@@ -15,9 +15,10 @@ from harness.core.errors import ModelError, UsageError, find_similar_names, shor
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
 from harness.encoder import backbones
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.family import BackboneEntry
 from harness.encoder.folder import content
-from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.folder.description import describe
 from harness.encoder.preflight import PreflightOptions, check_folder, check_load
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25

@@ -12,7 +12,8 @@ from harness.core.errors import DamagedModelError, ModelError
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.folder.configs import read_router_config
-from harness.encoder.folder.files import list_module_weights, read_json, read_object, read_tensor_headers
+from harness.encoder.folder.files import read_json, read_object
+from harness.encoder.weights import list_module_weights, read_tensor_headers
 
 Module = tuple[str, str]
 """The type of a module, and its subfolder."""

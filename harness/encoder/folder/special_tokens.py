@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import ModelError
-from harness.encoder.folder.files import format_command, read_object
+from harness.encoder.folder.files import read_object
+from harness.encoder.weights import format_command
 
 SPECIAL_TOKENS = "special-tokens"
 """The name by which a contradiction is accepted."""

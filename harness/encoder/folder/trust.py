@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder.family import Family
-from harness.encoder.folder.content import RemoteClass
+from harness.encoder.folder.content import RemoteClass, list_remote_classes
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import TOKENIZED, find_library_class, list_modules, read_family
 
@@ -36,33 +37,49 @@ def check_trust(artifact: Artifact) -> None:
     Raises:
         ModelError: It would run code, or it names code of its own without which it would be another model.
     """
-    _check_library(artifact)
-    _check_activations(artifact.folder)
-    if artifact.trust_remote_code:
-        _check_pinned(artifact)
-        return
-    for kind in _iter_import_names(artifact.folder):
-        if not (find_library_class(kind) or TOKENIZER.fullmatch(kind)):
+    foreign = [
+        kind
+        for kind in _list_import_names(artifact.folder)
+        if not (find_library_class(kind) or TOKENIZER.fullmatch(kind))
+    ]
+    for kind in foreign:
+        if kind.startswith("sentence_transformers."):
             raise ModelError(
-                f"{artifact.name} needs code of its own: its module {kind}.",
+                f"{artifact.name} names {kind}, which is no module of sentence-transformers "
+                f"{version('sentence-transformers')}.",
+                hint="It may have been saved with another version: save it with this one.",
+            )
+    _check_activations(artifact.folder)
+    remote_classes = list_remote_classes(artifact.folder)
+    if artifact.trust_remote_code:
+        _check_pinned(artifact, remote_classes)
+        return
+    if foreign:
+        raise ModelError(
+            f"{artifact.name} needs code of its own: its module {foreign[0]}.",
+            hint=_format_trust_hint(artifact),
+        )
+    networks = {one: _find_network_family(one) for one in remote_classes}
+    for remote_class in remote_classes:
+        kind = _read_model_type(remote_class)
+        if networks[remote_class] is None and kind not in read_library_types():
+            raise ModelError(
+                f"{artifact.name} needs code of its own: transformers knows no "
+                f"{kind or 'such model type'!r}.",
                 hint=_format_trust_hint(artifact),
             )
-    for remote_class in RemoteClass.list_references(artifact.folder):
-        if _find_network_family(remote_class) is None:
-            _require_native(artifact, remote_class)
-    for remote_class in RemoteClass.list_replacements(artifact.folder):
-        family = _find_network_family(remote_class)
-        if family is None or not family.replaces(remote_class.reference):
-            _require_no_other(artifact, remote_class)
+    for remote_class, family in networks.items():
+        is_ours = family is not None and family.replaces(remote_class.reference)
+        if remote_class.is_replacement and not is_ours:
+            _require_no_other(artifact, remote_class, family)
 
 
-def _iter_import_names(folder: Path) -> Iterator[str]:
+def _list_import_names(folder: Path) -> list[str]:
     """The names that module files import: module types, and the tokenizers of word embeddings."""
-    for kind, sub in list_modules(folder):
-        yield kind
-        tokenizer = read_object(folder / sub / "wordembedding_config.json").get("tokenizer_class")
-        if tokenizer is not None:
-            yield str(tokenizer)
+    modules = list_modules(folder)
+    configs = (read_object(folder / sub / "wordembedding_config.json") for _, sub in modules)
+    tokenizers = (config.get("tokenizer_class") for config in configs)
+    return [*(kind for kind, _ in modules), *(name for name in tokenizers if name is not None)]
 
 
 def _find_network_family(remote: RemoteClass) -> Family | None:
@@ -88,21 +105,14 @@ def read_library_types() -> frozenset[str]:
     return frozenset()
 
 
-def _require_native(artifact: Artifact, remote: RemoteClass) -> None:
-    if _read_model_type(remote) not in read_library_types():
-        raise ModelError(
-            f"{artifact.name} needs code of its own: transformers knows no "
-            f"{_read_model_type(remote) or 'such model type'!r}.",
-            hint=_format_trust_hint(artifact),
-        )
-
-
-def _require_no_other(artifact: Artifact, remote: RemoteClass) -> None:
-    if remote.name == "AutoTokenizer" and _has_library_tokenizer(_read_model_type(remote)):
+def _require_no_other(artifact: Artifact, remote: RemoteClass, family: Family | None) -> None:
+    kind = _read_model_type(remote)
+    if remote.name == "AutoTokenizer" and _has_library_tokenizer(kind):
         return
+    owner = "transformers'" if family is None or family.native else "the harness's"
     raise ModelError(
         f"{artifact.name} names code of its own, {remote.reference} as {remote.name}: without it, "
-        f"{_describe_owner(remote)} {_read_model_type(remote)} would be evaluated in its place.",
+        f"{owner} {kind} would be evaluated in its place.",
         hint=f"{_format_trust_hint(artifact)} To evaluate transformers' class, take auto_map out of "
         f"{remote.file} in a copy of the folder.",
     )
@@ -115,11 +125,6 @@ def _has_library_tokenizer(kind: str) -> bool:
     return kind in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
 
 
-def _describe_owner(remote: RemoteClass) -> str:
-    family = _find_network_family(remote)
-    return "transformers'" if family is None or family.native else "the harness's"
-
-
 def _read_model_type(remote: RemoteClass) -> str:
     return str(read_object(remote.folder / "config.json").get("model_type", ""))
 
@@ -129,18 +134,15 @@ def _format_trust_hint(artifact: Artifact) -> str:
     return f"Read that code; if you trust it, add {ALLOW}{pin}."
 
 
-def _check_pinned(artifact: Artifact) -> None:
+def _check_pinned(artifact: Artifact, remote_classes: Sequence[RemoteClass]) -> None:
     # A local folder has no revision: it is what lies there.
     if artifact.revision is not None and not COMMIT.fullmatch(artifact.revision):
         raise ModelError(
             f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
             hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
         )
-    named = [
-        (remote.name, remote.reference, remote.file)
-        for remote in RemoteClass.list_references(artifact.folder)
-    ]
-    modules = [("a module", kind, "modules.json") for kind in _iter_import_names(artifact.folder)]
+    named = [(remote.name, remote.reference, remote.file) for remote in remote_classes]
+    modules = [("a module", kind, "modules.json") for kind in _list_import_names(artifact.folder)]
     for name, reference, file in [*named, *modules]:
         # In auto_map, `owner/name--file.Class` is the newest code of another repository.
         repository, _, inside = reference.partition("--")
@@ -148,19 +150,6 @@ def _check_pinned(artifact: Artifact) -> None:
             raise ModelError(
                 f"{artifact.name} takes its code ({name}) from {repository}, at no pinned commit.",
                 hint=f"Copy that code into the model's folder, and name it there in {file}.",
-            )
-
-
-def _check_library(artifact: Artifact) -> None:
-    from importlib.metadata import version
-
-    for kind in _iter_import_names(artifact.folder):
-        ours = find_library_class(kind) or TOKENIZER.fullmatch(kind)
-        if kind.startswith("sentence_transformers.") and not ours:
-            raise ModelError(
-                f"{artifact.name} names {kind}, which is no module of sentence-transformers "
-                f"{version('sentence-transformers')}.",
-                hint="It may have been saved with another version: save it with this one.",
             )
 
 

@@ -26,8 +26,9 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import trial_load, verdicts
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.folder.description import describe
 from harness.encoder.preflight import PreflightOptions
 from harness.encoder.verdicts import Verdict, judge_models
 from preflights import check_model
