@@ -1,4 +1,7 @@
-"""The check of the code that a model folder would run, before anything of it is imported."""
+"""Whether what would run is the model: its own code needs the user's trust, and no variant is left out.
+
+It is checked before anything of the folder is imported.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,23 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from harness.core.errors import ModelError
+from harness.core.encoding import Encoding
+from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
-from harness.encoder.family import Family
+from harness.encoder import backbones
+from harness.encoder.family import Config, Family
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import TOKENIZED, find_library_class, list_modules, read_family
+from harness.encoder.folder.modules import (
+    TOKENIZED,
+    can_run_remote_code,
+    find_library_class,
+    has_network,
+    list_module_folders,
+    list_modules,
+    locate_modules,
+    read_family,
+)
 
 ALLOW = "--trust-remote-code"
 """The option that allows a model's own code."""
@@ -154,14 +168,63 @@ def _check_pinned(artifact: Artifact, remote_classes: Sequence[RemoteClass]) -> 
 
 
 def _check_activations(folder: Path) -> None:
-    for kind, sub in list_modules(folder):
-        if find_library_class(kind) in TOKENIZED:
-            # There the field is a setting of the backbone, and nothing is imported.
-            continue
-        place = folder / sub
+    for class_name, place in locate_modules(folder):
+        # In those the field is a setting of the backbone, and nothing is imported.
         name = read_object(place / "config.json").get("activation_function")
-        if isinstance(name, str) and not name.startswith(ACTIVATIONS):
+        if class_name not in TOKENIZED and name is not None and not name.startswith(ACTIVATIONS):
             raise ModelError(
                 f"{place} wants to import {name!r} as its activation function: refused.",
                 hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
             )
+
+
+RELATIVE = ("relative_key", "relative_key_query")
+"""Kinds of positions that older versions of transformers had for BERT."""
+
+HAVE_RELATIVE = ("esm",)
+"""Model types that still have them."""
+
+
+def check_family(artifact: Artifact, encoding: Encoding) -> None:
+    """Refuse backbones that cannot run with the requested settings, as far as their family knows.
+
+    Raises:
+        ModelError: It is a variant that nothing here computes.
+        UsageError: It does not run in the requested dtype.
+    """
+    for folder in list_module_folders(artifact.folder):
+        config, family = read_object(folder / "config.json"), read_family(folder)
+        if not has_network(folder, own_code=artifact.trust_remote_code):
+            _check_positions(artifact, config)
+        if family is None:
+            _require_no_variant(artifact, str(config.get("model_type")))
+        elif family.float32_only is not None and encoding.dtype != "float32":
+            raise UsageError(
+                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
+                hint="Leave the dtype out, or ask for float32.",
+            )
+
+
+def _check_positions(artifact: Artifact, config: Config) -> None:
+    positions = config.get("position_embedding_type")
+    own_code = can_run_remote_code(config, artifact.trust_remote_code)
+    if positions in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
+        raise ModelError(
+            f"{artifact.name} has {positions} positions, which transformers 5 has dropped: "
+            "it would run without.",
+            hint="It cannot be evaluated with this version.",
+        )
+
+
+def _require_no_variant(artifact: Artifact, kind: str) -> None:
+    """Refuse a variant of a model type that only our network computes, if no family covers it."""
+    families = {name: entry.family for name, entry in backbones.list_backbones().items()}
+    named = {name: one for name, one in families.items() if one is not None and kind in one.model_types}
+    is_ours_alone = named and not any(one.native or one.shape is None for one in named.values())
+    if is_ours_alone and not artifact.trust_remote_code:
+        raise ModelError(
+            f"{artifact.name} is a {kind}, but not one that the family {next(iter(named))} can run: its "
+            "config.json lacks a field, or has a setting that changes the network.",
+            hint="Compare it with the config.json of the published model. If its folder brings code of its "
+            "own and you trust it, add --trust-remote-code.",
+        )
