@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.encoding import Encoding, LateInteraction
@@ -48,17 +47,6 @@ from harness.encoder.weights import (
 Tensors = Mapping[str, StoredTensor]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreflightOptions:
-    """The options of a preflight.
-
-    `pooling` is the requested pooling, and `trained` whether a recipe trains the model for every task.
-    """
-
-    pooling: str | None = None
-    trained: bool = False
-
-
 def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> None:
     """Refuse models that do not load, and lengths that leave nothing of a text.
 
@@ -81,20 +69,21 @@ def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) 
             )
 
 
-def check_folder(artifact: Artifact, encoding: Encoding, options: PreflightOptions) -> None:
+def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:
     """Refuse a model whose files show that it would fail at load, or that it is no embedding model.
 
     Args:
         artifact: The model and its folder.
         encoding: Its settings.
-        options: The options of the check.
+        any_kind: Whether a model of another kind is taken for the encoder inside it, as with a requested
+            pooling or a recipe that trains the model for every task.
 
     Raises:
         ModelError: It cannot be loaded as it is.
-        UsageError: It is a model of another kind and no pooling was requested, or a setting does not fit it.
+        UsageError: It is a model of another kind, or a setting does not fit it.
     """
     folder = artifact.folder
-    if not read_modules(folder) and not options.trained and options.pooling is None:
+    if not any_kind and not read_modules(folder):
         _check_kind(folder)
     check_trust(artifact)
     check_family(artifact, encoding)

@@ -1,7 +1,6 @@
-"""The description of a model folder, from its JSON alone, and the Encoding that follows from it.
+"""The description of a model folder, from its JSON alone: pooling, lengths, prompts and family.
 
-The description covers pooling, lengths, prompts and family; requested settings override it. Imports neither
-torch nor transformers.
+Imports neither torch nor transformers.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ from harness.encoder.folder.modules import (
     MASK,
     TEXT_STAGE,
     TOKENIZED,
-    TRANSFORMER,
     TWO_STAGE,
     Module,
     can_run_remote_code,
@@ -46,7 +44,7 @@ from harness.encoder.folder.modules import (
     has_network,
     list_input_modules,
     list_module_folders,
-    list_modules,
+    locate_modules,
     read_architecture,
     read_family,
     read_modules,
@@ -54,7 +52,6 @@ from harness.encoder.folder.modules import (
 )
 from harness.encoder.folder.pooling import (
     OWN_POOLING,
-    find_family_pooling,
     infer_vector_size,
     read_pooling,
 )
@@ -119,9 +116,10 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         raise explain_not_run(
             folder / SETTINGS, "similarity_fn_name", library["similarity_fn_name"], "maxsim"
         )
-    _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
+    if modules:
+        _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
     _check_files(folder)
-    pooling = read_pooling(folder, modules)
+    pooling, family = read_pooling(folder, modules), read_family(find_backbone_folder(folder))
     token_limits = read_token_limits(folder, own_code=own_code)
     late = (
         read_multi_vector_settings(folder, modules, token_limits[0].most)
@@ -129,14 +127,18 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         else read_colbert_settings(folder, modules, library)
     )
     stages = _read_two_stage(folder, modules)
+    kind, sub = modules[-1] if modules else ("", "")
+    last = find_library_class(kind)
+    prompts, default_prompt = _read_prompts(folder, library)
     if stages is not None:
         token_limits = (_compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
     return Description(
         folder=folder,
         name=folder.name,
         pooling=pooling,
-        usual_pooling=find_family_pooling(folder),
-        normalize=bool(modules) and _is_text_normalize(folder, *modules[-1]),
+        usual_pooling="mean" if family is None else family.pooling,
+        # A Normalize of the vectors of tokens leaves that of a text as it is.
+        normalize=last == "Normalize" and read_module_config(folder / sub, last)["module_input_name"] == TEXT,
         truncate_dim=_read_truncation(folder, library, pooling),
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
@@ -144,8 +146,8 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
             (length.limit for length in token_limits if length.limit is not None), default=None
         ),
         lengths=token_limits,
-        prompts=_read_prompts(library),
-        default_prompt_name=_read_default_prompt(folder, library),
+        prompts=prompts,
+        default_prompt_name=default_prompt,
         similarity_fn_name="maxsim"
         if late is not None
         else _parse_similarity(folder, library.get("similarity_fn_name")),
@@ -167,14 +169,6 @@ def _check_files(folder: Path) -> None:
     _require_tokenizers(folder)
 
 
-def _is_text_normalize(folder: Path, kind: str, sub: str) -> bool:
-    class_name = find_library_class(kind)
-    return (
-        class_name == "Normalize"
-        and read_module_config(folder / sub, class_name)["module_input_name"] == TEXT
-    )
-
-
 def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> str:
     """The class of sentence-transformers or PyLate whose model it is."""
     for package, kind in (("sparse_encoder", "SparseEncoder"), ("cross_encoder", "CrossEncoder")):
@@ -185,10 +179,9 @@ def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> s
 
 def _check_module_configs(folder: Path, *, is_late: bool) -> None:
     """Refuse settings of modules that change vectors and are not run here."""
-    for kind, sub in list_modules(folder):
-        class_name = find_library_class(kind)
-        read_module_config(folder / sub, class_name)
-        path, config = read_sentence_config(folder / sub)
+    for class_name, place in locate_modules(folder):
+        read_module_config(place, class_name)
+        path, config = read_sentence_config(place)
         for name in LATE if class_name == "Transformer" and not is_late else ():
             if config.get(name) is not None:
                 raise explain_not_run(path, name, config[name], None)
@@ -200,11 +193,9 @@ def _check_module_configs(folder: Path, *, is_late: bool) -> None:
 
 def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | None) -> int | None:
     """The dimensions to which vectors are cut; None for all."""
-    size = library.get("truncate_dim")
-    if size is None:
-        return None
+    size: int | None = library.get("truncate_dim")
     most = infer_vector_size(folder, pooling or "") or NO_LIMIT
-    if type(size) is not int or not 1 <= size <= most:
+    if size is not None and size > most:
         raise explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
     return size
 
@@ -285,13 +276,13 @@ def _explain_missing_network(backbone: Path) -> ModelError:
 
 def _require_configs(folder: Path) -> None:
     """Refuse a folder in which a transformer has no config."""
-    for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
-        if find_library_class(kind) != "Transformer" or (folder / sub / "config.json").is_file():
+    for class_name, place in locate_modules(folder):
+        if class_name != "Transformer" or (place / "config.json").is_file():
             continue
-        adapter = folder / sub / "adapter_config.json"
+        adapter = place / "adapter_config.json"
         base = read_object(adapter).get("base_model_name_or_path") or "another model"
         raise ModelError(
-            f"{folder / sub} has no config.json.",
+            f"{place} has no config.json.",
             hint=f"It is an adapter of {base}: merge it into its base model (`merge_and_unload()` of peft)."
             if adapter.is_file()
             else "Give the folder of a transformers or sentence-transformers model.",
@@ -300,38 +291,36 @@ def _require_configs(folder: Path) -> None:
 
 def _require_tokenizers(folder: Path) -> None:
     """Refuse a transformer without tokenizer files, for which transformers would make an empty tokenizer."""
-    for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
-        root = folder / sub
-        if find_library_class(kind) != "Transformer" or any(any(root.glob(name)) for name in VOCABULARIES):
+    for class_name, place in locate_modules(folder):
+        config = read_object(place / "tokenizer_config.json")
+        if (
+            class_name != "Transformer"
+            or any(any(place.glob(name)) for name in VOCABULARIES)
+            or config.get("auto_map")
+            or config.get("tokenizer_class") in OF_CHARACTERS
+        ):
             continue
-        config = read_object(root / "tokenizer_config.json")
-        if config.get("auto_map") or config.get("tokenizer_class") in OF_CHARACTERS:
-            continue
-        family = read_family(root)
-        tokenizer_id = None if family is None else family.tokenizer
+        family = read_family(place)
+        known = None if family is None else family.tokenizer
         raise ModelError(
-            f"{root} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
-            hint=f"Copy {f'that of {tokenizer_id}' if tokenizer_id else 'the one it was trained with'} "
+            f"{place} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
+            hint=f"Copy {f'that of {known}' if known else 'the one it was trained with'} "
             "into it (`tokenizer.save_pretrained(folder)`).",
         )
 
 
-def _read_prompts(library: Mapping[str, Any]) -> dict[str, str]:
-    """The named prompts; beside a default prompt, a side without a prompt has an empty one."""
-    sides = {"query": "", "document": ""} if library.get("default_prompt_name") is not None else {}
-    named = {name: text or "" for name, text in (library.get("prompts") or {}).items()}
-    return {**sides, **named}
-
-
-def _read_default_prompt(folder: Path, library: Mapping[str, Any]) -> str | None:
+def _read_prompts(folder: Path, library: Mapping[str, Any]) -> tuple[dict[str, str], str | None]:
+    """The named prompts, and the name of the default one."""
     name = library.get("default_prompt_name")
-    prompts = _read_prompts(library)
+    # Beside a default prompt, a side without a prompt has an empty one.
+    prompts = {} if name is None else {"query": "", "document": ""}
+    prompts |= {key: text or "" for key, text in (library.get("prompts") or {}).items()}
     if name is not None and name not in prompts:
         raise ModelError(
             f"{folder / SETTINGS} names the default prompt {name!r}, which it does not have.",
             hint=f"It has {', '.join(sorted(prompts))}. Correct default_prompt_name in a copy of the folder.",
         )
-    return name
+    return prompts, name
 
 
 def _parse_similarity(folder: Path, name: str | None) -> Similarity:
@@ -385,24 +374,30 @@ class _TokenLimits:
 
 def read_token_limits(folder: Path, *, own_code: bool = False) -> tuple[_TokenLimits, ...]:
     """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
-    entered = list_input_modules(folder) or [("", "")]
+    entered = [(find_library_class(kind), folder / sub) for kind, sub in list_input_modules(folder)]
+    bare = not entered
     return tuple(
-        _read_module_limits(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered
+        _read_module_limits(class_name, place, bare=bare, own_code=own_code)
+        for class_name, place in entered or [("Transformer", folder)]
     )
 
 
-def _read_module_limits(kind: str, root: Path, *, bare: bool, own_code: bool) -> _TokenLimits:
-    config = _select_text_config(read_object(root / "config.json"))
-    config_length = None if bare else _read_config_length(root)
-    table = _count_position_rows(config, own_code=own_code)
-    limit = table if table is not None else _compute_token_limit(config, config_length)
-    named = config_length
-    if named is None and (bare or find_library_class(kind) in TOKENIZED):
+def _read_module_limits(class_name: str | None, root: Path, *, bare: bool, own_code: bool) -> _TokenLimits:
+    config = read_object(root / "config.json")
+    # A config that also covers other inputs has a part for texts.
+    if config.get("text_config") is not None and _parse_positions(config) is None:
+        config = config["text_config"]
+    named = config_length = None if bare else _read_config_length(root)
+    table, positions = _count_position_rows(config, own_code=own_code), _parse_positions(config)
+    # Computed positions reach as far as the config says, or to the model's own length if that is longer.
+    computed = None if positions is None else max(positions, config_length or 0)
+    limit = computed if table is None else table
+    if named is None and class_name in TOKENIZED:
         named = read_object(root / "tokenizer_config.json").get("model_max_length")
     # A tokenizer without a limit has 1e30.
     length_limit = int(named) if named is not None and 0 < named < NO_LIMIT else None
     most = min((length for length in (length_limit, limit) if length), default=NO_LIMIT)
-    cuts = find_library_class(kind) not in ("BoW", "WordEmbeddings", "StaticEmbedding")
+    cuts = class_name not in ("BoW", "WordEmbeddings", "StaticEmbedding")
     return _TokenLimits(cuts=cuts, most=most, named=length_limit, limit=limit, table=table)
 
 
@@ -415,12 +410,6 @@ def _read_config_length(root: Path) -> int | None:
     return None
 
 
-def _select_text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The text part of a config that also covers other inputs."""
-    text = config.get("text_config")
-    return text if text is not None and _parse_positions(config) is None else config
-
-
 def _parse_positions(config: Mapping[str, Any]) -> int | None:
     positions = config.get("max_position_embeddings", config.get("n_positions"))
     unbound = config.get("model_type") in UNBOUND_MODELS
@@ -429,6 +418,9 @@ def _parse_positions(config: Mapping[str, Any]) -> int | None:
 
 def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | None:
     """The number of learned positions, None where positions are computed."""
+    network_positions = None if can_run_remote_code(config, own_code) else find_max_positions(config)
+    if network_positions is not None:
+        return network_positions
     positions = _parse_positions(config)
     computed = (
         any("rope" in name or "rotary" in name or "alibi" in name for name in config)
@@ -436,17 +428,8 @@ def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | 
         # DeBERTa-v3 names a number of positions and has no table of them.
         or config.get("position_biased_input") is False
     )
-    network_positions = None if can_run_remote_code(config, own_code) else find_max_positions(config)
-    if network_positions is not None:
-        return network_positions
     if positions is None or computed:
         return None
     if config.get("model_type") in OFFSET_MODELS:
         return positions - int(config.get("pad_token_id", 1)) - 1
     return positions
-
-
-def _compute_token_limit(config: Mapping[str, Any], config_length: int | None) -> int | None:
-    """The most tokens with computed positions: as in the config, or the model's own length if longer."""
-    positions = _parse_positions(config)
-    return None if positions is None else max(positions, config_length or 0)

@@ -95,7 +95,7 @@ FIELDS: Mapping[str, Mapping[_Type, tuple[str, ...]]] = {
     # The config of a backbone, and those of modules, whose fields have other names.
     "config.json": {
         TEXT: ("model_type", "position_embedding_type", "activation_function"),
-        TEXTS: ("architectures",),
+        TEXTS: ("architectures", "skiplist_words"),
         CODE: ("auto_map",),
         OBJECT: ("text_config", "id2label", "quantization_config", "architecture"),
         COUNT: ("vocab_size", "hidden_size", "in_features", "out_features", "heads"),
@@ -110,13 +110,20 @@ FIELDS: Mapping[str, Mapping[_Type, tuple[str, ...]]] = {
     },
     "sentence_*_config.json": {
         LENGTH: ("max_seq_length",),
+        COUNT: ("query_length", "document_length"),
         FLAG: ("do_lower_case",),
         OBJECT: ("model_args", "tokenizer_args", "config_args"),
     },
     "wordembedding_config.json": {LENGTH: ("max_seq_length",), TEXT: ("tokenizer_class",)},
     "config_sentence_transformers.json": {
         NAMED: ("prompts",),
-        TEXT: ("default_prompt_name", "similarity_fn_name", "model_type"),
+        TEXT: (
+            *("default_prompt_name", "similarity_fn_name", "model_type"),
+            *("query_prefix", "document_prefix"),
+        ),
+        COUNT: ("truncate_dim", "query_length", "document_length"),
+        FLAG: ("do_query_expansion", "attend_to_expansion_tokens"),
+        TEXTS: ("skiplist_words",),
     },
     "router_config.json": {NAMED: ("types",), OBJECT: ("structure",)},
     "tokenizer_config.json": {

@@ -29,7 +29,6 @@ from harness.encoder import trial_load, verdicts
 from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe
-from harness.encoder.preflight import PreflightOptions
 from harness.encoder.verdicts import Verdict, judge_models
 from preflights import check_model
 from tiny import library
@@ -55,7 +54,7 @@ def vectors(artifact: MakeArtifact, loaded: Loaded) -> Callable[..., NDArray[np.
 
 def passes(artifact: Artifact, **settings: Any) -> None:
     encoding = resolve_encoding(describe(artifact.folder), Settings(**settings))
-    check_model(artifact, encoding, PreflightOptions(pooling=settings.get("pooling")))
+    check_model(artifact, encoding, any_kind=settings.get("pooling") is not None)
 
 
 def saved(model: Any, folder: Path, tokenizer: Any = None) -> Path:
@@ -158,6 +157,12 @@ FAULTS = {
     "prompts": ("config_sentence_transformers.json", {"prompts": ["x"]}),
     "a prompt": ("config_sentence_transformers.json", {"prompts": {"query": 3}}),
     "default prompt": ("config_sentence_transformers.json", {"default_prompt_name": ["query"]}),
+    "cut": ("config_sentence_transformers.json", {"truncate_dim": 0}),
+    "query length": ("config_sentence_transformers.json", {"query_length": "32"}),
+    "expansion": ("config_sentence_transformers.json", {"attend_to_expansion_tokens": 1}),
+    "skip list": ("config_sentence_transformers.json", {"skiplist_words": [3]}),
+    "prefix": ("config_sentence_transformers.json", {"query_prefix": 3}),
+    "own query length": ("sentence_bert_config.json", {"query_length": 0}),
     "classes": ("config.json", {"architectures": "BertModel"}),
     "text": ("config.json", {"text_config": [1]}),
     "labels": ("config.json", {"id2label": [1]}),
