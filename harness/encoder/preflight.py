@@ -14,6 +14,7 @@ from pathlib import Path
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
 from harness.core.types import SIDES, Artifact
+from harness.encoder.backbones import read_architecture, read_family
 from harness.encoder.family import MODEL_TYPE, Config
 from harness.encoder.folder.description import VOCABULARIES
 from harness.encoder.folder.files import read_object
@@ -26,8 +27,6 @@ from harness.encoder.folder.modules import (
     TWO_STAGE,
     find_backbone_folder,
     locate_modules,
-    read_architecture,
-    read_family,
     read_modules,
 )
 from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling

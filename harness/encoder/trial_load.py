@@ -30,6 +30,7 @@ from harness.core.allowances import list_allowed_tensors
 from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
+from harness.encoder.backbones import has_network, read_family
 from harness.encoder.folder.configs import TEXT, read_module_config
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import (
@@ -37,9 +38,7 @@ from harness.encoder.folder.modules import (
     TRANSFORMER,
     TWO_STAGE,
     find_library_class,
-    has_network,
     list_modules,
-    read_family,
     read_modules,
     weight_files,
 )

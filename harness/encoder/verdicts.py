@@ -20,7 +20,8 @@ from harness.core.encoding import Encoding
 from harness.core.errors import HarnessError, StoreError
 from harness.core.identity import digest
 from harness.core.types import Artifact
-from harness.encoder.folder.modules import has_network, list_module_folders
+from harness.encoder.backbones import has_network
+from harness.encoder.folder.modules import list_module_folders
 
 FORM = 1
 """The number of the present trial; another number makes every verdict anew."""

@@ -11,11 +11,7 @@ from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError
 from harness.encoder.folder.configs import TOKENS, explain_not_run, read_sentence_config
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import (
-    MASK,
-    Module,
-    find_library_class,
-)
+from harness.encoder.folder.modules import MASK, Module, find_library_class
 from harness.encoder.folder.pooling import infer_vector_size
 
 SETTINGS = "config_sentence_transformers.json"

@@ -13,6 +13,13 @@ from typing import Any, cast, get_args
 from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError
 from harness.core.types import Similarity
+from harness.encoder.backbones import (
+    can_run_remote_code,
+    find_max_positions,
+    has_network,
+    read_architecture,
+    read_family,
+)
 from harness.encoder.folder.colbert import (
     COLBERT,
     MULTI_VECTOR,
@@ -37,16 +44,11 @@ from harness.encoder.folder.modules import (
     TOKENIZED,
     TWO_STAGE,
     Module,
-    can_run_remote_code,
     find_backbone_folder,
     find_library_class,
-    find_max_positions,
-    has_network,
     list_input_modules,
     list_module_folders,
     locate_modules,
-    read_architecture,
-    read_family,
     read_modules,
     weight_files,
 )

@@ -1,4 +1,4 @@
-"""The modules of a model folder, the weight files that they load, and the family of its network."""
+"""The modules of a model folder, and the weight files that they load."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError
-from harness.encoder import backbones
-from harness.encoder.family import MODEL_TYPE, Architecture, Family
+from harness.core.errors import ModelError
 from harness.encoder.folder.configs import read_router_config
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.weights import list_module_weights, read_tensor_headers
@@ -276,59 +274,3 @@ def _explain_missing_weights(folder: Path, place: Path) -> ModelError:
 
 TOKENIZED = ("Transformer", "CLIPModel")
 """Modules with a transformers tokenizer, whose length applies where the module names none."""
-
-
-def read_family(folder: Path) -> Family | None:
-    """The family of the backbone in a folder, None if the catalog has none."""
-    return backbones.find_family(read_object(folder / "config.json"))
-
-
-def parse_harness_architecture(config: Mapping[str, Any]) -> Architecture:
-    """The architecture in a config.json under our own model type.
-
-    Raises:
-        ModelError: It has none, or one that is not known here.
-    """
-    values = config.get("architecture")
-    if not isinstance(values, Mapping):
-        raise DamagedModelError("The config.json of the model has no architecture.")
-    return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
-
-
-def read_architecture(folder: Path) -> Architecture:
-    """The architecture of a backbone that our network runs, as its config.json has it.
-
-    Raises:
-        ModelError: The config makes no network.
-    """
-    family, config = read_family(folder), read_object(folder / "config.json")
-    return parse_harness_architecture(config) if family is None else family.outline(config)
-
-
-def has_network(folder: Path, *, own_code: bool = False) -> bool:
-    """Whether our network runs the backbone in a folder; not if it runs its own classes (`own_code`)."""
-    config = read_object(folder / "config.json")
-    if can_run_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
-        return False
-    family = read_family(folder)
-    return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
-
-
-def can_run_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
-    """Whether the classes in a config's `auto_map` run: they exist, and code is allowed."""
-    return allowed and bool(config.get("auto_map"))
-
-
-def find_max_positions(config: Mapping[str, Any]) -> int | None:
-    """The most tokens of a text in our network, None if unlimited or left to the table of positions."""
-    if config.get("model_type") == MODEL_TYPE:
-        shape = config.get("architecture", {})
-        return None if shape.get("positions") == "alibi" else shape.get("max_position_embeddings")
-    family = backbones.find_family(config)
-    if family is None or family.shape is None:
-        return None
-    if family.native:
-        rotary = any("rope" in name or "rotary" in name for name in config)
-        return config.get("max_position_embeddings") if rotary else None
-    architecture = family.architecture(config)
-    return None if architecture.positions == "alibi" else architecture.max_position_embeddings

@@ -15,19 +15,16 @@ from pathlib import Path
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
-from harness.encoder import backbones
+from harness.encoder.backbones import can_run_remote_code, has_network, list_backbones, read_family
 from harness.encoder.family import Config, Family
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     TOKENIZED,
-    can_run_remote_code,
     find_library_class,
-    has_network,
     list_module_folders,
     list_modules,
     locate_modules,
-    read_family,
 )
 
 ALLOW = "--trust-remote-code"
@@ -218,7 +215,7 @@ def _check_positions(artifact: Artifact, config: Config) -> None:
 
 def _require_no_variant(artifact: Artifact, kind: str) -> None:
     """Refuse a variant of a model type that only our network computes, if no family covers it."""
-    families = {name: entry.family for name, entry in backbones.list_backbones().items()}
+    families = {name: entry.family for name, entry in list_backbones().items()}
     named = {name: one for name, one in families.items() if one is not None and kind in one.model_types}
     is_ours_alone = named and not any(one.native or one.shape is None for one in named.values())
     if is_ours_alone and not artifact.trust_remote_code:

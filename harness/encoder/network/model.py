@@ -20,9 +20,9 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOu
 
 from harness.core.errors import ModelError
 from harness.encoder.attention import AUTO, LIBRARY_NAMES, Layout, Needs, choose
+from harness.encoder.backbones import parse_harness_architecture
 from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import parse_harness_architecture
 from harness.encoder.network.layers import (
     Block,
     Embeddings,
