@@ -6,8 +6,6 @@ tried once for each content (`harness/encoder/trial_load.py`).
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -35,15 +33,7 @@ from harness.encoder.folder.trust import check_family, check_trust, read_library
 from harness.encoder.tensors import Shapes, require_shapes
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 from harness.encoder.verdicts import judge_models
-from harness.encoder.weights import (
-    StoredTensor,
-    check_present,
-    format_command,
-    list_module_weights,
-    read_tensor_headers,
-)
-
-Tensors = Mapping[str, StoredTensor]
+from harness.encoder.weights import check_present, list_module_weights, read_tensor_headers, require_plain
 
 
 def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> None:
@@ -103,10 +93,10 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
             _check_backbone_files(place, artifact)
             check_special_tokens(place, artifact.allow)
         elif list_shapes := SHAPES.get(class_name or ""):
-            wanted = list_shapes(place, read_object(place / "config.json"))
+            shapes = list_shapes(place, read_object(place / "config.json"))
             tensors = read_tensor_headers(list_module_weights(place, sharded=False))
-            if tensors is not None and wanted is not None:
-                require_shapes(place, tensors, wanted)
+            if tensors is not None and shapes is not None:
+                require_shapes(place, tensors, shapes)
 
 
 # The modules of sentence-transformers
@@ -117,13 +107,13 @@ def _check_pooling(path: Path) -> None:
     named = config.get("pooling_mode")
     flags = [flag for flag in config if flag.startswith("pooling_mode_")]
     modes = split_pooling(name_pooling(config, path)) if named is not None else []
-    for what, names, known in (
+    for what, names, choices in (
         ("names the pooling", modes, POOLING_FLAGS.values()),
         ("has the flag", flags, POOLING_FLAGS.keys()),
     ):
         for name in names:
-            if name not in known:
-                raise ModelError(f"{path} {what} {name!r}.", hint=_describe_choices(name, known))
+            if name not in choices:
+                raise ModelError(f"{path} {what} {name!r}.", hint=_describe_choices(name, choices))
     # The flag of the mean is on where it is missing.
     if named is None and flags and not any(config.get(f, m == "mean") for f, m in POOLING_FLAGS.items()):
         raise ModelError(f"{path} sets no pooling.", hint="One of its flags must be true.")
@@ -195,8 +185,7 @@ def _check_backbone_files(place: Path, artifact: Artifact) -> None:
         )
     tensors = read_tensor_headers(list_module_weights(place))
     if tensors is not None:
-        _check_dtypes(place, tensors)
-        _check_wrapper(tensors)
+        require_plain(place, tensors)
     for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
         if path.is_file() and path.name != "merges.txt":
             check_present(path)
@@ -221,50 +210,6 @@ def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
             hint=_describe_choices(kind, model_types, most=0)
             or "`harness list backbones` shows what the harness adds.",
         )
-
-
-FLOATS = re.compile(r"F64|F32|F16|BF16")
-OTHERS = re.compile(r"I64|I32|I16|U64|U32|U16|BOOL|C64")
-"""Types of tensors that count, index or rotate; packed weights have the names below."""
-
-PACKED = (".qweight", ".qzeros", ".g_idx", ".weight_packed", ".SCB", ".absmax")
-"""Endings of tensors of a quantised layer."""
-
-
-def _check_dtypes(place: Path, tensors: Tensors) -> None:
-    for name, tensor in tensors.items():
-        other = OTHERS.fullmatch(tensor.dtype) is not None
-        plain = other or FLOATS.fullmatch(tensor.dtype) is not None
-        if not plain or name.endswith(PACKED) or (other and name.endswith(".weight")):
-            raise ModelError(
-                f"{place} has integer or quantised weights: {name} is {tensor.dtype}.",
-                hint="Give the model that it was made of, with weights in float32, bfloat16 or float16.",
-            )
-
-
-WRAPPERS = ("module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module")
-"""Parts that a training library puts into the names of tensors."""
-
-STRIP = (
-    "from safetensors.torch import load_file as r, save_file as w; p = {}; "
-    'w({{k.replace({}, "", 1): v for k, v in r(p).items()}}, p, {{"format": "pt"}})'
-)
-
-
-def _check_wrapper(tensors: Tensors) -> None:
-    """Refuse tensors with the names of a wrapped model."""
-    wrapped = [name for name in tensors if any(part in WRAPPERS for part in name.split("."))]
-    if not wrapped:
-        return
-    columns = zip(*(name.split(".") for name in tensors), strict=False)
-    shared = [parts[0] for parts in itertools.takewhile(lambda parts: len(set(parts)) == 1, columns)]
-    last = max((at for at, part in enumerate(shared) if part in WRAPPERS), default=None)
-    inner = next(part for part in wrapped[0].split(".") if part in WRAPPERS)
-    part = f"{inner}." if last is None else "".join(f"{one}." for one in shared[: last + 1])
-    raise ModelError(
-        f'{len(wrapped)} tensors have the names of a wrapped model, with "{part}": {wrapped[0]}.',
-        hint=f"Strip it, e.g. `{format_command(STRIP, str(tensors[wrapped[0]].path), part)}`.",
-    )
 
 
 # What the folder is

@@ -1,9 +1,13 @@
-"""The weight files of a module: which there are, their tensors from headers alone, and the hash of shards."""
+"""The weight files of a module: which there are, their tensors from headers alone, and the hash of shards.
+
+Files that are damaged, quantised or of a wrapped model are refused. Imports no torch.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import pickle
 import shlex
@@ -17,27 +21,29 @@ from typing import Any
 from harness.core.errors import DamagedModelError, ModelError
 from harness.encoder.folder.files import read_object
 
-TYPES: Mapping[str, str | None] = {
-    "U64": None,
-    "I64": "Long",
-    "F64": "Double",
-    "C64": None,
-    "F32": "Float",
-    "U32": None,
-    "I32": "Int",
-    "BF16": "BFloat16",
-    "F16": "Half",
-    "U16": None,
-    "I16": "Short",
-    "F8_E8M0": None,
-    "F8_E4M3": None,
-    "F8_E5M2": None,
-    "I8": "Char",
-    "U8": "Byte",
-    "BOOL": "Bool",
+FLOAT, OTHER, PACKED = "weights", "what counts, indexes or rotates", "packed weights"
+
+TYPES: Mapping[str, tuple[str | None, str]] = {
+    "U64": (None, OTHER),
+    "I64": ("Long", OTHER),
+    "F64": ("Double", FLOAT),
+    "C64": (None, OTHER),
+    "F32": ("Float", FLOAT),
+    "U32": (None, OTHER),
+    "I32": ("Int", OTHER),
+    "BF16": ("BFloat16", FLOAT),
+    "F16": ("Half", FLOAT),
+    "U16": (None, OTHER),
+    "I16": ("Short", OTHER),
+    "F8_E8M0": (None, PACKED),
+    "F8_E4M3": (None, PACKED),
+    "F8_E5M2": (None, PACKED),
+    "I8": ("Char", PACKED),
+    "U8": ("Byte", PACKED),
+    "BOOL": ("Bool", OTHER),
 }
-"""The types of tensors in the order in which safetensors writes them, with the names of torch's storages in a
-pickle; of one type safetensors sorts by name."""
+"""The types of tensors in the order in which safetensors writes them, those of one type by name: the storage
+that torch names in a pickle, and what such tensors are."""
 
 
 def list_module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
@@ -178,7 +184,7 @@ class _Unpickler(pickle.Unpickler):
             return lambda storage, _offset, size, *_: _Outline(dtype=storage, shape=tuple(size))
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda tensor, *_: tensor
-        dtype = next((dtype for dtype, storage in TYPES.items() if name == f"{storage}Storage"), None)
+        dtype = next((dtype for dtype, (storage, _) in TYPES.items() if name == f"{storage}Storage"), None)
         if module == "torch" and dtype is not None:
             return dtype
         raise pickle.UnpicklingError(f"{module}.{name}")
@@ -251,6 +257,41 @@ def check_weights(path: Path) -> None:
     check_present(path)
     if path.suffix == ".safetensors":
         read_safetensors(path)
+
+
+PACKED_NAMES = (".qweight", ".qzeros", ".g_idx", ".weight_packed", ".SCB", ".absmax")
+"""Endings of tensors of a quantised layer."""
+
+WRAPPERS = ("module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module")
+"""Parts that a training library puts into the names of tensors."""
+
+STRIP = (
+    "from safetensors.torch import load_file as r, save_file as w; p = {}; "
+    'w({{k.replace({}, "", 1): v for k, v in r(p).items()}}, p, {{"format": "pt"}})'
+)
+
+
+def require_plain(place: Path, tensors: Mapping[str, StoredTensor]) -> None:
+    """Refuse the tensors in `place` if they are quantised, or have the names of a wrapped model."""
+    for name, tensor in tensors.items():
+        _, kind = TYPES.get(tensor.dtype, (None, PACKED))
+        if kind == PACKED or name.endswith(PACKED_NAMES) or (kind == OTHER and name.endswith(".weight")):
+            raise ModelError(
+                f"{place} has integer or quantised weights: {name} is {tensor.dtype}.",
+                hint="Give the model that it was made of, with weights in float32, bfloat16 or float16.",
+            )
+    wrapped = [name for name in tensors if not {*WRAPPERS}.isdisjoint(name.split("."))]
+    if not wrapped:
+        return
+    columns = zip(*(name.split(".") for name in tensors), strict=False)
+    shared = [parts[0] for parts in itertools.takewhile(lambda parts: len(set(parts)) == 1, columns)]
+    last = max((at for at, part in enumerate(shared) if part in WRAPPERS), default=None)
+    inner = next(part for part in wrapped[0].split(".") if part in WRAPPERS)
+    part = f"{inner}." if last is None else "".join(f"{one}." for one in shared[: last + 1])
+    raise ModelError(
+        f'{len(wrapped)} tensors have the names of a wrapped model, with "{part}": {wrapped[0]}.',
+        hint=f"Strip it, e.g. `{format_command(STRIP, str(tensors[wrapped[0]].path), part)}`.",
+    )
 
 
 BLOCK = 1 << 24

@@ -58,10 +58,8 @@ VOLATILE = frozenset(
 def list_content_files(folder: Path) -> list[Path]:
     """The files that decide what the model computes, sorted: weights, configs, tokenizers, Python files.
 
-    The README, other formats' weights, training leftovers and model.json are left out.
-
-    Raises:
-        ModelError: There are no weights, or a config cannot be read.
+    The README, other formats' weights, training leftovers and model.json are left out. It is a ModelError if
+    there are no weights, or a config cannot be read.
     """
     paths = set(weight_files(folder))
     for root in {folder, *list_module_folders(folder)}:
@@ -217,11 +215,7 @@ NOTHING: tuple[Any, ...] = (None, False, {}, [], "")
 
 
 def check_external_references(folder: Path) -> None:
-    """Refuse a folder whose settings, or those of its modules, would load files from elsewhere.
-
-    Raises:
-        ModelError: A setting names other weights, an adapter, another tokenizer or a kernel.
-    """
+    """Refuse settings of any module that name other weights, an adapter, another tokenizer or a kernel."""
     for place in list_module_folders(folder):
         for path in (place / "config.json", *sorted(place.glob("sentence_*_config.json"))):
             for part in _walk_objects(read_object(path)):

@@ -203,31 +203,24 @@ def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | No
 
 
 def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
-    """The settings of a two-stage model; None for any other.
-
-    Raises:
-        ModelError: It is not the first module, or a backbone is none of ours.
-    """
-    place = next((sub for kind, sub in modules if find_library_class(kind) == TWO_STAGE), None)
+    """The settings of a two-stage model, whose backbones must be ours; None for any other."""
+    places = [folder / sub if find_library_class(kind) == TWO_STAGE else None for kind, sub in modules]
+    place = next(filter(None, places), None)
     if place is None:
         return None
-    if place != modules[0][1] or find_library_class(modules[0][0]) != TWO_STAGE:
+    if places[0] is None:
         raise ModelError(
             f"{folder} has two stages behind another module.",
             hint="Save the model again, with that module first.",
         )
     for stage in (TEXT_STAGE, CONTEXT_STAGE):
-        if not has_network(folder / place / stage):
-            raise _explain_missing_network(folder / place / stage)
-    return TwoStageSettings.read_stage_settings(folder / place)
+        if not has_network(place / stage):
+            raise _explain_missing_network(place / stage)
+    return TwoStageSettings.read_stage_settings(place)
 
 
 def _compute_text_limits(backbone: Path, stages: TwoStageSettings, limits: _TokenLimits) -> _TokenLimits:
-    """The token limits of a text behind a context, read by the second stage's `backbone`.
-
-    Raises:
-        ModelError: There are too few positions for texts of the model's own length.
-    """
+    """The limits of a text behind a context; ModelError if `backbone`, the second stage, has no room."""
     shape, kind = read_architecture(backbone), str(read_object(backbone / "config.json").get("model_type"))
     stages.check_positions(shape, limits.most if limits.most < NO_LIMIT else 1, kind)
     limit = stages.compute_text_limit(shape.positions, shape.max_position_embeddings)
@@ -303,10 +296,10 @@ def _require_tokenizers(folder: Path) -> None:
         ):
             continue
         family = read_family(place)
-        known = None if family is None else family.tokenizer
+        tokenizer_id = None if family is None else family.tokenizer
         raise ModelError(
             f"{place} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
-            hint=f"Copy {f'that of {known}' if known else 'the one it was trained with'} "
+            hint=f"Copy {f'that of {tokenizer_id}' if tokenizer_id else 'the one it was trained with'} "
             "into it (`tokenizer.save_pretrained(folder)`).",
         )
 

@@ -17,11 +17,7 @@ from harness.core.errors import DamagedModelError
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file.
-
-    Raises:
-        ModelError: It cannot be read as JSON.
-    """
+    """The content of a JSON file; ModelError if it cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -31,11 +27,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The content of a JSON file that holds an object; empty if there is no such file.
-
-    Raises:
-        ModelError: It cannot be read as a JSON object, or a field has a value of another type.
-    """
+    """The object in a JSON file, empty without a file; ModelError if a field has another type."""
     if not path.exists():
         return {}
     content = read_json(path)

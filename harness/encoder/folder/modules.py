@@ -101,11 +101,7 @@ def find_library_class(kind: str) -> str | None:
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """The modules in order, as in modules.json or of model2vec; empty for a bare backbone.
-
-    Raises:
-        ModelError: modules.json does not hold a list of modules.
-    """
+    """The modules by modules.json, or of model2vec; none for a bare backbone, ModelError for another file."""
     path = folder / "modules.json"
     if not path.exists():
         config = read_object(folder / "config.json")
