@@ -135,7 +135,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str
 
 
 def _parse_entry(path: Path, start: int, value: Any) -> StoredTensor:
-    begin, end = (start + int(value["data_offsets"][at]) for at in (0, 1))
+    begin, end = (start + int(place) for place in value["data_offsets"])
     shape = tuple(int(size) for size in value["shape"])
     return StoredTensor(path=path, dtype=str(value["dtype"]), shape=shape, begin=begin, end=end)
 

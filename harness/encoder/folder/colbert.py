@@ -72,7 +72,7 @@ def read_colbert_settings(
         attends_to_expansion=expansion and named.get("attend_to_expansion_tokens", False),
         query_prefix=named.get("query_prefix", "[Q] "),
         document_prefix=named.get("document_prefix", "[D] "),
-        skiplist=tuple(named.get("skiplist_words", string.punctuation)),
+        skiplist=tuple(map(str, named.get("skiplist_words", string.punctuation))),
         dimension=infer_vector_size(folder, "") or 0,
     )
 
@@ -125,7 +125,7 @@ def read_multi_vector_settings(folder: Path, modules: Sequence[Module], length: 
         attends_to_expansion=bool(expansion and expansion.get("attend")),
         query_prefix="",
         document_prefix="",
-        skiplist=tuple(words),
+        skiplist=tuple(map(str, words)),
         skips_unknown=False,
         dimension=infer_vector_size(folder, "") or 0,
     )

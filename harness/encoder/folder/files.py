@@ -74,6 +74,7 @@ ANY_LENGTH = _Type(LENGTH.words, lambda value: value == -1 or _is_count(value), 
 # transformers asks an empty one for its number without end.
 WORD = _Type("a token", lambda value: value != "")
 SIDE = _Type('"left" or "right"', lambda value: value in ("left", "right"))
+LIST = _Type("a list", lambda value: isinstance(value, list))
 TEXTS = _Type("a list of texts", lambda value: isinstance(value, list) and all(map(_is_text, value)))
 NAMED = _Type(
     "an object of texts",
@@ -87,7 +88,8 @@ FIELDS: Mapping[str, Mapping[_Type, tuple[str, ...]]] = {
     # The config of a backbone, and those of modules, whose fields have other names.
     "config.json": {
         TEXT: ("model_type", "position_embedding_type", "activation_function"),
-        TEXTS: ("architectures", "skiplist_words"),
+        TEXTS: ("architectures",),
+        LIST: ("skiplist_words",),
         CODE: ("auto_map",),
         OBJECT: ("text_config", "id2label", "quantization_config", "architecture"),
         COUNT: ("vocab_size", "hidden_size", "in_features", "out_features", "heads"),
@@ -115,7 +117,7 @@ FIELDS: Mapping[str, Mapping[_Type, tuple[str, ...]]] = {
         ),
         COUNT: ("truncate_dim", "query_length", "document_length"),
         FLAG: ("do_query_expansion", "attend_to_expansion_tokens"),
-        TEXTS: ("skiplist_words",),
+        LIST: ("skiplist_words",),
     },
     "router_config.json": {NAMED: ("types",), OBJECT: ("structure",)},
     "tokenizer_config.json": {

@@ -160,7 +160,7 @@ FAULTS = {
     "cut": ("config_sentence_transformers.json", {"truncate_dim": 0}),
     "query length": ("config_sentence_transformers.json", {"query_length": "32"}),
     "expansion": ("config_sentence_transformers.json", {"attend_to_expansion_tokens": 1}),
-    "skip list": ("config_sentence_transformers.json", {"skiplist_words": [3]}),
+    "skip list": ("config_sentence_transformers.json", {"skiplist_words": "the"}),
     "prefix": ("config_sentence_transformers.json", {"query_prefix": 3}),
     "own query length": ("sentence_bert_config.json", {"query_length": 0}),
     "classes": ("config.json", {"architectures": "BertModel"}),
