@@ -12,6 +12,7 @@ import pytest
 import tiny
 from blocked import BLOCK
 from harness.cli import invoke
+from judged_data import put_watch
 from tiny import WORDS
 
 Asked = Callable[..., tuple[int, str, str]]
@@ -120,9 +121,12 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
     from harness.watch import state
 
     entries = [
-        state.WatchEntry(step=100 * n, name=f"step{n}", state="done", mean=0.5 + 0.01 * n, there=1, wanted=1)
+        state.WatchEntry(
+            step=100 * n, name=f"step{n}", state="done", wanted=1, scores={"Fake": 0.5 + 0.01 * n},
+            artifact=f"{n:064x}",
+        )
         for n in range(1, 9)
-    ]
+    ]  # fmt: skip
     bounds = {"delta": -0.03, "low": -0.04, "high": -0.02, "p": 1e-9, "level": 0.0012}
     counts = {"number": 6, "reference": 600, "columns": 1, "wanted": 1}
     look = state.Look(**bounds, **counts, verdict="lower")  # type: ignore[arg-type]
@@ -131,7 +135,7 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
     kept: dict[str, Any] = {"name": "mine", "source": "/run", "suite": "s", "request": {}}
     results = tmp_path / "results"
     watch = state.Watch(**kept, checkpoints=tuple(entries), change_points=(broken,))
-    state.WATCHES.write_document(results, "mine", watch.to_json())
+    put_watch(results, watch)
     for arguments in (["--list"], ["mine", "--show"], ["mine", "--show", "--json"]):
         command = [sys.executable, "-c", BLOCK, "watch", *arguments, "--results", str(results)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
