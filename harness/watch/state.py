@@ -6,6 +6,7 @@ time, so that no copy can differ from them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import logging
@@ -20,10 +21,9 @@ from pydantic import Field
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart, append_digest
 from harness.core.errors import RecordError, shorten_names
-from harness.core.types import build_artifact_slug
 from harness.results.scores import Mean, collect_raw_metrics
 from harness.storage.record import Record
-from harness.storage.store import Store
+from harness.storage.store import Store, format_task_folder
 from harness.watch.source import CheckpointSource
 
 SCHEMA = 3
@@ -36,6 +36,8 @@ State = Literal["done", "failed", "partial", "waiting", "lost"]
 """A checkpoint is `lost`, which no file says, if records that its entry names cannot be read any more."""
 
 Key: TypeAlias = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+Stamp: TypeAlias = tuple[int, int, int]
+"""The size, time and inode of a file."""
 Metrics: TypeAlias = tuple[tuple[str, str | None, str], ...]
 """Raw metrics of a record as (split, subset, metric); without a subset the mean over all of them."""
 
@@ -222,7 +224,11 @@ def _migrate_recipe_settings(watch: dict[str, Any]) -> dict[str, Any]:
 
 def _migrate_scores(watch: dict[str, Any]) -> dict[str, Any]:
     """A watch of schema 2 in the form of schema 3: scores and means are those of the records."""
-    return {**watch, "checkpoints": [_migrate_entry_scores(entry) for entry in watch.get("checkpoints", ())]}
+    try:
+        checkpoints = [_migrate_entry_scores(entry) for entry in watch.get("checkpoints", ())]
+    except (AttributeError, TypeError):  # no file of schema 2 has a digest that would have told it
+        raise ValueError("its checkpoints are none") from None
+    return {**watch, "checkpoints": checkpoints}
 
 
 def _migrate_entry_scores(entry: dict[str, Any]) -> dict[str, Any]:
@@ -266,19 +272,25 @@ def read_watch(results: Path, name: str) -> Watch:
         UsageError: No watch has this name.
         RecordError: Its file cannot be read, was changed, or is of a newer schema.
     """
-    return read_scores(WATCHES.find_document(results, name), Store(results))
+    return read_scores(WATCHES.find_document(results, name), results)
 
 
-def read_scores(watch: Watch, store: Store) -> Watch:
+def read_scores(watch: Watch, results: Path) -> Watch:
     """A watch with the scores of its records, and its checkpoints `lost` where they are gone or damaged."""
-    entries = tuple(read_entry_scores(entry, store) for entry in watch.checkpoints)
+    # One listing for all: a folder of each model, of which there may be thousands.
+    folders = _list_record_folders(results)
+    entries = tuple(_read_entry_scores(entry, folders) for entry in watch.checkpoints)
     return watch.model_copy(update={"checkpoints": entries})
 
 
-def read_entry_scores(entry: WatchEntry, store: Store) -> WatchEntry:
+def read_entry_scores(entry: WatchEntry, results: Path) -> WatchEntry:
     """The same for one checkpoint."""
+    return _read_entry_scores(entry, _list_record_folders(results))
+
+
+def _read_entry_scores(entry: WatchEntry, folders: Mapping[str, Sequence[Path]]) -> WatchEntry:
     columns = entry.columns or tuple((ColumnPart(task=task),) for task in entry.records)
-    numbers = _read_entry_numbers(entry, columns, store)
+    numbers = _read_entry_numbers(entry, columns, folders)
     values = [
         Mean.compute_mean("parts", [numbers.get(part.task, {}).get(part.metrics) for part in column]).whole
         for column in columns
@@ -305,46 +317,51 @@ def _explain_lost_scores(entry: WatchEntry, gone: Set[str]) -> dict[str, str]:
 
 
 def _read_entry_numbers(
-    entry: WatchEntry, columns: Sequence[Sequence[ColumnPart]], store: Store
+    entry: WatchEntry, columns: Sequence[Sequence[ColumnPart]], folders: Mapping[str, Sequence[Path]]
 ) -> dict[str, Mapping[Metrics, float | None]]:
     """The main scores of a checkpoint's records, and what its columns need of them; none of what is gone."""
     wanted: dict[str, tuple[Metrics, ...]] = dict.fromkeys(entry.records, ((),))
     for part in (part for column in columns for part in column if part.task in wanted):
         wanted[part.task] += (part.metrics,)
     read = {
-        task: _read_numbers(path, _stamp_file(path), wanted[task])
-        for task, path in _locate_entry_records(entry, store)
+        task: _read_numbers(path, stamp, wanted[task])
+        for task, path, stamp in _locate_entry_records(entry, folders)
     }
     return {task: numbers for task, numbers in read.items() if numbers is not None}
 
 
-def _locate_entry_records(entry: WatchEntry, store: Store) -> Iterator[tuple[str, Path]]:
-    """The tasks of a checkpoint's records, each with the file of its record."""
+def _list_record_folders(results: Path) -> Mapping[str, Sequence[Path]]:
+    """The folders of records by the start of the ArtifactKey at the end of their names."""
+    folders: dict[str, list[Path]] = {}
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for folder in sorted((results / "records").iterdir()):
+            folders.setdefault(folder.name.rpartition("-")[2], []).append(folder)
+    return folders
+
+
+def _locate_entry_records(
+    entry: WatchEntry, folders: Mapping[str, Sequence[Path]]
+) -> Iterator[tuple[str, str, Stamp]]:
+    """The tasks of a checkpoint's records that have a file, each with its path and its stamp."""
     # With recipes of both kinds, some records are of the checkpoint and some of the model made of it.
-    keys = [entry.artifact, *([entry.backbone] if entry.backbone else [])]
-    slugs = [build_artifact_slug(entry.model, key) for key in keys]
+    places = [folder for key in (entry.artifact, entry.backbone) for folder in folders.get(key[:12], ())]
     for task, key in entry.records.items():
-        paths = [store.locate_record(slug, task, key) for slug in slugs]
-        yield task, next((path for path in paths if path.exists()), paths[0])
-
-
-def _stamp_file(path: Path) -> tuple[int, int, int]:
-    """What changes with a file: its size, time and inode; zeros without a file."""
-    try:
-        facts = path.stat()
-    except OSError:
-        return 0, 0, 0
-    return facts.st_size, facts.st_mtime_ns, facts.st_ino
+        for folder in places:
+            path = f"{folder}/{format_task_folder(task)}/{key}.json"
+            with contextlib.suppress(OSError):
+                facts = os.stat(path)
+                yield task, path, (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+                break
 
 
 # A watch that runs for days reads its records again at every look: those that are as they were are kept.
 @functools.lru_cache(maxsize=2**17)
 def _read_numbers(
-    path: Path, stamp: tuple[int, int, int], wanted: tuple[Metrics, ...]
+    path: str, _stamp: Stamp, wanted: tuple[Metrics, ...]
 ) -> Mapping[Metrics, float | None] | None:
     """Numbers of a record in a file; None if it is gone, damaged, or none that counts."""
     try:
-        record = Store.read_record(path)
+        record = Store.read_record(Path(path))
     except RecordError as error:
         logging.getLogger(__name__).warning("%s", error.message)
         return None
@@ -365,7 +382,8 @@ def _compute_number(record: Record, metrics: Metrics) -> float | None:
     return Mean.compute_mean("metrics", values).whole
 
 
-def stamp_records(watch: Watch, store: Store) -> str:
+def stamp_records(watch: Watch, results: Path) -> str:
     """A digest that changes with any file of a record that a watch names; no file is opened."""
-    files = (path for entry in watch.checkpoints for _, path in _locate_entry_records(entry, store))
-    return hashlib.sha256(repr([_stamp_file(path) for path in files]).encode()).hexdigest()[:16]
+    folders = _list_record_folders(results)
+    stamps = [[*_locate_entry_records(entry, folders)] for entry in watch.checkpoints]
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]

@@ -26,7 +26,6 @@ from harness.plan.recipe_request import Recipes
 from harness.plan.request import PreparedRun, Request
 from harness.results.differences import Comparable, flatten
 from harness.results.scores import MAIN_SCORE
-from harness.storage.store import Store
 from harness.watch.changes import detect_change_points, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
 from harness.watch.state import (
@@ -187,10 +186,10 @@ def _evaluate(
 
 def _complete_entry(entry: WatchEntry, report: Report) -> WatchEntry:
     """The entry of an evaluated checkpoint with its state, and with scores as they will be read again."""
-    store = report.prepared.store
-    lacking = entry.wanted - read_entry_scores(entry, store).there
+    results = report.prepared.store.root
+    lacking = entry.wanted - read_entry_scores(entry, results).there
     state, reason = _infer_entry_state(report, lacking)
-    return read_entry_scores(entry.model_copy(update={"state": state, "reason": reason}), store)
+    return read_entry_scores(entry.model_copy(update={"state": state, "reason": reason}), results)
 
 
 def _test(
@@ -361,7 +360,7 @@ class _Following:
         listeners: WatchListeners,
     ) -> None:
         self._options, self._source, self._results = options, source, results
-        self._watch, self._listeners, self._store = watch, listeners, Store(results)
+        self._watch, self._listeners = watch, listeners
         # By step and stamp: a checkpoint that fails is tried once in this process, and again when its files
         # change.
         self._tried: set[tuple[int, str]] = set()
@@ -450,7 +449,7 @@ class _Following:
 
     def _read_scores(self) -> Watch:
         """The watch with the scores of its records as they are now; the state alone has none."""
-        return read_scores(self._watch, self._store)
+        return read_scores(self._watch, self._results)
 
     def _save_watch(self, watch: Watch) -> None:
         if watch != self._watch:

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
 from harness.core.errors import HarnessError
-from harness.storage.store import Store
 from harness.watch.state import WATCHES, Watch, read_watch, stamp_records
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import format_slug
@@ -194,7 +193,7 @@ class WatchSummary(BaseModel):
 def _stamp_watch_records(path: Path, stamp: str) -> str:
     """What changes with the records of a watch, whose scores are theirs; empty if its file is damaged."""
     watch = _parse_watch(path, stamp)
-    return "" if watch is None else f"-{stamp_records(watch, Store(path.parent.parent))}"
+    return "" if watch is None else f"-{stamp_records(watch, path.parent.parent)}"
 
 
 @lru_cache(maxsize=256)

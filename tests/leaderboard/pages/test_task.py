@@ -31,6 +31,8 @@ from leaderboard.web.app import create_app
 from site_data import HOSTILE, Import
 
 FIRST = site_data.names("nanobeir")[0]
+WATCHED = {"NFCorpus", "SciFact"}
+"""The tasks of a watch, which are in no suite."""
 KOREAN = site_data.names("mteb-MTEB-kor-v1")[0]
 
 
