@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -94,6 +95,50 @@ def test_a_checkpoint_that_fails_ends_with_1_and_the_others_are_there(
     first, second = json.loads(out.splitlines()[-1])["watch"]["checkpoints"]
     assert (first["state"], second["state"]) == ("failed", "done")
     assert "alike: " in first["reason"]
+
+
+def test_scores_that_are_gone_are_told_by_every_form_and_the_exit_code(
+    run: Path, own: Path, watch: Asked, tmp_path: Path
+) -> None:
+    asked = (run, "--suite", f"local:{own}", "--once", "--settle", "0", "--offline")
+    assert watch(*asked)[0] == 0
+    shutil.rmtree(tmp_path / "results" / "records")
+    code, out, _ = watch(*asked)
+    assert (code, "evaluated (1 scored now, 0 known)" in out) == (0, True)
+    shutil.rmtree(tmp_path / "results" / "records")
+    shutil.rmtree(run / "checkpoint-1000")
+    gone = (
+        "scores of step 1000 are gone: alike; its checkpoint is not there any more, so they cannot be "
+        "measured again"
+    )
+    code, out, err = watch(*asked)
+    assert (code, f"{gone}." in out, f"{gone}." in err) == (1, True, True)
+    code, out, _ = watch(*asked, "--json")
+    look, end = map(json.loads, out.splitlines())
+    assert (code, look["lost"]) == (1, [{"step": 1000, "name": "checkpoint-1000", "reason": gone}])
+    (entry,) = end["watch"]["checkpoints"]
+    assert (entry["state"], entry["mean"], entry["scores"], entry["there"]) == ("lost", None, {}, 0)
+    code, out, _ = watch("run", "--show")
+    assert (code, f"{gone}." in out) == (0, True)
+    (row,) = json.loads(watch("--list", "--json")[1])["watches"]
+    assert (row["lost"], row["done"], row["last_mean"]) == (1, 0, None)
+    assert "1 lost" in watch("--list")[1]
+
+
+def test_a_file_with_a_changed_digit_is_refused_in_one_line(
+    run: Path, own: Path, watch: Asked, tmp_path: Path
+) -> None:
+    asked = (run, "--suite", f"local:{own}", "--once", "--settle", "0", "--offline")
+    assert watch(*asked)[0] == 0
+    path = tmp_path / "results" / "watches" / "run.json"
+    path.write_text(path.read_text().replace('"wanted": 1', '"wanted": 2'))
+    for arguments in (asked, ("run", "--show"), ("--list",)):
+        code, out, err = watch(*arguments)
+        assert (code, out) == (2, "")
+        assert "its content is not what its digest says" in err
+        assert "Remove it and type the same command again" in err
+    path.unlink()
+    assert "known already (0 scored now, 1 known)" in watch(*asked)[1]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import site_data
 from check_data import TASKS, small_check
 from harness.checks.outcome import VERDICTS, CheckedModel
 from harness.core.documents import append_digest
+from harness.storage.store import Store
 from harness.watch import state
 from html_pages import BROWSER, Html, ask, figures, find_rows, printed
 from judged_data import (
@@ -512,6 +513,36 @@ def test_a_watch_goes_on(tmp_path: Path) -> None:
     put_watch(results, watch.add_entry(checkpoint(1000, 0.5)))
     client.app.state.site.refresh()  # type: ignore[attr-defined]
     assert "step1000" in page(client, "/watch/run.1").text
+
+
+def test_a_watch_is_read_again_when_one_of_its_records_changes(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    watch = small_watch().model_copy(update={"checkpoints": (checkpoint(1000, 0.5), checkpoint(2000, 0.25))})
+    second = put_watch(results, watch).checkpoints[1]
+    client = opened(tmp_path)
+    path = Store(results).locate_record(f"x-{second.artifact[:12]}", "SciFact", second.records["SciFact"])
+    content = path.read_text()
+    changed = Store.parse(path).model_copy(update={"main_score": 0.9})
+
+    def last(document: str) -> tuple[str, float | None, float | None]:
+        path.write_text(document) if document else path.unlink()
+        client.app.state.site.refresh()  # type: ignore[attr-defined]
+        data = client.get(f"{PATH}.json").json()["data"]
+        (row,) = client.get("/watches.json").json()["tables"][0]["rows"]
+        return (
+            data["watch"]["checkpoints"][1]["state"],
+            data["points"][1]["value"],
+            row["cells"]["mean"]["value"],
+        )
+
+    assert last(changed.to_json()) == ("done", pytest.approx(0.55), pytest.approx(55))
+    assert last("") == ("lost", pytest.approx(0.2), pytest.approx(50))
+    row = dict(zip(*page(client, PATH).texts("checkpoints")[:2], strict=True))
+    assert row["State"] == "lost"
+    assert row["Why"].startswith("scores of step 2000 are gone: SciFact")
+    *_, head, row = page(client, "/watches").texts("watches")
+    assert dict(zip(head, row, strict=True))["lost"] == "1"
+    assert last(content) == ("done", pytest.approx(0.25), pytest.approx(25))
 
 
 def test_a_long_run(tmp_path: Path) -> None:
