@@ -13,6 +13,7 @@ from pathlib import Path
 from check_data import TASKS, small_check
 from fakes import artifact, record, task
 from harness.checks.outcome import Check, CheckedModel, MeanOutcome, Overall
+from harness.storage.record import Record
 from harness.storage.store import Store
 from harness.watch.state import WATCHES, ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
@@ -103,6 +104,12 @@ def _put_entry_records(results: Path, entry: Checkpoint) -> Checkpoint:
     for one in records.values():
         Store(results).put(model.slug, one)
     return entry.model_copy(update={"records": {name: one.key for name, one in records.items()}})
+
+
+def rescore(record: Record, score: float) -> Record:
+    """A record with another score, which its digest and its raw metrics confirm."""
+    scores = {"test": {"default": {"main_score": score}}}
+    return record.model_copy(update={"main_score": score, "scores": scores})
 
 
 def put_watch(results: Path, watch: Watch) -> Watch:

@@ -7,6 +7,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ from harness.storage.record import Record
 from harness.storage.store import Store
 from harness.watch.state import WATCHES, ColumnPart, Watch, WatchEntry, read_watch, stamp_records
 from harness.watch.watch import _list_columns
-from judged_data import checkpoint, put_watch
+from judged_data import checkpoint, put_watch, rescore
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -47,9 +48,8 @@ def test_the_file_has_no_scores_and_what_is_shown_is_the_records(tmp_path: Path)
     assert [one.mean for one in shown] == pytest.approx([0.5, 0.25])
     assert shown[1].scores == pytest.approx({"NFCorpus": 0.2, "SciFact": 0.3})
     assert [(one.state, one.there, one.wanted) for one in shown] == [("done", 2, 2)] * 2
-    stored = Store.parse(record_file(tmp_path, 2000, "SciFact"))
-    better = stored.model_copy(update={"main_score": 0.9})
-    record_file(tmp_path, 2000, "SciFact").write_text(better.to_json())
+    path = record_file(tmp_path, 2000, "SciFact")
+    path.write_text(rescore(Store.parse(path), 0.9).to_json())
     assert read_watch(tmp_path, "w").checkpoints[1].mean == pytest.approx(0.55)
 
 
@@ -135,11 +135,12 @@ def test_a_trial_is_no_score(tmp_path: Path) -> None:
 
 
 def measured(of: Task, metrics: dict[tuple[str, str], dict[str, float]]) -> Record:
-    """A record with raw metrics by split and subset, whose main score is the mean of accuracies."""
+    """A record with raw metrics by split and subset, whose main score is the mean of the first of them."""
     scores: dict[str, dict[str, Any]] = {}
     for (split, subset), values in metrics.items():
         scores.setdefault(split, {})[subset] = values
-    return record(of, 0.01).model_copy(update={"scores": scores})
+    main = fmean(next(iter(values.values())) for values in metrics.values())
+    return record(of, main).model_copy(update={"scores": scores})
 
 
 def test_a_mean_is_that_of_the_suites_columns(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from judged_data import (
     nightly,
     put_records,
     put_watch,
+    rescore,
     small_watch,
 )
 from leaderboard.data.documents import format_document_name, format_line_name
@@ -522,7 +523,7 @@ def test_a_watch_is_read_again_when_one_of_its_records_changes(tmp_path: Path) -
     client = opened(tmp_path)
     path = Store(results).locate_record(f"x-{second.artifact[:12]}", "SciFact", second.records["SciFact"])
     content = path.read_text()
-    changed = Store.parse(path).model_copy(update={"main_score": 0.9})
+    changed = rescore(Store.parse(path), 0.9)
 
     def last(document: str) -> tuple[str, float | None, float | None]:
         path.write_text(document) if document else path.unlink()
@@ -574,6 +575,8 @@ def test_damaged_and_odd_watches(tmp_path: Path) -> None:
                 break
             part = part[key]
         part[key] = draw.choice(odd)
+        if changed.get("name") == whole["name"]:
+            changed["name"] = f"w{number}"
         (folder / f"w{number}.json").write_text(append_digest(changed))
     for number, content in enumerate((b"", b"{", b"[]", b"null", b'{"schema": 7}', b"\xff")):
         (folder / f"x{number}.json").write_bytes(content)
