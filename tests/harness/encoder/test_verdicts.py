@@ -329,6 +329,19 @@ def test_a_length_must_leave_something_of_a_text(copy: Path, artifact: MakeArtif
             passes(artifact(copy), max_length=length)
 
 
+def test_a_length_must_leave_something_of_a_text_where_only_a_load_tells(
+    build: Build, artifact: MakeArtifact
+) -> None:
+    folder = build()
+    config = json.loads((folder / "sentence_bert_config.json").read_text())
+    # What arguments of a user's do is left to a load.
+    config["tokenizer_args"] = {"model_max_length": 64}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(config))
+    passes(artifact(folder), max_length=3)
+    with pytest.raises(UsageError, match="length of 2 leaves nothing of a text"):
+        passes(artifact(folder), max_length=2)
+
+
 def test_words_are_not_cut(tmp_path: Path, artifact: MakeArtifact) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import BoW
