@@ -29,7 +29,7 @@ FORM = 2
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
 """The libraries on whose versions a verdict depends."""
 
-# transformers imports these where it finds them, for text generation and losses alone: a second of each trial.
+# transformers imports these where it finds them, for generation and losses alone: a second of each trial.
 START = (
     "import runpy, sys; sys.modules['sklearn'] = sys.modules['scipy'] = None; "
     "runpy.run_module('harness.encoder.trial_load', run_name='__main__')"
