@@ -196,7 +196,7 @@ class Bags:
     similarity: Similarity = "cosine"
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
-        assert all(texts)
+        assert all(isinstance(text, str) for text in texts)
 
     def encode(self, texts: Sequence[str], *, role: Role) -> np.ndarray:
         rows = [[text.count(c) + 0.1 for c in "abcdefghijklmnopqrstuvwxyz0123456789"] for text in texts]
