@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.lineage import Lineage
@@ -228,12 +229,17 @@ class StoredDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """The files that the index reads or drops together; `stamp` changes whenever one of them does."""
+    """The files that the index reads or drops together; `stamp` changes whenever one of them does.
+
+    Those of an artifact are `size` records in some `folders`, which another process can read as well.
+    """
 
     source: str
     name: str
     stamp: str
     read: Callable[[], Sequence[NewEntry | StoredDocument]]
+    folders: Sequence[Path] = ()
+    size: int = 0
 
 
 def _compute_short_digest(*parts: object) -> str:

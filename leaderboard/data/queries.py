@@ -24,6 +24,7 @@ from leaderboard.data.entries import Entry as Entry
 from leaderboard.data.entries import find_size_class as find_size_class
 from leaderboard.data.groups import group_by
 from leaderboard.data.scores import Cells, SuiteScores, build_suite_scores
+from leaderboard.data.seeds import merge_seed_documents, select_seed_results
 from leaderboard.data.snapshot import SiteIndex
 from leaderboard.data.suites import (
     REASONS,
@@ -156,7 +157,15 @@ class Queries:
         """Every entry by its number, ordered by model and trust, each model with a name of its own."""
         names = Entry.__dataclass_fields__
         columns = ", ".join(f'"{name}"' for name in names)
-        rows = self._fetch_rows(f"SELECT {columns} FROM entries ORDER BY model, id")
+        # All seeds get the name of the entry that stands for them, so that they share the page of one model.
+        rows = self._fetch_rows(
+            f"""SELECT {columns} FROM (
+                  SELECT e.* REPLACE (coalesce(g.model, e.model) AS model,
+                                      coalesce(g.model_slug, e.model_slug) AS model_slug)
+                  FROM entries e LEFT JOIN entries g
+                    ON e.member AND NOT g.member AND g."group" = e."group")
+                ORDER BY model, id"""
+        )
         entries = [_parse_entry_row(dict(zip(names, row, strict=True))) for row in rows]
         # Not in the snapshot: a model that is new may share the name of one that was read before.
         named = [entry.named for entry in entries]
@@ -491,11 +500,40 @@ class Queries:
 
     def load_result_documents(self, ids: Sequence[int]) -> dict[int, Any]:
         """The whole records of some results by number; imported ones are left out."""
-        fits = "kind = 'record' AND name IN (SELECT unnest(?::VARCHAR[]))"
+        sql = f"""SELECT {_RESULT} FROM results
+                  WHERE batch IS NULL AND source = entry AND id IN (SELECT unnest(?::BIGINT[]))"""
+        unread = map(EntryResult._make, self._fetch_rows(sql, list(ids)))
+        means = [row for row in unread if self.entries[row.entry].of_seeds]
+        members = {row.id: self._find_seed_results(row) for row in means}
+        records = self._load_records([*ids, *(one["id"] for some in members.values() for one in some)])
+        wanted = set(ids)
+        documents = {number: record for number, record in records.items() if number in wanted}
+        for row in means:
+            results = members[row.id]
+            seeds = [self.entries[one["entry"]].seeds[0] for one in results]
+            some = [records[one["id"]] for one in results]
+            documents[row.id] = merge_seed_documents(row.value, results, seeds, some)
+        return documents
+
+    def _find_seed_results(self, row: EntryResult) -> list[dict[str, Any]]:
+        """The results of the seeds that a result is the mean over."""
+        members = [one.id for one in self.list_members(self.entries[row.entry])]
+        results = [one._asdict() for one in self.find_results(entry=members, task=row.task)]
+        return select_seed_results(results, members)
+
+    def _load_records(self, ids: Sequence[int]) -> dict[int, Any]:
         rows = self._fetch_rows(
-            f"SELECT name, document FROM documents WHERE {fits}", [str(one) for one in ids]
+            """SELECT batch, list(DISTINCT id) FROM results
+               WHERE id IN (SELECT unnest(?::BIGINT[])) AND batch IS NOT NULL GROUP BY batch""",
+            list(ids),
         )
-        return {int(name): json.loads(document) for name, document in rows}
+        records: dict[int, Any] = {}
+        for batch, numbers in rows:
+            assert self._snapshot is not None
+            sql = "SELECT id, document FROM read_parquet(?) WHERE id IN (SELECT unnest(?::BIGINT[]))"
+            texts = self._fetch_rows(sql, str(self._snapshot.locate_texts(batch)), numbers)
+            records |= {number: json.loads(document) for number, document in texts}
+        return records
 
     def load_result_document(self, number: int) -> Any:
         """The whole of a result: a record, or an import's scores by split and subset."""

@@ -17,23 +17,29 @@ from typing import Any
 
 import duckdb
 from filelock import FileLock, Timeout
+from pyarrow.parquet import ParquetWriter
 from pydantic import BaseModel, ConfigDict
 
 from harness.core import files, paths
 from harness.storage.imported import Imported
 from leaderboard.data import documents, imports, paper_rows, records
 from leaderboard.data.entries import Unit
+from leaderboard.data.reading import Reading, read_units
+from leaderboard.data.seeds import put_seeds
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, collect_scopes, load_site_suites
-from leaderboard.data.tables import TABLES, Tables, Writer, clean_stored_text
+from leaderboard.data.tables import TABLES, TEXT_ROWS, TEXTS, Tables, clean_stored_text
 
 log = logging.getLogger(__name__)
 
-FORM = 18
+FORM = 19
 """The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"
 """The part of a snapshot that holds everything but imports."""
+
+FILES = 12
+"""Files of texts beside the largest from which on they become one."""
 
 WEEK = 7 * 24 * 3600
 SPARE = 600
@@ -69,6 +75,10 @@ class Snapshot(BaseModel):
         """The Parquet files of a table."""
         return [str(self.folder / part / f"{table}.parquet") for part in self.parts]
 
+    def locate_texts(self, batch: int) -> Path:
+        """The file of the texts of a batch."""
+        return self.folder / OWN / _format_texts_name(batch)
+
     @property
     def whole(self) -> bool:
         """Whether all files are there in their full length and can be opened."""
@@ -78,6 +88,8 @@ class Snapshot(BaseModel):
             for name in TABLES:
                 # A count reads no more than the ends of the files.
                 connection.execute("SELECT count(*) FROM read_parquet(?)", [self.list_table_files(name)])
+            for file in (self.folder / OWN).glob(_format_texts_name("*")):
+                connection.execute("SELECT count(*) FROM read_parquet(?)", [str(file)])
             return True
         return False
 
@@ -96,6 +108,12 @@ class SiteIndex:
         self._scopes = collect_scopes(list(suites.values()))
         forms = [scope.form for some in self._scopes.values() for scope in some]
         self.scope_ids = {form: number for number, form in enumerate(forms, 1)}
+        self._reading = Reading(
+            cache=paths.resolve_cache_folder(),
+            suites=settings.suites,
+            scopes=self._scopes,
+            numbers=self.scope_ids,
+        )
         self._seen: tuple[tuple[int, int], Snapshot | None] = ((0, 0), None)
         self.damaged = False
 
@@ -161,11 +179,14 @@ class SiteIndex:
             shutil.rmtree(rest, ignore_errors=True)
         new.mkdir()
         tables = Tables()
-        read, stamps = self._fill_own_tables(tables, former, units, fresh)
+        (new / OWN).mkdir()
+        read, stamps = self._fill_own_tables(
+            tables, former, units, fresh, new / OWN / _format_texts_name(version)
+        )
         changed = bool(read or gone or not former.version)
         if changed:
             # After all units: means over seeds need those that were kept as well as those just read.
-            records.put_seeds(tables)
+            put_seeds(tables)
             tables.save_tables(new / OWN)
         else:
             _link(former, OWN, new)
@@ -180,20 +201,27 @@ class SiteIndex:
         return Changes(taken=read + taken, dropped=dropped, version=version)
 
     def _fill_own_tables(
-        self, tables: Tables, former: Snapshot, units: Mapping[str, Unit], fresh: Mapping[str, Unit]
+        self,
+        tables: Tables,
+        former: Snapshot,
+        units: Mapping[str, Unit],
+        fresh: Mapping[str, Unit],
+        texts: Path,
     ) -> tuple[int, dict[str, str]]:
         """Put everything but imports into tables: how many units were read, and the stamps of all there."""
-        contents = {name: items for name, unit in fresh.items() if (items := _read_unit(unit)) is not None}
-        kept = [name for name in units if name in former.units and name not in contents]
+        kept = [name for name in units if name in former.units and name not in fresh]
         if former.version:
             tables.keep(former.folder / OWN, kept)
-        writer = Writer(tables, self._scopes, self.scope_ids)
-        for name, items in contents.items():
-            for item in items:
-                writer.put(item, name)
-        tables.insert(writer.rows)
-        stamps = {name: former.units[name] for name in kept}
-        return len(contents), stamps | {name: fresh[name].stamp for name in contents}
+        version, failed = int(texts.stem.rpartition("-")[2]), set[str]()
+        with ParquetWriter(texts, TEXTS, compression="zstd") as writer:
+            for chunk in read_units(fresh, self._reading):
+                writer.write_table(tables.take(chunk.rows, version), TEXT_ROWS)
+                failed.update(chunk.failed)
+            if again := [name for name in failed if name in former.units]:
+                tables.keep(former.folder / OWN, again)
+            _take_texts(tables, former, version, writer)
+        read = {name: unit.stamp for name, unit in fresh.items() if name not in failed}
+        return len(read), read | {name: former.units[name] for name in (*kept, *again)}
 
     def _write_imports(
         self, new: Path, former: Snapshot, parts: Mapping[str, Imported], slugs: set[str]
@@ -242,7 +270,7 @@ class SiteIndex:
         reference = [self.settings.reference] if self.settings.reference else []
         roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
         return chain(
-            records.iter_record_units(roots, list(self.suites.values())),
+            records.iter_record_units(roots, records.RecordReader.for_suites(list(self.suites.values()))),
             documents.iter_document_units(roots),
             paper_rows.iter_paper_units(self.settings.reported, self.suites),
         )
@@ -278,26 +306,43 @@ def _format_unit_name(unit: Unit) -> str:
     return clean_stored_text(f"{unit.source}/{unit.name}")
 
 
-def _read_unit(unit: Unit) -> Sequence[Any] | None:
-    """What a unit holds; None, with a line in the log, if it cannot be read: the next refresh tries again."""
-    try:
-        return unit.read()
-    # Whatever is wrong with a single file, the site shows the rest.
-    except Exception:
-        log.exception("%s of %s cannot be read. What was known of it stays.", unit.name, unit.source)
-        return None
-
-
 def _link(former: Snapshot, part: str, new: Path) -> None:
     """Take over the files of a part of the former snapshot."""
-    (new / part).mkdir()
-    for name in TABLES:
-        old, place = former.folder / part / f"{name}.parquet", new / part / f"{name}.parquet"
-        try:
-            # A hard link takes no space; some file systems have none.
-            os.link(old, place)
-        except OSError:
-            shutil.copyfile(old, place)
+    (new / part).mkdir(exist_ok=True)
+    for old in (former.folder / part).glob("*.parquet"):
+        _link_file(old, new / part / old.name)
+
+
+def _link_file(old: Path, place: Path) -> None:
+    if place.exists():
+        return
+    try:
+        # A hard link takes no space; some file systems have none.
+        os.link(old, place)
+    except OSError:
+        shutil.copyfile(old, place)
+
+
+def _format_texts_name(batch: int | str) -> str:
+    return f"texts-{batch}.parquet"
+
+
+def _take_texts(tables: Tables, former: Snapshot, version: int, writer: ParquetWriter) -> None:
+    """Take over the texts of a former snapshot that are still asked for; of many files all but the largest."""
+    sql = "SELECT batch, count(*) AS n FROM results WHERE batch < ? GROUP BY batch ORDER BY n DESC"
+    batches = {row["batch"]: former.locate_texts(row["batch"]) for row in tables.fetch_rows(sql, version)}
+    largest, *others = batches or [0]
+    for batch in others if len(others) >= FILES else ():
+        texts = tables.connection.execute(
+            """SELECT id, document FROM read_parquet(?)
+               WHERE id IN (SELECT id FROM results WHERE batch = ?)""",
+            [str(batches.pop(batch)), batch],
+        )
+        for block in texts.fetch_record_batch(TEXT_ROWS):
+            writer.write_batch(block.cast(TEXTS))
+        tables.connection.execute("UPDATE results SET batch = ? WHERE batch = ?", [version, batch])
+    for old in batches.values():
+        _link_file(old, Path(writer.where).with_name(old.name))
 
 
 def _read_file_sizes(folder: Path) -> dict[str, int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument
 from leaderboard.data.suites import REASONS, Scope, is_possible_score
@@ -36,7 +37,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     "results": {
         "unit": "VARCHAR", "id": "BIGINT", "entry": "BIGINT", "source": "BIGINT", "task": "VARCHAR",
         "type": "VARCHAR", "metric": "VARCHAR", "status": "VARCHAR", "value": "DOUBLE", "key": "VARCHAR",
-        "written": "VARCHAR", **_RESULT,
+        "written": "VARCHAR", **_RESULT, "batch": "INTEGER",
     },
     "scores": {
         "unit": "VARCHAR", "scope": "INTEGER", "entry": "BIGINT", "source": "BIGINT", "value": "DOUBLE",
@@ -54,8 +55,15 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 """The columns of every table. Lists, `facts` and documents are JSON.
 
 `results.source` is the entry whose own result it is: of several revisions of a model, one. `entries.number`
-is the row of an import. Documents of the kind "record" have a result's number as their name.
+is the row of an import. `results.batch` is the version whose file of texts has the record.
 """
+
+TEXTS = pa.schema({"id": pa.int64(), "document": pa.string()})
+"""The columns of a file of texts: the records of some results as JSON. It is written once, and taken over by
+later versions; a text counts where a result names its batch."""
+
+TEXT_ROWS = 512
+"""The texts in a row group: a query reads whole groups, and has little memory."""
 
 ORDER = {"entries": "model, id", "results": "entry, task, id", "scores": "scope, entry"}
 """How rows lie in files, so that what is asked for together lies together."""
@@ -102,23 +110,43 @@ class Tables:
         self.connection.execute("UPDATE entries SET member = false")
         self.slugs = {slug for (slug,) in self.connection.execute("SELECT slug FROM entries").fetchall()}
 
+    def take(self, rows: Mapping[str, pa.Table], batch: int) -> pa.Table:
+        """Take the rows that a Writer made, of two entries with one slug only the first.
+
+        Args:
+            rows: Rows by the table's name.
+            batch: The number of the file that the texts go into.
+
+        Returns:
+            The texts of the results.
+        """
+        entries = rows["entries"].select(["id", "slug", "model", "treatment"]).to_pylist()
+        doubles = [entry["id"] for entry in entries if entry["slug"] in self.slugs]
+        for entry in entries:
+            if entry["slug"] in self.slugs:
+                warn_double(entry["model"], entry["treatment"])
+        self.slugs |= {entry["slug"] for entry in entries}
+        for name in TABLES:
+            data = rows[name]
+            if name != "documents":
+                data = _leave_out(data, "id" if name == "entries" else "entry", doubles)
+            if name == "results":
+                data = data.set_column(
+                    data.column_names.index("batch"), "batch", pa.array([batch] * len(data))
+                )
+            self._fill(f"INSERT INTO {name}", TABLES[name], data)
+        return _leave_out(rows["texts"], "entry", doubles).select(TEXTS.names).cast(TEXTS)
+
     def insert(self, rows: Mapping[str, Sequence[Row]]) -> None:
         """Put rows into tables by name; columns that a row lacks are NULL."""
         for name, some in rows.items():
-            kinds = TABLES[name]
-            values = [
-                [_convert_column_value(c, kind, row.get(c)) for c, kind in kinds.items()] for row in some
-            ]
-            self._fill(f"INSERT INTO {name}", kinds, values)
+            self._fill(f"INSERT INTO {name}", TABLES[name], convert_rows(some, TABLES[name]))
 
     def create(self, name: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
         """Make a temporary table of rows, which have a value for each column."""
-        self._fill(f"CREATE TEMP TABLE {name} AS", kinds, rows)
+        self._fill(f"CREATE TEMP TABLE {name} AS", kinds, _build_arrow_table(rows, kinds))
 
-    def _fill(self, statement: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
-        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
-        # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample
-        data = pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
+    def _fill(self, statement: str, kinds: Mapping[str, str], data: pa.Table) -> None:
         fields = ", ".join(f'"{column}"::{kind} AS "{column}"' for column, kind in kinds.items())
         self.connection.register("given", data)
         self.connection.execute(f"{statement} SELECT {fields} FROM given")
@@ -132,7 +160,7 @@ class Tables:
 
     def save_tables(self, folder: Path) -> None:
         """Write all tables into a folder."""
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for name in TABLES:
             order = f"ORDER BY {ORDER[name]}" if name in ORDER else ""
             self.connection.execute(
@@ -141,6 +169,27 @@ class Tables:
                 f"COPY (SELECT * FROM {name} {order}) TO '{_quote_path(folder / f'{name}.parquet')}' "
                 "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480)"
             )
+
+
+def convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
+    """Rows as an Arrow table; columns that a row lacks are NULL."""
+    values = [[_convert_column_value(c, kind, row.get(c)) for c, kind in kinds.items()] for row in rows]
+    return _build_arrow_table(values, kinds)
+
+
+def _build_arrow_table(rows: Sequence[Sequence[Any]], kinds: Mapping[str, str]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample
+    return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
+
+
+def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
+    return data.filter(~pc.field(column).isin(values)) if values and len(data) else data
+
+
+def warn_double(model: str, treatment: str) -> None:
+    """Say that an entry stands in two folders."""
+    log.warning("%s (%s) stands in two folders. One is left out.", model, treatment)
 
 
 def _quote_path(path: Path) -> str:
@@ -178,27 +227,32 @@ def build_entry_row(entry: NewEntry, unit: str = "") -> Row:
     }
 
 
+_ENTRY_TEXTS = {"entry": "BIGINT", "id": "BIGINT", "document": "VARCHAR"}
+
+
 class Writer:
     """Rows of entries and documents, collected for tables."""
 
-    def __init__(
-        self, tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]
-    ) -> None:
-        self._tables = tables
+    def __init__(self, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]) -> None:
         self._scopes = scopes
         self._numbers = numbers
-        self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
+        self._slugs: set[str] = set()
+        self.rows: dict[str, list[Row]] = {name: [] for name in (*TABLES, "texts")}
 
     def put(self, item: NewEntry | StoredDocument, unit: str) -> None:
         """Take in an entry or a document; of two entries with one slug only the first."""
         if isinstance(item, StoredDocument):
             values = {name: getattr(item, name) for name in ("kind", "name", "written", "document")}
             self.rows["documents"].append({**values, "unit": unit, "facts": json.dumps(item.facts)})
-        elif item.slug in self._tables.slugs:
-            log.warning("%s (%s) stands in two folders. One is left out.", item.model, item.treatment)
+        elif item.slug in self._slugs:
+            warn_double(item.model, item.treatment)
         else:
-            self._tables.slugs.add(item.slug)
+            self._slugs.add(item.slug)
             self._add_entry(item, unit)
+
+    def build_tables(self) -> dict[str, pa.Table]:
+        """The rows by the table's name, and the texts of results with their entries."""
+        return {name: convert_rows(rows, TABLES.get(name, _ENTRY_TEXTS)) for name, rows in self.rows.items()}
 
     def _add_entry(self, entry: NewEntry, unit: str) -> None:
         row = build_entry_row(entry, unit)
@@ -224,8 +278,7 @@ class Writer:
 
     def _add_result(self, outcome: EntryOutcome, ids: Row) -> None:
         self.rows["results"].append({**{c: getattr(outcome, c, None) for c in TABLES["results"]}, **ids})
-        about = {"unit": ids["unit"], "kind": "record", "name": str(ids["id"])}
-        self.rows["documents"].append({**about, "document": outcome.document})
+        self.rows["texts"].append({"entry": ids["entry"], "id": ids["id"], "document": outcome.document})
 
     def _iter_scope_scores(self, outcome: EntryOutcome) -> Iterator[Row]:
         for scope in self._scopes.get(outcome.task, ()):

@@ -29,10 +29,11 @@ M = measured_model("m")
 FAILED = ErrorPart(kind="E", message="m")
 NANO = names("nanobeir")
 GLUE = suites()["glue"].suite
+READER = measured.RecordReader.for_suites(list(suites().values()))
 
 
 def measured_entries(*roots: Path) -> list[NewEntry]:
-    return [e for unit in measured.iter_record_units(roots, list(suites().values())) for e in unit.read()]
+    return [e for unit in measured.iter_record_units(roots, READER) for e in unit.read()]
 
 
 def only(*roots: Path) -> NewEntry:
@@ -334,7 +335,7 @@ def test_a_stamp_changes_with_the_files_alone(tmp_path: Path) -> None:
     put(tmp_path, M, [scored(M, NANO[0], 0.5)])
 
     def stamps() -> list[str]:
-        return [unit.stamp for unit in measured.iter_record_units([tmp_path], list(suites().values()))]
+        return [unit.stamp for unit in measured.iter_record_units([tmp_path], READER)]
 
     first = stamps()
     assert stamps() == first

@@ -21,6 +21,7 @@ from harness.core.identity import digest
 from harness.storage import imported
 from harness.storage.record import ErrorPart, Record
 from harness.storage.store import Store
+from leaderboard.data import reading
 from leaderboard.data import snapshot as module
 from leaderboard.data.entries import Unit
 from leaderboard.data.queries import IndexChanged, Queries
@@ -54,13 +55,13 @@ FAILED = ErrorPart(kind="E", message="m")
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the units that were read, as they are."""
     seen: list[str] = []
-    read_unit = module._read_unit
+    read_unit = reading._read_unit
 
     def watched(unit: Unit) -> Any:
         seen.append(unit.name)
         return read_unit(unit)
 
-    monkeypatch.setattr(module, "_read_unit", watched)
+    monkeypatch.setattr(reading, "_read_unit", watched)
     return seen
 
 
