@@ -121,7 +121,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
     # Before the snapshot, which may take minutes: that a port is taken is said at once.
     with _bind_socket(host, port) as listening:
         _report_refresh(settings)
-        site = open_site(settings)
+        site = open_site(settings, at_once=True)
         url_host = f"[{host}]" if ":" in host else host
         entries, address = len(site.queries.entries), f"http://{url_host}:{listening.getsockname()[1]}"
         click.echo(f"{entries:,} entries. Open {address}  (Ctrl-C ends)", err=True)

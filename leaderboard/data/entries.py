@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -185,7 +185,7 @@ class NewEntry(_EntryFacts):
     averages: Sequence[tuple[str, str, str]] = ()
     revisions: Sequence[str] = ()
 
-    @property
+    @cached_property
     def group(self) -> str | None:
         """What entries that differ only in the seed of their training share; None without a training."""
         if self.lineage is None:
@@ -194,7 +194,7 @@ class NewEntry(_EntryFacts):
         recipe = None if self.recipe == self.lineage.name else self.recipe
         return _digest(self.lineage.group, recipe, self.treatment)
 
-    @property
+    @cached_property
     def model_slug(self) -> str:
         """The model's name in URLs; with a digest if other models may have it, or if it lost letters."""
         plain = format_slug(self.model.replace("/", "--"))[:120]
@@ -207,7 +207,7 @@ class NewEntry(_EntryFacts):
             return f"{plain}-{self.artifact[:8]}".lstrip("-")
         return f"{plain}-{_compute_short_digest(self.model)}".lstrip("-") if lost else plain
 
-    @property
+    @cached_property
     def slug(self) -> str:
         """The entry's name in URLs."""
         revision = "joined" if self.revisions else self.revision
@@ -231,15 +231,14 @@ class StoredDocument:
 class Unit:
     """The files that the index reads or drops together; `stamp` changes whenever one of them does.
 
-    Those of an artifact are `size` records in some `folders`, which another process can read as well.
+    Those of an artifact are its `records`, which another process can read as well.
     """
 
     source: str
     name: str
     stamp: str
     read: Callable[[], Sequence[NewEntry | StoredDocument]]
-    folders: Sequence[Path] = ()
-    size: int = 0
+    records: Sequence[Path] = ()
 
 
 def _compute_short_digest(*parts: object) -> str:

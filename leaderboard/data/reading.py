@@ -77,7 +77,7 @@ def read_units(units: Mapping[str, Unit], reading: Reading) -> Iterator[Chunk]:
     """The contents of some units, which have a name each."""
     rest = dict(units)
     workers = min(MOST, count_cores())
-    if workers > 1 and sum(unit.size for unit in units.values()) >= MANY:
+    if workers > 1 and sum(len(unit.records) for unit in units.values()) >= MANY:
         for chunk in _read_in_processes(units, reading, workers):
             for name in chunk.names:
                 del rest[name]
@@ -116,14 +116,14 @@ def _read_unit(unit: Unit) -> Sequence[Any] | None:
 def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int) -> Iterator[Chunk]:
     """What artifacts hold, read by other processes; those of a process that ended are left out."""
     jobs = [
-        [(name, units[name].name, units[name].folders) for name in names]
-        for names in _split(name for name, unit in units.items() if unit.folders)
+        [(name, units[name].name, units[name].records) for name in names]
+        for names in _split(name for name, unit in units.items() if unit.records)
     ]
     # Not forked: the process that serves pages has threads, whose locks a fork would copy.
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=(reading,))
     try:
-        for chunk in executor.map(_read_folders, jobs):
+        for chunk in executor.map(_read_artifacts, jobs):
             for message in chunk.messages:
                 logging.getLogger(message.name).handle(message)
             yield chunk
@@ -159,11 +159,11 @@ def _end_with_parent() -> NoReturn:
     os._exit(1)
 
 
-def _read_folders(jobs: Sequence[tuple[str, str, Sequence[Path]]]) -> Chunk:
+def _read_artifacts(jobs: Sequence[tuple[str, str, Sequence[Path]]]) -> Chunk:
     reader, messages = _worker["reader"], _worker["messages"]
     units = {
-        name: Unit(source=SOURCE, name=key, stamp="", read=partial(reader.read, folders))
-        for name, key, folders in jobs
+        name: Unit(source=SOURCE, name=key, stamp="", read=partial(reader.read, paths))
+        for name, key, paths in jobs
     }
     chunk = _read_chunk(units, _worker["reading"])
     return replace(chunk, messages=[messages.get() for _ in range(messages.qsize())])

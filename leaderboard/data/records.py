@@ -8,17 +8,17 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
-from harness.core import paths
 from harness.core.errors import RecordError
+from harness.core.paths import resolve_cache_folder
 from harness.results.results import (
     Condition,
     EncodingCondition,
@@ -67,38 +67,45 @@ class RecordReader:
         )
         return cls(learnt=learnt, few=few)
 
-    def read(self, folders: Sequence[Path]) -> list[NewEntry]:
-        """The entries of an artifact in its folders, the first of which goes before the others."""
-        return _read_record_entries(folders, self.learnt, self.few)
+    def read(self, paths: Sequence[Path]) -> list[NewEntry]:
+        """The entries of an artifact by its records; of two with one key the earlier one counts."""
+        return _read_record_entries(paths, self.learnt, self.few)
 
 
 def iter_record_units(roots: Sequence[Path], reader: RecordReader) -> Iterator[Unit]:
     """One unit for each artifact; a record of an earlier folder goes before the same one of a later."""
-    places: dict[str, list[tuple[Path, list[str]]]] = {}
+    artifacts: dict[str, list[RecordStamp]] = {}
     for root in roots:
-        for folder, stamps in _iter_record_folders(root / "records"):
+        for name, stamps in list_record_stamps(root).items():
             # A folder is called after its model and its artifact: the same artifact may have other names
             # elsewhere.
-            places.setdefault(folder.name.rpartition("-")[2], []).append((folder, stamps))
-    for key, some in places.items():
-        digest = hashlib.sha256(repr([stamps for _, stamps in some]).encode("utf-8", "replace"))
-        folders = [folder for folder, _ in some]
-        size = sum(len(stamps) for _, stamps in some)
+            artifacts.setdefault(name.rpartition("-")[2], []).extend(stamps)
+    for key, stamps in artifacts.items():
+        places = [("/".join(stamp.path.rsplit("/", 3)[1:]), stamp.size, stamp.time) for stamp in stamps]
+        paths = [Path(stamp.path) for stamp in stamps]
         yield Unit(
             source=SOURCE,
             name=key,
-            stamp=digest.hexdigest(),
-            read=partial(reader.read, folders),
-            folders=folders,
-            size=size,
+            stamp=hashlib.sha256(repr(places).encode("utf-8", "replace")).hexdigest(),
+            read=partial(reader.read, paths),
+            records=paths,
         )
 
 
-def _iter_record_folders(records: Path) -> Iterator[tuple[Path, list[str]]]:
-    """The folder of each artifact, by name, with a stamp of each of its records."""
+class RecordStamp(NamedTuple):
+    """A record's file with what changes whenever it does: its size, and its time in nanoseconds."""
+
+    path: str
+    size: int
+    time: int
+
+
+def list_record_stamps(root: Path) -> dict[str, list[RecordStamp]]:
+    """The records of a results folder by their artifact's folder, sorted."""
+    stamps: dict[str, list[RecordStamp]] = {}
     # os.scandir: with 50,000 folders of tasks, pathlib's globs take four times as long.
-    for artifact in _scan_folders(str(records)):
-        stamps = []
+    for artifact in _scan_folders(str(root / "records")):
+        stamps[artifact.name] = []
         for task in _scan_folders(artifact.path):
             with suppress(OSError), os.scandir(task.path) as found:
                 for file in found:
@@ -106,9 +113,10 @@ def _iter_record_folders(records: Path) -> Iterator[tuple[Path, list[str]]]:
                     with suppress(OSError):
                         if file.name.endswith(".json"):
                             facts = file.stat()
-                            name = f"{artifact.name}/{task.name}/{file.name}"
-                            stamps.append(f"{name} {facts.st_size} {facts.st_mtime_ns}")
-        yield Path(artifact.path), sorted(stamps)
+                            stamp = RecordStamp(file.path, facts.st_size, facts.st_mtime_ns)
+                            stamps[artifact.name].append(stamp)
+        stamps[artifact.name].sort()
+    return stamps
 
 
 def _scan_folders(folder: str) -> list[os.DirEntry[str]]:
@@ -121,10 +129,10 @@ def _scan_folders(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _read_record_entries(
-    folders: Sequence[Path], learnt: Sequence[SiteSuite], few: Collection[str]
+    paths: Sequence[Path], learnt: Sequence[SiteSuite], few: Collection[str]
 ) -> list[NewEntry]:
     records: dict[tuple[str, str], Located] = {}
-    for path in (path for folder in folders for path in sorted(folder.glob("*/*.json"))):
+    for path in paths:
         try:
             record = Store.read_record(path)
         except RecordError as error:
@@ -138,7 +146,10 @@ def _read_record_entries(
             records[record.key, get_record_weights(record)] = (record, path)
     grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
     entries = [entry for group in grouped.values() for entry in _iter_artifact_entries(group, learnt)]
-    stores, cache = [Store(folder.parent.parent) for folder in folders], paths.resolve_cache_folder()
+    stores, cache = (
+        [Store(root) for root in dict.fromkeys(p.parents[3] for p in paths)],
+        resolve_cache_folder(),
+    )
     halves = {
         record.key: measure_half_width(record, stores, cache)
         for record, _ in records.values()
@@ -167,6 +178,8 @@ def _iter_treatment_entries(
 ) -> Iterator[NewEntry]:
     """The entries of the same weights: one for each treatment."""
     treatments: dict[str, tuple[Condition, list[Located]]] = {}
+    # Most records of a model have one treatment, and its repr is ten times as fast as its JSON.
+    texts_by_repr: dict[str, str] = {}
     for record, path in group:
         try:
             treatment = extract_condition(record)
@@ -175,7 +188,9 @@ def _iter_treatment_entries(
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             log.warning("%s does not say how it was measured (%r). It is left out.", path, error)
             continue
-        treatments.setdefault(_dump_treatment(treatment), (treatment, []))[1].append((record, path))
+        shown = repr(treatment)
+        text = texts_by_repr[shown] = texts_by_repr.get(shown) or _dump_treatment(treatment)
+        treatments.setdefault(text, (treatment, []))[1].append((record, path))
     pairs = list(_merge_shared_records(treatments))
     texts = Counter(treatment.text for treatment, _ in pairs)
     for treatment, members in pairs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -13,14 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import duckdb
+import pyarrow as pa
 from filelock import FileLock, Timeout
 from pyarrow.parquet import ParquetWriter
 from pydantic import BaseModel, ConfigDict
 
 from harness.core import files, paths
+from harness.core.documents import append_digest, verify_digest
 from harness.storage.imported import Imported
 from leaderboard.data import documents, imports, paper_rows, records
 from leaderboard.data.entries import Unit
@@ -28,7 +28,7 @@ from leaderboard.data.reading import Reading, read_units
 from leaderboard.data.seeds import put_seeds
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, collect_scopes, load_site_suites
-from leaderboard.data.tables import TABLES, TEXT_ROWS, TEXTS, Tables, clean_stored_text
+from leaderboard.data.tables import TEXT_ROWS, TEXTS, Tables, clean_stored_text, write_texts
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Snapshot(BaseModel):
     """One version of the tables: a folder of Parquet files for each part, the own one first.
 
     `units` are the stamps of the own part's units, `imports` the source, folder and identifier of each
-    import, `sizes` the bytes of each file.
+    import, `files` the size and the SHA-256 of each file.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -69,7 +69,7 @@ class Snapshot(BaseModel):
     units: Mapping[str, str]
     parts: Sequence[str]
     imports: Mapping[str, tuple[str, str, str]]
-    sizes: Mapping[str, int]
+    files: Mapping[str, tuple[int, str]]
 
     def list_table_files(self, table: str) -> list[str]:
         """The Parquet files of a table."""
@@ -80,21 +80,21 @@ class Snapshot(BaseModel):
         return self.folder / OWN / _format_texts_name(batch)
 
     @property
-    def whole(self) -> bool:
-        """Whether all files are there in their full length and can be opened."""
-        if not self.sizes or self.sizes != _read_file_sizes(self.folder):
-            return False
-        with duckdb.connect() as connection, suppress(duckdb.Error):
-            for name in TABLES:
-                # A count reads no more than the ends of the files.
-                connection.execute("SELECT count(*) FROM read_parquet(?)", [self.list_table_files(name)])
-            for file in (self.folder / OWN).glob(_format_texts_name("*")):
-                connection.execute("SELECT count(*) FROM read_parquet(?)", [str(file)])
-            return True
-        return False
+    def has_all_files(self) -> bool:
+        """Whether all files are there in their full length."""
+        return (
+            bool(self.files)
+            and self.files.keys() == _list_files(self.folder).keys()
+            and all((self.folder / name).stat().st_size == size for name, (size, _) in self.files.items())
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all files are there as they were written; reads them."""
+        return bool(self.files) and self.files == _hash_files(self.folder)
 
 
-NOTHING = Snapshot(folder=Path(), version=0, units={}, parts=(), imports={}, sizes={})
+NOTHING = Snapshot(folder=Path(), version=0, units={}, parts=(), imports={}, files={})
 """The former snapshot of a folder that has none yet."""
 
 
@@ -116,6 +116,7 @@ class SiteIndex:
         )
         self._seen: tuple[tuple[int, int], Snapshot | None] = ((0, 0), None)
         self.damaged = False
+        self._verified = 0
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -135,6 +136,13 @@ class SiteIndex:
         """A number that rises whenever anything changed."""
         return self.snapshot.version if self.snapshot else 0
 
+    def verify_snapshot(self) -> bool:
+        """Whether there is a snapshot whose files are as they were written; read once for each version."""
+        snapshot = self.snapshot or NOTHING
+        if snapshot.version != self._verified:
+            self._verified = snapshot.version if snapshot.is_whole else 0
+        return bool(self._verified) and snapshot.has_all_files
+
     def refresh(self) -> Changes:
         """Look at every folder; what is as it was is not read.
 
@@ -150,7 +158,7 @@ class SiteIndex:
 
     def _refresh(self) -> Changes:
         former = self.snapshot or NOTHING
-        if former.version and (self.damaged or not former.whole):
+        if former.version and (self.damaged or not self.verify_snapshot()):
             log.error("%s is damaged. It is written again from the folders.", former.folder)
             former = NOTHING
         units = {_format_unit_name(unit): unit for unit in self._iter_source_units()}
@@ -215,7 +223,7 @@ class SiteIndex:
         version, failed = int(texts.stem.rpartition("-")[2]), set[str]()
         with ParquetWriter(texts, TEXTS, compression="zstd") as writer:
             for chunk in read_units(fresh, self._reading):
-                writer.write_table(tables.take(chunk.rows, version), TEXT_ROWS)
+                write_texts(writer, tables.take(chunk.rows, version))
                 failed.update(chunk.failed)
             if again := [name for name in failed if name in former.units]:
                 tables.keep(former.folder / OWN, again)
@@ -257,10 +265,10 @@ class SiteIndex:
     ) -> None:
         document = {
             "version": version, "units": dict(units), "parts": [OWN, *parts], "imports": dict(parts),
-            "sizes": _read_file_sizes(self.folder / str(version)),
+            "files": _hash_files(self.folder / str(version)),
         }  # fmt: skip
-        files.replace(self.folder / "current.json", json.dumps(document).encode())
-        self.damaged = False
+        files.replace(self.folder / "current.json", append_digest(document).encode())
+        self.damaged, self._verified = False, version
         for old in self.folder.iterdir():
             # Pages of the version before may still be at work.
             if old.name.isdecimal() and int(old.name) < version and time.time() - old.stat().st_mtime > SPARE:
@@ -328,10 +336,10 @@ def _format_texts_name(batch: int | str) -> str:
 
 
 def _take_texts(tables: Tables, former: Snapshot, version: int, writer: ParquetWriter) -> None:
-    """Take over the texts of a former snapshot that are still asked for; of many files all but the largest."""
+    """Take over the texts of a former snapshot that results name; of many files all but the largest."""
     sql = "SELECT batch, count(*) AS n FROM results WHERE batch < ? GROUP BY batch ORDER BY n DESC"
     batches = {row["batch"]: former.locate_texts(row["batch"]) for row in tables.fetch_rows(sql, version)}
-    largest, *others = batches or [0]
+    others = list(batches)[1:]
     for batch in others if len(others) >= FILES else ():
         texts = tables.connection.execute(
             """SELECT id, document FROM read_parquet(?)
@@ -339,20 +347,25 @@ def _take_texts(tables: Tables, former: Snapshot, version: int, writer: ParquetW
             [str(batches.pop(batch)), batch],
         )
         for block in texts.fetch_record_batch(TEXT_ROWS):
-            writer.write_batch(block.cast(TEXTS))
+            write_texts(writer, pa.Table.from_batches([block]).cast(TEXTS))
         tables.connection.execute("UPDATE results SET batch = ? WHERE batch = ?", [version, batch])
     for old in batches.values():
         _link_file(old, Path(writer.where).with_name(old.name))
 
 
-def _read_file_sizes(folder: Path) -> dict[str, int]:
-    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.glob("*/*.parquet"))}
+def _list_files(folder: Path) -> dict[str, Path]:
+    return {str(path.relative_to(folder)): path for path in sorted(folder.glob("*/*.parquet"))}
+
+
+def _hash_files(folder: Path) -> dict[str, tuple[int, str]]:
+    paths = _list_files(folder)
+    return {name: (path.stat().st_size, files.hash_file(path)) for name, path in paths.items()}
 
 
 def _read_snapshot(path: Path) -> Snapshot | None:
     """The snapshot that a file names; None, with a line in the log, if the file is damaged."""
     try:
-        document = json.loads(path.read_bytes())
+        document = verify_digest(path.read_bytes())
         return Snapshot(**document, folder=path.parent / str(document["version"]))
     except (OSError, ValueError, KeyError, TypeError):
         log.exception("%s cannot be read. The snapshot is written again from the folders.", path)

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.parquet import ParquetWriter
 
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument
 from leaderboard.data.suites import REASONS, Scope, is_possible_score
@@ -62,8 +63,8 @@ TEXTS = pa.schema({"id": pa.int64(), "document": pa.string()})
 """The columns of a file of texts: the records of some results as JSON. It is written once, and taken over by
 later versions; a text counts where a result names its batch."""
 
-TEXT_ROWS = 512
-"""The texts in a row group: a query reads whole groups, and has little memory."""
+TEXT_ROWS, TEXT_BYTES = 512, 4 << 20
+"""The texts in a row group, at most: a query reads whole groups, and has little memory."""
 
 ORDER = {"entries": "model, id", "results": "entry, task, id", "scores": "scope, entry"}
 """How rows lie in files, so that what is asked for together lies together."""
@@ -171,10 +172,16 @@ class Tables:
             )
 
 
+def write_texts(writer: ParquetWriter, texts: pa.Table) -> None:
+    """Write the texts of some results, in row groups that a query can read."""
+    size = max(1, texts.nbytes // max(1, len(texts)))
+    writer.write_table(texts, row_group_size=max(1, min(TEXT_ROWS, TEXT_BYTES // size)))
+
+
 def convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
     """Rows as an Arrow table; columns that a row lacks are NULL."""
-    values = [[_convert_column_value(c, kind, row.get(c)) for c, kind in kinds.items()] for row in rows]
-    return _build_arrow_table(values, kinds)
+    columns = [_convert_column(name, kind, [row.get(name) for row in rows]) for name, kind in kinds.items()]
+    return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
 
 
 def _build_arrow_table(rows: Sequence[Sequence[Any]], kinds: Mapping[str, str]) -> pa.Table:
@@ -197,16 +204,17 @@ def _quote_path(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def _convert_column_value(column: str, kind: str, value: Any) -> Any:
-    """A value as a column takes it: text that can be written, numbers within its bounds."""
-    if isinstance(value, str):
-        return clean_stored_text(value)[: LENGTHS.get(column)]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, int) and not isinstance(value, bool) and kind in ("BIGINT", "INTEGER"):
+def _convert_column(name: str, kind: str, values: list[Any]) -> list[Any]:
+    """Values as a column takes them: texts that can be written, numbers within its bounds."""
+    if kind == "VARCHAR":
+        most = LENGTHS.get(name)
+        return [clean_stored_text(v)[:most] if isinstance(v, str) else v for v in values]
+    if kind == "DOUBLE":
+        return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
+    if kind in ("BIGINT", "INTEGER"):
         most = 2**63 if kind == "BIGINT" else 2**31
-        return value if -most <= value < most else None
-    return value
+        return [v if isinstance(v, int | float) and -most <= v < most else None for v in values]
+    return values
 
 
 def build_entry_row(entry: NewEntry, unit: str = "") -> Row:

@@ -41,6 +41,8 @@ TEXTS: Mapping[str, str] = {
 """Suites in a few words, by slug."""
 
 MOST, BEST, NEWEST = 6, 5, 8
+DOTS = 80
+"""Points of the chart of a board, at most, beside its frontier: six boards are one page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ def _build_board(slug: str, table: SuiteTable) -> _Board:
         text=f"{TEXTS[slug]}: {tasks}" if slug in TEXTS else tasks.capitalize(),
         more=f"All {len(ranked)} ranked models" if ranked else "All rows, printed in papers: without rank",
         rows=[_build_place_cells(table, row) for row in rows[:BEST]],
-        chart=_fit_card_chart(plot_suite_sizes(table, f"size-{slug}")) if len(rows) > 2 else None,
+        chart=_fit_card_chart(plot_suite_sizes(table, f"size-{slug}", DOTS)) if len(rows) > 2 else None,
     )
 
 

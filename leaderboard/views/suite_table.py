@@ -19,7 +19,7 @@ from leaderboard.data.suites import REASONS, build_column_scopes
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
-from leaderboard.web.charts import Chart, Point, build_size_chart
+from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart
 from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
 from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
@@ -408,8 +408,11 @@ def _replace_nan(values: Floats) -> list[float | None]:
     return [None if value != value else value for value in values.tolist()]
 
 
-def plot_suite_sizes(table: SuiteTable, name: str = "size") -> Chart:
-    """The mean that ranks against the number of parameters, of the ranked rows; of papers' where none is."""
+def plot_suite_sizes(table: SuiteTable, name: str = "size", most: int = DRAWN) -> Chart:
+    """The mean that ranks against the number of parameters, of the ranked rows; of papers' where none is.
+
+    Of more than `most` rows the best, and those that no smaller one beats.
+    """
     scores, over = table.scores, "types" if table.mean == "types" else "tasks"
     means, ranked = scores.mean(over), table.ranks.place > 0
     drawn = ranked if ranked.any() else means.complete
@@ -421,7 +424,7 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size") -> Chart:
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
     ]  # fmt: skip
     title = f"{scores.site_suite.suite.title}: score against size"
-    return build_size_chart(title, f"Mean over {over}", points, name)
+    return build_size_chart(title, f"Mean over {over}", points, name, most)
 
 
 def find_parameter_count(entry: Entry) -> int | None:

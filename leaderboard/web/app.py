@@ -116,8 +116,9 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
         tasks = [asyncio.create_task(run_in_threadpool(_warm, site))]
         if follows:
             tasks.append(asyncio.create_task(_poll_changes(site.follow, NOTICE, metrics)))
-        elif settings.refresh:
-            tasks.append(asyncio.create_task(_poll_changes(site.refresh, settings.refresh, metrics)))
+        elif settings.refresh or site.is_stale:
+            look = _poll_changes(site.refresh, settings.refresh, metrics, now=site.is_stale)
+            tasks.append(asyncio.create_task(look))
         yield
         for task in tasks:
             task.cancel()
@@ -276,10 +277,13 @@ def _warm(site: Site) -> None:
     gc.freeze()
 
 
-async def _poll_changes(look: Callable[[], int], seconds: float, metrics: Metrics) -> None:
-    """Look at the folders, or at the snapshot, again and again."""
-    while True:
-        await asyncio.sleep(seconds)
+async def _poll_changes(
+    look: Callable[[], int], seconds: float, metrics: Metrics, *, now: bool = False
+) -> None:
+    """Look at the folders, or at the snapshot, again and again; `now` for the first time."""
+    while now or seconds:
+        await asyncio.sleep(0 if now else seconds)
+        now = False
         entries = await run_in_threadpool(_try_look, look)
         if entries is not None:
             metrics.note_refresh(entries)
@@ -287,6 +291,8 @@ async def _poll_changes(look: Callable[[], int], seconds: float, metrics: Metric
 
 def refresh_again_and_again(site: Site, ends: Event) -> None:
     """Refresh the snapshot for the workers, in a thread of their parent, until it ends."""
+    if site.is_stale:
+        _try_look(site.refresh)
     while site.settings.refresh and not ends.wait(site.settings.refresh):
         _try_look(site.refresh)
 

@@ -31,6 +31,8 @@ _LETTERS = ((1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 NAMES = 30
 """Points of a scatter that carry their name, where it fits."""
+DRAWN = 500
+"""Points of a scatter that are drawn, beside its frontier: more are a cloud that takes megabytes."""
 MANY = 200
 """Points of a line from which on it has no markers."""
 LARGEST, YEARS = 1e100, range(1900, 2200)
@@ -87,11 +89,15 @@ class _Plane:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scatter(_Plane):
-    """Points and their frontier; `better` says which x is better, None draws no frontier."""
+    """Points and their frontier; `better` says which x is better, None draws no frontier.
+
+    Of more points than `most` the highest and the frontier are drawn.
+    """
 
     points: Sequence[Point]
     better: Better | None = "lower"
     series: Sequence[str] = ()
+    most: int = DRAWN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,7 +193,9 @@ def build_chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Di
     return Chart(name=name, title=title, figure=figure, table=table, notes=notes)
 
 
-def build_size_chart(title: str, label: str, points: Iterable[Point], name: str = "size") -> Chart:
+def build_size_chart(
+    title: str, label: str, points: Iterable[Point], name: str = "size", most: int = DRAWN
+) -> Chart:
     """Scores against the number of parameters; what was measured is emphasised.
 
     Args:
@@ -195,9 +203,10 @@ def build_size_chart(title: str, label: str, points: Iterable[Point], name: str 
         label: The label of the upright axis.
         points: The models; x is the number of parameters.
         name: The chart's name, unique on its page.
+        most: The points that are drawn, at most, beside the frontier.
     """
     plot_points = [replace(point, emphasised=point.series == "measured") for point in points]
-    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=label), points=plot_points)
+    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=label), points=plot_points, most=most)
     return build_chart(name, title, plot)
 
 
@@ -411,7 +420,10 @@ def _build_trace(plot: _Plane, name: str, points: Sequence[Point], place: int, *
 
 def _list_plot_notes(plot: Scatter | Track, drawn: int) -> list[str]:
     notes = [f"The band is {plot.band_label}."] if isinstance(plot, Track) and plot.band_label else []
-    if missing := len(plot.points) - drawn:
+    placed = len(_place_points(plot, plot.points))
+    if placed > drawn:
+        notes.append(f"The {drawn:,} highest and those of the frontier are drawn, of {placed:,}.")
+    if missing := len(plot.points) - placed:
         log = ", or none above 0," if "log" in (plot.x.kind, plot.y.kind) else ""
         notes.append(f"{missing} of {len(plot.points)} have no value{log} and are left out.")
     return notes
@@ -433,9 +445,11 @@ def _list_point_names(points: Iterable[Point]) -> list[Json]:
 
 
 def _draw_scatter(plot: Scatter) -> tuple[Any, ...]:
-    points = sorted(_place_points(plot, plot.points), key=lambda p: -p.y)  # type: ignore[operator]
-    solid_points = [p for p in points if not p.hollow]
+    every = sorted(_place_points(plot, plot.points), key=lambda p: -p.y)  # type: ignore[operator]
+    solid_points = [p for p in every if not p.hollow]
     best = [solid_points[at] for at in _find_best_points(plot, solid_points)]
+    frontier = {id(p) for p in best}
+    points = [p for at, p in enumerate(every) if at < plot.most or id(p) in frontier]
     strong = {id(p) for p in (*best, *(p for p in points if p.emphasised))}
     data = []
     for place, name in enumerate(dict.fromkeys([*plot.series, *(p.series for p in plot.points)])):
@@ -446,7 +460,7 @@ def _draw_scatter(plot: Scatter) -> tuple[Any, ...]:
             sizes = [_compute_diameter(p, id(p) in strong) for p in group]
             trace["marker"] |= {"size": sizes, "opacity": opacity, "line": outline}
             data.append(trace)
-    data += [_build_frontier_line(best, points, lower=plot.better == "lower")] if best else []
+    data += [_build_frontier_line(best, every, lower=plot.better == "lower")] if best else []
     first = sorted(points, key=lambda p: (not p.emphasised, id(p) not in strong, p.hollow))[:NAMES]
     return _build_plane_figure(plot, data, points, 460, meta={"names": _list_point_names(first)})
 

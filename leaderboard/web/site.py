@@ -59,6 +59,7 @@ class Site:
         self.cache = PageCache(settings.cache_bytes)
         self.queries = Queries(index, index.version)
         self.kinds: frozenset[str] = frozenset()
+        self.is_stale = False
         self._copy = RemoteCopy(settings.remote) if settings.remote else None
         self._refreshing = threading.Lock()
         self._environment = create_environment()
@@ -77,7 +78,9 @@ class Site:
         with self._refreshing:
             if self._copy is not None:
                 self._copy.pull()
-            return self._show_version(self.index.refresh().version)
+            version = self.index.refresh().version
+            self.is_stale = False
+            return self._show_version(version)
 
     def follow(self) -> int:
         """Show the newest snapshot, which another process may have made."""
@@ -190,10 +193,20 @@ class Site:
         ]
 
 
-def open_site(settings: SiteSettings, *, follows: bool = False) -> Site:
-    """A site whose snapshot is up to date, or as another process that refreshes it has made it."""
+def open_site(settings: SiteSettings, *, follows: bool = False, at_once: bool = False) -> Site:
+    """A site whose snapshot is up to date.
+
+    Args:
+        settings: How it runs.
+        follows: Whether another process refreshes the snapshot, and it is shown as that one made it.
+        at_once: Whether the snapshot of an earlier run is shown until somebody refreshes it (`is_stale`).
+    """
     site = Site(settings, open_index(settings))
-    site.follow() if follows else site.refresh()
+    if follows or (at_once and site.index.verify_snapshot()):
+        site.is_stale = not follows
+        site.follow()
+    else:
+        site.refresh()
     return site
 
 
