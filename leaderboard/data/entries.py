@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.lineage import Lineage
@@ -238,7 +237,7 @@ class Unit:
     name: str
     stamp: str
     read: Callable[[], Sequence[NewEntry | StoredDocument]]
-    records: Sequence[Path] = ()
+    records: Sequence[str] = ()
 
 
 def _compute_short_digest(*parts: object) -> str:

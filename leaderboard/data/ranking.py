@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,7 +33,7 @@ class Means:
     expected: int
     deviations: Floats
 
-    @property
+    @cached_property
     def complete(self) -> NDArray[np.bool_]:
         """Which entries have all that is wanted."""
         return np.asarray((self.count == self.expected) & (self.expected > 0))
@@ -171,9 +172,16 @@ def rank_entries(
         place[row] = first
     if len(rows):
         inside = values[rows]
-        worse = (inside[:, None, :] > inside[None, :, :]).sum(axis=1)
+        # By order, not pair by pair: 8,000 models have 64 million pairs.
+        ordered = np.sort(inside, axis=0)
+        worse, upto = (
+            np.column_stack(
+                [np.searchsorted(*pair, side=side) for pair in zip(ordered.T, inside.T, strict=True)]
+            )
+            for side in ("left", "right")
+        )
         # - 1, as each row equals itself.
-        same = (inside[:, None, :] == inside[None, :, :]).sum(axis=1) - 1
+        same = upto - worse - 1
         borda[rows] = (worse + same / 2).sum(axis=1)
         mean_rank[rows] = (len(rows) - worse - same / 2).mean(axis=1)
     return Ranks(place=place, borda=borda, mean_rank=mean_rank)

@@ -159,7 +159,7 @@ def _end_with_parent() -> NoReturn:
     os._exit(1)
 
 
-def _read_artifacts(jobs: Sequence[tuple[str, str, Sequence[Path]]]) -> Chunk:
+def _read_artifacts(jobs: Sequence[tuple[str, str, Sequence[str]]]) -> Chunk:
     reader, messages = _worker["reader"], _worker["messages"]
     units = {
         name: Unit(source=SOURCE, name=key, stamp="", read=partial(reader.read, paths))
