@@ -346,8 +346,9 @@ def _take_texts(tables: Tables, former: Snapshot, version: int, writer: ParquetW
                WHERE id IN (SELECT id FROM results WHERE batch = ?)""",
             [str(batches.pop(batch)), batch],
         )
-        for block in texts.fetch_record_batch(TEXT_ROWS):
-            write_texts(writer, pa.Table.from_batches([block]).cast(TEXTS))
+        while rows := texts.fetchmany(TEXT_ROWS):
+            columns = zip(*rows, strict=True)
+            write_texts(writer, pa.Table.from_arrays([pa.array(one) for one in columns], schema=TEXTS))
         tables.connection.execute("UPDATE results SET batch = ? WHERE batch = ?", [version, batch])
     for old in batches.values():
         _link_file(old, Path(writer.where).with_name(old.name))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import random
 import shutil
 import subprocess
 import sys
@@ -33,10 +35,12 @@ from leaderboard.data.tables import Tables
 from site_data import (
     Import,
     fill,
+    made_of,
     measured_model,
     names,
     put,
     put_imports,
+    put_model,
     scored,
     small_settings,
     spread_scores,
@@ -444,6 +448,81 @@ def test_a_damaged_snapshot_is_named_and_made_anew(
     assert index.refresh().version == version + 1
     assert contents(index) == before
     assert any("written again" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("name", ["results", "scores", "texts-1"])
+def test_a_byte_that_changed_in_a_file_is_noticed(index: SiteIndex, tmp_path: Path, name: str) -> None:
+    """A look after the start of a process, before the file is shown."""
+    fill(tmp_path)
+    index.refresh()
+    before, file = contents(index), index.folder / "1" / "own" / f"{name}.parquet"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 1
+    file.write_bytes(content)
+    again = opened(small_settings(tmp_path))
+    assert not again.verify_snapshot()
+    assert again.refresh().version == 2
+    assert contents(again) == before
+
+
+def test_a_list_of_units_that_changed_is_not_believed(index: SiteIndex, tmp_path: Path) -> None:
+    """A stamp of another state of a file: without a digest the file would never be read again."""
+    fill(tmp_path)
+    index.refresh()
+    model = measured_model("minilm-ish")
+    current = json.loads((index.folder / "current.json").read_text())
+    name = f"measured/{model.slug.rpartition('-')[2]}"
+    Store(tmp_path / "results").put(model.slug, scored(model, NANO[0], 0.99), again=True)
+    unit = next(u for u in index._iter_source_units() if module._format_unit_name(u) == name)
+    current["units"][name] = unit.stamp
+    (index.folder / "current.json").write_text(json.dumps(current))
+    again = opened(small_settings(tmp_path))
+    again.refresh()
+    assert {r.value for r in Queries(again, again.version).find_results(task=NANO[0])} >= {0.99}
+
+
+def test_files_of_texts_are_joined_when_they_are_many(index: SiteIndex, tmp_path: Path) -> None:
+    for at in range(module.FILES + 3):
+        model = measured_model("m", f"{at:x}")
+        put(tmp_path / "results", model, [scored(model, one, 0.3 + at / 100) for one in NANO[:3]])
+        version = index.refresh().version
+        files = list((index.folder / str(version) / "own").glob("texts-*.parquet"))
+        assert len(files) <= module.FILES + 1
+    at_once = opened(replace(small_settings(tmp_path), snapshots=tmp_path / "other"))
+    at_once.refresh()
+    assert contents(index) == contents(at_once)
+
+
+def test_seeds_that_lost_the_first_have_their_own_name(index: SiteIndex, tmp_path: Path) -> None:
+    models = [
+        put_model(tmp_path / "results", name, made_of(seed), {NANO[0]: 0.5 + seed / 10})
+        for seed, name in enumerate(("first", "second", "third"), 1)
+    ]
+    index.refresh()
+    assert {e.model for e in Queries(index, 1).entries.values() if e.origin == "measured"} == {"first"}
+    shutil.rmtree(tmp_path / "results" / "records" / models[0].slug)
+    index.refresh()
+    at_once = opened(replace(small_settings(tmp_path), snapshots=tmp_path / "other"))
+    at_once.refresh()
+    assert contents(index) == contents(at_once)
+    assert {e.model for e in Queries(index, 2).entries.values() if e.origin == "measured"} == {"second"}
+
+
+def test_large_records_are_read_within_a_querys_memory(index: SiteIndex, tmp_path: Path) -> None:
+    """Together they are twice what a query may take."""
+    record = scored(M, NANO[0], 0.5)
+    records = []
+    for at in range(200):
+        identity = {**record.identity, "seed": at}
+        noise = {"blob": random.Random(at).randbytes(500_000).hex()}
+        more = {"identity": identity, "key": digest(identity), "provenance": {**record.provenance, **noise}}
+        records.append(record.model_copy(update=more))
+    put(tmp_path / "results", M, records)
+    index.refresh()
+    queries = Queries(index, 1)
+    rows = queries.find_results(task=NANO[0])
+    assert len(rows) == 200
+    assert {queries.load_result_document(row.id)["key"] for row in rows[:3]} == {row.key for row in rows[:3]}
 
 
 def test_a_snapshot_that_was_not_finished_is_ignored(index: SiteIndex, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -28,6 +29,7 @@ from leaderboard.web.charts import (
     compute_frontier,
     convert_axis_value,
     locate_plotly_file,
+    select_frontier_points,
 )
 
 X, Y = Axis(label="Parameters", kind="log"), Axis(label="Mean")
@@ -72,6 +74,18 @@ def test_the_frontier_is_a_line_of_steps_to_the_last_point() -> None:
     (_, line) = build_chart("c", "t", a_scatter(*points, better="higher")).figure["data"]
     assert (line["x"], line["y"], line["line"]["shape"]) == ([1, 3, 9], [30, 30, 20], "vh")
     assert len(build_chart("c", "t", a_scatter(*points, better=None)).figure["data"]) == 1
+
+
+def test_of_many_points_the_highest_and_the_frontier_are_drawn() -> None:
+    points = [Point(label=f"p{at}", x=1000 - at, y=at % 10 + at / 1000) for at in range(1000)]
+    every = Scatter(x=Axis(label="x"), y=Axis(label="y"), points=points, most=len(points))
+    chart = build_chart("c", "c", replace(every, most=20))
+    drawn = {row.cells[0].text for row in chart.table.rows}
+    highest = sorted(points, key=lambda point: -float(point.y or 0))[:20]
+    assert drawn == {p.label for p in highest} | {p.label for p in select_frontier_points(every, points)}
+    assert chart.notes == [f"The {len(drawn)} highest and those of the frontier are drawn, of 1,000."]
+    assert build_chart("c", "c", every).notes == []
+    assert chart.figure["data"][-1] == build_chart("c", "c", every).figure["data"][-1]  # the line
 
 
 def test_points_with_their_groups_intervals_and_links() -> None:

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import re
+import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -20,12 +22,13 @@ from harness.storage.record import Record
 from harness.storage.store import Store
 from html_pages import BROWSER
 from leaderboard.web.app import create_app
-from leaderboard.web.site import create_environment
+from leaderboard.web.site import create_environment, open_site
 from leaderboard.web.static_site import write_site
 from site_data import (
     Import,
     Parsed,
     every_path,
+    fill_trained,
     measured_model,
     names,
     put,
@@ -223,3 +226,60 @@ def test_as_plain_files_nothing_leaves_the_folder(folder: Path, tmp_path: Path) 
                 target = (page.parent / link.partition("#")[0]).resolve()
                 assert target.is_relative_to(site), link
                 assert target.exists(), (page, link)
+
+
+PAGES = ("/", "/suites/nanobeir", "/search", "/pareto", "/tasks")
+
+
+def render_pages(folder: Path, snapshots: str) -> dict[str, bytes]:
+    """Some pages in every format, and the page of a result of each origin, after a start from a snapshot."""
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
+        site = open_site(replace(small_settings(folder), snapshots=folder / snapshots), at_once=True)
+    site.refresh()
+    entries = site.queries.entries
+    results = {
+        (entries[r.entry].origin, entries[r.entry].of_seeds): r.id for r in site.queries.find_results()
+    }
+    paths = [*PAGES, *(f"/results/{number}" for number in results.values())]
+    paths += [f"/models/{slug}" for slug in site.queries.models]
+    return {f"{path}.{form}": site.export(path, {}, form) for path in paths for form in ("json", "csv")}
+
+
+@pytest.mark.parametrize("how", ["deleted", "stale", "damaged", "texts", "list"])
+def test_a_snapshot_is_never_believed(tmp_path: Path, how: str) -> None:
+    fill_trained(tmp_path)
+    render_pages(tmp_path, "used")
+    (folder,) = (tmp_path / "used").iterdir()
+    own = folder / "1" / "own"
+    if how == "deleted":
+        shutil.rmtree(own)
+    elif how == "stale":
+        model = measured_model("minilm-ish")
+        Store(tmp_path / "results").put(model.slug, scored(model, NANO[0], 0.99), again=True)
+    elif how == "list":
+        (folder / "current.json").write_text((folder / "current.json").read_text()[:-9])
+    else:
+        file = own / ("texts-1.parquet" if how == "texts" else "scores.parquet")
+        content = bytearray(file.read_bytes())
+        content[len(content) // 3] ^= 1
+        file.write_bytes(content)
+    assert render_pages(tmp_path, "used") == render_pages(tmp_path, "new")
+
+
+def test_a_start_shows_the_snapshot_of_before_until_a_look(tmp_path: Path) -> None:
+    fill_trained(tmp_path)
+    settings = small_settings(tmp_path)
+    model = measured_model("minilm-ish")
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
+        assert not open_site(settings, at_once=True).is_stale  # there is none of before
+        Store(tmp_path / "results").put(model.slug, scored(model, NANO[0], 0.99), again=True)
+        site = open_site(settings, at_once=True)
+        assert site.is_stale
+        assert 0.99 not in {row.value for row in site.queries.find_results(task=NANO[0])}
+        with TestClient(create_app(settings, site)) as client:  # --refresh 0: a look at the start alone
+            for _ in range(100):
+                if "snapshot 2" in client.get("/healthz").text:
+                    break
+                time.sleep(0.1)
+    assert 0.99 in {row.value for row in site.queries.find_results(task=NANO[0])}
+    assert not site.is_stale

@@ -1,0 +1,57 @@
+"""Records read by several processes: the same rows as by one, whatever happens to a process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from leaderboard.data import reading
+from leaderboard.data.queries import Queries
+from leaderboard.data.snapshot import SiteIndex, open_index
+from site_data import fill_trained, small_settings, suites
+
+
+def open_small(folder: Path, name: str) -> SiteIndex:
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
+        return open_index(replace(small_settings(folder), snapshots=folder / name))
+
+
+def read_tables(index: SiteIndex) -> dict[str, object]:
+    """All rows, and all texts."""
+    queries = Queries(index, index.version)
+    rows = {
+        name: queries._fetch_rows(f"SELECT * FROM {name} ORDER BY ALL")
+        for name in ("entries", "results", "scores", "averages", "documents")
+    }
+    texts = [row.id for row in queries.find_results() if queries.entries[row.entry].origin == "measured"]
+    return {**rows, "texts": queries.load_result_documents(texts)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [False, True], ids=["read", "ended"])
+def test_several_processes_read_what_one_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ends: bool
+) -> None:
+    fill_trained(tmp_path)
+    damaged = next((tmp_path / "results" / "records").glob("*/*/*.json"))
+    damaged.write_text(damaged.read_text()[:-9])
+    alone = open_small(tmp_path, "alone")
+    alone.refresh()
+    monkeypatch.setattr(reading, "MANY", 1)
+    monkeypatch.setattr(reading, "CHUNK", 2)
+    monkeypatch.setattr(reading, "count_cores", lambda: 2)
+    if ends:
+        monkeypatch.setattr(reading, "_start_reader", os._exit)
+    shared = open_small(tmp_path, "shared")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        shared.refresh()
+    assert read_tables(shared) == read_tables(alone)
+    # A process says it once of a file, and this one has.
+    assert any(damaged.name in message for message in caplog.messages) != ends
+    assert any("read by one process" in message for message in caplog.messages) == ends
