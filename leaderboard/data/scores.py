@@ -134,6 +134,11 @@ class SuiteScores(Cells, SuiteMeans):
         return len(self.entries) * (len(self.site_suite.suite.columns) + len(self.by_type) + 8) * BYTES
 
     @cached_property
+    def row_of(self) -> dict[int, int]:
+        """The row of each entry, by the entry's number."""
+        return {entry.id: row for row, entry in enumerate(self.entries)}
+
+    @cached_property
     def first(self) -> NDArray[np.bool_]:
         """Which row stands for its model."""
         mask = np.zeros(len(self.entries), bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.suite_table import build_model_cell, describe_lineage, mean_cell
 from leaderboard.views.training import AnyRecipe, is_of_paper
 from leaderboard.web.page import Crumb, Page, check_name, serve_page
-from leaderboard.web.parameters import State, Text, build_address
+from leaderboard.web.parameters import Paging, State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
 
@@ -87,19 +87,23 @@ def _find_recipe_entries(queries: Queries, name: str) -> list[Entry]:
     return [entry for entry in entries if name in list_recipe_names(entry)]
 
 
-def _build_models_table(queries: Queries, recipe: AnyRecipe) -> Table:
+def _list_recipe_standings(queries: Queries, recipe: AnyRecipe) -> list[Standing]:
     """The models of a recipe in any variant on the boards, by the recipe's convention: the best first."""
     entries = _find_recipe_entries(queries, recipe.name.partition(":")[0])
     present = {score.scope for score in queries.find_scores(entry=[entry.id for entry in entries])}
     boards, convention = list(queries.suites), _get_convention(recipe)
     rows = [
-        one for one in iter_standings(queries, entries, present)
-        if one.suite.main and one.scores.convention == convention
+        one for one in iter_standings(queries, entries, present, boards=True)
+        if one.scores.convention == convention
     ]  # fmt: skip
-    rows.sort(key=lambda one: (boards.index(one.suite.slug), not one.complete, -one.mean))
+    return sorted(rows, key=lambda one: (boards.index(one.suite.slug), not one.complete, -one.mean))
+
+
+def _build_models_table(rows: Sequence[Standing], where: Paging) -> Table:
+    """Those of the models that are on the page."""
     (*means, count) = SUITE_FIELDS
     fields = [*MODEL_FIELDS, *means, _build_same_tasks_field(rows), count, START]
-    return build_standings_table("used", "Measured with it, × 100", rows, fields)
+    return build_standings_table("used", "Measured with it, × 100", where.cut(rows), fields)
 
 
 def _build_same_tasks_field(rows: Sequence[Standing]) -> TableField[Standing]:
@@ -214,6 +218,8 @@ class _RecipeState(State):
     """What the page of a recipe takes."""
 
     variant: Text = Field("", description="Another reading of the same source; empty for the recipe's own.")
+    rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Models on a page.")
+    page: int = Field(1, ge=1, le=100_000, description="Which page of models.")
 
 
 @serve_page(
@@ -232,13 +238,15 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
     paper = next((paper for paper in site.papers.values() if is_of_paper(definition, paper)), None)
     labels = {"setting": "Setting", "value": "Value"}
     settings = values_table("settings", SETTINGS[entry.kind], labels, protocol.settings.items())
+    standings = _list_recipe_standings(site.queries, definition)
+    where = build_paging(len(standings), state, build_address(f"/recipes/{recipe}"))
     tables = [_build_data_table(definition), _build_grids_table(protocol), settings]
     return Page(
         title=definition.name,
         template="recipe.html",
         lead=entry.variants[variant] if variant else entry.summary,
         crumbs=[Crumb(label="Recipes", href="/recipes")],
-        tables=[_build_models_table(site.queries, definition), *(table for table in tables if table.rows)],
+        tables=[_build_models_table(standings, where), *(table for table in tables if table.rows)],
         data={
             "recipe": definition.name,
             "kind": entry.kind,
@@ -252,6 +260,7 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
         },
         context={
             "entry": entry, "variant": variant, "recipe": definition, "protocol": protocol, "paper": paper,
+            "paging": where,
             "suites": [
                 s for s in site.queries.suites.values() if _get_convention(definition) in s.suite.conventions
             ],

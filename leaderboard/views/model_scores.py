@@ -79,7 +79,7 @@ class Standing:
 
 
 def iter_standings(
-    queries: Queries, entries: Sequence[Entry], present: Collection[int]
+    queries: Queries, entries: Sequence[Entry], present: Collection[int], *, boards: bool = False
 ) -> Iterator[Standing]:
     """Every suite in which some entries have anything: numbers of scopes that are `present`, or means.
 
@@ -87,11 +87,12 @@ def iter_standings(
         queries: The site's queries.
         entries: The entries of one model.
         present: The numbers of scopes that these entries have scores for.
+        boards: Whether only the boards are asked for.
     """
     means = queries.list_averages([entry.id for entry in entries])
     printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
     for slug, site_suite in queries.suites.items():
-        for convention in list_conventions(site_suite.suite):
+        for convention in list_conventions(site_suite.suite) if site_suite.main or not boards else ():
             scopes = (
                 number for column in queries.list_scope_columns(site_suite, convention) for number in column
             )
@@ -110,7 +111,7 @@ def _rank_standing(queries: Queries, one: Standing) -> Standing:
         return one
     suite_scores = queries.load_suite_scores(one.suite, one.scores.convention)
     places = suite_scores.compute_ranks("tasks", "model").place
-    place = int(places[next(at for at, other in enumerate(suite_scores.entries) if other.id == entry.id)])
+    place = int(places[suite_scores.row_of[entry.id]])
     tied = int((places == place).sum()) - 1 if place else 0
     return replace(one, rank=place, ranked=int((places > 0).sum()), tied=tied)
 
