@@ -7,22 +7,32 @@ imported first, into a folder of their own and an empty cache. The server has tw
 of its own, and so are the readers, who read over the loopback as browsers do: a page a second each, nine of
 ten of sixty addresses, and one of ten a model's page that nobody opened before. They read twice: at first no
 page was made before, then those of the sixty addresses were.
+
+    python benchmarks/bench_site.py --many FOLDER
+
+measures the start over a results folder of many records, of which it makes links in a folder of its own:
+without a snapshot, with one, with a thousand records that are new, and the first page.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
+from itertools import accumulate
 from pathlib import Path
+from threading import Event, Thread
 from urllib.parse import quote
 
 import psutil
@@ -34,6 +44,8 @@ BARS = {
     "import and first answer, s": 20, "start unchanged, s": 1.5, "refresh unchanged, s": 3,
     "page cold, s": 0.150, "page warm, s": 0.005, "a worker after all pages, MB": 250,
     "readers: errors": 0, "readers: p99, s": 0.5,
+    "first start, s": 20, "first start, MB": 700, "start with its snapshot, s": 2, "first page, kB": 150,
+    "a thousand new records, s": 3,
 }  # fmt: skip
 
 
@@ -44,11 +56,14 @@ def server(results: str, *more: str) -> Iterator[tuple[psutil.Process, int, floa
     command = [sys.executable, "-m", "harness", "serve", "--results", results, "--port", "0", *more]
     process = psutil.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
+    ready = Event()
+    Thread(target=watch_memory, args=[process, ready], daemon=True).start()
     line = next((line for line in process.stderr if "http://" in line), "")
     if not line:
         raise SystemExit("The server did not start.")
     port = int(line.partition("http://")[2].split()[0].rpartition(":")[2])
     read(port, "/healthz")
+    ready.set()
     try:
         yield process, port, time.perf_counter() - began
     finally:
@@ -187,6 +202,51 @@ def under_load(results: str) -> dict[str, float]:
     }
 
 
+def many(results: Path, folder: Path) -> dict[str, float]:
+    """The figures of a start over many records, read through links in a folder."""
+    from leaderboard.data.settings import read_site_settings
+    from leaderboard.web.site import open_site
+
+    linked, later = folder / "results", folder / "later"
+    shutil.copytree(results / "records", linked / "records", copy_function=os.link)
+    later.mkdir()
+    artifacts = sorted((linked / "records").iterdir())
+    counts = accumulate(sum(1 for _ in artifact.glob("*/*.json")) for artifact in artifacts)
+    new = artifacts[: bisect(list(counts), 1000)]
+    for artifact in new:
+        artifact.rename(later / artifact.name)
+    # The cache has what suites are made of; of this folder it has no snapshot.
+    with server(str(linked), "--refresh", "0") as (process, _, seconds):
+        figures = {"records": sum(1 for _ in linked.glob("records/*/*/*.json")), "first start, s": seconds}
+        figures["first start, core seconds"] = sum(process.cpu_times()[:4])
+        figures["first start, MB"] = PEAK["MB"]
+    with server(str(linked), "--refresh", "0") as (_, port, seconds):
+        figures["start with its snapshot, s"] = seconds
+        figures["first page, kB"] = len(gzip.decompress(read(port, "/")[0])) / 1000
+    site = open_site(read_site_settings([linked]))
+    for name in ("unchanged", "a thousand new records"):
+        began = time.perf_counter()
+        site.refresh()
+        figures[f"{name}, s"] = time.perf_counter() - began
+        for artifact in new if name == "unchanged" else ():
+            (later / artifact.name).rename(artifact)
+    shutil.rmtree(site.index.folder)
+    return figures
+
+
+PEAK = {"MB": 0.0}
+"""The most memory that a server and the processes that it started took together, until it answered."""
+
+
+def watch_memory(process: psutil.Process, ends: Event) -> None:
+    """Note the peak until the end."""
+    PEAK["MB"] = 0.0
+    while not ends.wait(0.1):
+        with suppress(psutil.Error):
+            sizes = [one.memory_info().rss for one in (process, *process.children(recursive=True))]
+            PEAK["MB"] = max(PEAK["MB"], sum(sizes) / 2**20)
+
+
 def from_nothing(checkout: str, folder: Path) -> float:
     """Seconds to import a checkout and answer, with an empty cache."""
     os.environ["HARNESS_CACHE"] = str(folder / "cache")
@@ -201,13 +261,18 @@ def from_nothing(checkout: str, folder: Path) -> float:
 def main() -> int:
     """Measure, print, and say which bar is missed."""
     text = {"help": "a folder"}
-    options = read_options(__doc__, results=text, repeats=3, port={"type": int}, **{"import": text})
+    options = read_options(
+        __doc__, results=text, repeats=3, port={"type": int}, many=text, **{"import": text}
+    )
     if options.port:
         json.dump(asyncio.run(all_readers(options.port, models(options.results))), sys.stdout)
         return 0
+    if options.many:
+        with tempfile.TemporaryDirectory(dir=Path(options.many).parent) as home:
+            return report(many(Path(options.many), Path(home)))
     checkout = getattr(options, "import")
     if not (options.results or checkout):
-        raise SystemExit("Name --results or --import.")
+        raise SystemExit("Name --results, --import or --many.")
     with tempfile.TemporaryDirectory() as folder:
         first = {}
         if checkout:
