@@ -74,9 +74,9 @@ class RecordReader:
 
 def iter_record_units(roots: Sequence[Path], reader: RecordReader) -> Iterator[Unit]:
     """One unit for each artifact; a record of an earlier folder goes before the same one of a later."""
-    artifacts: dict[str, list[RecordStamp]] = {}
+    artifacts: dict[str, list[_RecordStamp]] = {}
     for root in roots:
-        for name, stamps in list_record_stamps(root).items():
+        for name, stamps in _list_record_stamps(root).items():
             # A folder is called after its model and its artifact: the same artifact may have other names
             # elsewhere.
             artifacts.setdefault(name.rpartition("-")[2], []).extend(stamps)
@@ -93,7 +93,7 @@ def iter_record_units(roots: Sequence[Path], reader: RecordReader) -> Iterator[U
         )
 
 
-class RecordStamp(NamedTuple):
+class _RecordStamp(NamedTuple):
     """A record's file with what changes whenever it does: its size, and its time in nanoseconds."""
 
     path: str
@@ -101,9 +101,9 @@ class RecordStamp(NamedTuple):
     time: int
 
 
-def list_record_stamps(root: Path) -> dict[str, list[RecordStamp]]:
+def _list_record_stamps(root: Path) -> dict[str, list[_RecordStamp]]:
     """The records of a results folder by their artifact's folder, sorted."""
-    stamps: dict[str, list[RecordStamp]] = {}
+    stamps: dict[str, list[_RecordStamp]] = {}
     # os.scandir: with 50,000 folders of tasks, pathlib's globs take four times as long.
     for artifact in _scan_folders(str(root / "records")):
         stamps[artifact.name] = []
@@ -114,7 +114,7 @@ def list_record_stamps(root: Path) -> dict[str, list[RecordStamp]]:
                     with suppress(OSError):
                         if file.name.endswith(".json"):
                             facts = file.stat()
-                            stamp = RecordStamp(file.path, facts.st_size, facts.st_mtime_ns)
+                            stamp = _RecordStamp(file.path, facts.st_size, facts.st_mtime_ns)
                             stamps[artifact.name].append(stamp)
         stamps[artifact.name].sort()
     return stamps

@@ -125,7 +125,7 @@ class Tables:
         doubles = [entry["id"] for entry in entries if entry["slug"] in self.slugs]
         for entry in entries:
             if entry["slug"] in self.slugs:
-                warn_double(entry["model"], entry["treatment"])
+                _warn_double(entry["model"], entry["treatment"])
         self.slugs |= {entry["slug"] for entry in entries}
         for name in TABLES:
             data = rows[name]
@@ -141,7 +141,7 @@ class Tables:
     def insert(self, rows: Mapping[str, Sequence[Row]]) -> None:
         """Put rows into tables by name; columns that a row lacks are NULL."""
         for name, some in rows.items():
-            self._fill(f"INSERT INTO {name}", TABLES[name], convert_rows(some, TABLES[name]))
+            self._fill(f"INSERT INTO {name}", TABLES[name], _convert_rows(some, TABLES[name]))
 
     def create(self, name: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
         """Make a temporary table of rows, which have a value for each column."""
@@ -178,7 +178,7 @@ def write_texts(writer: ParquetWriter, texts: pa.Table) -> None:
     writer.write_table(texts, row_group_size=max(1, min(TEXT_ROWS, TEXT_BYTES // size)))
 
 
-def convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
+def _convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
     """Rows as an Arrow table; columns that a row lacks are NULL."""
     columns = [_convert_column(name, kind, [row.get(name) for row in rows]) for name, kind in kinds.items()]
     return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
@@ -194,7 +194,7 @@ def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
     return data.filter(~pc.field(column).isin(values)) if values and len(data) else data
 
 
-def warn_double(model: str, treatment: str) -> None:
+def _warn_double(model: str, treatment: str) -> None:
     """Say that an entry stands in two folders."""
     log.warning("%s (%s) stands in two folders. One is left out.", model, treatment)
 
@@ -253,14 +253,14 @@ class Writer:
             values = {name: getattr(item, name) for name in ("kind", "name", "written", "document")}
             self.rows["documents"].append({**values, "unit": unit, "facts": json.dumps(item.facts)})
         elif item.slug in self._slugs:
-            warn_double(item.model, item.treatment)
+            _warn_double(item.model, item.treatment)
         else:
             self._slugs.add(item.slug)
             self._add_entry(item, unit)
 
     def build_tables(self) -> dict[str, pa.Table]:
         """The rows by the table's name, and the texts of results with their entries."""
-        return {name: convert_rows(rows, TABLES.get(name, _ENTRY_TEXTS)) for name, rows in self.rows.items()}
+        return {name: _convert_rows(rows, TABLES.get(name, _ENTRY_TEXTS)) for name, rows in self.rows.items()}
 
     def _add_entry(self, entry: NewEntry, unit: str) -> None:
         row = build_entry_row(entry, unit)
