@@ -176,3 +176,19 @@ def test_recipes_are_shown_without_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"
+
+
+def test_many_models_of_a_recipe_are_listed_page_by_page(tmp_path: Path) -> None:
+    """The page has some of them, its data all, and the pages together as well."""
+
+    def put_thirty(folder: Path) -> None:
+        scores = site_data.spread_scores(site_data.names("nanobeir"), 0.5)
+        for at in range(30):
+            made = site_data.made_of(1, settings={"pooling": "mean", "batch_size": 8 + at})
+            site_data.put_model(folder / "results", f"m{at}", made, scores)
+
+    client = TestClient(site_data.small_app(tmp_path, put_thirty))
+    every = find_rows(ask(client, "/recipes/simcse"), "used")
+    pages = [page(client, f"/recipes/simcse?rows=25&page={at}").texts("used")[1:] for at in (1, 2)]
+    assert [len(rows) for rows in pages] == [25, 5]
+    assert len(every) == 30
