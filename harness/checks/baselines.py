@@ -284,14 +284,14 @@ def _iter_record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
         )
 
 
-def _unpack_baseline(path: Path) -> Path:
+def _unpack_baseline(path: Path, cache: Path | None) -> Path:
     """The baseline's file among its records, unpacked in the cache once for each content.
 
     Raises:
         RecordError: The file is damaged, or of a newer version.
     """
     # The folder is named by the content, so that a changed file is unpacked again beside the old one.
-    home = paths.resolve_cache_folder() / "baselines" / files.hash_file(path)[:32]
+    home = paths.resolve_cache_folder(cache) / "baselines" / files.hash_file(path)[:32]
     try:
         if not (home / _CONTENT).is_file():
             _unpack(path, home)
@@ -340,7 +340,7 @@ class Reference:
     results: Path | None = None
 
     @staticmethod
-    def resolve(text: str, results: Path | None) -> Reference:
+    def resolve(text: str, results: Path | None, cache: Path | None = None) -> Reference:
         """The baseline or the model that a text names.
 
         Raises:
@@ -351,7 +351,7 @@ class Reference:
         if path.suffix == ".json":
             return _read_reference(text, path)
         if path.suffix == EXPORT and path.is_file():
-            return _read_reference(text, _unpack_baseline(path))
+            return _read_reference(text, _unpack_baseline(path, cache))
         # Baselines go first: set_baseline refuses the names of catalog models, so that only a folder can be
         # hidden.
         if text in BASELINES.list_names(home):
