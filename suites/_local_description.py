@@ -18,6 +18,7 @@ from typing import Any
 from harness.core.errors import DataError, UsageError, explain_unknown, find_similar_names
 from harness.core.files import hash_file
 from harness.core.identity import digest
+from harness.core.paths import require_plain_name
 from harness.data.tables import FORMATS, explain_file_error
 from suites.glue import TASKS
 
@@ -29,6 +30,8 @@ _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
 
 def _read_beir_tasks(folder: Path) -> tuple[LocalTask, ...]:
     splits = _list_qrels_splits(folder / "qrels")
+    for split in splits:
+        require_plain_name(split, "the name of a split", hint=f"Rename its file in {folder / 'qrels'}.")
     missing = [name for name in ("corpus.jsonl", "queries.jsonl") if not (folder / name).is_file()]
     missing += [] if splits else ["qrels/test.tsv"]
     if missing:
@@ -86,6 +89,7 @@ def _parse_task_table(folder: Path, table: Mapping[str, Any], where: str) -> Loc
             hint="A name has up to 100 letters, digits, dots, hyphens and underscores.",
         )
     split = _parse_string(table, "split", where, kind.split)
+    require_plain_name(split, "the name of a split", hint=f"Correct {folder / DESCRIPTION}.")
     files = [_parse_string(table, key, where, default.format(split)) for key, default in kind.files.items()]
     return LocalTask(
         name=name,

@@ -9,9 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from click.core import ParameterSource
 
+from harness.commands.options import process_cache
 from harness.core.errors import UsageError, shorten_names
 from harness.tools.trec import export_trec
-from leaderboard.commands.serve import cache_option, results_option
+from leaderboard.commands.serve import results_option
 from leaderboard.data.settings import read_site_settings
 
 FORMATS = ("json", "csv", "md", "tex")
@@ -28,7 +29,7 @@ FORMATS = ("json", "csv", "md", "tex")
     help="What to write the page's tables as.",
 )
 @results_option
-@cache_option
+@process_cache
 @click.option(
     "--suite",
     "suites",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 from functools import partial
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Any
 
 import click
 
-from harness.commands.options import Amount, make_option
+from harness.commands.options import Amount, process_cache
 from harness.core.errors import UsageError
-from harness.plan.request import Request
 from leaderboard.data.settings import SiteSettings, read_site_settings
 
 PATIENCE = 60
@@ -30,19 +28,9 @@ results_option = click.option(
 """Of every command that opens pages."""
 
 
-def _choose_cache(_context: click.Context, _option: click.Parameter, cache: Path | None) -> None:
-    """Make a folder the cache of this process and of the workers that it starts."""
-    if cache is not None:
-        os.environ["HARNESS_CACHE"] = str(cache)
-
-
-cache_option = make_option(Request, "cache", expose_value=False, is_eager=True, callback=_choose_cache)
-"""Of every command that opens pages: where their snapshots and a remote's copy lie."""
-
-
 @click.command("serve")
 @results_option
-@cache_option
+@process_cache
 @click.option(
     "--remote",
     default="",
