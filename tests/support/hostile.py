@@ -12,10 +12,9 @@ TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
 
 
 def obeyed(text: str) -> set[str]:
-    """The characters of a text, line feeds aside, that a terminal or a browser obeys."""
-    return {c for c in text if unicodedata.category(c) in ("Cc", "Zl", "Zp") and c != "\n"} | (
-        TURNING & {*text}
-    )
+    """The characters of a text, ends of lines aside, that a terminal or a browser obeys."""
+    signs = {*text.replace("\r\n", "").replace("\n", "")}
+    return {c for c in signs if c in TURNING or unicodedata.category(c) in ("Cc", "Zl", "Zp")}
 
 
 def escaped(text: str) -> str:

@@ -110,10 +110,10 @@ EVERY = {
     "compare": ("MODEL", "OTHER", "RESULTS"),
     "data check": ("--suite", "SUITE"),
     "data list": ("--suite", "SUITE", "--offline"),
-    "data score": ("--data", "none", "--teacher", "MODEL", "scored", "--offline"),
+    "data score": ("--train-data", "PAIRS", "--teacher", "MODEL", "scored", "--offline"),
     "doctor": ("RESULTS",),
     "explain": ("--model", "MODEL", "--query", "dog", "--document", "dog", "--offline"),
-    "export": ("/models", "RESULTS"),
+    "export": ("/", "RESULTS"),
     "models export": ("123456", "copy", "RESULTS"),
     "models list": ("RESULTS",),
     "models remove": ("123456", "RESULTS"),
@@ -123,7 +123,17 @@ EVERY = {
     "run": ("--model", "MODEL", "--suite", "SUITE", "--offline", "RESULTS"),
     "serve": ("--static", "site", "RESULTS"),
     "show": ("MODEL", "--suite", "SUITE", "RESULTS"),
-    "train": ("--model", "MODEL", "--recipe", "contrastive", "--offline", "--dry-run", "RESULTS"),
+    "train": (
+        "--model",
+        "MODEL",
+        "--recipe",
+        "unified-contrastive",
+        "--train-data",
+        "PAIRS",
+        "--offline",
+        "--dry-run",
+        "RESULTS",
+    ),
     "watch": ("RUN", "--suite", "SUITE", "--offline", "--once", "RESULTS"),
 }
 """Every command that takes --cache, with words that make it do something."""
@@ -148,6 +158,7 @@ def test_a_named_cache_is_the_only_one(
     monkeypatch.setenv("HARNESS_CACHE", str(default))
     words = {
         "MODEL": [measured.model("good")], "OTHER": [measured.model("worse")], "SUITE": [measured.local],
+        "PAIRS": [measured.suite / "pairs.jsonl"],
         "ZIP": ["last.zip"], "RUN": ["run"], "RESULTS": ["--results", measured.results],
     }  # fmt: skip
     typed = [part for word in EVERY[name] for part in words.get(word, [word])]
