@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.core.errors import ModelError
-from harness.core.files import hash_file, hash_files
+from harness.core.files import hash_file, hash_files, require_size
 from harness.core.identity import digest
 from harness.core.lineage import ModelDocument, read_document
 from harness.encoder.folder.files import (
+    LARGEST,
     StoredTensor,
     list_module_weights,
     read_json,
@@ -76,7 +78,18 @@ def list_content_files(folder: Path) -> list[Path]:
             paths.update(root.glob("adapter_model.*"))
     # A model's own code may import any file of its folder.
     paths.update(folder.rglob("*.py"))
-    return sorted(p for p in paths if p.is_file())
+    content_files = sorted(p for p in paths if p.exists() and not p.is_dir())
+    for path in content_files:
+        _require_size(path)
+    return content_files
+
+
+def _require_size(path: Path) -> None:
+    weights = path.suffix in (".safetensors", ".bin", ".pt", ".h5")
+    try:
+        require_size(path, sys.maxsize if weights else LARGEST)
+    except ValueError as error:
+        raise ModelError(f"{path} cannot be read: {error}.") from None
 
 
 @dataclass(frozen=True, kw_only=True)

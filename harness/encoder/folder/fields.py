@@ -49,6 +49,8 @@ FLAG = _Type("true or false", lambda value: isinstance(value, bool))
 OBJECT = _Type("an object", lambda value: isinstance(value, dict))
 COUNT = _Type("an integer of at least 1", _is_count)
 SIZE = _Type("an integer of at least 1", _is_count, as_float=True)
+# A library makes layer after layer, a billion of them for days.
+LAYERS = _Type("an integer of at most 1,000", lambda value: _is_count(value, 0) and value <= 1000)
 TOKEN = _Type("the number of a token", lambda value: _is_count(value, 0))
 LENGTH = _Type("a number of tokens, at least 1 and whole", _is_length, as_float=True)
 # transformers writes 1e30 for a tokenizer without a limit.
@@ -77,6 +79,7 @@ FIELDS: Mapping[str, Mapping[str, _Type]] = {
         "architecture": OBJECT,
         "vocab_size": COUNT,
         "hidden_size": COUNT,
+        **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "n_layer"), LAYERS),
         "num_labels": TOKEN,
         "max_position_embeddings": POSITIONS,
         "n_positions": POSITIONS,

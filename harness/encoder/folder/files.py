@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DamagedModelError, ModelError
+from harness.core.files import require_size
 from harness.encoder.folder.fields import check_fields
+
+LARGEST = 64 * 2**20
+"""The most bytes of a config or of a file of a tokenizer; the largest known has 35 MB."""
 
 
 def read_json(path: Path) -> Any:
@@ -24,6 +28,7 @@ def read_json(path: Path) -> Any:
         ModelError: It cannot be read as JSON.
     """
     try:
+        require_size(path, LARGEST)
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DamagedModelError(f"{path} cannot be read as JSON: {error}") from error
@@ -102,8 +107,11 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
     """The tensors of a file of torch.save, from its pickle without the bytes of tensors."""
     try:
         with zipfile.ZipFile(path) as archive:
+            _require_uncompressed(path, archive)
             (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             content = _Unpickler(io.BytesIO(archive.read(name))).load()
+    except ModelError:
+        raise
     except Exception:
         # An older form, or a pickle that loading looks at more closely.
         return None
@@ -115,6 +123,16 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
     return {
         str(name): StoredTensor(path=path, dtype=one.dtype, shape=one.shape) for name, one in content.items()
     }
+
+
+def _require_uncompressed(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuse a file that unpacks to more than it has: torch.save compresses nothing."""
+    unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > path.stat().st_size:
+        raise ModelError(
+            f"{path} unpacks to {unpacked:,} bytes, more than it has.",
+            hint="torch.save writes no such file. Get the model as safetensors.",
+        )
 
 
 def format_command(code: str, *values: Any) -> str:
@@ -173,7 +191,8 @@ STORAGES = {
 """The storage classes of torch, with the types as safetensors spells them."""
 
 
-class _Unpickler(pickle.Unpickler):
+# The one in Python: that in C fills a list as long as the largest number of a place that the pickle names.
+class _Unpickler(pickle._Unpickler):
     """An unpickler that makes outlines of tensors and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -269,8 +288,8 @@ def _read_safetensors_header(path: Path) -> tuple[dict[str, Any], int]:
         return json.loads(file.read(length)), 8 + length
 
 
-LONGEST_HEADER = 100_000_000
-"""The most bytes of a header, as in the safetensors library."""
+LONGEST_HEADER = 16_000_000
+"""The most bytes of a header, those of 100,000 tensors; the format allows six times as many."""
 
 
 def _find_safetensors_problem(path: Path) -> str | None:
@@ -279,16 +298,17 @@ def _find_safetensors_problem(path: Path) -> str | None:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
     if length > LONGEST_HEADER:
-        return f"its header says {length} bytes, more than the format allows"
+        return f"its header says {length} bytes, more than {LONGEST_HEADER:,}"
     if size < 8 or length > size - 8:
         return f"its header says {length} bytes, the file has {size}"
     try:
         header, start = _read_safetensors_header(path)
         tensors = [value for name, value in header.items() if name != "__metadata__"]
-        promised = start + max((int(t["data_offsets"][1]) for t in tensors), default=0)
-        _ = [
-            (int(t["data_offsets"][0]), str(t["dtype"]), [int(size) for size in t["shape"]]) for t in tensors
-        ]
+        spans = sorted(tuple(map(int, t["data_offsets"])) for t in tensors)
+        _ = [(str(t["dtype"]), [int(size) for size in t["shape"]]) for t in tensors]
+        if [begin for begin, _ in spans] != [0, *(end for _, end in spans[:-1])]:
+            return "its tensors do not lie one after the other"
+        promised = start + spans[-1][1]
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         return "its header cannot be read"
     if not tensors:

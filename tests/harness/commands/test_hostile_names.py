@@ -22,8 +22,6 @@ PRINTING: dict[str, tuple[str, ...]] = {
     "compare": ("compare", "KEY", "OTHER", "--measurements"),
     "export as csv": ("export", "/search?q=gnp", "--format", "csv"),
     "export as json": ("export", "/search?q=gnp", "--format", "json"),
-    "export as md": ("export", "/search?q=gnp", "--format", "md"),
-    "export as tex": ("export", "/search?q=gnp", "--format", "tex"),
     "list": ("list", "records"),
     "models": ("models", "list"),
     "run": ("run", "--model", "GOOD", "--suite", "SUITE", "--offline"),
@@ -32,7 +30,7 @@ PRINTING: dict[str, tuple[str, ...]] = {
     "show task": ("show", "KEY", "--task", "alike"),
     "status": ("status", "--all"),
 }
-SILENT = {"export as csv", "export as json", "export as md", "export as tex", "show task"}
+SILENT = {"export as csv", "export as json", "show task"}
 """Those without --json."""
 QUIET = {"status", "audit", "baseline", "baselines", "models", "run", "check"}
 """Those that need not print the name."""
