@@ -16,13 +16,16 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.core.errors import DataError, UsageError, explain_unknown, find_similar_names
-from harness.core.files import hash_file
+from harness.core.files import hash_file, require_size
 from harness.core.identity import digest
 from harness.core.paths import require_plain_name
 from harness.data.tables import FORMATS, explain_file_error
 from suites.glue import TASKS
 
 DESCRIPTION = "harness.toml"
+
+LARGEST = 2**20
+"""The most bytes of a description."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
@@ -61,8 +64,9 @@ def _list_qrels_splits(folder: Path) -> list[str]:
 def _read_description(folder: Path) -> tuple[LocalTask, ...]:
     path = folder / DESCRIPTION
     try:
+        require_size(path, LARGEST)
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"{path} is not valid TOML: {error}.", hint=GUIDE) from None
     _require_valid_keys(content, ("task",), f"{path}:", "key")
     tables = content.get("task")

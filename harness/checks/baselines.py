@@ -305,8 +305,22 @@ def _unpack_baseline(path: Path, cache: Path | None) -> Path:
     return home / BASELINES.folder / f"{name}.json"
 
 
+LARGEST_PART = {".json": 16 * 2**20, ".parquet": 256 * 2**20}
+"""The most bytes of a document of a baseline's file, and of its scores of single examples."""
+
+
+def _require_sizes(archive: zipfile.ZipFile) -> None:
+    """Refuse members that would fill the memory: a few kilobytes unpack to gigabytes of blanks."""
+    for member in archive.infolist():
+        most = LARGEST_PART.get(PurePosixPath(member.filename).suffix, 0)
+        if member.file_size > most:
+            name, size = member.filename[:200], member.file_size
+            raise ValueError(f"its {name!r} unpacks to {size:,} bytes, and may have {most:,}.")
+
+
 def _unpack(path: Path, home: Path) -> None:
     with zipfile.ZipFile(path) as archive:
+        _require_sizes(archive)
         content = archive.read(_CONTENT)
         sums = json.loads(content)["files"]
         if {*archive.namelist()} != {*sums, _CONTENT}:

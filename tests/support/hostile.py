@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
 EVIL = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe\u2066 \x7f"
@@ -276,3 +278,99 @@ FOLDERS: dict[str, tuple[Spoil, str]] = {
     "model.json of another": (_text("model.json", '{"schema": 1e9, "key": "../../x"}'), ""),
 }  # fmt: skip
 """By kind: how a whole folder is made hostile, and a part of the error; "" where a plan may take it."""
+
+
+def _pairs(folder: Path, name: str, content: bytes | str) -> None:
+    """A folder of one task of pairs in a file of that name."""
+    _put(folder, name, content)
+    _put(folder, "harness.toml", f'[[task]]\ntype = "sts"\nfile = "{name}"\n')
+
+
+def _line(text: str) -> str:
+    return json.dumps({"text1": text, "text2": "a", "score": 1}) + "\n"
+
+
+def _rows(name: str, content: bytes | str) -> Spoil:
+    return lambda folder, _: _pairs(folder, name, content)
+
+
+def _parquet(rows: int, text: str) -> Spoil:
+    """A file of pairs whose rows are all alike, in groups of 50 million at most."""
+
+    def spoil(folder: Path, _: Path) -> None:
+        size = min(rows, 5 * 10**7)
+        indices = pa.array(np.zeros(size, np.int8))
+        column = pa.DictionaryArray.from_arrays(indices, pa.array([text]))
+        table = pa.table({"text1": column})
+        _pairs(folder, "pairs.parquet", "")
+        with pq.ParquetWriter(folder / "pairs.parquet", table.schema, compression="zstd") as writer:
+            for _ in range(rows // size):
+                writer.write_table(table)
+
+    return spoil
+
+
+def _many(opening: str, closing: str, count: int) -> str:
+    return opening * count + closing * count
+
+
+_LAUGHS = "\n".join(
+    ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12))]
+)
+
+DATA: dict[str, tuple[Spoil, str]] = {
+    "line of 10 MB": (_rows("pairs.jsonl", _line("a" * 10**7)), "has 10,000,000 characters, and may have"),
+    "line of 40 MB": (_rows("pairs.jsonl", _line("a" * 4 * 10**7)), "pairs.jsonl:1: the line is longer than"),
+    "line of lists": (
+        _rows("pairs.jsonl", '{"text1": [' + "[]," * 3 * 10**6 + "[]]}"), "pairs.jsonl:1: the field 'text1'",
+    ),
+    "line nested deep": (_rows("pairs.jsonl", '{"text1": ' + _many("[", "]", 10**5) + "}"), "not valid JSON"),
+    "line of nothing": (_sparse("pairs.jsonl", 2**26), "the line is longer than"),
+    "cell of 40 MB": (
+        _rows("pairs.csv", 'text1,text2,score\n"' + ("a" * 99 + "\n") * 4 * 10**5 + '",b,1\n'),
+        "larger than field limit",
+    ),
+    "quotation without an end": (
+        _rows("pairs.csv", 'text1,text2,score\n"' + "a,b,1\n" * 10**6), "pairs.csv:2",
+    ),
+    "number of 10,000 digits": (
+        _rows("pairs.jsonl", '{"text1": "a", "score": ' + "9" * 10_000 + "}"), "not valid",
+    ),
+    "score of NaN": (_rows("pairs.jsonl", '{"text1": "a", "text2": "b", "score": NaN}'), "not a finite"),
+    "field twice": (_rows("pairs.jsonl", '{"text1": "a", "text1": "b"}'), "a field occurs twice"),
+    "half a character": (_rows("pairs.jsonl", '{"text1": "\\ud800", "text2": "b", "score": 1}'), "surrogate"),
+    "pipe for rows": (_fifo("pairs.jsonl"), "pairs.jsonl"),
+    "device for rows": (_link("pairs.jsonl", "/dev/zero"), "pairs.jsonl"),
+    "pipe for a description": (_fifo("harness.toml"), "harness.toml"),
+    "description of gigabytes": (_sparse("harness.toml", 2**33), "harness.toml"),
+    "description nested deep": (_text("harness.toml", "a = " + _many("[", "]", 10**5)), "nested too deep"),
+    "description of another folder": (
+        _text("harness.toml", '[[task]]\ntype = "sts"\nname = "../../x"\n'), "cannot be used",
+    ),
+    "description that controls a terminal": (
+        _text("harness.toml", f'[[task]]\ntype = {json.dumps(EVIL)}\n'), "gnp.exe",
+    ),
+}  # fmt: skip
+"""By kind: how a folder of one's own data is made hostile, and a part of the error."""
+
+PARQUET: dict[str, tuple[Spoil, str]] = {
+    "200 million rows": (_parquet(2 * 10**8, "a"), "it has 200,000,000 rows, and may have 100,000,000"),
+    "many rows of 4 MB": (_parquet(1000, "a" * 4 * 10**6), "has 4,000,000 characters, and may have"),
+    "cell of a gigabyte": (_parquet(1, "a" * 2 * 10**8), "unpacks to"),
+}
+"""By kind: how a file of one's own rows is made hostile, and a part of the error."""
+
+CARDS: dict[str, tuple[Spoil, str]] = {
+    "README of gigabytes": (_sparse("README.md", 2**33), "README.md"),
+    "README of laughs": (_text("README.md", f"---\n{_LAUGHS}\n---\n"), ""),
+    "README of laughs in its splits": (
+        _text("README.md", f"---\n{_LAUGHS}\nconfigs:\n- config_name: x\n  data_files: *a11\n---\n"), "",
+    ),
+    "README nested deep": (_text("README.md", "---\na: " + _many("[", "]", 5000) + "\n---\n"), "README.md"),
+    "README that makes objects": (
+        _text("README.md", "---\na: !!python/object/apply:os.mkdir [/tmp/hostile-trace]\n---\n"), "README.md",
+    ),
+    "device for a README": (_link("README.md", "/dev/zero"), "README.md"),
+    "pipe for a README": (_fifo("README.md"), "README.md"),
+}  # fmt: skip
+"""By kind: how the README of a data set is made hostile, and a part of the error; "" where it is harmless."""
