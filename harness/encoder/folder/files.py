@@ -306,9 +306,10 @@ def _find_safetensors_problem(path: Path) -> str | None:
         tensors = [value for name, value in header.items() if name != "__metadata__"]
         spans = sorted(tuple(map(int, t["data_offsets"])) for t in tensors)
         _ = [(str(t["dtype"]), [int(size) for size in t["shape"]]) for t in tensors]
-        if [begin for begin, _ in spans] != [0, *(end for _, end in spans[:-1])]:
+        ends = [0, *(end for _, end in spans)]
+        promised = start + ends[-1]
+        if [begin for begin, _ in spans] != ends[:-1]:
             return "its tensors do not lie one after the other"
-        promised = start + spans[-1][1]
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         return "its header cannot be read"
     if not tensors:
