@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path
 
 from harness.core.errors import UsageError
@@ -90,7 +91,10 @@ def is_plain_name(name: str) -> bool:
     >>> [is_plain_name(name) for name in ("e5 large", "数" * 67, "red\x1b[31m", "gpj.\u202eexe")]
     [True, False, False, False]
     """
-    return 0 < len(name.encode("utf-8", "surrogatepass")) <= LONGEST_NAME and is_displayable(name)
+    # Control, format, unassigned, private and half characters, and separators of lines: two names that look
+    # alike would be two models.
+    unseen = any(unicodedata.category(sign) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp") for sign in name)
+    return 0 < len(name.encode("utf-8", "surrogatepass")) <= LONGEST_NAME and not unseen
 
 
 def is_displayable(text: str) -> bool:

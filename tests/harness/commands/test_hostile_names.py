@@ -116,8 +116,8 @@ MADE: dict[str, Callable[[Path, str, Any], tuple[object, ...]]] = {
 @pytest.mark.parametrize("place", MADE)
 @pytest.mark.parametrize(
     "name",
-    ["red\x1b[31m", "a\u202eb", "a\u2028b", "a\tb", "数" * 80],
-    ids=["escape", "override", "line separator", "tab", "long"],
+    ["red\x1b[31m", "a\u202eb", "a\u2028b", "a\u200bb", "a\tb", "数" * 80],
+    ids=["escape", "override", "line separator", "zero width", "tab", "long"],
 )
 def test_a_name_is_refused_where_it_is_made(
     place: str, name: str, measured: Any, capsys: Any, tmp_path: Path
