@@ -96,8 +96,9 @@ def load_encoder(folder: Path, *, batch_tokens: int | None = None, **settings: A
     """The engine on the CPU with the model of a folder, as settings want it."""
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
+    from harness.encoder.encoding import resolve_encoding
     from harness.encoder.folder.content import compute_content_key
-    from harness.encoder.folder.description import describe, resolve_encoding
+    from harness.encoder.folder.description import describe
     from harness.encoder.loading import load_encoder
 
     key, weights = compute_content_key(folder)

@@ -14,8 +14,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.encoder.folder.files import list_module_weights, read_tensor_headers
-from harness.encoder.folder.modules import find_backbone_folder, has_network, read_architecture
+from harness.encoder.backbones import has_network, read_architecture
+from harness.encoder.folder.modules import find_backbone_folder
+from harness.encoder.weights import list_module_weights, read_tensor_headers
 
 if TYPE_CHECKING:
     from torch import nn

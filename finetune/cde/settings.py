@@ -12,7 +12,7 @@ from harness.core.encoding import Encoding, OwnTexts
 from harness.core.identity import build_encoding_identity
 from harness.core.types import SIDES, Artifact
 from harness.data.training.sets import LocatedTraining
-from harness.encoder.folder.two_stage import PREFIXES, Pooling, RotaryStart, TwoStageSettings
+from harness.encoder.two_stage_settings import PREFIXES, Pooling, RotaryStart, TwoStageSettings
 from harness.jobs.jobs import resolve_weights
 
 RULES = 1

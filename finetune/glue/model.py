@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from harness.core.errors import ModelError
+from harness.encoder.backbones import has_network, read_family
 from harness.encoder.family import Names
-from harness.encoder.folder.modules import has_network, read_family
-from harness.encoder.folder.tensors import HEAD_IGNORED, NOT_LOADED
 from harness.encoder.network.model import load_network, read_raw_tensors, read_tensors
+from harness.encoder.tensors import HEAD_IGNORED, NOT_LOADED
 
 
 class Classifier(nn.Module):

@@ -29,8 +29,9 @@ from harness.core.identity import build_task_identity, digest, serialize_canonic
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, list_readme_subsets
 from harness.encoder.folder.content import compute_content_key
-from harness.encoder.folder.files import check_safetensors, read_object
+from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
+from harness.encoder.weights import read_safetensors
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, RecordLocation, Resources
 from harness.jobs.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
@@ -396,7 +397,7 @@ SAME = (
 def _require_same(backbone: Path, source: Path) -> None:
     """Refuse a model folder of another backbone, whose token ids differ; files are checked when loaded."""
     if not source.is_dir():
-        check_safetensors(source)
+        read_safetensors(source)
         return
     if not (find_backbone_folder(source) / "config.json").is_file():
         raise UsageError(

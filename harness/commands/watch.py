@@ -21,10 +21,18 @@ from harness.driver.report.run import Report
 from harness.plan.request import PreparedRun, Request
 from harness.results.scores import format_delta, score_text
 from harness.watch.source import Checkpoint, open_source
-from harness.watch.state import WATCHES, ChangePoint, Look, Watch, WatchEntry, choose_watch_name
+from harness.watch.state import (
+    WATCHES,
+    ChangePoint,
+    Look,
+    Watch,
+    WatchEntry,
+    choose_watch_name,
+    read_watch,
+)
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
-STATES = ("done", "partial", "failed", "waiting")
+STATES = ("done", "partial", "failed", "waiting", "lost")
 """The states of checkpoints that a list counts."""
 
 SCHEMA = 1
@@ -80,7 +88,7 @@ def _watch(source: str, as_json: bool, values: dict[str, Any]) -> int:
     callbacks = ("scan", "checkpoint", "error", "carry_out")
     watch = follow(watch_options, WatchListeners(**{name: getattr(listener, name) for name in callbacks}))
     listener.print_watch(watch)
-    return 1 if any(one.state == "failed" for one in watch.checkpoints) else 0
+    return 1 if any(one.state in ("failed", "lost") for one in watch.checkpoints) else 0
 
 
 def _require_task(name: str, request: Request) -> None:
@@ -103,7 +111,7 @@ class _TextListener:
         self._drawn: Watch | None = None
 
     def scan(self, result: Scan) -> None:
-        """Print the waiting checkpoints of a scan, and skipped entries when they change."""
+        """Print the waiting and lost checkpoints of a scan, and skipped entries when they change."""
         skipped = frozenset(one.name for one in result.skipped)
         for line in _scan_lines(result, skipped=skipped != self._skipped):
             self._err.print(line, style="dim", highlight=False, soft_wrap=True)
@@ -137,20 +145,21 @@ class _JsonListener:
     """The listener that prints one JSON object a line for machines."""
 
     def scan(self, result: Scan) -> None:
-        """Print the ready, known, waiting and skipped checkpoints of a scan."""
+        """Print the ready, known, waiting, skipped and lost checkpoints of a scan."""
         waiting = [
             {"step": o.checkpoint.step, "name": o.checkpoint.name, "reason": o.reason} for o in result.waiting
         ]
         ready = [one.checkpoint.step for one in (*result.new, *result.unfinished)]
         skipped = [{"name": one.name, "reason": one.reason} for one in result.skipped]
-        _print_event("look", ready=ready, known=list(result.known), waiting=waiting, skipped=skipped)
+        lost = [{"step": one.step, "name": one.name, "reason": one.reason} for one in result.lost]
+        _print_event(
+            "look", ready=ready, known=list(result.known), waiting=waiting, skipped=skipped, lost=lost
+        )
 
     def checkpoint(self, done: EvaluatedCheckpoint, _watch: Watch) -> None:
         """Print the outcome of a checkpoint."""
-        entry = done.entry.model_dump(mode="json")
-        _print_event(
-            "checkpoint", how=_describe_evaluation(done), scored=done.new, known=done.known, checkpoint=entry
-        )
+        how, entry = _describe_evaluation(done), done.entry.dump_output()
+        _print_event("checkpoint", how=how, scored=done.new, known=done.known, checkpoint=entry)
 
     def error(self, error: HarnessError) -> None:
         """Print why a scan failed."""
@@ -161,8 +170,8 @@ class _JsonListener:
         return progress.follow_run(prepared, create_console(stderr=True))
 
     def print_watch(self, watch: Watch) -> None:
-        """Print the watch as it lies in the results folder."""
-        _print_event("end", watch=watch.model_dump(mode="json", by_alias=True))
+        """Print the watch with its scores."""
+        _print_event("end", watch=watch.dump_output())
 
 
 def _print_event(event: str, **facts: Any) -> None:
@@ -175,14 +184,14 @@ def _show_watches(name: str | None, listing: bool, as_json: bool, values: dict[s
     if not listing:
         if name is None:
             raise UsageError("Which watch?", hint="Type harness watch NAME --show, or harness watch --list.")
-        watch = WATCHES.find_document(results, _resolve_watch_name(results, name))
+        watch = read_watch(results, _resolve_watch_name(results, name))
         if as_json:
-            document = {"schema": SCHEMA, "watch": watch.model_dump(mode="json", by_alias=True)}
+            document = {"schema": SCHEMA, "watch": watch.dump_output()}
             click.echo(json.dumps(document, indent=1, ensure_ascii=False))
         else:
             _print_watch(watch, create_console(), task=values["task"])
         return 0
-    watches = [WATCHES.find_document(results, one) for one in WATCHES.list_names(results)]
+    watches = [read_watch(results, one) for one in WATCHES.list_names(results)]
     if as_json:
         rows = {"schema": SCHEMA, "watches": [_build_watch_row(one) for one in watches]}
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
@@ -232,8 +241,9 @@ def _look_text(look: Look) -> str:
 
 
 def _scan_lines(scan: Scan, *, skipped: bool) -> list[str]:
-    """Lines on waiting checkpoints and, with `skipped`, on skipped entries."""
+    """Lines on waiting checkpoints and lost scores and, with `skipped`, on skipped entries."""
     lines = [f"waiting for {_format_checkpoint_name(one.checkpoint)}: {one.reason}" for one in scan.waiting]
+    lines += [f"{one.reason}." for one in scan.lost]
     if skipped:
         lines += [f"skipped {one.name}: {one.reason}" for one in scan.skipped]
     return lines
@@ -275,6 +285,8 @@ def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
     for entry in watch.lower:
         text = f"step {entry.step} is {_look_text(entry.look)}" if entry.look is not None else ""
         console.print(text, style="red", highlight=False, soft_wrap=True)
+    for entry in watch.lost:
+        console.print(f"{entry.reason}.", style="red", highlight=False, soft_wrap=True)
     for change in watch.change_points:
         console.print(_format_change_point(change), style="red", highlight=False, soft_wrap=True)
     off = [one for one in watch.checkpoints if one.mean is not None and one not in watch.curve]
@@ -382,7 +394,7 @@ def _format_checkpoint_test(entry: WatchEntry) -> str:
 
 def _describe_flags(watch: Watch, entry: WatchEntry, task: str) -> str:
     """The remarks on a checkpoint in the table."""
-    remarks = [f"{entry.state}: {entry.reason}"] if entry.state != "done" else []
+    remarks = [f"{entry.state}: {entry.reason}"] if entry.reason or entry.state != "done" else []
     for change in watch.change_points if not task else ():
         if change.step == entry.step:
             remarks.append(f"{change.kind} of {100 * change.size:.2f} ({_format_chance(change.p)})")

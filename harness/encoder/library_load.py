@@ -18,8 +18,8 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPIN
 from transformers.utils import logging as transformers_logging
 
 from harness.core.errors import ModelError
-from harness.encoder.folder.files import StoredTensor, list_module_weights, read_tensor_headers
-from harness.encoder.folder.tensors import describe_ignored_tensors
+from harness.encoder.tensors import describe_ignored_tensors
+from harness.encoder.weights import StoredTensor, list_module_weights, read_tensor_headers
 
 PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 

@@ -31,8 +31,7 @@ from harness.encoder.engine import (
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.pooling import ATTENTION, counts_places
-from harness.encoder.folder.support import check_family
-from harness.encoder.folder.trust import check_trust
+from harness.encoder.folder.trust import check_family, check_trust
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,

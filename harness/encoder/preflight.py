@@ -6,58 +6,34 @@ tried once for each content (`harness/encoder/trial_load.py`).
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
 from harness.core.types import SIDES, Artifact
+from harness.encoder.backbones import read_architecture, read_family
 from harness.encoder.family import MODEL_TYPE, Config
 from harness.encoder.folder.description import VOCABULARIES
-from harness.encoder.folder.files import (
-    StoredTensor,
-    check_present,
-    format_command,
-    list_module_weights,
-    read_object,
-    read_tensor_headers,
-)
+from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
+    CONFIG,
     CONTEXT_STAGE,
+    MODULES,
     TEXT_STAGE,
     TWO_STAGE,
     find_backbone_folder,
-    find_library_class,
-    list_modules,
-    read_architecture,
-    read_family,
+    locate_modules,
     read_modules,
 )
 from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
 from harness.encoder.folder.special_tokens import check_special_tokens
-from harness.encoder.folder.support import check_family
-from harness.encoder.folder.tensors import require_shapes
-from harness.encoder.folder.trust import check_trust, read_library_types
-from harness.encoder.folder.two_stage import TwoStageSettings, list_stage_shapes
+from harness.encoder.folder.trust import check_family, check_trust, read_library_types
+from harness.encoder.tensors import Shapes, require_shapes
+from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 from harness.encoder.verdicts import judge_models
-
-Tensors = Mapping[str, StoredTensor]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreflightOptions:
-    """The options of a preflight.
-
-    `pooling` is the requested pooling, and `trained` whether a recipe trains the model for every task.
-    """
-
-    pooling: str | None = None
-    trained: bool = False
+from harness.encoder.weights import check_present, list_module_weights, read_tensor_headers, require_plain
 
 
 def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> None:
@@ -82,103 +58,98 @@ def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) 
             )
 
 
-def check_folder(artifact: Artifact, encoding: Encoding, options: PreflightOptions) -> None:
+def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:
     """Refuse a model whose files show that it would fail at load, or that it is no embedding model.
 
     Args:
         artifact: The model and its folder.
         encoding: Its settings.
-        options: The options of the check.
+        any_kind: Whether a model of another kind is taken for the encoder inside it, as with a requested
+            pooling or a recipe that trains the model for every task.
 
     Raises:
         ModelError: It cannot be loaded as it is.
-        UsageError: It is a model of another kind and no pooling was requested, or a setting does not fit it.
+        UsageError: It is a model of another kind, or a setting does not fit it.
     """
     folder = artifact.folder
-    if not read_modules(folder) and not options.trained and options.pooling is None:
+    if not any_kind and not read_modules(folder):
         _check_kind(folder)
     check_trust(artifact)
     check_family(artifact, encoding)
-    _check_modules(folder)
-    if encoding.late_interaction is not None:
-        _check_prefixes(find_backbone_folder(folder), encoding.late_interaction)
-    for kind, sub in list_modules(folder) or [("", "")]:
-        if not kind or find_library_class(kind) == "Transformer":
-            _check_backbone_files(folder / sub, artifact)
-            check_special_tokens(folder / sub, artifact.allow)
-        elif find_library_class(kind) == "Dense":
-            _check_dense(folder / sub)
-        elif find_library_class(kind) == ATTENTIVE:
-            _check_attentive(folder / sub)
-        elif find_library_class(kind) == TWO_STAGE:
-            _check_two_stage(folder / sub)
-
-
-# The modules of sentence-transformers
-
-CONFIGURED = frozenset(
-    {
-        ATTENTIVE,
-        TWO_STAGE,
-        "Pooling",
-        "Dense",
-        "Dropout",
-        "LayerNorm",
-        "WeightedLayerPooling",
-        "BoW",
-        "WordWeights",
-    }
-)
-"""The modules that cannot be loaded without a config.json of their own."""
-
-
-def _check_modules(folder: Path) -> None:
-    for kind, sub in list_modules(folder):
-        place, class_name = folder / sub, find_library_class(kind)
-        if class_name not in CONFIGURED:
-            continue
-        if not (place / "config.json").is_file():
+    modules = locate_modules(folder)
+    for class_name, place in modules:
+        if CONFIG in MODULES.get(class_name or "", ()) and not (place / "config.json").is_file():
             what = "no config.json" if place.is_dir() else "no such folder"
             raise DamagedModelError(
-                f"modules.json of {folder} names the module {class_name} in {sub}: there is {what}."
+                f"modules.json of {folder} names the module {class_name} in "
+                f"{place.relative_to(folder).as_posix()}: there is {what}."
             )
         if class_name == "Pooling":
             _check_pooling(place / "config.json")
+    if encoding.late_interaction is not None:
+        _check_prefixes(find_backbone_folder(folder), encoding.late_interaction)
+    for class_name, place in modules:
+        if class_name == "Transformer":
+            _check_backbone_files(place, artifact)
+            check_special_tokens(place, artifact.allow)
+        elif list_shapes := SHAPES.get(class_name or ""):
+            shapes = list_shapes(place, read_object(place / "config.json"))
+            tensors = read_tensor_headers(list_module_weights(place, sharded=False))
+            if tensors is not None and shapes is not None:
+                require_shapes(place, tensors, shapes)
+
+
+# The modules of sentence-transformers
 
 
 def _check_pooling(path: Path) -> None:
     config = read_object(path)
     named = config.get("pooling_mode")
     flags = [flag for flag in config if flag.startswith("pooling_mode_")]
-    for mode in split_pooling(name_pooling(config, path)) if named is not None else ():
-        if mode not in POOLING_FLAGS.values():
-            raise ModelError(
-                f"{path} names the pooling {mode!r}.", hint=_describe_choices(mode, POOLING_FLAGS.values())
-            )
-    for flag in flags:
-        if flag not in POOLING_FLAGS:
-            raise ModelError(f"{path} has the flag {flag!r}.", hint=_describe_choices(flag, POOLING_FLAGS))
-    if named is None and flags and not any(config.get(f, f == MEAN_FLAG) for f in POOLING_FLAGS):
+    modes = split_pooling(name_pooling(config, path)) if named is not None else []
+    for what, names, choices in (
+        ("names the pooling", modes, POOLING_FLAGS.values()),
+        ("has the flag", flags, POOLING_FLAGS.keys()),
+    ):
+        for name in names:
+            if name not in choices:
+                raise ModelError(f"{path} {what} {name!r}.", hint=_describe_choices(name, choices))
+    # The flag of the mean is on where it is missing.
+    if named is None and flags and not any(config.get(f, m == "mean") for f, m in POOLING_FLAGS.items()):
         raise ModelError(f"{path} sets no pooling.", hint="One of its flags must be true.")
 
 
-MEAN_FLAG = "pooling_mode_mean_tokens"
-"""The flag that is on where it is missing."""
-
-
-def _check_dense(place: Path) -> None:
-    config, tensors = (
-        read_object(place / "config.json"),
-        read_tensor_headers(list_module_weights(place, sharded=False)),
-    )
+def _list_dense_shapes(_place: Path, config: Config) -> Shapes | None:
     size, width = config.get("out_features"), config.get("in_features")
     # A config without sizes fails at the trial load.
-    if tensors is None or size is None or width is None:
-        return
-    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (size, width)}
-    shapes |= {"linear.bias": (size,)} if config.get("bias", True) else {}
-    shapes |= {"residual.weight": (size, width)} if config.get("use_residual") and size != width else {}
-    require_shapes(place, tensors, shapes)
+    if size is None or width is None:
+        return None
+    bias = {"linear.bias": (size,)} if config.get("bias", True) else {}
+    residual = {"residual.weight": (size, width)} if config.get("use_residual") and size != width else {}
+    return {"linear.weight": (size, width), **bias, **residual}
+
+
+def _list_attentive_shapes(place: Path, config: Config) -> Shapes:
+    size, heads = config.get("word_embedding_dimension"), config.get("heads", 1)
+    if size is None or heads is None or size % heads:
+        raise ModelError(
+            f"{place / 'config.json'} says {heads!r} heads of a token vector of {size!r} dimensions.",
+            hint="The number of heads must divide that of the dimensions.",
+        )
+    return {"query": (heads, size // heads)}
+
+
+def _list_two_stage_shapes(place: Path, _config: Config) -> Shapes:
+    widths = [read_architecture(place / stage).hidden_size for stage in (CONTEXT_STAGE, TEXT_STAGE)]
+    return list_stage_shapes(TwoStageSettings.read_stage_settings(place), *widths)
+
+
+SHAPES: Mapping[str, Callable[[Path, Config], Shapes | None]] = {
+    "Dense": _list_dense_shapes,
+    ATTENTIVE: _list_attentive_shapes,
+    TWO_STAGE: _list_two_stage_shapes,
+}
+"""By module, the shapes of its tensors that its config says; None where it does not say."""
 
 
 def _check_prefixes(place: Path, late: LateInteraction) -> None:
@@ -200,43 +171,21 @@ def _check_prefixes(place: Path, late: LateInteraction) -> None:
             )
 
 
-def _check_attentive(place: Path) -> None:
-    """Compare the query of an attentive pooling with its config."""
-    config, tensors = (
-        read_object(place / "config.json"),
-        read_tensor_headers(list_module_weights(place, sharded=False)),
-    )
-    size, heads = config.get("word_embedding_dimension"), config.get("heads", 1)
-    if not isinstance(size, int) or not isinstance(heads, int) or heads < 1 or size < 1 or size % heads:
-        raise ModelError(
-            f"{place / 'config.json'} says {heads!r} heads of a token vector of {size!r} dimensions.",
-            hint="The number of heads must divide that of the dimensions.",
-        )
-    if tensors is not None:
-        require_shapes(place, tensors, {"query": (heads, size // heads)})
-
-
-def _check_two_stage(place: Path) -> None:
-    """Compare the tensors of a two-stage module with its settings and the widths of its backbones."""
-    widths = [read_architecture(place / stage).hidden_size for stage in (CONTEXT_STAGE, TEXT_STAGE)]
-    tensors = read_tensor_headers(list_module_weights(place, sharded=False))
-    if tensors is not None:
-        require_shapes(
-            place, tensors, list_stage_shapes(TwoStageSettings.read_stage_settings(place), *widths)
-        )
-
-
 # A backbone: its config, tensors and tokenizer
 
 
 def _check_backbone_files(place: Path, artifact: Artifact) -> None:
     config = read_object(place / "config.json")
     _check_type(place, config, own_code=artifact.trust_remote_code)
-    _check_quantised(place, config)
+    if quantization := config.get("quantization_config"):
+        method = f" ({quantization['quant_method']})" if quantization.get("quant_method") else ""
+        raise ModelError(
+            f"{place} is quantised{method}: its config.json has a quantization_config.",
+            hint="Give the model that it was made of: a quantised copy has other scores.",
+        )
     tensors = read_tensor_headers(list_module_weights(place))
     if tensors is not None:
-        _check_dtypes(place, tensors)
-        _check_wrapper(tensors)
+        require_plain(place, tensors)
     for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
         if path.is_file() and path.name != "merges.txt":
             check_present(path)
@@ -263,62 +212,22 @@ def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
         )
 
 
-def _check_quantised(place: Path, config: Config) -> None:
-    quantization = config.get("quantization_config")
-    if quantization:
-        method = quantization.get("quant_method", "") if isinstance(quantization, Mapping) else ""
-        raise ModelError(
-            f"{place} is quantised{f' ({method})' if method else ''}: its config.json has a "
-            "quantization_config.",
-            hint="Give the model that it was made of: a quantised copy has other scores.",
-        )
-
-
-FLOATS = re.compile(r"F64|F32|F16|BF16")
-OTHERS = re.compile(r"I64|I32|I16|U64|U32|U16|BOOL|C64")
-"""Types of tensors that count, index or rotate; packed weights have the names below."""
-
-PACKED = (".qweight", ".qzeros", ".g_idx", ".weight_packed", ".SCB", ".absmax")
-"""Endings of tensors of a quantised layer."""
-
-
-def _check_dtypes(place: Path, tensors: Tensors) -> None:
-    for name, tensor in tensors.items():
-        other = OTHERS.fullmatch(tensor.dtype) is not None
-        plain = other or FLOATS.fullmatch(tensor.dtype) is not None
-        if not plain or name.endswith(PACKED) or (other and name.endswith(".weight")):
-            raise ModelError(
-                f"{place} has integer or quantised weights: {name} is {tensor.dtype}.",
-                hint="Give the model that it was made of, with weights in float32, bfloat16 or float16.",
-            )
-
-
-WRAPPERS = ("module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module")
-"""Parts that a training library puts into the names of tensors."""
-
-STRIP = (
-    "from safetensors.torch import load_file as r, save_file as w; p = {}; "
-    'w({{k.replace({}, "", 1): v for k, v in r(p).items()}}, p, {{"format": "pt"}})'
-)
-
-
-def _check_wrapper(tensors: Tensors) -> None:
-    """Refuse tensors with the names of a wrapped model."""
-    wrapped = [name for name in tensors if any(part in WRAPPERS for part in name.split("."))]
-    if not wrapped:
-        return
-    columns = zip(*(name.split(".") for name in tensors), strict=False)
-    shared = [parts[0] for parts in itertools.takewhile(lambda parts: len(set(parts)) == 1, columns)]
-    last = max((at for at, part in enumerate(shared) if part in WRAPPERS), default=None)
-    inner = next(part for part in wrapped[0].split(".") if part in WRAPPERS)
-    part = f"{inner}." if last is None else "".join(f"{one}." for one in shared[: last + 1])
-    raise ModelError(
-        f'{len(wrapped)} tensors have the names of a wrapped model, with "{part}": {wrapped[0]}.',
-        hint=f"Strip it, e.g. `{format_command(STRIP, str(tensors[wrapped[0]].path), part)}`.",
-    )
-
-
 # What the folder is
+
+
+CROSS_ENCODER = "a cross-encoder, which scores two texts at once"
+CLASSIFIER = "a classifier of texts"
+FINDER = "a model that finds answers in a text"
+COLBERT = "a ColBERT of colbert-ai, which gives a vector for each token"
+
+CLASSES = {
+    "ForSequenceClassification": CLASSIFIER,
+    "ForTokenClassification": "a classifier of tokens",
+    "ForQuestionAnswering": FINDER,
+    "ForMultipleChoice": "a model that chooses between answers",
+    "ForNextSentencePrediction": "a classifier of sentence pairs",
+}
+"""The endings of transformers' classes with the head of a task."""
 
 
 def _check_kind(folder: Path) -> None:
@@ -332,56 +241,33 @@ def _check_kind(folder: Path) -> None:
         raise UsageError(f"{folder} is {what}, not an embedding model.", hint=hint)
 
 
-CLASSES = {
-    "ForSequenceClassification": "a classifier of texts",
-    "ForTokenClassification": "a classifier of tokens",
-    "ForQuestionAnswering": "a model that finds answers in a text",
-    "ForMultipleChoice": "a model that chooses between answers",
-    "ForNextSentencePrediction": "a classifier of sentence pairs",
-}
-"""The endings of transformers' classes with the head of a task."""
-
-CROSS_ENCODER = "a cross-encoder, which scores two texts at once"
-COLBERT = "a ColBERT of colbert-ai, which gives a vector for each token"
-
-
-def _detect_model_kind(folder: Path) -> str | None:
+def _detect_model_kind(root: Path) -> str | None:
     """The kind of model in words, None for an encoder with or without its pretraining head."""
-    root = find_backbone_folder(folder)
     config = read_object(root / "config.json")
-    listed = config.get("architectures")
-    classes = [str(name) for name in listed] if isinstance(listed, list) else []
+    classes = config.get("architectures") or []
     if any("ColBERT" in name for name in classes) or (root / "artifact.metadata").is_file():
         return COLBERT
-    for name in classes:
-        for ending, what in CLASSES.items():
-            if name.endswith(ending):
-                return CROSS_ENCODER if _can_score_pairs(config) else what
-    return _detect_head_kind(read_tensor_headers(list_module_weights(root)) or {}, config)
-
-
-def _can_score_pairs(config: Config) -> bool:
-    labels = config.get("id2label")
-    has_single_label = isinstance(labels, Mapping) and len(labels) == 1
     # sentence-transformers writes a section of its own into the config of a CrossEncoder.
-    return (
-        has_single_label
+    scores_pairs = (
+        len(config.get("id2label") or ()) == 1
         or config.get("num_labels") == 1
         or isinstance(config.get("sentence_transformers"), Mapping)
     )
-
-
-def _detect_head_kind(tensors: Tensors, config: Config) -> str | None:
-    """The kind of model by the tensors of its head, where the config names no class."""
+    for name in classes:
+        for ending, what in CLASSES.items():
+            if name.endswith(ending):
+                return CROSS_ENCODER if scores_pairs else what
+    # Where the config names no class, the tensors of a head tell.
+    tensors = read_tensor_headers(list_module_weights(root)) or {}
     names = {name.partition(".")[0] for name in tensors}
     if "classifier" in names or "score" in names:
-        return CROSS_ENCODER if _can_score_pairs(config) else CLASSES["ForSequenceClassification"]
+        return CROSS_ENCODER if scores_pairs else CLASSIFIER
     if "qa_outputs" in names:
-        return CLASSES["ForQuestionAnswering"]
+        return FINDER
     return COLBERT if "linear.weight" in tensors else None
 
 
-def _describe_choices(name: str, choices: Any, *, most: int = 12) -> str:
+def _describe_choices(name: str, choices: Iterable[str], *, most: int = 12) -> str:
     close = find_similar_names(name, choices)
     if close:
         return f"Did you mean {' or '.join(close)}?"

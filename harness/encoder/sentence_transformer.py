@@ -18,19 +18,13 @@ from torch import nn
 from harness.core.errors import ModelError
 from harness.encoder.attention import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
+from harness.encoder.backbones import has_network, read_family
 from harness.encoder.dtype import find_dtype
 from harness.encoder.engine import collect_backbones
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.configs import TOKENS, adapt_config, read_router_config
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import (
-    ATTENTIVE,
-    find_library_class,
-    has_network,
-    is_model2vec,
-    read_family,
-    read_modules,
-)
+from harness.encoder.folder.modules import ATTENTIVE, find_library_class, is_model2vec, read_modules
 from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
 from harness.encoder.library_load import let_end_pad
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize

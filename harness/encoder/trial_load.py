@@ -24,27 +24,21 @@ import transformers
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.core.allowances import list_allowed_tensors
 from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
+from harness.encoder.backbones import has_network, read_family
 from harness.encoder.folder.configs import TEXT, read_module_config
-from harness.encoder.folder.files import (
-    list_module_weights,
-    read_json,
-    read_object,
-    read_tensor_headers,
-)
+from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     TRANSFORMER,
     TWO_STAGE,
     find_library_class,
-    has_network,
     list_modules,
-    read_family,
     read_modules,
     weight_files,
 )
@@ -58,6 +52,7 @@ from harness.encoder.library_load import (
     require_padding,
 )
 from harness.encoder.network.model import load_network
+from harness.encoder.weights import list_module_weights, read_tensor_headers
 
 LARGEST = 2 << 30
 """Bytes of weights up to which a doubt is settled by a load."""
@@ -119,22 +114,28 @@ def try_load(artifact: Artifact, encoding: Encoding) -> int:
         raise
     # Any library that reads the folder may fail in its own way; whether the load does is seen by loading.
     except Exception as error:
-        _settle(artifact, encoding, error)
-        return 0
+        return _settle(artifact, encoding, error)
 
 
-def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> None:
+def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> int:
+    """Load a model that is not too large for it; returns the special tokens of a text as far as known."""
     if sum(path.stat().st_size for path in weight_files(artifact.folder)) > LARGEST:
         if not isinstance(doubt, _DoubtError):
             first_line = (str(doubt).strip().splitlines() or [""])[0]
             raise ModelError(f"{artifact.name} does not load: {type(doubt).__name__}: {first_line}")
-        return
-    # The program of `harness/encoder/verdicts.py` hides scikit-learn, which sentence-transformers needs.
-    if sys.modules.get("sklearn", torch) is None:
-        del sys.modules["sklearn"]
+        return 0
+    # The program of `harness/encoder/verdicts.py` hides these libraries, which sentence-transformers needs.
+    for name in ("sklearn", "scipy"):
+        if sys.modules.get(name, torch) is None:
+            del sys.modules[name]
     from harness.encoder.loading import load_any
 
-    load_any(artifact, replace(encoding, dtype="float32"), device="cpu")
+    model = load_any(artifact, replace(encoding, dtype="float32"), device="cpu").model
+    loaded = [getattr(module, "tokenizer", None) for module in model.modules()]
+    return max(
+        (one.num_special_tokens_to_add() for one in loaded if isinstance(one, PreTrainedTokenizerBase)),
+        default=0,
+    )
 
 
 def _try_modules(artifact: Artifact, *, pads: bool) -> int:

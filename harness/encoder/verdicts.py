@@ -20,17 +20,18 @@ from harness.core.encoding import Encoding
 from harness.core.errors import HarnessError, StoreError
 from harness.core.identity import digest
 from harness.core.types import Artifact
-from harness.encoder.folder.modules import has_network, list_module_folders
+from harness.encoder.backbones import has_network
+from harness.encoder.folder.modules import list_module_folders
 
-FORM = 1
+FORM = 2
 """The number of the present trial; another number makes every verdict anew."""
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
 """The libraries on whose versions a verdict depends."""
 
-# transformers imports scikit-learn where it finds it, for text generation alone: a second of each trial.
+# transformers imports these where it finds them, for text generation and losses alone: a second of each trial.
 START = (
-    "import runpy, sys; sys.modules['sklearn'] = None; "
+    "import runpy, sys; sys.modules['sklearn'] = sys.modules['scipy'] = None; "
     "runpy.run_module('harness.encoder.trial_load', run_name='__main__')"
 )
 """The program that tries the models of its standard input."""

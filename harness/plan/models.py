@@ -15,10 +15,11 @@ from harness.core.errors import ModelError, UsageError, find_similar_names, shor
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
 from harness.encoder import backbones
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.family import BackboneEntry
 from harness.encoder.folder import content
-from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.preflight import PreflightOptions, check_folder, check_load
+from harness.encoder.folder.description import describe
+from harness.encoder.preflight import check_folder, check_load
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
 from harness.training.model_store import ModelStore, StoredModel
@@ -122,8 +123,8 @@ def _configure_model(artifact: Artifact, settings: Settings, options: ModelOptio
     folder_description = describe(artifact.folder, own_code=artifact.trust_remote_code)
     description = replace(folder_description, name=artifact.name)
     encoding = resolve_encoding(description, settings)
-    preflight_options = PreflightOptions(pooling=settings.pooling, trained=options.trained)
-    check_folder(artifact, encoding, preflight_options)
+    # A recipe trains the model for every task, so that its own head does not count.
+    check_folder(artifact, encoding, any_kind=options.trained or settings.pooling is not None)
     document = read_document(artifact.folder) if artifact.trained else None
     lineage = None if document is None else document.lineage
     return ConfiguredModel(artifact=artifact, encoding=encoding, lineage=lineage)

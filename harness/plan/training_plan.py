@@ -20,7 +20,7 @@ from harness.data.training.sets import (
     locate_user_training,
     require_fetchable,
 )
-from harness.encoder.folder.description import resolve_encoding
+from harness.encoder.encoding import resolve_encoding
 from harness.jobs.jobs import Job, Resources
 from harness.jobs.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, PlannedModel
 from harness.jobs.training_jobs import Choose, Train

@@ -73,7 +73,7 @@ class Store:
         """
         folders = self._list_artifact_folders(artifact)
         places = [
-            self.root / "records" / folder / _format_task_folder(task) / f"{key}.json" for folder in folders
+            self.root / "records" / folder / format_task_folder(task) / f"{key}.json" for folder in folders
         ]
         return next((place for place in places if place.exists()), places[0])
 
@@ -518,7 +518,7 @@ class SharedRecords:
 
     @staticmethod
     def _format_record_object(artifact: str, task: str, key: str) -> str:
-        return f"records/{artifact.rpartition('-')[2]}/{_format_task_folder(task)}/{key}.json"
+        return f"records/{artifact.rpartition('-')[2]}/{format_task_folder(task)}/{key}.json"
 
     @staticmethod
     def _resolve_record_object(path: Path) -> str:
@@ -579,7 +579,7 @@ def _explain_misplacement(record: Record, path: Path) -> str:
         return f"it holds the record of another key, {record.key[:12]}"
     if digest(record.identity) != record.key:
         return "its key is not the digest of its identity"
-    if _format_task_folder(record.task.name) != path.parent.name:
+    if format_task_folder(record.task.name) != path.parent.name:
         return f"it holds a record of another task, {record.task.name}"
     if not record.model.artifact.startswith(artifact):
         return f"its folder is not that of its model, {record.model.artifact[:12]}"
@@ -654,7 +654,7 @@ def _parse_record_key(path: Path) -> str:
     return path.name.removesuffix(FAILED).removesuffix(".json")
 
 
-def _format_task_folder(task: str) -> str:
+def format_task_folder(task: str) -> str:
     """The name of a task's folder."""
     # Without dots at the ends: no hidden folder, and never "..".
     return "".join(c if c.isalnum() or c in "-._+" else "-" for c in task).strip(".") or "task"

@@ -17,15 +17,27 @@ from harness.core import files, paths
 from harness.core.arguments import Form, Option, Place, Seconds, Step, check_fields
 from harness.core.errors import HarnessError, StoreError, UsageError, shorten_names
 from harness.core.identity import digest
+from harness.core.types import Column, Suite, Task
 from harness.driver import evaluation
 from harness.driver.report.run import Report
+from harness.jobs.recipe import TaskRecipe
 from harness.plan.plan import ConfiguredModel
+from harness.plan.recipe_request import Recipes
 from harness.plan.request import PreparedRun, Request
 from harness.results.differences import Comparable, flatten
-from harness.results.scores import Aggregates
+from harness.results.scores import MAIN_SCORE
 from harness.watch.changes import detect_change_points, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
-from harness.watch.state import WATCHES, Watch, WatchEntry, choose_watch_name
+from harness.watch.state import (
+    WATCHES,
+    ColumnPart,
+    Metrics,
+    Watch,
+    WatchEntry,
+    choose_watch_name,
+    read_entry_scores,
+    read_scores,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +62,9 @@ class _PendingCheckpoint:
 class Scan:
     """The checkpoints of a source at one moment, each group by step.
 
-    `new` were never evaluated as they lie there now; `unfinished` were, partly or with a failure; `waiting`
-    are not complete; `known` are the steps with nothing left to do.
+    `new` were never evaluated as they lie there now, or their scores are gone; `unfinished` were, partly or
+    with a failure; `waiting` are not complete; `known` are the steps with nothing left to do; the scores of
+    `lost` are gone, and so are their checkpoints.
     """
 
     new: tuple[_ReadyCheckpoint, ...]
@@ -59,6 +72,7 @@ class Scan:
     waiting: tuple[_PendingCheckpoint, ...]
     known: tuple[int, ...]
     skipped: tuple[SkippedEntry, ...]
+    lost: tuple[WatchEntry, ...] = ()
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -79,7 +93,7 @@ def scan_source(
 
     Args:
         source: A folder of checkpoints, or a hub repository.
-        watch: The state of the watch so far.
+        watch: The state of the watch so far, with its scores.
         settle: Seconds for which nothing in a checkpoint may have changed.
         offline: Forbid the network.
         own_code: Whether code of a checkpoint's own repository may run to describe it.
@@ -106,7 +120,9 @@ def scan_source(
             if former.state == "done":
                 done_steps.append(checkpoint.step)
             else:
-                unfinished.append(_ReadyCheckpoint(checkpoint=checkpoint, stamp=former.stamp, former=former))
+                # The curve needs lost scores before later checkpoints are compared with them.
+                group = new if former.state == "lost" else unfinished
+                group.append(_ReadyCheckpoint(checkpoint=checkpoint, stamp=former.stamp, former=former))
             continue
         stands = opened.check_condition(checkpoint, settle=settle, own_code=own_code)
         if stands.problem:
@@ -115,7 +131,9 @@ def scan_source(
             )
         else:
             new.append(_ReadyCheckpoint(checkpoint=checkpoint, stamp=stands.stamp))
+    steps = {checkpoint.step for checkpoint in checkpoints}
     return Scan(
+        lost=tuple(one for one in watch.lost if one.step not in steps) if watch is not None else (),
         new=tuple(new),
         unfinished=tuple(unfinished),
         waiting=tuple(waiting),
@@ -153,22 +171,37 @@ def _evaluate(
         return EvaluatedCheckpoint(
             entry=_build_outcome_entry(ready, began, state="failed", reason=_truncate_message(str(error)))
         )
-    outcome = _collect_outcome(report)
-    if source.compute_stamp(ready.checkpoint) not in (ready.stamp, ""):  # "": removed, not rewritten
-        outcome = {"state": "waiting", "reason": "it changed while it was evaluated"}
+    if source.compute_stamp(ready.checkpoint) in (ready.stamp, ""):  # "": removed, not rewritten
+        entry = _build_outcome_entry(ready, began, state="failed", **_collect_outcome(report))
+        entry = _complete_entry(entry, report)
+    else:
+        reason = "it changed while it was evaluated"
+        entry = _build_outcome_entry(ready, began, state="waiting", reason=reason)
     hows = [result.how for result in report.results]
-    entry = _build_outcome_entry(ready, began, **outcome)
-    entry = entry.model_copy(update=_test(watch.add_entry(entry), entry, report.prepared))
+    entry = entry.model_copy(update=_test(watch.add_entry(entry), entry, report.prepared, ready.former))
     return EvaluatedCheckpoint(
         entry=entry, new=hows.count("done"), known=hows.count("cached") + hows.count("shared")
     )
 
 
-def _test(watch: Watch, entry: WatchEntry, prepared: PreparedRun) -> dict[str, Any]:
+def _complete_entry(entry: WatchEntry, report: Report) -> WatchEntry:
+    """The entry of an evaluated checkpoint with its state, and with scores as they will be read again."""
+    results = report.prepared.store.root
+    lacking = entry.wanted - read_entry_scores(entry, results).there
+    state, reason = _infer_entry_state(report, lacking)
+    return read_entry_scores(entry.model_copy(update={"state": state, "reason": reason}), results)
+
+
+def _test(
+    watch: Watch, entry: WatchEntry, prepared: PreparedRun, former: WatchEntry | None
+) -> dict[str, Any]:
     """The fields of an entry on its test against an earlier checkpoint; none without one."""
     reference = watch.find_reference(entry.step)
     if entry.mean is None or reference is None:
         return {}
+    # Lost records that are measured again are no new draw, so no other level is spent on them.
+    if former is not None and former.look is not None and former.records == entry.records:
+        return {"look": former.look}
     mean = mean_difference(entry, reference, prepared)
     if isinstance(mean, str):
         return {"untested": mean}
@@ -196,24 +229,13 @@ def _build_outcome_entry(ready: _ReadyCheckpoint, began: float, **outcome: Any) 
 def _collect_outcome(report: Report) -> dict[str, Any]:
     """The fields of an entry that come from the report on its checkpoint."""
     (suite,), model = report.prepared.suites, report.prepared.subjects[-1]
-    columns = [column.name for column in suite.columns if column.tasks]
-    numbers: dict[str, float] = {}
-    for subject in report.prepared.subjects:  # with recipes of both kinds, each has tasks of its own
-        numbers |= report.collect_numbers(subject, suite)
-    values = Aggregates.aggregate_scores(suite, numbers).columns
-    scores = [value for name in columns if (value := values[name]) is not None]
-    state, reason = _infer_entry_state(report, len(columns) - len(scores))
     return {
-        "state": state,
-        "reason": reason,
         "model": model.artifact.name,
         "artifact": model.artifact.key,
         "backbone": "" if model.training is None else report.prepared.asked[0].artifact.key,
-        "scores": {r.task.name: r.main_score for r in report.records if r.main_score is not None},
         "records": {r.task.name: r.key for r in report.records},
-        "mean": sum(scores) / len(scores) if state == "done" else None,
-        "there": len(scores),
-        "wanted": len(columns),
+        "columns": _list_columns(suite, report.prepared.recipe),
+        "wanted": len([column for column in suite.columns if column.tasks]),
         "treatment": digest(
             [
                 *(_list_training_settings(model)),
@@ -357,7 +379,7 @@ class _Following:
                 scan = self._scan_again(scan)
                 continue
             if self._can_stop(scan):
-                return self._watch
+                return self._read_scores()
             self._sleep(scan)
             scan = self._scan_again(scan)
             self._listeners.scan(scan)
@@ -365,8 +387,9 @@ class _Following:
             self._forget()
 
     def _scan(self) -> Scan:
-        scan = scan_source(self._source, self._watch, settle=self._options.settle, own_code=self._own_code)
-        self._save_watch(_sync_waiting_entries(self._watch, scan))
+        watch, settle = self._read_scores(), self._options.settle
+        scan = scan_source(self._source, watch, settle=settle, own_code=self._own_code)
+        self._save_watch(_sync_waiting_entries(_add_columns(self._watch, self._options.request), scan))
         return scan
 
     def _scan_again(self, former: Scan) -> Scan:
@@ -380,8 +403,8 @@ class _Following:
             return replace(former, new=(), unfinished=())
 
     def _forget(self) -> None:
-        """Allow partly evaluated checkpoints to be continued."""
-        partial = {one.step for one in self._watch.checkpoints if one.state == "partial"}
+        """Allow partly evaluated checkpoints to be continued, and lost scores to be measured again."""
+        partial = {one.step for one in self._read_scores().checkpoints if one.state in ("partial", "lost")}
         self._tried = {(step, stamp) for step, stamp in self._tried if step not in partial}
 
     def _select_queue(self, scan: Scan) -> list[_ReadyCheckpoint]:
@@ -412,17 +435,21 @@ class _Following:
 
     def _evaluate(self, one: _ReadyCheckpoint) -> None:
         self._tried.add((one.checkpoint.step, one.stamp))
-        done = _evaluate(one, self._source, self._options, self._watch, self._listeners.carry_out)
+        before = self._read_scores()
+        done = _evaluate(one, self._source, self._options, before, self._listeners.carry_out)
         artifact, earlier = done.entry.artifact, self._watch.checkpoints
         alike = (one.step for one in earlier if one.artifact == artifact and one.step < done.entry.step)
         same_as = next(alike, None) if artifact else None
         done = replace(done, entry=done.entry.model_copy(update={"same_as": same_as}))
-        watch, look = self._watch.add_entry(done.entry), done.entry.look
-        looks = max(watch.looks, 0 if look is None else look.number)
-        self._save_watch(
-            watch.model_copy(update={"change_points": detect_change_points(watch), "looks": looks})
-        )
-        self._listeners.checkpoint(done, self._watch)
+        look, changes = done.entry.look, detect_change_points(before.add_entry(done.entry))
+        looks = max(self._watch.looks, 0 if look is None else look.number)
+        watch = self._watch.add_entry(done.entry)
+        self._save_watch(watch.model_copy(update={"change_points": changes, "looks": looks}))
+        self._listeners.checkpoint(done, self._read_scores())
+
+    def _read_scores(self) -> Watch:
+        """The watch with the scores of its records as they are now; the state alone has none."""
+        return read_scores(self._watch, self._results)
 
     def _save_watch(self, watch: Watch) -> None:
         if watch != self._watch:
@@ -482,6 +509,36 @@ def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Re
             hint="Type the options that it was begun with, or give this watch another --name.",
         )
     return former
+
+
+def _add_columns(watch: Watch, request: Request) -> Watch:
+    """A watch whose file is too old to tell the columns of some means, with those of its suite."""
+    if all(entry.columns is not None for entry in watch.checkpoints):
+        return watch
+    suites = request.open_suites()
+    recipes = Recipes.resolve_recipes(suites, request.build_recipe_request())
+    columns = _list_columns(suites[0], recipes.task)
+    entries = [
+        entry.model_copy(update={"columns": columns}) if entry.columns is None else entry
+        for entry in watch.checkpoints
+    ]
+    return watch.model_copy(update={"checkpoints": tuple(entries)})
+
+
+def _list_columns(suite: Suite, recipe: TaskRecipe | None) -> tuple[tuple[ColumnPart, ...], ...]:
+    """The columns of a suite in the form of an entry, with the numbers that enter its means."""
+    parts, convention = suite.parts, suite.conventions.get(recipe.convention) if recipe is not None else None
+
+    def build_part(column: Column, task: Task) -> ColumnPart:
+        metrics: Metrics = ()
+        if column.name in parts:
+            metrics = tuple((split, subset, MAIN_SCORE) for split, subset in task.cells)
+        elif convention is not None and task.output == "label":
+            metrics = tuple((split, None, name) for split, name in convention.parts[task.name])
+        return ColumnPart(task=task.name, metrics=metrics)
+
+    columns = tuple(tuple(build_part(one, task) for task in one.tasks) for one in suite.columns if one.tasks)
+    return () if columns == tuple((ColumnPart(task=task.name),) for task in suite.tasks) else columns
 
 
 LATER = {"vectors": "float32", "document_text": None}

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
 from harness.core.errors import HarnessError
-from harness.watch.state import WATCHES
+from harness.watch.state import WATCHES, Watch, read_watch, stamp_records
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import format_slug
 
@@ -41,6 +41,7 @@ def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
             if name not in seen:
                 seen.add(name)
                 contents = partial(_read_document, kind, read, name, path)
+                stamp += _stamp_watch_records(path, stamp) if kind == "watch" else ""
                 yield Unit(source=folder, name=name, stamp=stamp, read=contents)
 
 
@@ -189,10 +190,24 @@ class WatchSummary(BaseModel):
     changes: tuple[int, ...]
 
 
+def _stamp_watch_records(path: Path, stamp: str) -> str:
+    """What changes with the records of a watch, whose scores are theirs; empty if its file is damaged."""
+    watch = _parse_watch(path, stamp)
+    return "" if watch is None else f"-{stamp_records(watch, path.parent.parent)}"
+
+
+@lru_cache(maxsize=256)
+def _parse_watch(path: Path, _stamp: str) -> Watch | None:
+    """A watch without its scores, parsed again when its file changes; None if it is damaged."""
+    with suppress(HarnessError, ValueError, AttributeError, TypeError):
+        return WATCHES.kind.read_document_file(path)
+    return None
+
+
 def _read_watch(name: str, path: Path) -> StoredDocument:
     WATCHES.check_name(path.stem)
-    watch = WATCHES.kind.read_document_file(path)
-    document = json.dumps(watch.model_dump(mode="json", by_alias=True), allow_nan=False)
+    watch = read_watch(path.parent.parent, path.stem)
+    document = json.dumps(watch.dump_output(), allow_nan=False)
     curve = [(one.mean, one.step) for one in watch.curve if one.mean is not None]
     # Of equal means the later step counts, as pairs compare by their second part then.
     best, best_step = max(curve, default=(None, None))

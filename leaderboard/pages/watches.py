@@ -21,9 +21,9 @@ from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, build_values_row, link, values_table
 
-KINDS = {"failed": "failed", "partial": "unsure", "waiting": "none"}
+KINDS = {"failed": "failed", "partial": "unsure", "waiting": "none", "lost": "failed"}
 """The kind of a state's cell; `done` is as any other."""
-STATES = ("done", "partial", "waiting", "failed")
+STATES = ("done", "partial", "waiting", "failed", "lost")
 CHANGES = {"drop": "below what was expected", "shift": "a lower level from here on"}
 TONES = {"checkpoint": "", "drop of the level": "bad"}
 
@@ -73,7 +73,7 @@ def _show_watch(site: Site, state: _WatchState, watch: str) -> Page:
         tables=[_build_checkpoint_table(queries, run, place.cut(values[::-1]), state.task)],
         charts=[_plot_watch(run, values, state)],
         data={
-            "watch": {**run.model_dump(mode="json", by_alias=True), "name": watch},
+            "watch": {**run.dump_output(), "name": watch},
             "points": [
                 {"step": v.checkpoint.step, "value": v.value, "comparable": not v.apart} for v in values
             ],

@@ -11,7 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from check_data import TASKS, small_check
+from fakes import artifact, record, task
 from harness.checks.outcome import Check, CheckedModel, MeanOutcome, Overall
+from harness.storage.record import Record
+from harness.storage.store import Store
 from harness.watch.state import WATCHES, ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 
@@ -62,7 +65,7 @@ def checkpoint(step: int, mean: float | None, **more: object) -> Checkpoint:
     scores = {} if mean is None else {"NFCorpus": mean - 0.05, "SciFact": mean + 0.05}
     found = Checkpoint(
         step=step, name=f"step{step}", folder=f"/runs/base/step{step}", state="done", model=f"base-{step}",
-        artifact=f"{step:064x}", scores=scores, mean=mean, there=2, wanted=2, treatment="t" * 64,
+        artifact=f"{step:012}" + 52 * "0", scores=scores, mean=mean, there=2, wanted=2, treatment="t" * 64,
         evaluated=f"2026-02-01T{step // 1000:02}:00:00.000+00:00", seconds=61.5,
     )  # fmt: skip
     return found.model_copy(update=more)
@@ -88,6 +91,34 @@ def small_watch(name: str = "base-run") -> Watch:
     )  # fmt: skip
 
 
+def put_records(results: Path, watch: Watch) -> Watch:
+    """Write a record for every score of a watch; the watch with their keys."""
+    return watch.model_copy(
+        update={"checkpoints": tuple(_put_entry_records(results, one) for one in watch.checkpoints)}
+    )
+
+
+def _put_entry_records(results: Path, entry: Checkpoint) -> Checkpoint:
+    model = artifact(Path(entry.name), key=entry.artifact, name=entry.model)
+    records = {name: record(task(name), score, model=model) for name, score in entry.scores.items()}
+    for one in records.values():
+        Store(results).put(model.slug, one)
+    return entry.model_copy(update={"records": {name: one.key for name, one in records.items()}})
+
+
+def rescore(record: Record, score: float) -> Record:
+    """A record with another score, which its digest and its raw metrics confirm."""
+    scores = {"test": {"default": {"main_score": score}}}
+    return record.model_copy(update={"main_score": score, "scores": scores})
+
+
+def put_watch(results: Path, watch: Watch) -> Watch:
+    """Write a watch and the records of its scores; the watch with their keys."""
+    watch = put_records(results, watch)
+    WATCHES.write_document(results, watch.name, watch.to_json())
+    return watch
+
+
 def put_watches(results: Path) -> None:
     """Write the watch."""
-    WATCHES.write_document(results, small_watch().name, small_watch().to_json())
+    put_watch(results, small_watch())

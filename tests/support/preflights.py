@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from harness.core.encoding import Encoding
 from harness.core.types import Artifact
-from harness.encoder.preflight import PreflightOptions, check_folder, check_load
+from harness.encoder.preflight import check_folder, check_load
 
 
-def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOptions | None = None) -> None:
+def check_model(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:
     """Refuse a model that a run would refuse before its first task."""
-    check_folder(artifact, encoding, options or PreflightOptions())
+    check_folder(artifact, encoding, any_kind=any_kind)
     check_load([(artifact, encoding)], None)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import tiny
-from harness.encoder.folder.two_stage import PREFIXES, TwoStageSettings
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from harness.encoder.two_stage import TwoStage
+from harness.encoder.two_stage_settings import PREFIXES, TwoStageSettings
 
 TEXT_LENGTH = 24
 DROPOUTS = {

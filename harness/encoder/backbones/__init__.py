@@ -1,9 +1,14 @@
+"""The catalog of backbones by family, and what it says of the backbone in a folder."""
+
 import functools
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from harness.core.errors import DamagedModelError
 from harness.core.registry import Registry
-from harness.encoder.family import BackboneEntry, Family
+from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Family
+from harness.encoder.folder.files import read_object
 
 BACKBONES = Registry(
     kind=BackboneEntry, package="harness.encoder.backbones", attribute="BACKBONE", group="harness.backbones"
@@ -45,3 +50,59 @@ def _iter_families() -> Iterator[Family]:
     yield from (entry.family for entry in list_backbones().values() if entry.family is not None)
     for error in BACKBONES.collect_failures():
         raise error
+
+
+def read_family(folder: Path) -> Family | None:
+    """The family of the backbone in a folder, None if the catalog has none."""
+    return find_family(read_object(folder / "config.json"))
+
+
+def parse_harness_architecture(config: Mapping[str, Any]) -> Architecture:
+    """The architecture in a config.json under our own model type.
+
+    Raises:
+        ModelError: It has none, or one that is not known here.
+    """
+    values = config.get("architecture")
+    if not isinstance(values, Mapping):
+        raise DamagedModelError("The config.json of the model has no architecture.")
+    return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
+
+
+def read_architecture(folder: Path) -> Architecture:
+    """The architecture of a backbone that our network runs, as its config.json has it.
+
+    Raises:
+        ModelError: The config makes no network.
+    """
+    family, config = read_family(folder), read_object(folder / "config.json")
+    return parse_harness_architecture(config) if family is None else family.outline(config)
+
+
+def has_network(folder: Path, *, own_code: bool = False) -> bool:
+    """Whether our network runs the backbone in a folder; not if it runs its own classes (`own_code`)."""
+    config = read_object(folder / "config.json")
+    if can_run_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
+        return False
+    family = read_family(folder)
+    return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
+
+
+def can_run_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
+    """Whether the classes in a config's `auto_map` run: they exist, and code is allowed."""
+    return allowed and bool(config.get("auto_map"))
+
+
+def find_max_positions(config: Mapping[str, Any]) -> int | None:
+    """The most tokens of a text in our network, None if unlimited or left to the table of positions."""
+    if config.get("model_type") == MODEL_TYPE:
+        shape = config.get("architecture", {})
+        return None if shape.get("positions") == "alibi" else shape.get("max_position_embeddings")
+    family = find_family(config)
+    if family is None or family.shape is None:
+        return None
+    if family.native:
+        rotary = any("rope" in name or "rotary" in name for name in config)
+        return config.get("max_position_embeddings") if rotary else None
+    architecture = family.architecture(config)
+    return None if architecture.positions == "alibi" else architecture.max_position_embeddings

@@ -5,21 +5,14 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError
 from harness.encoder.folder.configs import TOKENS, explain_not_run, read_sentence_config
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import (
-    MASK,
-    Module,
-    find_library_class,
-)
+from harness.encoder.folder.modules import MASK, Module, find_library_class
 from harness.encoder.folder.pooling import infer_vector_size
-
-Default = TypeVar("Default", bool, int, str, list[str])
-
 
 SETTINGS = "config_sentence_transformers.json"
 """The file with the settings of a model of several modules."""
@@ -63,42 +56,29 @@ def read_colbert_settings(
     marks = (library.get("model_type") == COLBERT, library.get("similarity_fn_name") == "MaxSim")
     if not (any(marks) or any(kind.startswith("pylate.") for kind, _ in modules)):
         return None
-    path = folder / SETTINGS
     classes = [find_library_class(kind) for kind, _ in modules]
     if len(modules) < 2 or classes != ["Transformer", *["Dense"] * (len(modules) - 1)]:
-        class_names = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
         raise ModelError(
-            f"{folder} is a PyLate model of {class_names}: "
+            f"{folder} is a PyLate model of {_name_classes(modules)}: "
             "it must be a backbone followed by projections of token vectors.",
             hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
         )
-    words = _read_late_setting(path, library, "skiplist_words", [*string.punctuation])
-    expansion = _read_late_setting(path, library, "do_query_expansion", True)
+    named = {name: value for name, value in library.items() if value is not None}
+    expansion = named.get("do_query_expansion", True)
     return LateInteraction(
-        query_length=_read_late_setting(path, library, "query_length", 32),
-        document_length=_read_late_setting(path, library, "document_length", 180),
+        query_length=named.get("query_length", 32),
+        document_length=named.get("document_length", 180),
         expansion=expansion,
-        attends_to_expansion=expansion
-        and _read_late_setting(path, library, "attend_to_expansion_tokens", False),
-        query_prefix=_read_late_setting(path, library, "query_prefix", "[Q] "),
-        document_prefix=_read_late_setting(path, library, "document_prefix", "[D] "),
-        skiplist=tuple(map(str, words)),
+        attends_to_expansion=expansion and named.get("attend_to_expansion_tokens", False),
+        query_prefix=named.get("query_prefix", "[Q] "),
+        document_prefix=named.get("document_prefix", "[D] "),
+        skiplist=tuple(map(str, named.get("skiplist_words", string.punctuation))),
         dimension=infer_vector_size(folder, "") or 0,
     )
 
 
-def _read_late_setting(path: Path, library: Mapping[str, Any], name: str, default: Default) -> Default:
-    """A setting of a PyLate model, its default where the file has none."""
-    value = library.get(name)
-    if value is None:
-        return default
-    if type(value) is not type(default) or (type(value) is int and value < 1):
-        raise ModelError(
-            f"{path} has {name} = {value!r}.",
-            hint=f"A valid value is {default!r}: correct the file, or save the model again.",
-        )
-    setting: Default = value
-    return setting
+def _name_classes(modules: Sequence[Module]) -> str:
+    return ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
 
 
 def read_multi_vector_settings(folder: Path, modules: Sequence[Module], length: int) -> LateInteraction:
@@ -123,31 +103,26 @@ def read_multi_vector_settings(folder: Path, modules: Sequence[Module], length: 
     ]
     wanted = ["Transformer", *["Dense"] * (len(order) - 2), "Normalize"]
     if order != wanted or len(masks) != 1 or {*inputs} != {TOKENS}:
-        class_names = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
         raise ModelError(
-            f"{folder} is a {MULTI_VECTOR} of {class_names}: what runs here is a backbone, projections of "
-            "token vectors, their normalisation and one mask.",
+            f"{folder} is a {MULTI_VECTOR} of {_name_classes(modules)}: what runs here is a backbone, "
+            "projections of token vectors, their normalisation and one mask.",
             hint="Run it with sentence-transformers itself, or save it without the other modules.",
         )
     mask = read_object(masks[0])
     if mask.get("keep_only_token_ids"):
         raise explain_not_run(masks[0], "keep_only_token_ids", mask["keep_only_token_ids"], None)
-    words = _read_late_setting(masks[0], mask, "skiplist_words", list[str]())
-    tasks = mask.get("skiplist_tasks") or ["document"]
+    words, tasks = mask.get("skiplist_words") or [], mask.get("skiplist_tasks") or ["document"]
     if words and tasks not in (["document"], "document"):
         raise explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
     path, config = read_sentence_config(places[0][1])
-    expansion, query_length = (
-        config.get("query_expansion"),
-        _read_late_setting(path, config, "query_length", length),
-    )
+    expansion, query_length = config.get("query_expansion"), config.get("query_length") or length
     if expansion is not None:
         _require_fixed_expansion(path, expansion, query_length)
     return LateInteraction(
         query_length=query_length if expansion is None else expansion["length"],
-        document_length=_read_late_setting(path, config, "document_length", length),
+        document_length=config.get("document_length") or length,
         expansion=expansion is not None,
-        attends_to_expansion=_read_late_setting(path, expansion or {}, "attend", False),
+        attends_to_expansion=bool(expansion and expansion.get("attend")),
         query_prefix="",
         document_prefix="",
         skiplist=tuple(map(str, words)),
@@ -159,7 +134,12 @@ def read_multi_vector_settings(folder: Path, modules: Sequence[Module], length: 
 def _require_fixed_expansion(path: Path, expansion: Any, query_length: int) -> None:
     """Refuse an expansion of queries other than that of ColBERT, with mask tokens up to one length."""
     run = {"strategy": "fixed", "attend": False, "token": None, "length": 32}
-    known = isinstance(expansion, dict) and expansion.keys() <= run.keys() and expansion.get("token") is None
+    known = (
+        isinstance(expansion, dict)
+        and expansion.keys() <= run.keys()
+        and expansion.get("token") is None
+        and isinstance(expansion.get("attend"), bool | None)
+    )
     length = expansion.get("length") if known else None
     # At least and at most the same length is that length.
     is_fixed = known and (expansion.get("strategy") == "fixed" or query_length == length)

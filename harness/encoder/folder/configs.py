@@ -51,11 +51,7 @@ SETTINGS_OF = {
 
 
 def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
-    """The config in the folder of a module, as `adapt_config` has it; empty where there is none.
-
-    Raises:
-        ModelError: A setting is not run here.
-    """
+    """The config in a module's folder, empty where there is none; ModelError as of `adapt_config`."""
     if class_name == "Transformer":
         path, config = read_sentence_config(place)
     else:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,9 @@ from harness.core.errors import ModelError
 from harness.core.files import hash_file, hash_files, require_size
 from harness.core.identity import digest
 from harness.core.lineage import ModelDocument, read_document
-from harness.encoder.folder.files import (
-    LARGEST,
-    StoredTensor,
-    list_module_weights,
-    read_json,
-    read_object,
-    read_safetensors_metadata,
-    read_tensor_headers,
-)
+from harness.encoder.folder.files import LARGEST, read_json, read_object
 from harness.encoder.folder.modules import list_module_folders, weight_files
+from harness.encoder.weights import hash_shards, list_module_weights
 
 CONFIGS = frozenset(
     {
@@ -64,10 +59,8 @@ VOLATILE = frozenset(
 def list_content_files(folder: Path) -> list[Path]:
     """The files that decide what the model computes, sorted: weights, configs, tokenizers, Python files.
 
-    The README, other formats' weights, training leftovers and model.json are left out.
-
-    Raises:
-        ModelError: There are no weights, or a config cannot be read.
+    The README, other formats' weights, training leftovers and model.json are left out. It is a ModelError if
+    there are no weights, or a config cannot be read.
     """
     paths = set(weight_files(folder))
     for root in {folder, *list_module_folders(folder)}:
@@ -136,7 +129,7 @@ def compute_folder_identity(
     """
     hashes = _hash_files(folder, list_content_files(folder), cache_dir)
     content = digest(sorted(hashes.items()))
-    own_code = trust_remote_code and bool(RemoteClass.list_replacements(folder))
+    own_code = trust_remote_code and any(one.is_replacement for one in list_remote_classes(folder))
     weights = {name: sha for name, sha in hashes.items() if name.endswith((".safetensors", ".bin"))}
     weights_hash = next(iter(weights.values())) if len(weights) == 1 else digest(sorted(weights.items()))
     document = read_document(folder)
@@ -155,81 +148,17 @@ def _hash_files(folder: Path, files: Sequence[Path], cache_dir: Path | None) -> 
     hashes: dict[str, str] = {}
     for path in files:
         parts = list_module_weights(path.parent) if path.suffix == ".safetensors" else []
-        if path in parts and path.name != WHOLE:
-            path = path.with_name(WHOLE)
-        name = path.relative_to(folder).as_posix()
+        if path not in parts or path.name == WHOLE:
+            hashes[path.relative_to(folder).as_posix()] = _hash(path, cache_dir)
+            continue
+        name = path.with_name(WHOLE).relative_to(folder).as_posix()
         if name not in hashes:
-            is_single_file = path.is_file()
-            hashes[name] = _hash(path, cache_dir) if is_single_file else _hash_shards(parts, cache_dir)
+            hashes[name] = hash_files(parts, partial(hash_shards, parts), cache_dir)
     return hashes
 
 
 WHOLE = "model.safetensors"
 """The weights of a module in one file."""
-
-ORDER = (
-    "U64",
-    "I64",
-    "F64",
-    "C64",
-    "F32",
-    "U32",
-    "I32",
-    "BF16",
-    "F16",
-    "U16",
-    "I16",
-    "F8_E8M0",
-    "F8_E4M3",
-    "F8_E5M2",
-    "I8",
-    "U8",
-    "BOOL",
-)
-"""The types of tensors in the order in which safetensors writes them, those of one type by name."""
-
-
-def _hash_shards(parts: Sequence[Path], cache_dir: Path | None) -> str:
-    """The SHA-256 of the file that safetensors would write of the tensors in several parts."""
-    return hash_files(parts, lambda: _digest_shards(parts), cache_dir)
-
-
-def _digest_shards(parts: Sequence[Path]) -> str:
-    tensors = read_tensor_headers(parts) or {}
-    names = sorted(tensors, key=lambda name: (_rank(tensors[name].dtype), name.encode()))
-    header: dict[str, Any] = {}
-    metadata = read_safetensors_metadata(parts[0])
-    if metadata is not None:
-        header["__metadata__"] = metadata
-    end = 0
-    for name in names:
-        tensor = tensors[name]
-        begin, end = end, end + tensor.end - tensor.begin
-        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [begin, end]}
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    # safetensors fills its header up with blanks to a multiple of 8 bytes.
-    text += b" " * (-len(text) % 8)
-    hasher = hashlib.sha256(len(text).to_bytes(8, "little") + text)
-    for name in names:
-        _read_into(hasher, tensors[name])
-    return hasher.hexdigest()
-
-
-def _rank(dtype: str) -> int:
-    return ORDER.index(dtype) if dtype in ORDER else len(ORDER)
-
-
-BLOCK = 1 << 24
-"""Bytes that are read at once."""
-
-
-def _read_into(hasher: Any, tensor: StoredTensor) -> None:
-    with tensor.path.open("rb") as file:
-        file.seek(tensor.begin)
-        left = tensor.end - tensor.begin
-        while left and (block := file.read(min(left, BLOCK))):
-            hasher.update(block)
-            left -= len(block)
 
 
 def _is_config(path: Path) -> bool:
@@ -262,75 +191,48 @@ class RemoteClass:
     name: str
     reference: str
 
-    @staticmethod
-    def list_references(folder: Path) -> list[RemoteClass]:
-        """Every class that the files of any module name.
-
-        Raises:
-            ModelError: A config cannot be read.
-        """
-        return [
-            found
-            for place in list_module_folders(folder)
-            for file in NAMING
-            for found in _iter_remote_classes(place, file)
-        ]
-
-    @staticmethod
-    def list_replacements(folder: Path) -> list[RemoteClass]:
-        """The declared classes that replace a class the model is loaded with.
-
-        Raises:
-            ModelError: A config cannot be read.
-        """
-        return [
-            found for found in RemoteClass.list_references(folder) if found.name in LOADED.get(found.file, ())
-        ]
+    @property
+    def is_replacement(self) -> bool:
+        """Whether it replaces a class that the model is loaded with."""
+        return self.name in LOADED.get(self.file, ())
 
 
-def _iter_remote_classes(place: Path, file: str) -> Iterator[RemoteClass]:
-    named = read_object(place / file).get("auto_map") or {}
-    # The old form for a tokenizer: the slow and the fast class.
-    if not isinstance(named, dict):
-        named = {"AutoTokenizer": named}
-    for name, references in named.items():
-        for reference in references if isinstance(references, list) else [references]:
-            if reference is not None:
-                yield RemoteClass(folder=place, file=file, name=name, reference=str(reference))
+def list_remote_classes(folder: Path) -> list[RemoteClass]:
+    """Every class of a model's own that its files name; ModelError if a config cannot be read."""
+    classes = []
+    for place, file in product(list_module_folders(folder), NAMING):
+        named = read_object(place / file).get("auto_map") or {}
+        # The old form for a tokenizer: the slow and the fast class.
+        for name, references in (named if isinstance(named, dict) else {"AutoTokenizer": named}).items():
+            for reference in references if isinstance(references, list) else [references]:
+                if reference is not None:
+                    classes.append(RemoteClass(folder=place, file=file, name=name, reference=str(reference)))
+    return classes
 
 
 REFUSED = {
-    "variant": "names other weight files",
-    "use_safetensors": "chooses the weight files",
-    "gguf_file": "names other weight files",
-    "from_tf": "names other weight files",
-    "from_flax": "names other weight files",
-    "state_dict": "brings other weights",
-    "adapter_kwargs": "adds an adapter",
-    "transformers_weights": "names other weight files",
-    "tokenizer_name_or_path": "takes the tokenizer from elsewhere",
-    "tokenizer_file": "takes the tokenizer from elsewhere",
-    "vocab_file": "takes the vocabulary from elsewhere",
-    "auto_map": "names code",
-    "use_kernels": "fetches code",
-    "kernel_config": "fetches code",
+    "names other weight files": ("variant", "gguf_file", "from_tf", "from_flax", "transformers_weights"),
+    "chooses the weight files": ("use_safetensors",),
+    "brings other weights": ("state_dict",),
+    "adds an adapter": ("adapter_kwargs",),
+    "takes the tokenizer from elsewhere": ("tokenizer_name_or_path", "tokenizer_file"),
+    "takes the vocabulary from elsewhere": ("vocab_file",),
+    "names code": ("auto_map",),
+    "fetches code": ("use_kernels", "kernel_config"),
 }
-"""Arguments of sentence-transformers and transformers that are refused, and their effect."""
+"""Arguments of sentence-transformers and transformers that are refused, by their effect."""
 
 NOTHING: tuple[Any, ...] = (None, False, {}, [], "")
 """Values with which an argument has no effect."""
 
 
 def check_external_references(folder: Path) -> None:
-    """Refuse a folder whose settings, or those of its modules, would load files from elsewhere.
-
-    Raises:
-        ModelError: A setting names other weights, an adapter, another tokenizer or a kernel.
-    """
+    """Refuse settings of any module that name other weights, an adapter, another tokenizer or a kernel."""
     for place in list_module_folders(folder):
-        _check_settings(place / "config.json", ["transformers_weights"])
-        for path in sorted(place.glob("sentence_*_config.json")):
-            _check_settings(path, REFUSED)
+        for path in (place / "config.json", *sorted(place.glob("sentence_*_config.json"))):
+            for part in _walk_objects(read_object(path)):
+                # Of a backbone's config transformers reads this one alone.
+                _check_settings(path, part, ["transformers_weights"] if path.name == "config.json" else part)
         if (place / "adapter_config.json").is_file() and (place / "config.json").is_file():
             raise ModelError(
                 f"{place} holds an adapter, whose base model lies elsewhere.",
@@ -338,22 +240,23 @@ def check_external_references(folder: Path) -> None:
             )
 
 
-def _check_settings(path: Path, names: Iterable[str]) -> None:
-    """Refuse settings of these names, and an attention named like a repository: it is code from the hub."""
-    for part in _walk_objects(read_object(path)):
-        for name in names:
-            if name in part and not _is_harmless(name, part[name]):
-                raise _build_setting_error(path, name, REFUSED[name])
-        for name in ("attn_implementation", "_attn_implementation"):
-            if "/" in str(part.get(name)):
-                raise _build_setting_error(path, name, "fetches code")
-
-
-def _is_harmless(name: str, value: Any) -> bool:
-    # Loading prefers safetensors in any case.
-    if name == "use_safetensors":
-        return value is None or value is True
-    return value in NOTHING
+def _check_settings(path: Path, settings: Mapping[str, Any], names: Container[str]) -> None:
+    """Refuse arguments of REFUSED, and an attention named like a repository: it is code from the hub."""
+    wrong = {
+        name: effect
+        for effect, refused in REFUSED.items()
+        for name in refused
+        # Loading prefers safetensors in any case.
+        if name in names
+        and settings.get(name) not in ((None, True) if name == "use_safetensors" else NOTHING)
+    }
+    attention = ("attn_implementation", "_attn_implementation")
+    wrong |= {name: "fetches code" for name in attention if "/" in str(settings.get(name))}
+    for name, effect in wrong.items():
+        raise ModelError(
+            f"{path} sets {name}, which {effect}: what would be loaded is not what lies in the folder.",
+            hint="Save the model with what it names in place, without this setting.",
+        )
 
 
 def _walk_objects(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -362,10 +265,3 @@ def _walk_objects(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for value in content.values():
         if isinstance(value, dict):
             yield from _walk_objects(value)
-
-
-def _build_setting_error(path: Path, name: str, what: str) -> ModelError:
-    return ModelError(
-        f"{path} sets {name}, which {what}: what would be loaded is not what lies in the folder.",
-        hint="Save the model with what it names in place, without this setting.",
-    )

@@ -1,7 +1,6 @@
-"""The description of a model folder, from its JSON alone, and the Encoding that follows from it.
+"""The description of a model folder, from its JSON alone: pooling, lengths, prompts and family.
 
-The description covers pooling, lengths, prompts and family; requested settings override it. Imports neither
-torch nor transformers.
+Imports neither torch nor transformers.
 """
 
 from __future__ import annotations
@@ -11,9 +10,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from harness.core.encoding import ContextChoice, ContextDraw, Encoding, LateInteraction, Plaid, Settings
-from harness.core.errors import ModelError, UsageError, explain_unknown
-from harness.core.types import MAXSIM, Similarity
+from harness.core.encoding import LateInteraction
+from harness.core.errors import ModelError
+from harness.core.types import Similarity
+from harness.encoder.backbones import (
+    can_run_remote_code,
+    find_max_positions,
+    has_network,
+    read_architecture,
+    read_family,
+)
 from harness.encoder.folder.colbert import (
     COLBERT,
     MULTI_VECTOR,
@@ -30,222 +36,29 @@ from harness.encoder.folder.configs import (
     read_sentence_config,
 )
 from harness.encoder.folder.content import check_external_references
-from harness.encoder.folder.fields import is_schema_file
-from harness.encoder.folder.files import check_weights, read_object
+from harness.encoder.folder.files import is_schema_file, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     MASK,
-    MODEL2VEC,
     TEXT_STAGE,
     TOKENIZED,
-    TRANSFORMER,
     TWO_STAGE,
     Module,
-    can_run_remote_code,
     find_backbone_folder,
     find_library_class,
-    find_max_positions,
-    has_network,
     list_input_modules,
     list_module_folders,
-    list_modules,
-    read_architecture,
-    read_family,
+    locate_modules,
     read_modules,
     weight_files,
 )
 from harness.encoder.folder.pooling import (
-    ATTENTION,
     OWN_POOLING,
-    POOLING_FLAGS,
-    find_family_pooling,
     infer_vector_size,
     read_pooling,
 )
-from harness.encoder.folder.two_stage import PREFIXES, TwoStageSettings
-from harness.search.plaid import EXACT, NAME, parse_plaid
-
-
-def resolve_encoding(description: Description, settings: Settings) -> Encoding:
-    """The encoding of a model: the requested settings, and the model's own defaults elsewhere.
-
-    A bare backbone has its family's pooling by default. An empty prompt is preserved: it means no prompt, not
-    the default prompt.
-
-    Raises:
-        UsageError: The pooling is unknown, or the length exceeds the model's positions.
-    """
-    prompts = {**description.prompts, **(settings.prompts or {})}
-    default = description.default_prompt_name
-    normalize = description.normalize
-    shared: dict[str, Any] = {
-        "dtype": settings.dtype,
-        "similarity": settings.similarity or description.similarity_fn_name,
-        "prompts": tuple(sorted(prompts.items())),
-        "default_prompt": default if default in prompts else None,
-    }
-    _check_similarity(description, settings)
-    if description.late_interaction is not None:
-        late = _resolve_late_interaction(description, settings)
-        return Encoding(
-            output="multivector",
-            pooling="",
-            normalize=True,
-            max_length=max(late.query_length, late.document_length),
-            vectors=settings.vectors or "float16",
-            late_interaction=late,
-            index=_resolve_search_index(description, late, settings),
-            exact=settings.index == EXACT,
-            **shared,
-        )
-    return Encoding(
-        pooling=_resolve_pooling(description, settings.pooling),
-        normalize=normalize if settings.normalize is None else settings.normalize,
-        max_length=_resolve_max_length(description, settings.max_length),
-        vectors=settings.vectors or "float32",
-        context=_resolve_context_draw(description, settings),
-        truncate_dim=description.truncate_dim,
-        **shared,
-    )
-
-
-def _check_similarity(description: Description, settings: Settings) -> None:
-    """Refuse what is not for the model: a comparison, a search, a length, a context."""
-    late, similarity = description.late_interaction is not None, settings.similarity
-    name = description.name
-    if similarity is not None and (similarity in MAXSIM) != late:
-        similarities = [one for one in get_args(Similarity) if (one in MAXSIM) == late]
-        gives = "a vector for each token" if late else "one vector for each text"
-        raise UsageError(
-            f"{name} gives {gives}, which {similarity} does not compare.",
-            hint=f"Choose one of {', '.join(similarities)}, or leave out --similarity.",
-        )
-    if parse_plaid(settings.index) is not None and not late:
-        raise UsageError(
-            f"{name} gives one vector for each text, and --index {NAME} searches vectors of tokens.",
-            hint="Leave out --index.",
-        )
-    if settings.query_length is not None and not late:
-        raise UsageError(
-            f"{name} has one length for all texts, and no length of queries.",
-            hint="Type --max-length, or leave out --query-length.",
-        )
-    if settings.context is not None and description.two_stage is None:
-        raise UsageError(
-            f"The vectors of {name} depend on no context documents.", hint="Leave out --context."
-        )
-
-
-def _resolve_context_draw(description: Description, settings: Settings) -> ContextDraw | None:
-    """The draw of the context documents; None for a model whose vectors depend on none."""
-    stages, name = description.two_stage, description.folder.name
-    if stages is None:
-        return None
-    prefixes = {*description.prompts.values()}
-    strange = sorted({text for text in (settings.prompts or {}).values() if text not in prefixes})
-    if strange and prefixes:
-        raise UsageError(
-            f"{name} was trained with the prefixes {', '.join(map(repr, sorted(prefixes)))}, and its context "
-            f"documents would have {strange[0]!r}.",
-            hint="Give one of the model's own prefixes, or leave out --prompt.",
-        )
-    usual = "task-with-replacement" if stages.replacement else "task"
-    return ContextDraw(size=stages.size, documents=settings.context or cast(ContextChoice, usual))
-
-
-def _resolve_late_interaction(description: Description, settings: Settings) -> LateInteraction:
-    """The settings of a multi-vector (ColBERT) model, with the requested lengths."""
-    late = description.late_interaction
-    assert late is not None
-    for option, is_set in (
-        ("--pooling", settings.pooling is not None),
-        ("--no-normalize", settings.normalize is False),
-    ):
-        if is_set:
-            raise UsageError(
-                f"{description.name} gives a vector of length 1 for each token: there is nothing for "
-                f"{option} to change.",
-                hint=f"Leave out {option}.",
-            )
-    # A first token, the prefix and a last token.
-    least = 3
-    for name, length in (("queries", settings.query_length), ("documents", settings.max_length)):
-        if length is not None and length <= least:
-            raise UsageError(
-                f"A length of {length} tokens is too short for {name}: special tokens and the prefix take "
-                f"{least}.",
-                hint=f"Give more than {least}.",
-            )
-    return replace(
-        late,
-        query_length=_resolve_max_length(description, settings.query_length or late.query_length),
-        by_task=settings.query_length is None,
-        document_length=_resolve_max_length(description, settings.max_length or late.document_length),
-    )
-
-
-def _resolve_search_index(
-    description: Description, late: LateInteraction, settings: Settings
-) -> Plaid | None:
-    """The requested search; None for an exact one."""
-    index = parse_plaid(settings.index)
-    if index is not None and settings.similarity == "maxsim-pylate":
-        raise UsageError(
-            "maxsim-pylate fills up documents beside longer ones, which an index does not.",
-            hint="Leave out --similarity, or type --index exact.",
-        )
-    # PLAID stores `nbits` of every dimension, packed into whole bytes.
-    if index is not None and late.dimension % 8:
-        raise UsageError(
-            f"fast-plaid packs vectors whose dimension is a multiple of 8; that of {description.name} "
-            f"is {late.dimension}.",
-            hint="Type --index exact.",
-        )
-    return index
-
-
-def _resolve_pooling(description: Description, asked: str | None) -> str:
-    model_pooling = description.pooling
-    if asked is None or asked == model_pooling:
-        return model_pooling or description.usual_pooling
-    if model_pooling in (OWN_POOLING, MODEL2VEC):
-        raise UsageError(
-            f"{description.folder} has no Pooling module, so its pooling cannot be replaced.",
-            hint="Leave the pooling out.",
-        )
-    poolings = [
-        *POOLING_FLAGS.values(),
-        *([model_pooling] if model_pooling and model_pooling not in POOLING_FLAGS.values() else []),
-    ]
-    if asked == ATTENTION:
-        raise UsageError(
-            f"{description.folder} has no attentive pooling, whose weights are learned in training.",
-            hint=f"Train one (`--recipe simcse`), or give one of {', '.join(poolings)}.",
-        )
-    if asked not in poolings:
-        raise explain_unknown(
-            "pooling", asked, poolings, then="Choose one of these, or leave the pooling out."
-        )
-    return asked
-
-
-def _resolve_max_length(description: Description, asked: int | None) -> int:
-    if asked is None:
-        return description.max_length
-    if asked <= 0:
-        raise UsageError(f"A maximum length of {asked} tokens is not possible.", hint="Give 1 or more.")
-    if asked != description.max_length and not any(length.cuts for length in description.lengths):
-        raise UsageError(
-            f"{description.name} cannot truncate its input.", hint="Leave the maximum length out."
-        )
-    limit = description.position_limit
-    if limit is not None and asked > limit:
-        raise UsageError(
-            f"A maximum length of {asked} tokens is more than {description.name} has positions for.",
-            hint=f"Its limit is {limit} tokens.",
-        )
-    return asked
-
+from harness.encoder.two_stage_settings import PREFIXES, TwoStageSettings
+from harness.encoder.weights import check_weights
 
 VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.bpe", "*.codes", "merges.txt")
 """The files of a tokenizer, one of which must exist."""
@@ -305,9 +118,10 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         raise explain_not_run(
             folder / SETTINGS, "similarity_fn_name", library["similarity_fn_name"], "maxsim"
         )
-    _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
+    if modules:
+        _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
     _check_files(folder)
-    pooling = read_pooling(folder, modules)
+    pooling, family = read_pooling(folder, modules), read_family(find_backbone_folder(folder))
     token_limits = read_token_limits(folder, own_code=own_code)
     late = (
         read_multi_vector_settings(folder, modules, token_limits[0].most)
@@ -315,14 +129,18 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         else read_colbert_settings(folder, modules, library)
     )
     stages = _read_two_stage(folder, modules)
+    kind, sub = modules[-1] if modules else ("", "")
+    last = find_library_class(kind)
+    prompts, default_prompt = _read_prompts(folder, library)
     if stages is not None:
         token_limits = (_compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
     return Description(
         folder=folder,
         name=folder.name,
         pooling=pooling,
-        usual_pooling=find_family_pooling(folder),
-        normalize=bool(modules) and _is_text_normalize(folder, *modules[-1]),
+        usual_pooling="mean" if family is None else family.pooling,
+        # A Normalize of the vectors of tokens leaves that of a text as it is.
+        normalize=last == "Normalize" and read_module_config(folder / sub, last)["module_input_name"] == TEXT,
         truncate_dim=_read_truncation(folder, library, pooling),
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
@@ -330,8 +148,8 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
             (length.limit for length in token_limits if length.limit is not None), default=None
         ),
         lengths=token_limits,
-        prompts=_read_prompts(library),
-        default_prompt_name=_read_default_prompt(folder, library),
+        prompts=prompts,
+        default_prompt_name=default_prompt,
         similarity_fn_name="maxsim"
         if late is not None
         else _parse_similarity(folder, library.get("similarity_fn_name")),
@@ -353,14 +171,6 @@ def _check_files(folder: Path) -> None:
     _require_tokenizers(folder)
 
 
-def _is_text_normalize(folder: Path, kind: str, sub: str) -> bool:
-    class_name = find_library_class(kind)
-    return (
-        class_name == "Normalize"
-        and read_module_config(folder / sub, class_name)["module_input_name"] == TEXT
-    )
-
-
 def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> str:
     """The class of sentence-transformers or PyLate whose model it is."""
     for package, kind in (("sparse_encoder", "SparseEncoder"), ("cross_encoder", "CrossEncoder")):
@@ -371,10 +181,9 @@ def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> s
 
 def _check_module_configs(folder: Path, *, is_late: bool) -> None:
     """Refuse settings of modules that change vectors and are not run here."""
-    for kind, sub in list_modules(folder):
-        class_name = find_library_class(kind)
-        read_module_config(folder / sub, class_name)
-        path, config = read_sentence_config(folder / sub)
+    for class_name, place in locate_modules(folder):
+        read_module_config(place, class_name)
+        path, config = read_sentence_config(place)
         for name in LATE if class_name == "Transformer" and not is_late else ():
             if config.get(name) is not None:
                 raise explain_not_run(path, name, config[name], None)
@@ -386,41 +195,32 @@ def _check_module_configs(folder: Path, *, is_late: bool) -> None:
 
 def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | None) -> int | None:
     """The dimensions to which vectors are cut; None for all."""
-    size = library.get("truncate_dim")
-    if size is None:
-        return None
+    size: int | None = library.get("truncate_dim")
     most = infer_vector_size(folder, pooling or "") or NO_LIMIT
-    if type(size) is not int or not 1 <= size <= most:
+    if size is not None and size > most:
         raise explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
     return size
 
 
 def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
-    """The settings of a two-stage model; None for any other.
-
-    Raises:
-        ModelError: It is not the first module, or a backbone is none of ours.
-    """
-    place = next((sub for kind, sub in modules if find_library_class(kind) == TWO_STAGE), None)
+    """The settings of a two-stage model, whose backbones must be ours; None for any other."""
+    places = [folder / sub if find_library_class(kind) == TWO_STAGE else None for kind, sub in modules]
+    place = next(filter(None, places), None)
     if place is None:
         return None
-    if place != modules[0][1] or find_library_class(modules[0][0]) != TWO_STAGE:
+    if places[0] is None:
         raise ModelError(
             f"{folder} has two stages behind another module.",
             hint="Save the model again, with that module first.",
         )
     for stage in (TEXT_STAGE, CONTEXT_STAGE):
-        if not has_network(folder / place / stage):
-            raise _explain_missing_network(folder / place / stage)
-    return TwoStageSettings.read_stage_settings(folder / place)
+        if not has_network(place / stage):
+            raise _explain_missing_network(place / stage)
+    return TwoStageSettings.read_stage_settings(place)
 
 
 def _compute_text_limits(backbone: Path, stages: TwoStageSettings, limits: _TokenLimits) -> _TokenLimits:
-    """The token limits of a text behind a context, read by the second stage's `backbone`.
-
-    Raises:
-        ModelError: There are too few positions for texts of the model's own length.
-    """
+    """The limits of a text behind a context; ModelError if `backbone`, the second stage, has no room."""
     shape, kind = read_architecture(backbone), str(read_object(backbone / "config.json").get("model_type"))
     stages.check_positions(shape, limits.most if limits.most < NO_LIMIT else 1, kind)
     limit = stages.compute_text_limit(shape.positions, shape.max_position_embeddings)
@@ -471,13 +271,13 @@ def _explain_missing_network(backbone: Path) -> ModelError:
 
 def _require_configs(folder: Path) -> None:
     """Refuse a folder in which a transformer has no config."""
-    for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
-        if find_library_class(kind) != "Transformer" or (folder / sub / "config.json").is_file():
+    for class_name, place in locate_modules(folder):
+        if class_name != "Transformer" or (place / "config.json").is_file():
             continue
-        adapter = folder / sub / "adapter_config.json"
+        adapter = place / "adapter_config.json"
         base = read_object(adapter).get("base_model_name_or_path") or "another model"
         raise ModelError(
-            f"{folder / sub} has no config.json.",
+            f"{place} has no config.json.",
             hint=f"It is an adapter of {base}: merge it into its base model (`merge_and_unload()` of peft)."
             if adapter.is_file()
             else "Give the folder of a transformers or sentence-transformers model.",
@@ -486,38 +286,36 @@ def _require_configs(folder: Path) -> None:
 
 def _require_tokenizers(folder: Path) -> None:
     """Refuse a transformer without tokenizer files, for which transformers would make an empty tokenizer."""
-    for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
-        root = folder / sub
-        if find_library_class(kind) != "Transformer" or any(any(root.glob(name)) for name in VOCABULARIES):
+    for class_name, place in locate_modules(folder):
+        config = read_object(place / "tokenizer_config.json")
+        if (
+            class_name != "Transformer"
+            or any(any(place.glob(name)) for name in VOCABULARIES)
+            or config.get("auto_map")
+            or config.get("tokenizer_class") in OF_CHARACTERS
+        ):
             continue
-        config = read_object(root / "tokenizer_config.json")
-        if config.get("auto_map") or config.get("tokenizer_class") in OF_CHARACTERS:
-            continue
-        family = read_family(root)
+        family = read_family(place)
         tokenizer_id = None if family is None else family.tokenizer
         raise ModelError(
-            f"{root} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
+            f"{place} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
             hint=f"Copy {f'that of {tokenizer_id}' if tokenizer_id else 'the one it was trained with'} "
             "into it (`tokenizer.save_pretrained(folder)`).",
         )
 
 
-def _read_prompts(library: Mapping[str, Any]) -> dict[str, str]:
-    """The named prompts; beside a default prompt, a side without a prompt has an empty one."""
-    sides = {"query": "", "document": ""} if library.get("default_prompt_name") is not None else {}
-    named = {name: text or "" for name, text in (library.get("prompts") or {}).items()}
-    return {**sides, **named}
-
-
-def _read_default_prompt(folder: Path, library: Mapping[str, Any]) -> str | None:
+def _read_prompts(folder: Path, library: Mapping[str, Any]) -> tuple[dict[str, str], str | None]:
+    """The named prompts, and the name of the default one."""
     name = library.get("default_prompt_name")
-    prompts = _read_prompts(library)
+    # Beside a default prompt, a side without a prompt has an empty one.
+    prompts = {} if name is None else {"query": "", "document": ""}
+    prompts |= {key: text or "" for key, text in (library.get("prompts") or {}).items()}
     if name is not None and name not in prompts:
         raise ModelError(
             f"{folder / SETTINGS} names the default prompt {name!r}, which it does not have.",
             hint=f"It has {', '.join(sorted(prompts))}. Correct default_prompt_name in a copy of the folder.",
         )
-    return name
+    return prompts, name
 
 
 def _parse_similarity(folder: Path, name: str | None) -> Similarity:
@@ -571,24 +369,30 @@ class _TokenLimits:
 
 def read_token_limits(folder: Path, *, own_code: bool = False) -> tuple[_TokenLimits, ...]:
     """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
-    entered = list_input_modules(folder) or [("", "")]
+    entered = [(find_library_class(kind), folder / sub) for kind, sub in list_input_modules(folder)]
+    bare = not entered
     return tuple(
-        _read_module_limits(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered
+        _read_module_limits(class_name, place, bare=bare, own_code=own_code)
+        for class_name, place in entered or [("Transformer", folder)]
     )
 
 
-def _read_module_limits(kind: str, root: Path, *, bare: bool, own_code: bool) -> _TokenLimits:
-    config = _select_text_config(read_object(root / "config.json"))
-    config_length = None if bare else _read_config_length(root)
-    table = _count_position_rows(config, own_code=own_code)
-    limit = table if table is not None else _compute_token_limit(config, config_length)
-    named = config_length
-    if named is None and (bare or find_library_class(kind) in TOKENIZED):
+def _read_module_limits(class_name: str | None, root: Path, *, bare: bool, own_code: bool) -> _TokenLimits:
+    config = read_object(root / "config.json")
+    # A config that also covers other inputs has a part for texts.
+    if config.get("text_config") is not None and _parse_positions(config) is None:
+        config = config["text_config"]
+    named = config_length = None if bare else _read_config_length(root)
+    table, positions = _count_position_rows(config, own_code=own_code), _parse_positions(config)
+    # Computed positions reach as far as the config says, or to the model's own length if that is longer.
+    computed = None if positions is None else max(positions, config_length or 0)
+    limit = computed if table is None else table
+    if named is None and class_name in TOKENIZED:
         named = read_object(root / "tokenizer_config.json").get("model_max_length")
     # A tokenizer without a limit has 1e30.
     length_limit = int(named) if named is not None and 0 < named < NO_LIMIT else None
     most = min((length for length in (length_limit, limit) if length), default=NO_LIMIT)
-    cuts = find_library_class(kind) not in ("BoW", "WordEmbeddings", "StaticEmbedding")
+    cuts = class_name not in ("BoW", "WordEmbeddings", "StaticEmbedding")
     return _TokenLimits(cuts=cuts, most=most, named=length_limit, limit=limit, table=table)
 
 
@@ -601,12 +405,6 @@ def _read_config_length(root: Path) -> int | None:
     return None
 
 
-def _select_text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The text part of a config that also covers other inputs."""
-    text = config.get("text_config")
-    return text if text is not None and _parse_positions(config) is None else config
-
-
 def _parse_positions(config: Mapping[str, Any]) -> int | None:
     positions = config.get("max_position_embeddings", config.get("n_positions"))
     unbound = config.get("model_type") in UNBOUND_MODELS
@@ -615,6 +413,9 @@ def _parse_positions(config: Mapping[str, Any]) -> int | None:
 
 def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | None:
     """The number of learned positions, None where positions are computed."""
+    network_positions = None if can_run_remote_code(config, own_code) else find_max_positions(config)
+    if network_positions is not None:
+        return network_positions
     positions = _parse_positions(config)
     computed = (
         any("rope" in name or "rotary" in name or "alibi" in name for name in config)
@@ -622,17 +423,8 @@ def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | 
         # DeBERTa-v3 names a number of positions and has no table of them.
         or config.get("position_biased_input") is False
     )
-    network_positions = None if can_run_remote_code(config, own_code) else find_max_positions(config)
-    if network_positions is not None:
-        return network_positions
     if positions is None or computed:
         return None
     if config.get("model_type") in OFFSET_MODELS:
         return positions - int(config.get("pad_token_id", 1)) - 1
     return positions
-
-
-def _compute_token_limit(config: Mapping[str, Any], config_length: int | None) -> int | None:
-    """The most tokens with computed positions: as in the config, or the model's own length if longer."""
-    positions = _parse_positions(config)
-    return None if positions is None else max(positions, config_length or 0)

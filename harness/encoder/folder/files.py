@@ -1,32 +1,27 @@
-"""A model folder on disk: its JSON files, its sentence-transformers modules, and its weight files."""
+"""The JSON files of a model folder, with the types and ranges of the fields that loading reads.
+
+They are checked wherever a file is read, so that no later reader, here or in a library, meets another type.
+"""
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
-import shlex
-import zipfile
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError
+from harness.core.errors import DamagedModelError
 from harness.core.files import require_size
-from harness.encoder.folder.fields import check_fields
 
 LARGEST = 64 * 2**20
 """The most bytes of a config or of a file of a tokenizer; the largest known has 35 MB."""
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file.
-
-    Raises:
-        ModelError: It cannot be read as JSON.
-    """
+    """The content of a JSON file; ModelError if it cannot be read."""
     try:
         require_size(path, LARGEST)
         return json.loads(path.read_text(encoding="utf-8"))
@@ -37,281 +32,134 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The content of a JSON file that holds an object; empty if there is no such file.
-
-    Raises:
-        ModelError: It cannot be read as a JSON object, or a field has a value of another type.
-    """
+    """The object in a JSON file, empty without a file; ModelError if a field has another type."""
     if not path.exists():
         return {}
     content = read_json(path)
     if not isinstance(content, dict):
         raise DamagedModelError(f"{path} holds no JSON object.")
-    check_fields(path, content)
+    _check_fields(path, content)
     return content
 
 
-def list_module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
-    """The weight files of one module's own folder, in the order in which loading prefers them."""
-    for stem, suffix in (("model", "safetensors"), ("pytorch_model", "bin")):
-        single_file, index = root / f"{stem}.{suffix}", root / f"{stem}.{suffix}.index.json"
-        if single_file.is_file():
-            return [single_file]
-        if sharded and index.is_file():
-            return _list_shards(index)
-    return []
+@dataclass(frozen=True)
+class _Type:
+    """The values that a field may have, in words and as a check; null is the same as no field.
 
-
-@dataclass(frozen=True, kw_only=True)
-class StoredTensor:
-    """A tensor as its file describes it; in a safetensors file its bytes lie from `begin` to `end`."""
-
-    path: Path
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int = 0
-    end: int = 0
-
-
-def read_tensor_headers(paths: Sequence[Path]) -> dict[str, StoredTensor] | None:
-    """The tensors of weight files by name, from headers alone; None where a file must be loaded to know.
-
-    Raises:
-        ModelError: A safetensors file is truncated or corrupt.
+    With `as_float` its readers in the libraries take 32.0 for 32.
     """
-    tensors: dict[str, StoredTensor] = {}
-    for path in paths:
-        some = (
-            _read_safetensors_entries(path) if path.suffix == ".safetensors" else _read_pickle_entries(path)
-        )
-        if some is None:
-            return None
-        tensors |= some
-    return tensors or None
+
+    words: str
+    allows: Callable[[Any], bool]
+    as_float: bool = False
 
 
-def _read_safetensors_entries(path: Path) -> dict[str, StoredTensor]:
-    check_safetensors(path)
-    header, start = _read_safetensors_header(path)
-    tensors = {}
-    for name, value in header.items():
-        if name != "__metadata__":
-            begin, end = (start + int(place) for place in value["data_offsets"])
-            shape = tuple(int(size) for size in value["shape"])
-            dtype = str(value["dtype"])
-            tensors[name] = StoredTensor(path=path, dtype=dtype, shape=shape, begin=begin, end=end)
-    return tensors
+def _is_count(value: Any, least: int = 1) -> bool:
+    return type(value) is int and value >= least
 
 
-def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
-    """The tensors of a file of torch.save, from its pickle without the bytes of tensors."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            _require_uncompressed(path, archive)
-            (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
-            content = _Unpickler(io.BytesIO(archive.read(name))).load()
-    except ModelError:
-        raise
-    except Exception:
-        # An older form, or a pickle that loading looks at more closely.
-        return None
-    if not isinstance(content, dict):
-        return None
-    require_flat(path, content)
-    if not all(isinstance(one, _Outline) for one in content.values()):
-        return None
-    return {
-        str(name): StoredTensor(path=path, dtype=one.dtype, shape=one.shape) for name, one in content.items()
-    }
+def _is_length(value: Any) -> bool:
+    # sentence-transformers writes -1 for a backbone without a length, such as XLNet.
+    return value == -1 or (_is_count(value) and value < 2**31)
 
 
-def _require_uncompressed(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse a file that unpacks to more than it has: torch.save compresses nothing."""
-    unpacked = sum(member.file_size for member in archive.infolist())
-    if unpacked > path.stat().st_size:
-        raise ModelError(
-            f"{path} unpacks to {unpacked:,} bytes, more than it has.",
-            hint="torch.save writes no such file. Get the model as safetensors.",
-        )
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def format_command(code: str, *values: Any) -> str:
-    r"""The command that runs Python code, in which each {} is a value: nothing in it ends its quotes.
+TEXT = _Type("a text", _is_text)
+FLAG = _Type("true or false", lambda value: isinstance(value, bool))
+OBJECT = _Type("an object", lambda value: isinstance(value, dict))
+COUNT = _Type("an integer of at least 1", _is_count)
+SIZE = _Type("an integer of at least 1", _is_count, as_float=True)
+# A library makes layer after layer, a billion of them for days.
+LAYERS = _Type("an integer of at most 1,000", lambda value: _is_count(value, 0) and value <= 1000)
+TOKEN = _Type("the number of a token", lambda value: _is_count(value, 0))
+LENGTH = _Type("a number of tokens, at least 1 and whole", _is_length, as_float=True)
+# transformers writes 1e30 for a tokenizer without a limit.
+ANY_LENGTH = _Type(LENGTH.words, lambda value: value == -1 or _is_count(value), as_float=True)
+# transformers asks an empty one for its number without end.
+WORD = _Type("a token", lambda value: value != "")
+SIDE = _Type('"left" or "right"', lambda value: value in ("left", "right"))
+LIST = _Type("a list", lambda value: isinstance(value, list))
+TEXTS = _Type("a list of texts", lambda value: isinstance(value, list) and all(map(_is_text, value)))
+NAMED = _Type(
+    "an object of texts",
+    lambda value: isinstance(value, dict) and all(v is None or _is_text(v) for v in value.values()),
+)
+CODE = _Type("an object or a list", lambda value: isinstance(value, dict | list))
+NUMBER = _Type("a number", lambda value: type(value) in (int, float) and math.isfinite(value))
+POSITIONS = _Type("an integer", lambda value: _is_count(value, -1))
 
-    Values come from files that may want a user to paste something else.
-
-    >>> print(format_command("print({})", "a'; ls"))
-    python -c 'print("a\u0027; ls")'
-    """
-    texts = [json.dumps(value, ensure_ascii=False).replace("'", r"\u0027") for value in values]
-    return f"python -c {shlex.quote(code.format(*texts))}"
-
-
-FLATTEN = 'import torch; p = {}; torch.save(torch.load(p, map_location="cpu", weights_only=True)[{}], p)'
-
-
-def require_flat(path: Path, content: Mapping[str, Any]) -> None:
-    """Refuse the content of a pickle whose tensors lie in an object within it.
-
-    Raises:
-        ModelError: They do, as in a training checkpoint.
-    """
-    nested = [
-        name
-        for name, value in content.items()
-        if isinstance(value, Mapping) and any(hasattr(part, "shape") for part in value.values())
-    ]
-    if nested:
-        raise ModelError(
-            f"{path} is a training checkpoint: its tensors are not at the top, but in {nested[0]!r}.",
-            hint=f"Save the part with the tensors alone: `{format_command(FLATTEN, str(path), nested[0])}`.",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Outline:
-    """A tensor in a pickle, without its bytes."""
-
-    dtype: str
-    shape: tuple[int, ...]
-
-
-STORAGES = {
-    "DoubleStorage": "F64",
-    "FloatStorage": "F32",
-    "HalfStorage": "F16",
-    "BFloat16Storage": "BF16",
-    "LongStorage": "I64",
-    "IntStorage": "I32",
-    "ShortStorage": "I16",
-    "CharStorage": "I8",
-    "ByteStorage": "U8",
-    "BoolStorage": "BOOL",
+FIELDS: Mapping[str, Mapping[_Type, tuple[str, ...]]] = {
+    # The config of a backbone, and those of modules, whose fields have other names.
+    "config.json": {
+        TEXT: ("model_type", "position_embedding_type", "activation_function"),
+        TEXTS: ("architectures",),
+        LIST: ("skiplist_words",),
+        CODE: ("auto_map",),
+        OBJECT: ("text_config", "id2label", "quantization_config", "architecture"),
+        COUNT: ("vocab_size", "hidden_size", "in_features", "out_features", "heads"),
+        SIZE: ("word_embedding_dimension",),
+        LAYERS: ("num_hidden_layers", "num_layers", "n_layers", "n_layer"),
+        TOKEN: ("num_labels",),
+        POSITIONS: ("max_position_embeddings", "n_positions"),
+        NUMBER: ("layer_norm_eps",),
+        FLAG: (
+            *("position_biased_input", "tie_word_embeddings", "is_decoder"),
+            *("bias", "use_residual", "include_prompt", "pooling_mode_*"),
+        ),
+    },
+    "sentence_*_config.json": {
+        LENGTH: ("max_seq_length",),
+        COUNT: ("query_length", "document_length"),
+        FLAG: ("do_lower_case",),
+        OBJECT: ("model_args", "tokenizer_args", "config_args"),
+    },
+    "wordembedding_config.json": {LENGTH: ("max_seq_length",), TEXT: ("tokenizer_class",)},
+    "config_sentence_transformers.json": {
+        NAMED: ("prompts",),
+        TEXT: (
+            *("default_prompt_name", "similarity_fn_name", "model_type"),
+            *("query_prefix", "document_prefix"),
+        ),
+        COUNT: ("truncate_dim", "query_length", "document_length"),
+        FLAG: ("do_query_expansion", "attend_to_expansion_tokens"),
+        LIST: ("skiplist_words",),
+    },
+    "router_config.json": {NAMED: ("types",), OBJECT: ("structure",)},
+    "tokenizer_config.json": {
+        TEXT: ("tokenizer_class",),
+        CODE: ("auto_map",),
+        ANY_LENGTH: ("model_max_length",),
+        SIDE: ("padding_side", "truncation_side"),
+        OBJECT: ("added_tokens_decoder",),
+        WORD: ("unk_token",),
+        FLAG: ("do_lower_case",),
+    },
+    "added_tokens.json": {TOKEN: ("*",)},
+    "special_tokens_map.json": {},
+    "*.index.json": {NAMED: ("weight_map",)},
 }
-"""The storage classes of torch, with the types as safetensors spells them."""
+"""The fields by the name of their file and their type; a name may have *."""
 
 
-# The one in Python: that in C fills a list as long as the largest number of a place that the pickle names.
-class _Unpickler(pickle._Unpickler):
-    """An unpickler that makes outlines of tensors and refuses everything else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return lambda storage, _offset, size, *_: _Outline(dtype=storage, shape=tuple(size))
-        if (module, name) == ("torch._utils", "_rebuild_parameter"):
-            return lambda tensor, *_: tensor
-        if module == "torch" and name in STORAGES:
-            return STORAGES[name]
-        raise pickle.UnpicklingError(f"{module}.{name}")
-
-    def persistent_load(self, pid: Any) -> Any:
-        # torch.save names a storage by ("storage", class, key, device, number of elements).
-        return pid[1]
+def is_schema_file(path: Path) -> bool:
+    """Whether there is a schema for a file of this name."""
+    return any(fnmatchcase(path.name, pattern) for pattern in FIELDS)
 
 
-def read_safetensors_metadata(path: Path) -> dict[str, str] | None:
-    """The metadata in the header of a safetensors file, None without any."""
-    metadata: dict[str, str] | None = _read_safetensors_header(path)[0].get("__metadata__")
-    return metadata
-
-
-POINTER = b"version https://git-lfs.github.com/spec/"
-"""The beginning of a file that git put in place of a large one."""
-
-
-def check_present(path: Path) -> None:
-    """Refuse a file that is empty, or that is a pointer of git-lfs in place of the file.
-
-    Raises:
-        ModelError: It is.
-    """
-    with path.open("rb") as file:
-        start = file.read(len(POINTER))
-    if start == POINTER:
-        raise ModelError(
-            f"{path} is a git-lfs pointer, not the file itself.",
-            hint=f"Type `git lfs pull` in {path.parent}.",
-        )
-    if not start:
-        raise DamagedModelError(f"{path} is empty.")
-
-
-def check_weights(path: Path) -> None:
-    """Refuse a weight file that has only a pointer in its place, or that is incomplete.
-
-    Raises:
-        ModelError: It is a git-lfs pointer, empty, truncated or corrupt.
-    """
-    check_present(path)
-    if path.suffix == ".safetensors":
-        check_safetensors(path)
-
-
-def check_safetensors(path: Path) -> None:
-    """Refuse a safetensors file without a readable header or with another size than the header's.
-
-    Raises:
-        ModelError: It is truncated or corrupt.
-    """
-    problem = _find_safetensors_problem(path)
-    if problem:
-        raise ModelError(
-            f"{path} is not a whole safetensors file: {problem}.",
-            hint="A copy or a download may have stopped early. Fetch it again.",
-        )
-
-
-def _list_shards(index: Path) -> list[Path]:
-    mapping = read_object(index).get("weight_map")
-    if not isinstance(mapping, dict) or not mapping:
-        raise DamagedModelError(f"{index} names no weight file.")
-    names = sorted({str(name) for name in mapping.values()})
-    outside = [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]
-    if outside:
-        raise ModelError(f"{index} names a file outside of the model: {outside[0]}.")
-    parts = [index.parent / name for name in names]
-    missing = [part.name for part in parts if not part.is_file()]
-    if missing:
-        raise DamagedModelError(
-            f"{index.parent} lacks {len(missing)} of its {len(parts)} weight files, {missing[0]} first."
-        )
-    return parts
-
-
-def _read_safetensors_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header of a whole safetensors file, and the place of its first tensor's bytes."""
-    with path.open("rb") as file:
-        # The format: 8 bytes with the length of the header, the header as JSON, the bytes of the tensors.
-        length = int.from_bytes(file.read(8), "little")
-        return json.loads(file.read(length)), 8 + length
-
-
-LONGEST_HEADER = 16_000_000
-"""The most bytes of a header, those of 100,000 tensors; the format allows six times as many."""
-
-
-def _find_safetensors_problem(path: Path) -> str | None:
-    # Not by the library's safe_open: it imports numpy, and a plan must do without.
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-    if length > LONGEST_HEADER:
-        return f"its header says {length} bytes, more than {LONGEST_HEADER:,}"
-    if size < 8 or length > size - 8:
-        return f"its header says {length} bytes, the file has {size}"
-    try:
-        header, start = _read_safetensors_header(path)
-        tensors = [value for name, value in header.items() if name != "__metadata__"]
-        spans = sorted(tuple(map(int, t["data_offsets"])) for t in tensors)
-        _ = [(str(t["dtype"]), [int(size) for size in t["shape"]]) for t in tensors]
-        ends = [0, *(end for _, end in spans)]
-        promised = start + ends[-1]
-        if [begin for begin, _ in spans] != ends[:-1]:
-            return "its tensors do not lie one after the other"
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
-        return "its header cannot be read"
-    if not tensors:
-        return "it holds no tensor"
-    return None if promised == size else f"it has {size} bytes, its header promises {promised}"
+def _check_fields(path: Path, content: dict[str, Any]) -> None:
+    """Refuse a value of another type or out of range; a length such as 32.0 becomes an integer."""
+    schemas = [schema for pattern, schema in FIELDS.items() if fnmatchcase(path.name, pattern)]
+    kinds = {field: kind for schema in schemas for kind, fields in schema.items() for field in fields}
+    patterns = [field for field in kinds if "*" in field]
+    for name, value in content.items():
+        kind = kinds.get(name) or next((kinds[one] for one in patterns if fnmatchcase(name, one)), None)
+        if kind is None or value is None:
+            continue
+        if kind.as_float and isinstance(value, float) and value.is_integer():
+            content[name] = value = int(value)
+        if not kind.allows(value):
+            shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:60] + "…"
+            raise DamagedModelError(f"{path} has {name} = {shown}.", hint=f"It must be {kind.words}.")

@@ -1,18 +1,17 @@
-"""The modules of a model folder, the weight files that they load, and the family of its network."""
+"""The modules of a model folder, and the weight files that they load."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError
-from harness.encoder import backbones
-from harness.encoder.family import MODEL_TYPE, Architecture, Family
+from harness.core.errors import ModelError
 from harness.encoder.folder.configs import read_router_config
-from harness.encoder.folder.files import list_module_weights, read_json, read_object, read_tensor_headers
+from harness.encoder.folder.files import read_json, read_object
+from harness.encoder.weights import list_module_weights, read_tensor_headers
 
 Module = tuple[str, str]
 """The type of a module, and its subfolder."""
@@ -29,33 +28,33 @@ TRANSFORMER = "sentence_transformers.models.Transformer"
 TEXT_STAGE, CONTEXT_STAGE = "text", "context"
 """The subfolders of its backbones: that of texts, and that of context documents."""
 
-WEIGHTED = frozenset(
-    {
-        ATTENTIVE,
-        TWO_STAGE,
-        "CLIPModel",
-        "CNN",
-        "Dense",
-        "LSTM",
-        "LayerNorm",
-        "StaticEmbedding",
-        "Transformer",
-        "WeightedLayerPooling",
-        "WordEmbeddings",
-    }
-)
-"""The modules that read weights from their folder."""
+WEIGHTS, CONFIG, BEHIND = "weights", "config", "behind"
 
-LIBRARY = (WEIGHTED - {ATTENTIVE, TWO_STAGE}) | {
-    "Asym",
-    "BoW",
-    "Dropout",
-    "Normalize",
-    "Pooling",
-    "Router",
-    "WordWeights",
+MODULES: Mapping[str, tuple[str, ...]] = {
+    ATTENTIVE: (WEIGHTS, CONFIG, BEHIND),
+    TWO_STAGE: (WEIGHTS, CONFIG),
+    "Asym": (),
+    "BoW": (CONFIG,),
+    "CLIPModel": (WEIGHTS,),
+    "CNN": (WEIGHTS,),
+    "Dense": (WEIGHTS, CONFIG, BEHIND),
+    "Dropout": (CONFIG, BEHIND),
+    "LSTM": (WEIGHTS,),
+    "LayerNorm": (WEIGHTS, CONFIG, BEHIND),
+    "Normalize": (BEHIND,),
+    "Pooling": (CONFIG, BEHIND),
+    "Router": (),
+    "StaticEmbedding": (WEIGHTS,),
+    "Transformer": (WEIGHTS,),
+    "WeightedLayerPooling": (WEIGHTS, CONFIG, BEHIND),
+    "WordEmbeddings": (WEIGHTS,),
+    "WordWeights": (CONFIG,),
 }
-"""All sentence-transformers modules; Asym is the old name of Router."""
+"""The modules that read weights from their folder, that cannot be loaded without a config.json, and that read
+the vectors of another one; Asym is the old name of Router."""
+
+LIBRARY = MODULES.keys() - {ATTENTIVE, TWO_STAGE}
+"""The modules of sentence-transformers; the others are ours."""
 
 MODEL2VEC = "model2vec"
 """The model type of a static embedding that model2vec saved, where its config names one."""
@@ -101,18 +100,8 @@ def find_library_class(kind: str) -> str | None:
     return name if name in classes and in_own_file else None
 
 
-_BEHIND = frozenset(
-    {ATTENTIVE, "Dense", "Dropout", "LayerNorm", "Normalize", "Pooling", "WeightedLayerPooling"}
-)
-"""The modules that read the vectors of another one."""
-
-
 def read_modules(folder: Path) -> list[Module]:
-    """The modules in order, as in modules.json or of model2vec; empty for a bare backbone.
-
-    Raises:
-        ModelError: modules.json does not hold a list of modules.
-    """
+    """The modules by modules.json, or of model2vec; none for a bare backbone, ModelError for another file."""
     path = folder / "modules.json"
     if not path.exists():
         config = read_object(folder / "config.json")
@@ -138,7 +127,7 @@ def read_modules(folder: Path) -> list[Module]:
         raise ModelError(f"{path} lists no module.")
     for _, sub in modules:
         _require_inside(path, sub)
-    if (first := find_library_class(modules[0][0])) in _BEHIND:
+    if BEHIND in MODULES.get(first := find_library_class(modules[0][0]) or "", ()):
         raise ModelError(
             f"{path} begins with {first}, which reads no text.", hint="Save or fetch the model folder again."
         )
@@ -155,7 +144,13 @@ def list_modules(folder: Path) -> list[Module]:
 
     The backbones of a two-stage module come before it, that of texts first.
     """
-    return [(kind, sub) for kind, sub, router in _walk_modules(folder) if not router]
+    return [(kind, sub) for kind, sub, router in _walk_modules(folder, read_modules(folder)) if not router]
+
+
+def locate_modules(folder: Path) -> list[tuple[str | None, Path]]:
+    """The class and the folder of each module of `list_modules`; a bare backbone is a Transformer."""
+    modules = list_modules(folder) or [(TRANSFORMER, "")]
+    return [(find_library_class(kind), folder / sub) for kind, sub in modules]
 
 
 def list_input_modules(folder: Path) -> list[Module]:
@@ -166,59 +161,50 @@ def list_input_modules(folder: Path) -> list[Module]:
 
 def find_backbone_folder(folder: Path) -> Path:
     """The folder of the first module, with the backbone's config and weights."""
-    modules = list_modules(folder)
-    return folder / modules[0][1] if modules else folder
+    return locate_modules(folder)[0][1]
 
 
 def list_module_folders(folder: Path) -> list[Path]:
     """The folder of every module, Routers included; the model's own folder for a bare backbone."""
-    return list(dict.fromkeys(folder / sub for _, sub, _ in _walk_modules(folder))) or [folder]
+    walk = _walk_modules(folder, read_modules(folder))
+    return list(dict.fromkeys(folder / sub for _, sub, _ in walk)) or [folder]
 
 
-def _walk_modules(folder: Path) -> Iterator[tuple[str, str, bool]]:
+def _walk_modules(folder: Path, modules: Iterable[Module]) -> Iterator[tuple[str, str, bool]]:
     """Every module at every depth, and whether it is a Router with modules."""
-    for kind, sub in read_modules(folder):
-        yield from _walk_module(folder, kind, sub)
-
-
-def _walk_module(folder: Path, kind: str, sub: str) -> Iterator[tuple[str, str, bool]]:
-    inner, staged = _read_inner_types(folder, kind, sub), find_library_class(kind) == TWO_STAGE
-    if not staged:
-        yield kind, sub, bool(inner)
-    for name, inner_kind in inner.items():
-        yield from _walk_module(folder, inner_kind, _join_subfolder(sub, name))
-    if staged:
-        yield kind, sub, False
+    for kind, sub in modules:
+        inner, staged = _read_inner_modules(folder, kind, sub), find_library_class(kind) == TWO_STAGE
+        if not staged:
+            yield kind, sub, bool(inner)
+        yield from _walk_modules(folder, inner.values())
+        if staged:
+            yield kind, sub, False
 
 
 def _iter_input_modules(folder: Path, kind: str, sub: str) -> Iterator[Module]:
-    inner = _read_inner_types(folder, kind, sub)
-    if find_library_class(kind) == TWO_STAGE:
-        # Texts enter the second stage alone; context documents are encoded before.
-        inner = {TEXT_STAGE: inner[TEXT_STAGE]}
+    inner = _read_inner_modules(folder, kind, sub)
     towers = read_router_config(folder / sub).get("structure") if inner else None
     firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else list(inner)
+    if find_library_class(kind) == TWO_STAGE:
+        # Texts enter the second stage alone; context documents are encoded before.
+        firsts = [TEXT_STAGE]
     if not inner:
         yield kind, sub
     for name in firsts:
-        yield from _iter_input_modules(folder, inner.get(name, ""), _join_subfolder(sub, name))
+        yield from _iter_input_modules(folder, *inner.get(name, ("", f"{sub}/{name}".lstrip("/"))))
 
 
-def _read_inner_types(folder: Path, kind: str, sub: str) -> dict[str, str]:
-    """The types of the modules within a Router or of two stages, by the name of their subfolder."""
-    if find_library_class(kind) == TWO_STAGE:
-        return dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
-    if find_library_class(kind) not in ("Router", "Asym"):
-        return {}
-    types = read_router_config(folder / sub).get("types")
-    inner = {str(k): str(v) for k, v in types.items()} if isinstance(types, dict) else {}
-    for name in inner:
+def _read_inner_modules(folder: Path, kind: str, sub: str) -> dict[str, Module]:
+    """The modules within a Router or of two stages, by the name of their subfolder."""
+    class_name, types = find_library_class(kind), dict[str, Any]()
+    if class_name == TWO_STAGE:
+        types = dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
+    elif class_name in ("Router", "Asym"):
+        named = read_router_config(folder / sub).get("types")
+        types = named if isinstance(named, dict) else {}
+    for name in types:
         _require_inside(folder / sub / "router_config.json", name, deeper=True)
-    return inner
-
-
-def _join_subfolder(sub: str, name: str) -> str:
-    return f"{sub}/{name}".lstrip("/")
+    return {name: (str(inner), f"{sub}/{name}".lstrip("/")) for name, inner in types.items()}
 
 
 def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
@@ -257,84 +243,30 @@ def weight_files(folder: Path) -> list[Path]:
     Raises:
         ModelError: A module lacks its weights, or a part of a sharded checkpoint is missing.
     """
-    root = find_backbone_folder(folder)
     weights: set[Path] = set()
-    for kind, sub in list_modules(folder) or [("", "")]:
-        class_name = find_library_class(kind)
-        paths = list_module_weights(folder / sub, sharded=class_name in SHARDED)
-        if not paths and (class_name in WEIGHTED or (class_name is None and folder / sub == root)):
-            raise _explain_missing_weights(folder, sub)
+    modules = locate_modules(folder)
+    for class_name, place in modules:
+        paths = list_module_weights(place, sharded=class_name in SHARDED)
+        # A first module of the model's own is its backbone.
+        needed = place == modules[0][1] if class_name is None else WEIGHTS in MODULES.get(class_name, ())
+        if needed and not paths:
+            raise _explain_missing_weights(folder, place)
         weights.update(paths)
     return sorted(weights)
 
 
-def _explain_missing_weights(folder: Path, sub: str) -> ModelError:
-    prefix, root = f"{sub}/" if sub else "", folder / sub
-    other = ((path, why) for name, why in OTHER_FORMATS.items() for path in sorted(root.glob(name)))
-    path, why = next(other, (None, ""))
+def _explain_missing_weights(folder: Path, place: Path) -> ModelError:
+    prefix = "" if place == folder else f"{place.relative_to(folder).as_posix()}/"
+    other = (
+        f"It has {path.relative_to(folder).as_posix()}, which {why}."
+        for name, why in OTHER_FORMATS.items()
+        for path in sorted(place.glob(name))
+    )
     return ModelError(
         f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin.",
-        hint="Fetch or write the model folder again."
-        if path is None
-        else f"It has {prefix}{path.relative_to(root).as_posix()}, which {why}.",
+        hint=next(other, "Fetch or write the model folder again."),
     )
 
 
 TOKENIZED = ("Transformer", "CLIPModel")
 """Modules with a transformers tokenizer, whose length applies where the module names none."""
-
-
-def read_family(folder: Path) -> Family | None:
-    """The family of the backbone in a folder, None if the catalog has none."""
-    return backbones.find_family(read_object(folder / "config.json"))
-
-
-def parse_harness_architecture(config: Mapping[str, Any]) -> Architecture:
-    """The architecture in a config.json under our own model type.
-
-    Raises:
-        ModelError: It has none, or one that is not known here.
-    """
-    values = config.get("architecture")
-    if not isinstance(values, Mapping):
-        raise DamagedModelError("The config.json of the model has no architecture.")
-    return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
-
-
-def read_architecture(folder: Path) -> Architecture:
-    """The architecture of a backbone that our network runs, as its config.json has it.
-
-    Raises:
-        ModelError: The config makes no network.
-    """
-    family, config = read_family(folder), read_object(folder / "config.json")
-    return parse_harness_architecture(config) if family is None else family.outline(config)
-
-
-def has_network(folder: Path, *, own_code: bool = False) -> bool:
-    """Whether our network runs the backbone in a folder; not if it runs its own classes (`own_code`)."""
-    config = read_object(folder / "config.json")
-    if can_run_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
-        return False
-    family = read_family(folder)
-    return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
-
-
-def can_run_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
-    """Whether the classes in a config's `auto_map` run: they exist, and code is allowed."""
-    return allowed and bool(config.get("auto_map"))
-
-
-def find_max_positions(config: Mapping[str, Any]) -> int | None:
-    """The most tokens of a text in our network, None if unlimited or left to the table of positions."""
-    if config.get("model_type") == MODEL_TYPE:
-        shape = config.get("architecture", {})
-        return None if shape.get("positions") == "alibi" else shape.get("max_position_embeddings")
-    family = backbones.find_family(config)
-    if family is None or family.shape is None:
-        return None
-    if family.native:
-        rotary = any("rope" in name or "rotary" in name for name in config)
-        return config.get("max_position_embeddings") if rotary else None
-    architecture = family.architecture(config)
-    return None if architecture.positions == "alibi" else architecture.max_position_embeddings

@@ -17,8 +17,7 @@ from harness.encoder.folder.modules import (
     find_backbone_folder,
     find_library_class,
     is_model2vec,
-    list_modules,
-    read_family,
+    locate_modules,
 )
 
 POOLING_FLAGS = {
@@ -54,20 +53,14 @@ def infer_vector_size(folder: Path, pooling: str) -> int | None:
     """
     try:
         config = read_object(find_backbone_folder(folder) / "config.json")
-        dense = [sub for kind, sub in list_modules(folder) if find_library_class(kind) == "Dense"]
-        out = read_object(folder / dense[-1] / "config.json").get("out_features") if dense else None
+        dense = [place for class_name, place in locate_modules(folder) if class_name == "Dense"]
+        out = read_object(dense[-1] / "config.json").get("out_features") if dense else None
     except (ModelError, OSError):
         return None
     width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
     if isinstance(out, int):
         return out
     return None if width is None else width * len(split_pooling(pooling))
-
-
-def find_family_pooling(folder: Path) -> str:
-    """The pooling of a bare backbone: that of its family, the mean for a family that is unknown."""
-    family = read_family(find_backbone_folder(folder))
-    return "mean" if family is None else family.pooling
 
 
 def read_pooling(folder: Path, modules: list[Module]) -> str | None:

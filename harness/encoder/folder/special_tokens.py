@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import ModelError
-from harness.encoder.folder.files import format_command, read_object
+from harness.encoder.folder.files import read_object
+from harness.encoder.weights import format_command
 
 SPECIAL_TOKENS = "special-tokens"
 """The name by which a contradiction is accepted."""
@@ -123,11 +124,7 @@ class SpecialTokens:
 
 
 def check_special_tokens(folder: Path, allow: Sequence[str]) -> None:
-    """Refuse a tokenizer.json that does not add what tokenizer_config.json says; imports no torch.
-
-    Raises:
-        ModelError: The files contradict each other, and nobody accepts it.
-    """
+    """Refuse a tokenizer.json that does not add what tokenizer_config.json says, unless that is accepted."""
     config = read_object(folder / _CONFIG)
     # tokenizer.json is megabytes long: it is read only where there is something to compare.
     if SPECIAL_TOKENS in allow or not any(

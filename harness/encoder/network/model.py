@@ -20,10 +20,9 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOu
 
 from harness.core.errors import ModelError
 from harness.encoder.attention import AUTO, LIBRARY_NAMES, Layout, Needs, choose
+from harness.encoder.backbones import parse_harness_architecture
 from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
-from harness.encoder.folder.files import list_module_weights, read_object, require_flat
-from harness.encoder.folder.modules import parse_harness_architecture
-from harness.encoder.folder.tensors import FoundTensors, has_same_content, has_same_shape
+from harness.encoder.folder.files import read_object
 from harness.encoder.network.layers import (
     Block,
     Embeddings,
@@ -35,6 +34,8 @@ from harness.encoder.network.layers import (
     compute_rotations,
 )
 from harness.encoder.network.pretrained import EncoderConfig, EncoderPreTrainedModel, Published
+from harness.encoder.tensors import FoundTensors, has_same_content, has_same_shape
+from harness.encoder.weights import list_module_weights, require_flat
 
 
 class _Sealed:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
@@ -20,9 +20,6 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, PreTrainedC
 
 from harness.core.errors import ModelError
 from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
-
-if TYPE_CHECKING:
-    from peft import LoraConfig
 
 SHARD = "5GB"
 """The largest size of a weight file."""
@@ -116,11 +113,9 @@ def _save_adapter(
         require_import(folder)
 
 
-def _export_lora_config(
-    model: EncoderPreTrainedModel, config: LoraConfig, name: str, modules: set[str]
-) -> LoraConfig:
+def _export_lora_config(model: EncoderPreTrainedModel, config: Any, name: str, modules: set[str]) -> Any:
     """The adapter's config with each module, and each differing rank and scale, by its published name."""
-    adapter_config: Any = copy.copy(config)
+    adapter_config = copy.copy(config)
     adapter_config.target_modules = {_export_tensor_name(model, module) for module in modules}
     adapter_config.base_model_name_or_path = model.name_or_path
     layers: dict[str, Any] = {module: model.get_submodule(module) for module in modules}
@@ -135,7 +130,7 @@ def _export_lora_config(
     }
     for setting in ONE_BY_ONE:
         setattr(adapter_config, setting, None)
-    return cast("LoraConfig", adapter_config)
+    return adapter_config
 
 
 def _export_tensor_name(model: EncoderPreTrainedModel, ours: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 import tiny
 from blocked import BLOCK
 from harness.cli import invoke
+from judged_data import put_watch
 from tiny import WORDS
 
 Asked = Callable[..., tuple[int, str, str]]
@@ -95,6 +97,50 @@ def test_a_checkpoint_that_fails_ends_with_1_and_the_others_are_there(
     assert "alike: " in first["reason"]
 
 
+def test_scores_that_are_gone_are_told_by_every_form_and_the_exit_code(
+    run: Path, own: Path, watch: Asked, tmp_path: Path
+) -> None:
+    asked = (run, "--suite", f"local:{own}", "--once", "--settle", "0", "--offline")
+    assert watch(*asked)[0] == 0
+    shutil.rmtree(tmp_path / "results" / "records")
+    code, out, _ = watch(*asked)
+    assert (code, "evaluated (1 scored now, 0 known)" in out) == (0, True)
+    shutil.rmtree(tmp_path / "results" / "records")
+    shutil.rmtree(run / "checkpoint-1000")
+    gone = (
+        "scores of step 1000 are gone: alike; its checkpoint is not there any more, so they cannot be "
+        "measured again"
+    )
+    code, out, err = watch(*asked)
+    assert (code, f"{gone}." in out, f"{gone}." in err) == (1, True, True)
+    code, out, _ = watch(*asked, "--json")
+    look, end = map(json.loads, out.splitlines())
+    assert (code, look["lost"]) == (1, [{"step": 1000, "name": "checkpoint-1000", "reason": gone}])
+    (entry,) = end["watch"]["checkpoints"]
+    assert (entry["state"], entry["mean"], entry["scores"], entry["there"]) == ("lost", None, {}, 0)
+    code, out, _ = watch("run", "--show")
+    assert (code, f"{gone}." in out) == (0, True)
+    (row,) = json.loads(watch("--list", "--json")[1])["watches"]
+    assert (row["lost"], row["done"], row["last_mean"]) == (1, 0, None)
+    assert "1 lost" in watch("--list")[1]
+
+
+def test_a_file_with_a_changed_digit_is_refused_in_one_line(
+    run: Path, own: Path, watch: Asked, tmp_path: Path
+) -> None:
+    asked = (run, "--suite", f"local:{own}", "--once", "--settle", "0", "--offline")
+    assert watch(*asked)[0] == 0
+    path = tmp_path / "results" / "watches" / "run.json"
+    path.write_text(path.read_text().replace('"wanted": 1', '"wanted": 2'))
+    for arguments in (asked, ("run", "--show"), ("--list",)):
+        code, out, err = watch(*arguments)
+        assert (code, out) == (2, "")
+        assert "its content is not what its digest says" in err
+        assert "Remove it and type the same command again" in err
+    path.unlink()
+    assert "known already (0 scored now, 1 known)" in watch(*asked)[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -120,9 +166,12 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
     from harness.watch import state
 
     entries = [
-        state.WatchEntry(step=100 * n, name=f"step{n}", state="done", mean=0.5 + 0.01 * n, there=1, wanted=1)
+        state.WatchEntry(
+            step=100 * n, name=f"step{n}", state="done", wanted=1, scores={"Fake": 0.5 + 0.01 * n},
+            artifact=f"{n:064x}",
+        )
         for n in range(1, 9)
-    ]
+    ]  # fmt: skip
     bounds = {"delta": -0.03, "low": -0.04, "high": -0.02, "p": 1e-9, "level": 0.0012}
     counts = {"number": 6, "reference": 600, "columns": 1, "wanted": 1}
     look = state.Look(**bounds, **counts, verdict="lower")  # type: ignore[arg-type]
@@ -131,7 +180,7 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
     kept: dict[str, Any] = {"name": "mine", "source": "/run", "suite": "s", "request": {}}
     results = tmp_path / "results"
     watch = state.Watch(**kept, checkpoints=tuple(entries), change_points=(broken,))
-    state.WATCHES.write_document(results, "mine", watch.to_json())
+    put_watch(results, watch)
     for arguments in (["--list"], ["mine", "--show"], ["mine", "--show", "--json"]):
         command = [sys.executable, "-c", BLOCK, "watch", *arguments, "--results", str(results)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -21,10 +21,10 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact, Dtype
 from harness.encoder.attentive_pooling import AttentivePooling
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.content import compute_content_key
-from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
-from harness.encoder.preflight import PreflightOptions
 from harness.encoder.sanity import check_encoder, require_sane
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from preflights import check_model
@@ -139,7 +139,7 @@ def opened(folder: Path, **settings: Any) -> Any:
     key, weights = compute_content_key(folder)
     artifact = Artifact(name="tiny", source="tiny", folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
-    check_model(artifact, encoding, PreflightOptions(pooling=settings.get("pooling")))
+    check_model(artifact, encoding, any_kind=settings.get("pooling") is not None)
     return load_encoder(artifact, encoding, device="cpu")
 
 

@@ -22,9 +22,10 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
 from harness.encoder import engine
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder, TokenizedTexts
 from harness.encoder.folder.content import compute_content_key
-from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.sanity import check_encoder
 from tiny import library

@@ -15,8 +15,9 @@ from safetensors.torch import save_file
 from harness.core.encoding import OwnTexts, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any, load_encoder
 from harness.encoder.sanity import check_encoder
 from harness.encoder.sentence_transformer import SentenceTransformer
@@ -80,7 +81,7 @@ FIXED = {"strategy": "fixed", "attend": False, "token": None, "length": 10}
         ("cls", "1_Pooling/config.json", {"include_prompt": False}),
         ("cls", "2_Normalize/config.json", {"module_output_name": "other"}),
         ("dense", "2_Dense/config.json", {"module_input_name": "all_layer_embeddings"}),
-        ("truncate", "config_sentence_transformers.json", {"truncate_dim": 0}),
+        ("truncate", "config_sentence_transformers.json", {"truncate_dim": 4096}),
         ("router-mapped", "router_config.json", {"parameters": {"route_mappings": {"query": "small"}}}),
         ("router-mapped", "router_config.json", {"parameters": {"route_mappings": {"(None, None)": "none"}}}),
         ("multi-vector", MASK, {"keep_only_token_ids": [3]}),

@@ -14,8 +14,9 @@ from fakes import Evil
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 
 Loaded = Callable[..., Encoder]

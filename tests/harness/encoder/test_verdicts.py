@@ -26,9 +26,9 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import trial_load, verdicts
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.preflight import PreflightOptions
+from harness.encoder.folder.description import describe
 from harness.encoder.verdicts import Verdict, judge_models
 from preflights import check_model
 from tiny import library
@@ -54,7 +54,7 @@ def vectors(artifact: MakeArtifact, loaded: Loaded) -> Callable[..., NDArray[np.
 
 def passes(artifact: Artifact, **settings: Any) -> None:
     encoding = resolve_encoding(describe(artifact.folder), Settings(**settings))
-    check_model(artifact, encoding, PreflightOptions(pooling=settings.get("pooling")))
+    check_model(artifact, encoding, any_kind=settings.get("pooling") is not None)
 
 
 def saved(model: Any, folder: Path, tokenizer: Any = None) -> Path:
@@ -157,6 +157,12 @@ FAULTS = {
     "prompts": ("config_sentence_transformers.json", {"prompts": ["x"]}),
     "a prompt": ("config_sentence_transformers.json", {"prompts": {"query": 3}}),
     "default prompt": ("config_sentence_transformers.json", {"default_prompt_name": ["query"]}),
+    "cut": ("config_sentence_transformers.json", {"truncate_dim": 0}),
+    "query length": ("config_sentence_transformers.json", {"query_length": "32"}),
+    "expansion": ("config_sentence_transformers.json", {"attend_to_expansion_tokens": 1}),
+    "skip list": ("config_sentence_transformers.json", {"skiplist_words": "the"}),
+    "prefix": ("config_sentence_transformers.json", {"query_prefix": 3}),
+    "own query length": ("sentence_bert_config.json", {"query_length": 0}),
     "classes": ("config.json", {"architectures": "BertModel"}),
     "text": ("config.json", {"text_config": [1]}),
     "labels": ("config.json", {"id2label": [1]}),
@@ -321,6 +327,19 @@ def test_a_length_must_leave_something_of_a_text(copy: Path, artifact: MakeArtif
             UsageError, match=rf"length of {length} leaves nothing of a text: .* adds 2 tokens"
         ):
             passes(artifact(copy), max_length=length)
+
+
+def test_a_length_must_leave_something_of_a_text_where_only_a_load_tells(
+    build: Build, artifact: MakeArtifact
+) -> None:
+    folder = build()
+    config = json.loads((folder / "sentence_bert_config.json").read_text())
+    # What arguments of a user's do is left to a load.
+    config["tokenizer_args"] = {"model_max_length": 64}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(config))
+    passes(artifact(folder), max_length=3)
+    with pytest.raises(UsageError, match="length of 2 leaves nothing of a text"):
+        passes(artifact(folder), max_length=2)
 
 
 def test_words_are_not_cut(tmp_path: Path, artifact: MakeArtifact) -> None:

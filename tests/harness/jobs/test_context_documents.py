@@ -18,7 +18,7 @@ from harness.core.encoding import ContextChoice, ContextDraw, Encoding
 from harness.core.errors import DataError
 from harness.core.identity import digest
 from harness.core.types import SIDES, Data, Task
-from harness.encoder.folder.two_stage import PREFIXES
+from harness.encoder.two_stage_settings import PREFIXES
 from harness.jobs.context import NULL, ContextDocuments
 from retrieval_data import lay_own
 

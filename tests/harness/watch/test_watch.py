@@ -24,7 +24,7 @@ from harness.plan import catalog
 from harness.plan.request import Request
 from harness.storage.store import Store
 from harness.watch.changes import detect_change_points
-from harness.watch.state import WATCHES, Watch, WatchEntry
+from harness.watch.state import WATCHES, Watch, WatchEntry, read_watch
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 
@@ -138,8 +138,11 @@ def test_each_checkpoint_is_tested_against_the_one_before(
     assert (again.checkpoints[3].look.number, again.looks) == (3, 3), "its first look has spent its level"
     shutil.rmtree(tmp_path / "results" / "records")
     write("step5")
-    gone = watched(tmp_path)[0].checkpoints[4]
-    assert (gone.look, gone.untested) == (None, "step 4 has no record of One, Two")
+    (anew, ended) = watched(tmp_path)
+    # Step 2 has the records of step 1; the curve comes before what is new.
+    assert ended == [(1, 2, 0), (3, 2, 0), (4, 2, 0), (5, 2, 0)]
+    assert [one.look for one in anew.checkpoints[:4]] == [one.look for one in again.checkpoints]
+    assert (anew.checkpoints[4].look or before.look).number == anew.looks == 4
 
 
 def test_a_state_from_before_looks_is_read(tmp_path: Path) -> None:
@@ -164,15 +167,103 @@ def test_a_watch_that_lost_its_state_finds_the_records(
     assert len(loads) == 1
 
 
+def forget(tmp_path: Path, entry: WatchEntry, *, damage: bool = False) -> None:
+    """Remove or damage the records of a checkpoint."""
+    for name, key in entry.records.items():
+        path = Store(tmp_path / "results").locate_record(f"x-{entry.artifact[:12]}", name, key)
+        content = path.read_text()
+        path.unlink()
+        if damage:
+            path.write_text(content.replace('"main_score"', '"main_scorf"', 1))
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_lost_scores_are_measured_again(tmp_path: Path, write: Write, damage: bool) -> None:
+    for step in (1, 2):
+        write(f"step{step}")
+    before, _ = watched(tmp_path)
+    forget(tmp_path, before.checkpoints[0], damage=damage)
+    assert [one.state for one in read_watch(tmp_path / "results", "run").checkpoints] == ["lost", "done"]
+    after, ended = watched(tmp_path)
+    assert ended == [(1, 2, 0)]
+    assert [(one.state, one.mean) for one in after.checkpoints] == [
+        ("done", o.mean) for o in before.checkpoints
+    ]
+
+
+def test_lost_scores_of_a_removed_checkpoint_are_told_and_the_rest_stays(
+    tmp_path: Path, write: Write
+) -> None:
+    for step in (1, 2):
+        write(f"step{step}")
+    before, _ = watched(tmp_path)
+    forget(tmp_path, before.checkpoints[0])
+    shutil.rmtree(tmp_path / "run" / "step1")
+    looks: list[Scan] = []
+    after = follow(asked(tmp_path), WatchListeners(scan=looks.append))
+    (lost,) = looks[0].lost
+    assert lost.reason == (
+        "scores of step 1 are gone: One, Two; its checkpoint is not there any more, so they cannot be "
+        "measured again"
+    )
+    assert [(one.state, one.mean) for one in after.checkpoints] == [
+        ("lost", None),
+        ("done", before.checkpoints[1].mean),
+    ]
+
+
+def test_scores_that_are_lost_while_a_watch_goes_on_are_measured_again(tmp_path: Path, write: Write) -> None:
+    write("step1")
+    looks: list[Scan] = []
+    ended: list[int] = []
+
+    def looked(found: Scan) -> None:
+        looks.append(found)
+        if len(looks) == 2:
+            forget(tmp_path, read_watch(tmp_path / "results", "run").checkpoints[0])
+        if len(looks) == 5:
+            write("step2")
+
+    def note(done: EvaluatedCheckpoint, _watch: Watch) -> None:
+        ended.append(done.entry.step)
+
+    watch = follow(asked(tmp_path, once=False, until=2), WatchListeners(scan=looked, checkpoint=note))
+    assert ended == [1, 1, 2]
+    assert [one.state for one in watch.checkpoints] == ["done", "done"]
+
+
+def test_a_file_that_does_not_tell_the_columns_gets_them_from_the_suite(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch, tasks: list[Task]
+) -> None:
+    """Both tasks are one column, as of CQADupstack."""
+
+    def opened(*_: object) -> list[Suite]:
+        return [Suite(name="s", title="s", columns=(Column(name="both", type="STS", tasks=tuple(tasks)),))]
+
+    monkeypatch.setattr(catalog, "open_suites", opened)
+    write("step1")
+    before, _ = watched(tmp_path)
+    one = before.checkpoints[0]
+    assert (one.mean, one.there, one.wanted) == (pytest.approx(sum(one.scores.values()) / 2), 1, 1)
+    old = before.dump_output() | {"schema": 2}
+    del old["checkpoints"][0]["columns"]
+    path = WATCHES.locate_document(tmp_path / "results", "run")
+    path.write_text(json.dumps(old))
+    assert read_watch(tmp_path / "results", "run").checkpoints[0].mean is None
+    shutil.rmtree(tmp_path / "run" / "step1")
+    assert watched(tmp_path) == (before, [])
+    assert read_watch(tmp_path / "results", "run") == before
+
+
 def test_the_state_is_whole_after_every_checkpoint(tmp_path: Path, write: Write, loads: list[str]) -> None:
     for step in (1, 2):
         write(f"step{step}")
     seen: list[list[int]] = []
 
     def note(_done: EvaluatedCheckpoint, watch: Watch) -> None:
-        there = json.loads((tmp_path / "results" / "watches" / "run.json").read_text())
-        seen.append([one["step"] for one in there["checkpoints"]])
-        assert Watch.model_validate(there) == watch
+        there = read_watch(tmp_path / "results", "run")
+        seen.append([one.step for one in there.checkpoints])
+        assert there == watch
 
     follow(asked(tmp_path), WatchListeners(checkpoint=note))
     assert seen == [[1], [1, 2]]

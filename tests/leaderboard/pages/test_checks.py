@@ -20,9 +20,21 @@ from starlette.testclient import TestClient
 import site_data
 from check_data import TASKS, small_check
 from harness.checks.outcome import VERDICTS, CheckedModel
+from harness.core.documents import append_digest
+from harness.storage.store import Store
 from harness.watch import state
 from html_pages import BROWSER, Html, ask, figures, find_rows, printed
-from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
+from judged_data import (
+    NEWEST,
+    NIGHTS,
+    OLDEST,
+    checkpoint,
+    nightly,
+    put_records,
+    put_watch,
+    rescore,
+    small_watch,
+)
 from leaderboard.data.documents import format_document_name, format_line_name
 from leaderboard.pages.watches import list_watch_values
 from leaderboard.views.check_tables import find_suite_slug
@@ -460,13 +472,18 @@ def test_a_checkpoint_leads_to_its_model(client: TestClient) -> None:
     rows = client.get(f"{PATH}.json").json()["tables"][0]["rows"]
     hrefs = {row["key"]: row["cells"]["name"].get("href") for row in rows}
     assert hrefs["step12000"] == f"/models/{entry.model_slug}?entry={entry.slug}"
-    assert hrefs["step5000"] is None
+    assert hrefs["step5000"].startswith("/models/base-5000-")
+    assert hrefs["step14000"] is None
     page(client, hrefs["step12000"])
 
 
 def test_the_json_holds_the_state(client: TestClient) -> None:
     document = client.get(f"{PATH}.json").json()
-    assert document["data"]["watch"] == json.loads(small_watch().to_json())
+    results = Path(client.app.state.site.settings.results[0])  # type: ignore[attr-defined]
+    assert document["data"]["watch"] == state.read_watch(results, "base-run").dump_output()
+    shown = small_watch().dump_output()["checkpoints"]
+    for found, wanted in zip(document["data"]["watch"]["checkpoints"], shown, strict=True):
+        assert found == {**wanted, "records": found["records"]}
     lines = client.get(f"{PATH}.csv").text.splitlines()
     assert len(lines) == 15
 
@@ -494,10 +511,39 @@ def test_a_watch_goes_on(tmp_path: Path) -> None:
     assert "/watches" in page(client, "/").hrefs
     assert "No checkpoint was seen yet." in page(client, "/watch/run.1").text
     assert page(client, "/watches").texts("watches")[-1][0] == "run.1"
-    later = watch.add_entry(checkpoint(1000, 0.5))
-    state.WATCHES.write_document(results, later.name, later.to_json())
+    put_watch(results, watch.add_entry(checkpoint(1000, 0.5)))
     client.app.state.site.refresh()  # type: ignore[attr-defined]
     assert "step1000" in page(client, "/watch/run.1").text
+
+
+def test_a_watch_is_read_again_when_one_of_its_records_changes(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    watch = small_watch().model_copy(update={"checkpoints": (checkpoint(1000, 0.5), checkpoint(2000, 0.25))})
+    second = put_watch(results, watch).checkpoints[1]
+    client = opened(tmp_path)
+    path = Store(results).locate_record(f"x-{second.artifact[:12]}", "SciFact", second.records["SciFact"])
+    content = path.read_text()
+    changed = rescore(Store.parse(path), 0.9)
+
+    def last(document: str) -> tuple[str, float | None, float | None]:
+        path.write_text(document) if document else path.unlink()
+        client.app.state.site.refresh()  # type: ignore[attr-defined]
+        data = client.get(f"{PATH}.json").json()["data"]
+        (row,) = client.get("/watches.json").json()["tables"][0]["rows"]
+        return (
+            data["watch"]["checkpoints"][1]["state"],
+            data["points"][1]["value"],
+            row["cells"]["mean"]["value"],
+        )
+
+    assert last(changed.to_json()) == ("done", pytest.approx(0.55), pytest.approx(55))
+    assert last("") == ("lost", pytest.approx(0.2), pytest.approx(50))
+    row = dict(zip(*page(client, PATH).texts("checkpoints")[:2], strict=True))
+    assert row["State"] == "lost"
+    assert row["Why"].startswith("scores of step 2000 are gone: SciFact")
+    *_, head, row = page(client, "/watches").texts("watches")
+    assert dict(zip(head, row, strict=True))["lost"] == "1"
+    assert last(content) == ("done", pytest.approx(0.25), pytest.approx(25))
 
 
 def test_a_long_run(tmp_path: Path) -> None:
@@ -505,7 +551,7 @@ def test_a_long_run(tmp_path: Path) -> None:
     some = tuple(checkpoint(1000 * at, 0.3, evaluated="2026") for at in range(1, 701))
     drop = state.ChangePoint(step=300_000, last=300_000, kind="drop", size=0.01, p=0.001)
     watch = small_watch().model_copy(update={"checkpoints": some, "change_points": (drop,)})
-    state.WATCHES.write_document(tmp_path / "results", watch.name, watch.to_json())
+    put_watch(tmp_path / "results", watch)
     client = opened(tmp_path)
     assert len(drawn(client, PATH)["data"][0]["x"]) == 700
     assert len(page(client, PATH).texts("checkpoints")) == 51
@@ -517,7 +563,8 @@ def test_damaged_and_odd_watches(tmp_path: Path) -> None:
     """Any part of a watch becomes something else: it is shown or left out, and every page answers."""
     draw, folder = random.Random(3), tmp_path / "results" / "watches"
     folder.mkdir(parents=True)
-    whole = json.loads(small_watch().to_json())
+    whole = json.loads(put_records(tmp_path / "results", small_watch()).to_json())
+    del whole["digest"]
     odd: list[Any] = [None, "", HOSTILE, -1, 10**400, 1e308, float("nan"), float("inf"), [], {}, "\x00", 0]
     for number in range(150):
         changed = copy.deepcopy(whole)
@@ -528,7 +575,9 @@ def test_damaged_and_odd_watches(tmp_path: Path) -> None:
                 break
             part = part[key]
         part[key] = draw.choice(odd)
-        (folder / f"w{number}.json").write_text(json.dumps(changed))
+        if changed.get("name") == whole["name"]:
+            changed["name"] = f"w{number}"
+        (folder / f"w{number}.json").write_text(append_digest(changed))
     for number, content in enumerate((b"", b"{", b"[]", b"null", b'{"schema": 7}', b"\xff")):
         (folder / f"x{number}.json").write_bytes(content)
     (folder / "no name.json").write_text(small_watch().to_json())

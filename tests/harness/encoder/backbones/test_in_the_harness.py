@@ -16,9 +16,10 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import backbones
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
-from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 
 # The families that run through transformers' own class: the right one, pooled and masked rightly

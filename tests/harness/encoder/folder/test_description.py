@@ -16,8 +16,9 @@ import pytest
 
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.description import NO_LIMIT, describe, resolve_encoding
+from harness.encoder.folder.description import NO_LIMIT, describe
 from harness.encoder.folder.modules import weight_files
 from harness.encoder.folder.pooling import OWN_POOLING
 from tiny import library
@@ -187,7 +188,8 @@ def test_describing_needs_neither_torch_nor_transformers(build: Callable[..., Pa
         "for name in ('torch', 'transformers', 'sentence_transformers'): sys.modules[name] = None\n"
         "from pathlib import Path\n"
         "from harness.encoder.folder.content import compute_content_key\n"
-        "from harness.encoder.folder.description import describe, resolve_encoding\n"
+        "from harness.encoder.encoding import resolve_encoding\n"
+        "from harness.encoder.folder.description import describe\n"
         "from harness.core.encoding import Settings\n"
         f"folder = Path({str(build())!r})\n"
         "print(resolve_encoding(describe(folder), Settings()).pooling, len(compute_content_key(folder)[0]))\n"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Interval
 
@@ -123,15 +123,10 @@ class TwoStageSettings:
         Raises:
             ModelError: A setting is unknown, or has a value that makes no model.
         """
-        return TwoStageSettings.parse_stage_settings(
-            read_object(folder / "config.json"), folder / "config.json"
-        )
-
-    @staticmethod
-    def parse_stage_settings(config: Mapping[str, Any], path: Path | str) -> TwoStageSettings:
-        """The settings in a config.json, checked; `path` is named in errors."""
         from pydantic import TypeAdapter, ValidationError
 
+        path = folder / "config.json"
+        config = read_object(path)
         strange = sorted(config.keys() - asdict(TwoStageSettings()).keys())
         if strange:
             raise ModelError(
@@ -140,7 +135,7 @@ class TwoStageSettings:
             )
         try:
             # As JSON: a strict check of Python objects wants the dataclass itself.
-            return TypeAdapter(TwoStageSettings).validate_json(json.dumps(dict(config)), strict=True)
+            return TypeAdapter(TwoStageSettings).validate_json(json.dumps(config), strict=True)
         except ValidationError as error:
             problem = error.errors()[0]
             message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}"

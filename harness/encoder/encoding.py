@@ -1,0 +1,198 @@
+"""How a model is asked to encode: the requested settings, with the model's own defaults elsewhere.
+
+Imports neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast, get_args
+
+from harness.core.encoding import ContextChoice, ContextDraw, Encoding, LateInteraction, Plaid, Settings
+from harness.core.errors import UsageError, explain_unknown
+from harness.core.types import MAXSIM, Similarity
+from harness.encoder.folder.description import Description
+from harness.encoder.folder.modules import MODEL2VEC
+from harness.encoder.folder.pooling import ATTENTION, OWN_POOLING, POOLING_FLAGS
+from harness.search.plaid import EXACT, NAME, parse_plaid
+
+
+def resolve_encoding(description: Description, settings: Settings) -> Encoding:
+    """The encoding of a model: the requested settings, and the model's own defaults elsewhere.
+
+    A bare backbone has its family's pooling by default. An empty prompt is preserved: it means no prompt, not
+    the default prompt.
+
+    Raises:
+        UsageError: The pooling is unknown, or the length exceeds the model's positions.
+    """
+    prompts = {**description.prompts, **(settings.prompts or {})}
+    default = description.default_prompt_name
+    normalize = description.normalize
+    shared: dict[str, Any] = {
+        "dtype": settings.dtype,
+        "similarity": settings.similarity or description.similarity_fn_name,
+        "prompts": tuple(sorted(prompts.items())),
+        "default_prompt": default if default in prompts else None,
+    }
+    _check_similarity(description, settings)
+    if description.late_interaction is not None:
+        late = _resolve_late_interaction(description, settings)
+        return Encoding(
+            output="multivector",
+            pooling="",
+            normalize=True,
+            max_length=max(late.query_length, late.document_length),
+            vectors=settings.vectors or "float16",
+            late_interaction=late,
+            index=_resolve_search_index(description, late, settings),
+            exact=settings.index == EXACT,
+            **shared,
+        )
+    return Encoding(
+        pooling=_resolve_pooling(description, settings.pooling),
+        normalize=normalize if settings.normalize is None else settings.normalize,
+        max_length=_resolve_max_length(description, settings.max_length),
+        vectors=settings.vectors or "float32",
+        context=_resolve_context_draw(description, settings),
+        truncate_dim=description.truncate_dim,
+        **shared,
+    )
+
+
+def _check_similarity(description: Description, settings: Settings) -> None:
+    """Refuse what is not for the model: a comparison, a search, a length, a context."""
+    late, similarity = description.late_interaction is not None, settings.similarity
+    name = description.name
+    if similarity is not None and (similarity in MAXSIM) != late:
+        similarities = [one for one in get_args(Similarity) if (one in MAXSIM) == late]
+        gives = "a vector for each token" if late else "one vector for each text"
+        raise UsageError(
+            f"{name} gives {gives}, which {similarity} does not compare.",
+            hint=f"Choose one of {', '.join(similarities)}, or leave out --similarity.",
+        )
+    if parse_plaid(settings.index) is not None and not late:
+        raise UsageError(
+            f"{name} gives one vector for each text, and --index {NAME} searches vectors of tokens.",
+            hint="Leave out --index.",
+        )
+    if settings.query_length is not None and not late:
+        raise UsageError(
+            f"{name} has one length for all texts, and no length of queries.",
+            hint="Type --max-length, or leave out --query-length.",
+        )
+    if settings.context is not None and description.two_stage is None:
+        raise UsageError(
+            f"The vectors of {name} depend on no context documents.", hint="Leave out --context."
+        )
+
+
+def _resolve_context_draw(description: Description, settings: Settings) -> ContextDraw | None:
+    """The draw of the context documents; None for a model whose vectors depend on none."""
+    stages, name = description.two_stage, description.folder.name
+    if stages is None:
+        return None
+    prefixes = {*description.prompts.values()}
+    strange = sorted({text for text in (settings.prompts or {}).values() if text not in prefixes})
+    if strange and prefixes:
+        raise UsageError(
+            f"{name} was trained with the prefixes {', '.join(map(repr, sorted(prefixes)))}, and its context "
+            f"documents would have {strange[0]!r}.",
+            hint="Give one of the model's own prefixes, or leave out --prompt.",
+        )
+    usual = "task-with-replacement" if stages.replacement else "task"
+    return ContextDraw(size=stages.size, documents=settings.context or cast(ContextChoice, usual))
+
+
+def _resolve_late_interaction(description: Description, settings: Settings) -> LateInteraction:
+    """The settings of a multi-vector (ColBERT) model, with the requested lengths."""
+    late = description.late_interaction
+    assert late is not None
+    for option, is_set in (
+        ("--pooling", settings.pooling is not None),
+        ("--no-normalize", settings.normalize is False),
+    ):
+        if is_set:
+            raise UsageError(
+                f"{description.name} gives a vector of length 1 for each token: there is nothing for "
+                f"{option} to change.",
+                hint=f"Leave out {option}.",
+            )
+    # A first token, the prefix and a last token.
+    least = 3
+    for name, length in (("queries", settings.query_length), ("documents", settings.max_length)):
+        if length is not None and length <= least:
+            raise UsageError(
+                f"A length of {length} tokens is too short for {name}: special tokens and the prefix take "
+                f"{least}.",
+                hint=f"Give more than {least}.",
+            )
+    return replace(
+        late,
+        query_length=_resolve_max_length(description, settings.query_length or late.query_length),
+        by_task=settings.query_length is None,
+        document_length=_resolve_max_length(description, settings.max_length or late.document_length),
+    )
+
+
+def _resolve_search_index(
+    description: Description, late: LateInteraction, settings: Settings
+) -> Plaid | None:
+    """The requested search; None for an exact one."""
+    index = parse_plaid(settings.index)
+    if index is not None and settings.similarity == "maxsim-pylate":
+        raise UsageError(
+            "maxsim-pylate fills up documents beside longer ones, which an index does not.",
+            hint="Leave out --similarity, or type --index exact.",
+        )
+    # PLAID stores `nbits` of every dimension, packed into whole bytes.
+    if index is not None and late.dimension % 8:
+        raise UsageError(
+            f"fast-plaid packs vectors whose dimension is a multiple of 8; that of {description.name} "
+            f"is {late.dimension}.",
+            hint="Type --index exact.",
+        )
+    return index
+
+
+def _resolve_pooling(description: Description, asked: str | None) -> str:
+    model_pooling = description.pooling
+    if asked is None or asked == model_pooling:
+        return model_pooling or description.usual_pooling
+    if model_pooling in (OWN_POOLING, MODEL2VEC):
+        raise UsageError(
+            f"{description.folder} has no Pooling module, so its pooling cannot be replaced.",
+            hint="Leave the pooling out.",
+        )
+    poolings = [
+        *POOLING_FLAGS.values(),
+        *([model_pooling] if model_pooling and model_pooling not in POOLING_FLAGS.values() else []),
+    ]
+    if asked == ATTENTION:
+        raise UsageError(
+            f"{description.folder} has no attentive pooling, whose weights are learned in training.",
+            hint=f"Train one (`--recipe simcse`), or give one of {', '.join(poolings)}.",
+        )
+    if asked not in poolings:
+        raise explain_unknown(
+            "pooling", asked, poolings, then="Choose one of these, or leave the pooling out."
+        )
+    return asked
+
+
+def _resolve_max_length(description: Description, asked: int | None) -> int:
+    if asked is None:
+        return description.max_length
+    if asked <= 0:
+        raise UsageError(f"A maximum length of {asked} tokens is not possible.", hint="Give 1 or more.")
+    if asked != description.max_length and not any(length.cuts for length in description.lengths):
+        raise UsageError(
+            f"{description.name} cannot truncate its input.", hint="Leave the maximum length out."
+        )
+    limit = description.position_limit
+    if limit is not None and asked > limit:
+        raise UsageError(
+            f"A maximum length of {asked} tokens is more than {description.name} has positions for.",
+            hint=f"Its limit is {limit} tokens.",
+        )
+    return asked
