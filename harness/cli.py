@@ -14,7 +14,7 @@ import click
 from harness.core.errors import HarnessError, UsageError, find_similar_names
 from harness.core.paths import explain_not_utf8, require_utf8
 from harness.core.provenance import __version__
-from harness.core.terminal import prepare_output
+from harness.core.terminal import clean_output
 
 COMMANDS = {
     "run": "Evaluate models on suites and record the scores.",
@@ -129,9 +129,9 @@ def _raise_interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
+@clean_output()
 def invoke(arguments: list[str]) -> int:
     """The exit code of a command line; a user's mistake prints a message and no traceback."""
-    prepare_output()
     try:
         for text in arguments:
             require_utf8(text)

@@ -16,12 +16,16 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.core.errors import DataError, UsageError, explain_unknown, find_similar_names
-from harness.core.files import hash_file
+from harness.core.files import hash_file, require_size
 from harness.core.identity import digest
+from harness.core.paths import require_plain_name
 from harness.data.tables import FORMATS, explain_file_error
 from suites.glue import TASKS
 
 DESCRIPTION = "harness.toml"
+
+LARGEST = 2**20
+"""The most bytes of a description."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
@@ -29,6 +33,8 @@ _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
 
 def _read_beir_tasks(folder: Path) -> tuple[LocalTask, ...]:
     splits = _list_qrels_splits(folder / "qrels")
+    for split in splits:
+        require_plain_name(split, "the name of a split", hint=f"Rename its file in {folder / 'qrels'}.")
     missing = [name for name in ("corpus.jsonl", "queries.jsonl") if not (folder / name).is_file()]
     missing += [] if splits else ["qrels/test.tsv"]
     if missing:
@@ -58,8 +64,9 @@ def _list_qrels_splits(folder: Path) -> list[str]:
 def _read_description(folder: Path) -> tuple[LocalTask, ...]:
     path = folder / DESCRIPTION
     try:
+        require_size(path, LARGEST)
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"{path} is not valid TOML: {error}.", hint=GUIDE) from None
     _require_valid_keys(content, ("task",), f"{path}:", "key")
     tables = content.get("task")
@@ -86,6 +93,7 @@ def _parse_task_table(folder: Path, table: Mapping[str, Any], where: str) -> Loc
             hint="A name has up to 100 letters, digits, dots, hyphens and underscores.",
         )
     split = _parse_string(table, "split", where, kind.split)
+    require_plain_name(split, "the name of a split", hint=f"Correct {folder / DESCRIPTION}.")
     files = [_parse_string(table, key, where, default.format(split)) for key, default in kind.files.items()]
     return LocalTask(
         name=name,

@@ -162,7 +162,7 @@ TRAINING = TrainingSource(
 # The name of a project, the same in every checkout
 
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def _read_project_name(root: Path) -> str:
@@ -204,7 +204,7 @@ def _require_project_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be the name of a project.",
-            hint="It may have letters, digits, dots, hyphens and underscores, a letter or digit first.",
+            hint="It may have 200 letters, digits, dots, hyphens and underscores, a letter or digit first.",
         )
     return name
 
@@ -216,7 +216,7 @@ def _clean_project_name(name: object) -> str:
     ('scope-pkg', 'my-lib', '')
     """
     text = name if isinstance(name, str) else ""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text[:200]).strip("-._")
 
 
 def _parse_pyproject(text: str) -> object:

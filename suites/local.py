@@ -13,6 +13,7 @@ from harness.core import paths
 from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import DataError, StoreError, UsageError, find_similar_names
 from harness.core.files import replace as replace_file
+from harness.core.paths import require_plain_name
 from harness.core.types import (
     DOCUMENT_TEXT,
     REGRESSION,
@@ -475,6 +476,7 @@ def _open_local_suite(argument: str, options: SuiteOptions) -> Suite:
         if isinstance(error.__cause__, OSError):  # not the data's fault
             raise
         raise UsageError(error.message, hint=error.hint) from error
+    require_plain_name(folder.name, "the name of a folder of tasks", hint="Rename the folder.")
     suite = Suite(name=f"local:{argument}", title=folder.name, columns=columns, averages="large")
     return filter_suite_splits(suite, options)
 

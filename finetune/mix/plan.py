@@ -11,6 +11,7 @@ from finetune.embedding.plan import EmbeddingRecipe, count_set_rows
 from finetune.mix.settings import MixSet, MixSettings, choose_sets, explain_unknown_set, split_set_parts
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.lineage import Lineage
+from harness.core.paths import require_plain_name
 from harness.core.types import SIDES, Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description
@@ -283,7 +284,10 @@ def _parse_data_argument(text: str) -> tuple[str, str]:
     """The name of a set and its data in `NAME=DATA`; the name is empty for data alone."""
     name, equals, data = text.partition("=")
     # A path or an address may have an equals sign as well, but not in a name of letters, digits, - and _.
-    return (name, data) if equals and name.replace("_", "").replace("-", "").isalnum() else ("", text)
+    if not (equals and name.replace("_", "").replace("-", "").isalnum()):
+        return "", text
+    require_plain_name(name, "the name of a set", hint="Type --train-data NAME=DATA.")
+    return name, data
 
 
 def _is_measured(mix_set: MixSet, parts: Sequence[LocatedTraining]) -> bool:

@@ -284,14 +284,14 @@ def _iter_record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
         )
 
 
-def _unpack_baseline(path: Path) -> Path:
+def _unpack_baseline(path: Path, cache: Path | None) -> Path:
     """The baseline's file among its records, unpacked in the cache once for each content.
 
     Raises:
         RecordError: The file is damaged, or of a newer version.
     """
     # The folder is named by the content, so that a changed file is unpacked again beside the old one.
-    home = paths.resolve_cache_folder() / "baselines" / files.hash_file(path)[:32]
+    home = paths.resolve_cache_folder(cache) / "baselines" / files.hash_file(path)[:32]
     try:
         if not (home / _CONTENT).is_file():
             _unpack(path, home)
@@ -305,8 +305,22 @@ def _unpack_baseline(path: Path) -> Path:
     return home / BASELINES.folder / f"{name}.json"
 
 
+LARGEST_PART = {".json": 16 * 2**20, ".parquet": 256 * 2**20}
+"""The most bytes of a document of a baseline's file, and of its scores of single examples."""
+
+
+def _require_sizes(archive: zipfile.ZipFile) -> None:
+    """Refuse members that would fill the memory: a few kilobytes unpack to gigabytes of blanks."""
+    for member in archive.infolist():
+        most = LARGEST_PART.get(PurePosixPath(member.filename).suffix, 0)
+        if member.file_size > most:
+            name, size = member.filename[:200], member.file_size
+            raise ValueError(f"its {name!r} unpacks to {size:,} bytes, and may have {most:,}.")
+
+
 def _unpack(path: Path, home: Path) -> None:
     with zipfile.ZipFile(path) as archive:
+        _require_sizes(archive)
         content = archive.read(_CONTENT)
         sums = json.loads(content)["files"]
         if {*archive.namelist()} != {*sums, _CONTENT}:
@@ -340,7 +354,7 @@ class Reference:
     results: Path | None = None
 
     @staticmethod
-    def resolve(text: str, results: Path | None) -> Reference:
+    def resolve(text: str, results: Path | None, cache: Path | None = None) -> Reference:
         """The baseline or the model that a text names.
 
         Raises:
@@ -351,7 +365,7 @@ class Reference:
         if path.suffix == ".json":
             return _read_reference(text, path)
         if path.suffix == EXPORT and path.is_file():
-            return _read_reference(text, _unpack_baseline(path))
+            return _read_reference(text, _unpack_baseline(path, cache))
         # Baselines go first: set_baseline refuses the names of catalog models, so that only a folder can be
         # hidden.
         if text in BASELINES.list_names(home):

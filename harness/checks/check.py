@@ -384,7 +384,8 @@ def check_candidate(
     suites = check_value("suites", suite, Places)
     seeds = None if seeds is None else check_value("seeds", seeds, Seeds)
     limits, allowed = Policy.of(policy).accept_names(request.get("allow"))
-    reference = Reference.resolve(baseline, check_value("results", request.get("results"), Folder | None))
+    places = [check_value(name, request.get(name), Folder | None) for name in ("results", "cache")]
+    reference = Reference.resolve(baseline, *places)
     if reference.baseline is not None:
         suites, seeds = suites or reference.baseline.suites, seeds or reference.baseline.seeds
     if not suites:

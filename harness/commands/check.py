@@ -152,7 +152,7 @@ def _check(
             f"A check needs {lacking}.",
             hint="Type harness check --candidate MODEL --baseline NAME (`harness baseline list`).",
         )
-    reference = Reference.resolve(baseline, values["results"])
+    reference = Reference.resolve(baseline, values["results"], values["cache"])
     stored_baseline = reference.baseline
     if stored_baseline is not None:
         values = _fill_options(context, values, stored_baseline.options)

@@ -52,6 +52,7 @@ REASONS = {
 @click.option("--across-data", is_flag=True, help="Also compare scores on different data.")
 @click.option("--measurements", is_flag=True, help="Also list differing times, rates and memory.")
 @options.results
+@options.cache
 @options.as_json
 def command(
     first: str,
@@ -60,6 +61,7 @@ def command(
     across_data: bool,
     measurements: bool,
     results: Path | None,
+    cache: Path | None,
     as_json: bool,
 ) -> int:
     """Compare FIRST with SECOND: deltas (second − first) on the tasks both have, and why they may differ.
@@ -72,7 +74,7 @@ def command(
     sides = [MeasuredSuite.load_records(model, results) for model in (first, second)]
     pairing = _match_sides(sides, tasks, across_data=across_data)
     comparison = {
-        "deltas": [row for x, y in pairing.pairs for row in _iter_delta_rows(x, y, sides, results)],
+        "deltas": [row for x, y in pairing.pairs for row in _iter_delta_rows(x, y, sides, results, cache)],
         "differences": _count_differences(
             [
                 (
@@ -151,10 +153,10 @@ def _list_record_parts(record: Record) -> list[_Cells]:
 
 
 def _iter_delta_rows(
-    x: Record, y: Record, sides: Sequence[MeasuredSuite], results: Path | None
+    x: Record, y: Record, sides: Sequence[MeasuredSuite], results: Path | None, cache: Path | None
 ) -> Iterator[dict[str, Any]]:
     """The rows of a pair: each with its scores, their difference, its test, and the sides that it chose."""
-    units = (_find_query_scores(x, results), _find_query_scores(y, results)) if x.retrieves else None
+    units = [_find_query_scores(record, results, cache) for record in (x, y) if x.retrieves]
     for cells in _list_record_parts(x):
         first, second = (_compute_part_score(one, cells) for one in (x, y))
         splits, subsets = (
@@ -175,7 +177,7 @@ def _iter_delta_rows(
                 for of, one, record in zip(_SIDES, sides, (x, y), strict=True)
                 if is_selection_score(record, one.lineage, splits, subsets)
             ],
-            **(_test(*units, cells) if units is not None else {"test": None, "untested": ""}),
+            **(_test(units[0], units[1], cells) if units else {"test": None, "untested": ""}),
         }
 
 
@@ -207,7 +209,7 @@ def _test(
     return {"test": {"queries": first.count, "p": p, "low": low, "high": high}, "untested": ""}
 
 
-def _find_query_scores(record: Record, results: Path | None) -> ScoredRecord | None:
+def _find_query_scores(record: Record, results: Path | None, cache: Path | None) -> ScoredRecord | None:
     """A record with the scores of its queries."""
     return ScoredRecord.find(
         open_stores(results),
@@ -215,7 +217,7 @@ def _find_query_scores(record: Record, results: Path | None) -> ScoredRecord | N
         record.task.name,
         record.key,
         parts=(),
-        cache=paths.resolve_cache_folder(),
+        cache=paths.resolve_cache_folder(cache),
     )
 
 

@@ -83,7 +83,7 @@ def _list_data(
     settings = DataSettings(root=root, offline=offline, cache=paths.resolve_cache_folder(cache))
     rows = [
         Status.resolve_status(need, settings)
-        for need in _select_needs(suites, recipes, languages, subsets, root)
+        for need in _select_needs(suites, recipes, languages, subsets, root, settings.cache)
     ]
     sizes = {} if offline else _fetch_remote_sizes([row.need for row in rows if row.size is None])
     if not rows and not as_json:
@@ -307,10 +307,16 @@ def _check_present_subsets(task: Task, settings: DataSettings) -> Finding:
 
 
 def _select_needs(
-    suites: Sequence[str], recipes: Sequence[str], languages: str, subsets: str, root: Path | None
+    suites: Sequence[str],
+    recipes: Sequence[str],
+    languages: str,
+    subsets: str,
+    root: Path | None,
+    cache: Path | None = None,
 ) -> tuple[Need, ...]:
     if suites or recipes:
-        opened = open_suites(suites, _build_suite_options(languages, subsets)) if suites else []
+        narrowed = replace(_build_suite_options(languages, subsets), cache=cache)
+        opened = open_suites(suites, narrowed) if suites else []
         tasks = [task for suite in opened for task in suite.tasks]
         return needs(tasks, {name: _collect_training_data(name) for name in recipes})
     if root is None:

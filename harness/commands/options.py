@@ -193,6 +193,17 @@ training = add_options(
 """Gives a command every option of a training that an evaluation has as well."""
 
 results, cache, data, offline = (add_options(name) for name in ("results", "cache", "data", "offline"))
+
+
+def _choose_cache(_context: click.Context, _option: click.Parameter, cache: Path | None) -> None:
+    """Make a folder the cache of this process and of the workers that it starts."""
+    if cache is not None:
+        os.environ["HARNESS_CACHE"] = str(cache)
+
+
+process_cache = make_option(Request, "cache", expose_value=False, callback=_choose_cache)
+"""Of commands that open the site, whose pages look for the cache themselves."""
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines (docs/json.md).")
 project = click.option(
     "--name",

@@ -171,11 +171,10 @@ def _print_list(proxies: list[Proxy]) -> None:
 @contextmanager
 def _show_fit_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on standard error, hidden where that is no terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("families held out"), BarColumn(bar_width=30), MofNCompleteColumn())
-    hidden, console = quiet or not sys.stderr.isatty(), Console(stderr=True)
+    hidden, console = quiet or not sys.stderr.isatty(), create_console(stderr=True)
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as shown:
         bar = shown.add_task("families", total=None)
         yield lambda done, total: shown.update(bar, completed=done, total=total)

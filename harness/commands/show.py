@@ -84,7 +84,7 @@ from harness.training.model_store import ModelStore
     help="A raw metric beside the main score of a suite's tasks, e.g. recall_at_100, map_at_100 or "
     "mrr_at_10. Repeat for several.",
 )
-@options.add_options("languages", "subsets", "splits", "results")
+@options.add_options("languages", "subsets", "splits", "results", "cache")
 @options.as_json
 def command(
     model: str,
@@ -96,6 +96,7 @@ def command(
     subsets: str,
     splits: str,
     results: Path | None,
+    cache: Path | None,
     as_json: bool,
 ) -> int:
     """Show what has been measured of MODEL: a name, six or more digits of its key, or a folder.
@@ -120,7 +121,7 @@ def command(
         languages=split_names(languages),
         subsets=split_names(subsets),
         splits=split_names(splits),
-        cache=paths.resolve_cache_folder(),
+        cache=paths.resolve_cache_folder(cache),
         results=results,
     )
     if task:
@@ -130,7 +131,7 @@ def command(
         if len(seeds) > 1:
             _show_seed_suites(seeds, opened, as_json)
         else:
-            _show_suites(measured, opened, as_json, view=view, metrics=metrics, results=results)
+            _show_suites(measured, opened, as_json, view=view, metrics=metrics, places=(results, cache))
     elif len(seeds) > 1:
         _show_seed_tasks(seeds, as_json)
     else:
@@ -334,10 +335,12 @@ def _compute_view_means(suite: Suite, view: Any, spreads: Mapping[str, Spread] |
     return Aggregates.aggregate_scores(suite, _collect_view_scores(view), spreads or {})
 
 
-def _measure_view_spreads(suite: Suite, view: Any, results: Path | None) -> dict[str, Spread]:
+def _measure_view_spreads(
+    suite: Suite, view: Any, results: Path | None, cache: Path | None
+) -> dict[str, Spread]:
     """The intervals of the small columns of a suite, by column."""
     records = view.records if view else {}
-    return measure_spreads(suite, records, open_stores(results), paths.resolve_cache_folder())
+    return measure_spreads(suite, records, open_stores(results), paths.resolve_cache_folder(cache))
 
 
 def _collect_view_scores(view: Any) -> dict[str, float]:
@@ -380,14 +383,14 @@ def _show_suites(
     *,
     view: str,
     metrics: Sequence[str],
-    results: Path | None,
+    places: tuple[Path | None, Path | None],
 ) -> None:
     records, lineage = measured.records, measured.lineage
     about = records[0].model
     _require_metrics(metrics, suites, records)
     nothing: list[Any] = [None]
     suite_rows = [
-        (suite, seen, _build_trained_result(suite, seen, view, results))
+        (suite, seen, _build_trained_result(suite, seen, view, places[0]))
         for suite in suites
         for seen in build_suite_views(records, suite) or nothing
     ]
@@ -403,7 +406,7 @@ def _show_suites(
                     Aggregates.aggregate_scores(
                         suite,
                         _collect_suite_scores(seen, stands),
-                        _measure_view_spreads(suite, seen, results),
+                        _measure_view_spreads(suite, seen, *places),
                     ),
                 ),
                 **serialize_choice_columns(suite, lineage),
@@ -416,7 +419,7 @@ def _show_suites(
         click.echo(json.dumps({"schema": 1, "model": _serialize_model(measured), "suites": rows}, indent=1))
         return
     for suite, seen, stands in suite_rows:
-        title, spreads = f"{about.name} on {suite.heading}", _measure_view_spreads(suite, seen, results)
+        title, spreads = f"{about.name} on {suite.heading}", _measure_view_spreads(suite, seen, *places)
         _print_suite(title, suite, seen, stands, spreads, metrics, lineage)
         for line in (
             [] if stands is not None else format_held_out_mean(suite, lineage, [_collect_view_scores(seen)])

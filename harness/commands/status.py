@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -115,8 +114,8 @@ def _show_runs(folder: Path, everything: bool, *, as_json: bool, redraw: bool = 
     lines = _cut_screen_lines(shown.get().splitlines(), out.size.width, out.size.height - 1)
     # To the top left (H), each line over the old one with its rest cleared (K), then all below (J). Clearing
     # the screen first would flicker.
-    sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
-    sys.stdout.flush()
+    out.file.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+    out.file.flush()
 
 
 def _has_continuation(run: RunStatus, newer: Sequence[RunStatus]) -> bool:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 from annotated_types import Interval, MinLen, Predicate
 
 from harness.core.errors import UsageError, find_similar_names
-from harness.core.paths import explain_not_utf8
+from harness.core.paths import explain_not_utf8, is_displayable
 
 Part = TypeVar("Part")
 
@@ -133,9 +133,10 @@ _Amount = Annotated[float, Interval(ge=0, le=1e9), Predicate(math.isfinite)]
 Seconds = Annotated[_Amount, Form(must="a number of seconds from 0 to a billion")]
 Minutes = Annotated[_Amount, Form(must="a number of minutes from 0 to a billion")]
 Gigabytes = Annotated[_Amount, Form(must="a number of gigabytes from 0 to a billion")]
-Place = Annotated[str, Form(must="a name or a path", read=_read_place)]
+_PlainText = Annotated[str, Predicate(is_displayable)]
+Place = Annotated[_PlainText, Form(must="a name or a path", read=_read_place)]
 Folder = Annotated[Path, Form(must="a path", read=_read_folder)]
-_Texts = tuple[Annotated[str, MinLen(1)], ...]
+_Texts = tuple[Annotated[_PlainText, MinLen(1)], ...]
 Names = Annotated[_Texts, Form(must="names, as a comma-separated text or a list of texts", read=_read_names)]
 Places = Annotated[_Texts, Form(must="a name or a list of names", read=_read_places, repeated=True)]
 NamedPlaces = Annotated[
@@ -251,6 +252,10 @@ class Argument:
             return UsageError(f"No {name} is called {value!r}.", hint=hint)
         if isinstance(value, Mapping) and place and place[0] in value:
             return UsageError(f"{name}[{place[0]!r}] is {value[place[0]]!r}, and must be a text.")
+        texts = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(text, str) and not is_displayable(text) for text in texts):
+            hint = "Rename the file or folder."
+            return UsageError(f"{name} is {value!r}, and has control characters.", hint=hint)
         # Repeated options keep an empty text, while a comma-separated list drops it.
         if isinstance(value, Sequence) and not isinstance(value, str | bytes) and "" in value:
             return UsageError(f"{name} has an empty name.", hint="Is a variable of the shell unset?")

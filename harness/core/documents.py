@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from harness.core import files
 from harness.core.errors import NewerSchemaError, RecordError, UsageError, explain_unknown
+from harness.core.paths import is_plain_name
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 """A function from a document of one schema number to a document of the next."""
@@ -206,7 +207,7 @@ class DocumentFolder(Generic[Document]):
         Raises:
             UsageError: It has characters that it may not have, or would be read as a file.
         """
-        if not re.fullmatch(self.pattern, name):
+        if not (re.fullmatch(self.pattern, name) and is_plain_name(name)):
             raise UsageError(f"{name!r} cannot be the name of a {self.kind.name}.", hint=self.hint)
 
     def locate_document(self, results: Path, name: str) -> Path:

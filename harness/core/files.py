@@ -74,6 +74,20 @@ def replace(path: Path, content: bytes, *, mode: int = 0o666, last: bool = True)
         sync(path.parent)
 
 
+def require_size(path: Path, most: int) -> None:
+    """Refuse a file that is larger than any of its kind, before it is read.
+
+    Raises:
+        OSError: There is no such file.
+        ValueError: It is larger, or it is a pipe or a device, which may have no end.
+    """
+    size = path.stat().st_size
+    if not path.is_file():
+        raise ValueError("it is no regular file")
+    if size > most:
+        raise ValueError(f"it has {size:,} bytes, and may have {most:,}")
+
+
 def move(path: Path, to: Path) -> None:
     """Rename a file or folder within its folder."""
     try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path
 
 from harness.core.errors import UsageError
+from harness.core.terminal import clean_text
 
 HOMES = (Path("/home"), Path("/Users"))
 """The folders in which users have their home folders: a user's name is in no record."""
@@ -77,6 +79,44 @@ def explain_not_utf8(text: str) -> UsageError:
         f"{shown!r} is not UTF-8.",
         hint="Rename the file or folder, or type the text in UTF-8.",
     )
+
+
+LONGEST_NAME = 200
+"""The most bytes of a name in UTF-8: a file of 255 may be called by it, and a line shows it."""
+
+
+def is_plain_name(name: str) -> bool:
+    r"""Whether a name is not too long, and looks on a terminal and a page as it is.
+
+    >>> [is_plain_name(name) for name in ("e5 large", "数" * 67, "red\x1b[31m", "gpj.\u202eexe")]
+    [True, False, False, False]
+    """
+    # Control, format, unassigned, private and half characters, and separators of lines: two names that look
+    # alike would be two models.
+    unseen = any(unicodedata.category(sign) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp") for sign in name)
+    return 0 < len(name.encode("utf-8", "surrogatepass")) <= LONGEST_NAME and not unseen
+
+
+def is_displayable(text: str) -> bool:
+    """Whether a text has no character that a terminal or a page obeys."""
+    return "\t" not in text and clean_text(text, line=True) == text
+
+
+def require_plain_name(name: str, what: str, *, hint: str) -> None:
+    """Refuse a new name that is too long or has control characters.
+
+    Args:
+        name: The name.
+        what: What it shall be, e.g. "a model's name".
+        hint: What to do about it.
+
+    Raises:
+        UsageError: It is.
+    """
+    if not is_plain_name(name):
+        shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+        must = f"A name has up to {LONGEST_NAME} bytes, and no control characters."
+        raise UsageError(f"{shown!r} cannot be {what}.", hint=f"{must} {hint}")
 
 
 PUBLISHED = 3

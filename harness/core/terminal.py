@@ -1,4 +1,7 @@
-"""Printing to a terminal: a console for people, programs and files, and tables that are never cut."""
+"""Printing to a terminal: a console for people, programs and files, and tables whose numbers are never cut.
+
+Names and errors come from files that others wrote. What is printed obeys none of their control characters.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ import codecs
 import io
 import json
 import os
+import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.segment import Segment
     from rich.table import Table
 
 
@@ -23,6 +30,15 @@ FIRST = 0.4
 
 NARROW = 6
 """The width of a folded column, at least."""
+
+LONGEST_CELL, LONGEST_MESSAGE = 1000, 9000
+"""The characters at which a cell, and what is written on standard error at once, are cut.
+
+None is as long, unless a stranger has chosen a name in it.
+"""
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]|\r(?!\n)")
+"""Control characters, and those that end a line or turn the direction of what follows."""
 
 _PLAIN_SIGNS = str.maketrans(
     dict(zip("×–−·²Δ≈✓✗▁▂▃▄▅▆▇█", "x--.2d~vx12345678", strict=True))
@@ -49,6 +65,53 @@ def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_ERRORS, _replace_unencodable)
 
 
+def clean_text(text: str, *, line: bool = False) -> str:
+    r"""A text without characters that a terminal or a browser obeys: they stand as escapes.
+
+    They are escapes of JSON, so that JSON keeps its meaning.
+
+    Args:
+        text: A text, perhaps from a stranger.
+        line: Whether it stands in one line, so that line feeds are escaped, too.
+
+    >>> print(clean_text("a\x1b[31mb\u202ec"))
+    a\u001b[31mb\u202ec
+    """
+    cleaned = _CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
+    return cleaned.replace("\r\n", "\n").replace("\n", "\\n") if line else cleaned
+
+
+class _CleanStream:
+    """A stream of text that writes cleaned texts, and is the stream itself otherwise."""
+
+    # click writes UTF-8 past a stream of ASCII; this one takes any text (see `prepare_output`).
+    encoding = "utf-8"
+
+    def __init__(self, stream: Any, longest: int | None = None) -> None:
+        self.stream, self._longest = stream, longest
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        cut = self._longest is not None and len(text) > self._longest
+        self.stream.write(clean_text(f"{text[: self._longest]}…\n" if cut else text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for text in lines:
+            self.write(text)
+
+
+@contextmanager
+def clean_output() -> Iterator[None]:
+    """Have all that is printed cleaned; a console of `create_console` keeps its colours."""
+    prepare_output()
+    errors = _CleanStream(sys.stderr, LONGEST_MESSAGE)
+    with redirect_stdout(_CleanStream(sys.stdout)), redirect_stderr(errors):
+        yield
+
+
 def prepare_output() -> None:
     """Have standard output and error write any text, whatever their encoding, and nowhere if closed."""
     # A stream is None where a parent process has closed it.
@@ -67,17 +130,29 @@ def create_console(*, stderr: bool = False) -> Console:
     # Not at the top: every command line has its streams accept all text, also those that use no console.
     from rich.console import Console
 
+    class _CleanConsole(Console):
+        """A console whose texts are cleaned one by one: its own colours pass."""
+
+        def render(self, *arguments: Any) -> Iterable[Segment]:
+            for segment in super().render(*arguments):
+                yield segment if segment.control else segment._replace(text=clean_text(segment.text))
+
     prepare_output()
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else WIDE, markup=False)
+    stream: Any = sys.stderr if stderr else sys.stdout
+    stream = stream.stream if isinstance(stream, _CleanStream) else stream
+    return _CleanConsole(file=stream, width=None if stream.isatty() else WIDE, markup=False)
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print a table without its empty columns, below its title; nothing is cut.
+    """Print a table without its empty columns, below its title; only texts beyond all sense are cut.
 
     Where it is too wide names are folded, and numbers stay whole.
     """
     from rich.text import Text
+
+    for column in table.columns:
+        # Before widths are measured: rich takes an escape sequence for nothing.
+        column._cells = [_clean_cell(cell) for cell in column.cells]
 
     if table.title:
         console.print(Text(str(table.title), style="italic"), soft_wrap=True)
@@ -106,3 +181,10 @@ def print_table(table: Table, console: Console) -> None:
     console.width = max(total_width, total_width - room + sum(widths))
     console.print(table, crop=False)
     console.width = total_width
+
+
+def _clean_cell(cell: Any) -> Any:
+    """A cell of text in one line, cut where it is longer than any name."""
+    text = clean_text(str(cell), line=True)
+    text = text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
+    return cell if text == str(cell) else text

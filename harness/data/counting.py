@@ -42,7 +42,7 @@ from harness.data.schema import (
     format_relative_path,
     iter_text_lines,
 )
-from harness.data.tables import BATCH, format_error_line, hash_texts
+from harness.data.tables import BATCH, LONGEST_LINE, format_error_line, hash_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -520,7 +520,7 @@ def _iter_json_rows(file: Path) -> Iterator[Mapping[str, object]]:
 
 def _iter_csv_rows(file: Path, kind: str, options: Mapping[str, Any]) -> Iterator[Mapping[str, object]]:
     separator = options.get("sep") or options.get("delimiter") or {".csv": ",", ".tsv": "\t"}[kind]
-    limit = csv.field_size_limit(2**31 - 1)
+    limit = csv.field_size_limit(LONGEST_LINE)
     try:
         for row in csv.DictReader(iter_text_lines(file), delimiter=separator):
             yield {name: None if value in _CSV_NULLS else value for name, value in row.items()}

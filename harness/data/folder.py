@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DataError
-from harness.core.files import hash_file
+from harness.core.files import hash_file, require_size
 from harness.core.identity import digest
 from harness.core.types import Data
 from harness.data.tables import format_error_line
 
 README = "README.md"
+
+LARGEST = 16 * 2**20
+"""The most bytes of a README."""
 
 _HEADER = re.compile(r"\s*---\r?\n(.*?)\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
 
@@ -96,6 +99,8 @@ def read_card(folder: Path) -> dict[str, Any]:
     """
     path = folder / README
     try:
+        if path.exists():
+            require_size(path, LARGEST)
         header = _HEADER.match(path.read_text(encoding="utf-8")) if path.is_file() else None
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: the metadata cannot be read: {format_error_line(error)}.") from None
@@ -111,7 +116,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise DataError(
             f"{path}:{line}: the metadata between its lines --- is not valid YAML: {error.problem}."
         ) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise DataError(f"{path}: the metadata cannot be read: {format_error_line(error)}.") from None
     return card if isinstance(card, dict) else {}
 

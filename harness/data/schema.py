@@ -28,7 +28,7 @@ from harness.data.folder import (
     read_configurations,
 )
 from harness.data.parts import find_declared_splits, read_declared_rows
-from harness.data.tables import describe_alternatives, format_error_line
+from harness.data.tables import LONGEST_LINE, describe_alternatives, format_error_line
 
 _NO_DATA = (README, "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
 """Names of files that the datasets library takes for data only if a README names them exactly."""
@@ -526,8 +526,13 @@ def iter_text_lines(file: Path) -> Iterator[str]:
         DataError: The file is not UTF-8, or not compressed as its name says.
     """
     try:
+        # A JSON file may be one array in one line.
+        longest = -1 if detect_file_kind(file) == ".json" else LONGEST_LINE
         with _open_text_file(file) as opened:
-            yield from opened
+            for number, line in enumerate(iter(lambda: opened.readline(longest), ""), start=1):
+                if len(line) == longest:
+                    raise DataError(f":{number}: the line is longer than {longest:,} characters")
+                yield line
     except UnicodeDecodeError as error:
         raise DataError(f": not UTF-8 text: {format_error_line(error)}") from None
     except (OSError, EOFError) as error:

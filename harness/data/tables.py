@@ -12,12 +12,12 @@ import csv
 import hashlib
 import json
 import math
-import sys
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import DataError, UsageError, find_similar_names, shorten_names
 
@@ -29,6 +29,15 @@ FORMATS = (".jsonl", ".csv", ".tsv")
 
 BATCH = 10_000
 """Rows that are held in memory at once."""
+
+LONGEST_LINE, LONGEST_TEXT = 16 * 2**20, 1_000_000
+"""The most bytes of a line, and characters of a text: a tokenizer takes 260 bytes of memory for each."""
+
+MOST_ROWS, SMALL_BATCH = 100_000_000, 50
+"""The most rows of a Parquet file, and how many of one are read at once: it stores a repeated text once."""
+
+PACKED = 100
+"""The most bytes that a megabyte or more of a Parquet file unpacks to, for each; texts have up to 10."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +62,12 @@ class FileRow:
     def require_text(self, name: str, value: object, *, may_be_blank: bool = False) -> str:
         """A value in the field `name`, which must be a string."""
         if not isinstance(value, str):
-            raise self.build_row_error(f"the field {name!r} is {value!r}, not a string.")
+            raise self.build_row_error(f"the field {name!r} is {reprlib.repr(value)}, not a string.")
+        if len(value) > LONGEST_TEXT:
+            raise self.build_row_error(
+                f"the field {name!r} has {len(value):,} characters, and may have {LONGEST_TEXT:,}.",
+                hint="Split the text.",
+            )
         if not may_be_blank and not value.strip():
             raise self.build_row_error(f"the field {name!r} is blank.")
         try:
@@ -77,7 +91,7 @@ class FileRow:
             number = math.nan
         # True would count as 1; "nan" and "inf" are numbers for float().
         if isinstance(value, bool) or not math.isfinite(number):
-            raise self.build_row_error(f"the field {name!r} is {value!r}, not a finite number.")
+            raise self.build_row_error(f"the field {name!r} is {reprlib.repr(value)}, not a finite number.")
         return number
 
     def build_row_error(self, message: str, *, hint: str | None = None) -> DataError:
@@ -148,12 +162,24 @@ def _iter_parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[FileRow]:
     number = 0
     try:
         with pq.ParquetFile(path) as opened:
-            for batch in opened.iter_batches(BATCH, columns=[*columns] or None):
+            _require_plain_parquet(path, opened.metadata)
+            for batch in opened.iter_batches(SMALL_BATCH, columns=[*columns] or None):
                 for fields in batch.to_pylist():
                     number += 1
                     yield FileRow(path=path, line=number, fields=fields)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path}: it cannot be read: {format_error_line(error)}.") from None
+
+
+def _require_plain_parquet(path: Path, metadata: Any) -> None:
+    """Refuse a file of a few kilobytes whose rows would fill the memory."""
+    if metadata.num_rows > MOST_ROWS:
+        raise DataError(f"{path}: it has {metadata.num_rows:,} rows, and may have {MOST_ROWS:,}.")
+    groups = (metadata.row_group(n) for n in range(metadata.num_row_groups))
+    for chunk in (group.column(n) for group in groups for n in range(group.num_columns)):
+        unpacked = chunk.total_uncompressed_size
+        if unpacked > PACKED * max(chunk.total_compressed_size, 2**20):
+            raise DataError(f"{path}: the column {chunk.path_in_schema!r} unpacks to {unpacked:,} bytes.")
 
 
 def _iter_json_rows(path: Path) -> Iterator[FileRow]:
@@ -195,9 +221,8 @@ def _iter_csv_values(path: Path, delimiter: str) -> Iterator[tuple[int, list[str
     """The rows that are not empty, with the line on which each starts."""
     # strict: else a quotation mark that is never closed swallows the rest of the file without an error.
     reader = csv.reader((text for _, text in _decode_lines(path)), delimiter=delimiter, strict=True)
-    # The limit holds for the whole process, so the former one is set again below. It is a C long, which has
-    # 32 bits on some systems.
-    limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # long documents are no error
+    # The limit holds for the whole process, so the former one is set again below.
+    limit = csv.field_size_limit(LONGEST_LINE)
     line = 1
     try:
         for values in reader:
@@ -217,7 +242,9 @@ def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Each line with its number, without a byte order mark."""
     # Read as bytes, which end a line at \n only: text mode would also split at \r inside a quoted field.
     with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
+        for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+            if len(raw) > LONGEST_LINE:
+                raise _fail(path, number, f"the line is longer than {LONGEST_LINE:,} bytes.")
             try:
                 yield number, (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).decode()
             except UnicodeDecodeError as error:

@@ -100,8 +100,8 @@ def read_tensor_headers(paths: Sequence[Path]) -> dict[str, StoredTensor] | None
     return tensors or None
 
 
-LONGEST_HEADER = 100_000_000
-"""The most bytes of a header, as in the safetensors library."""
+LONGEST_HEADER = 16_000_000
+"""The most bytes of a header, those of 100,000 tensors; the format allows six times as many."""
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str] | None]:
@@ -116,7 +116,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str
         # The format: 8 bytes with the length of the header, the header as JSON, the bytes of the tensors.
         length = int.from_bytes(file.read(8), "little")
         if length > LONGEST_HEADER:
-            raise _explain_damage(path, f"its header says {length} bytes, more than the format allows")
+            raise _explain_damage(path, f"its header says {length} bytes, more than {LONGEST_HEADER:,}")
         if size < 8 or length > size - 8:
             raise _explain_damage(path, f"its header says {length} bytes, the file has {size}")
         text = file.read(length)
@@ -128,7 +128,10 @@ def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str
         raise _explain_damage(path, "its header cannot be read") from None
     if not tensors:
         raise _explain_damage(path, "it holds no tensor")
-    promised = max(tensor.end for tensor in tensors.values())
+    spans = [(0, 8 + length), *sorted((tensor.begin, tensor.end) for tensor in tensors.values())]
+    if any(begin != end for (_, end), (begin, _) in itertools.pairwise(spans)):
+        raise _explain_damage(path, "its tensors do not lie one after the other")
+    promised = spans[-1][1]
     if promised != size:
         raise _explain_damage(path, f"it has {size} bytes, its header promises {promised}")
     return tensors, metadata
@@ -151,8 +154,11 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
     """The tensors of a file of torch.save, from its pickle without the bytes of tensors."""
     try:
         with zipfile.ZipFile(path) as archive:
+            _require_uncompressed(path, archive)
             (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             content = _Unpickler(io.BytesIO(archive.read(name))).load()
+    except ModelError:
+        raise
     except Exception:
         # An older form, or a pickle that loading looks at more closely.
         return None
@@ -174,7 +180,8 @@ class _Outline:
     shape: tuple[int, ...]
 
 
-class _Unpickler(pickle.Unpickler):
+# The one in Python: that in C fills a list as long as the largest number of a place that the pickle names.
+class _Unpickler(pickle._Unpickler):
     """An unpickler that makes outlines of tensors and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -192,6 +199,16 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         # torch.save names a storage by ("storage", class, key, device, number of elements).
         return pid[1]
+
+
+def _require_uncompressed(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuse a file that unpacks to more than it has: torch.save compresses nothing."""
+    unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > path.stat().st_size:
+        raise ModelError(
+            f"{path} unpacks to {unpacked:,} bytes, more than it has.",
+            hint="torch.save writes no such file. Get the model as safetensors.",
+        )
 
 
 def format_command(code: str, *values: Any) -> str:

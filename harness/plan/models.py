@@ -32,9 +32,6 @@ FORMATS = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvin
 PLACES = (".", "/", "~")
 """The beginnings of a text that can only be a folder."""
 
-LONGEST = 200
-"""The most characters of a name that a user gives a model."""
-
 SAFE = ("model.safetensors", "model.safetensors.index.json")
 """Weight files that take precedence in a folder."""
 
@@ -111,12 +108,12 @@ def _split_name(text: str, options: ModelOptions) -> tuple[str, str]:
     is_path = "/" in name or name.startswith(PLACES)
     if is_path and not os.path.isdir(place):
         return "", text
-    if is_path or not name.strip() == name != "" or not name.isprintable() or len(name) > LONGEST:
-        shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
+    if is_path or name.strip() != name or not name.isprintable():
         raise UsageError(
-            f"{shown!r} cannot be a model's name.",
-            hint=f"Type --model NAME=MODEL with 1 to {LONGEST} printable characters, no slash, before the =.",
+            f"{name!r} cannot be a model's name.",
+            hint="Type --model NAME=MODEL with printable characters, no slash, before the =.",
         )
+    paths.require_plain_name(name, "a model's name", hint="Type --model NAME=MODEL.")
     if not place:
         raise UsageError(f"There is no model after {name}=.", hint="Type --model NAME=MODEL.")
     return name, place
@@ -229,6 +226,8 @@ def _build_folder_artifact(
     # A trained model keeps the name in its model.json wherever its folder lies; a hub model is called as its
     # repository is.
     named = None if identity.document is None or revision is not None else identity.document.name
+    hint = "Type --model NAME=FOLDER to give it another one."
+    paths.require_plain_name(named or name, "a model's name", hint=hint)
     return Artifact(
         name=named or name,
         source=source,

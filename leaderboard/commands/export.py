@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from click.core import ParameterSource
 
+from harness.commands.options import process_cache
 from harness.core.errors import UsageError, shorten_names
 from harness.tools.trec import export_trec
 from leaderboard.commands.serve import results_option
@@ -28,6 +29,7 @@ FORMATS = ("json", "csv", "md", "tex")
     help="What to write the page's tables as.",
 )
 @results_option
+@process_cache
 @click.option(
     "--suite",
     "suites",

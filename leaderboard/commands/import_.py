@@ -15,6 +15,7 @@ import click
 
 from harness.commands import options
 from harness.core import paths
+from harness.core.terminal import clean_text, create_console
 
 _TRUST = {
     "commit": "of a commit",
@@ -85,19 +86,17 @@ def _list_bad_files(count: int, what: str, rows: list[dict[str, Any]], why: str)
     if count:
         yield f"  {count:,} {what}" + (f", the first {_LISTED}:" if count > _LISTED else ":")
     for row in rows[:_LISTED]:
-        # Names of files come from a stranger: control characters would reach the terminal.
-        path = "".join(c if c.isprintable() else "?" for c in str(row["path"]))
+        path = clean_text(str(row["path"]), line=True)
         yield f"    {path}: {'not finite' if row[why] is None else row[why]}"
 
 
 @contextmanager
 def _open_progress_bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error, if that is a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("files"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
     disable = quiet or not sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=disable) as bar:
+    with Progress(*columns, console=create_console(stderr=True), transient=True, disable=disable) as bar:
         files = bar.add_task("files", total=None)
         yield lambda done, total: bar.update(files, completed=done, total=total)

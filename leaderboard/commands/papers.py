@@ -70,13 +70,16 @@ class _Line:
     help="Show each task beside the paper's lines whose model name contains this, e.g. 'BERT base'.",
 )
 @options.results
+@options.cache
 @options.as_json
-def command(model: str, suite: str, paper: str, line: str, results: Path | None, as_json: bool) -> int:
+def command(
+    model: str, suite: str, paper: str, line: str, results: Path | None, cache: Path | None, as_json: bool
+) -> int:
     """Hold the scores of MODEL against what papers print: means over the same tasks and the same queries.
 
     A paper's number stays a paper's: none enters a table of measured scores.
     """
-    opened = catalog.open_suite(suite, SuiteOptions(cache=paths.resolve_cache_folder(), results=results))
+    opened = catalog.open_suite(suite, SuiteOptions(cache=paths.resolve_cache_folder(cache), results=results))
     measured = MeasuredSuite.load_records(model, results).newest
     views = build_suite_views(measured.records, opened)
     means = Aggregates.aggregate_scores(opened, views[0].scores if views else {})

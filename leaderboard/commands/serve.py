@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from harness.commands.options import Amount
+from harness.commands.options import Amount, process_cache
 from harness.core.errors import UsageError
 from leaderboard.data.settings import SiteSettings, read_site_settings
 
@@ -30,6 +30,7 @@ results_option = click.option(
 
 @click.command("serve")
 @results_option
+@process_cache
 @click.option(
     "--remote",
     default="",

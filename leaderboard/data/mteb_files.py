@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from harness.core.paths import is_plain_name
+
 CARD = "model_meta.json"
 
 LARGEST = 64 * 2**20
@@ -203,8 +205,10 @@ def _parse_evaluation_time(seconds: Any) -> float | None:
 
 
 def _require_name(name: Any, what: str) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= _NAME_LENGTH:
+    if not isinstance(name, str) or not name:
         raise Unreadable(f"{what} has no name")
+    if not is_plain_name(name):
+        raise Unreadable(f"{what} has a name that is too long, or has control characters")
     return _replace_surrogates(name)
 
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from harness import __version__
 from harness.core.errors import HarnessError, RecordError, UsageError
+from harness.core.paths import is_plain_name
 from harness.plan import catalog
 from harness.storage.imported import Imported
 from leaderboard.data.mteb_files import (
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 
 SOURCE = "mteb-results"
 
-PARSER = 3
+PARSER = 4
 """The version of the reading of files: with another one all files are read again."""
 
 CHUNK = 1600
@@ -452,6 +453,9 @@ def _list(root: Path, below: str, files: list[File], *, results: bool) -> list[s
         with os.scandir(f"{root}/{below}") as entries:
             for entry in entries:
                 path = f"{prefix}{entry.name}"
+                if not is_plain_name(entry.name):
+                    files.append((_escape_path(path), 0, 0, 0, "a name too long, or with control characters"))
+                    continue
                 # A link could lead out of the checkout, or in a circle.
                 if entry.is_dir(follow_symlinks=False):
                     # At the top lie .git and .github.

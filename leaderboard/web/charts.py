@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 from markupsafe import escape
 
+from harness.core.terminal import clean_text
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, Value
 
 Number: TypeAlias = "float | int | None"
@@ -309,7 +310,7 @@ def _format_chart_value(value: Value) -> str:
 
 def _escape_label(text: str) -> str:
     """Text that Plotly shows as it is, tags and all."""
-    return str(escape(" ".join(text.split())))
+    return str(escape(clean_text(" ".join(text.split()))))
 
 
 def _format_hover(label: str, *facts: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.core.terminal import clean_text
 from harness.core.types import is_number
 from leaderboard.web.marks import KINDS
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow
@@ -91,7 +92,10 @@ def _format_csv_value(cell: Cell) -> Any:
 
 
 def _escape_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    if not isinstance(value, str):
+        return value
+    text = clean_text(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def _format_column_heading(column: TableColumn) -> str:
@@ -220,7 +224,7 @@ def _explain_marks(table: Table, marked: Callable[[Cell], str]) -> str:
 
 def _flatten_text(text: str) -> str:
     """A text in one line, without signs that control what reads it."""
-    return " ".join("".join(sign if sign >= " " and sign != "\x7f" else " " for sign in text).split())
+    return " ".join(clean_text(text).split())
 
 
 def build_table_json(table: Table) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from harness import __version__
 from harness.core.errors import UsageError
 from harness.core.registry import open_entry
+from harness.core.terminal import clean_text
 from harness.results.scores import score_text
 from leaderboard import pages
 from leaderboard.data.papers import Paper, read_papers
@@ -258,10 +259,12 @@ def load_page_routes() -> list[PageRoute]:
 
 
 def create_environment() -> Environment:
-    """Where templates are: every value that is no Markup is escaped."""
+    """Where templates are: every value that is no Markup is cleaned and escaped."""
     jinja_env = Environment(
         loader=PackageLoader("leaderboard"),
         autoescape=select_autoescape(default=True),
+        # By its own type: a Markup is a str, too, and was cleaned as its parts were written.
+        finalize=lambda value: clean_text(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -296,7 +299,8 @@ def build_page_json(page: Page, state: State) -> dict[str, Any]:
 
 def _format_page(page: Page, state: State, form: str) -> str:
     if form == "json":
-        return json.dumps(build_page_json(page, state), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+        document = build_page_json(page, state)
+        return clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)) + "\n"
     if form == "csv":
         return formats.render_csv(page.tables)
     if form == "md":

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from harness.core.errors import DataError, UsageError, find_similar_names
 from harness.core.identity import serialize_canonical
+from harness.core.paths import require_plain_name
 from harness.core.types import Data, DataTable
 from harness.data.counting import count_tables
 from harness.data.folder import Need, list_data_sets, resolve_identity
@@ -410,6 +411,7 @@ def locate_user_training(text: str, settings: DataSettings) -> LocatedTraining:
     if not text.strip():
         raise UsageError("--train-data has an empty name.", hint=_EXAMPLES)
     file = resolve_user_path(text)
+    require_plain_name(file.name or text, "the name of training data", hint="Rename the file or folder.")
     with explain_file_error(file):
         if file.is_file():
             return _wrap_rows_file(

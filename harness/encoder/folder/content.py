@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import ModelError
-from harness.core.files import hash_file, hash_files
+from harness.core.files import hash_file, hash_files, require_size
 from harness.core.identity import digest
 from harness.core.lineage import ModelDocument, read_document
-from harness.encoder.folder.files import read_json, read_object
+from harness.encoder.folder.files import LARGEST, read_json, read_object
 from harness.encoder.folder.modules import list_module_folders, weight_files
 from harness.encoder.weights import hash_shards, list_module_weights
 
@@ -70,7 +71,18 @@ def list_content_files(folder: Path) -> list[Path]:
             paths.update(root.glob("adapter_model.*"))
     # A model's own code may import any file of its folder.
     paths.update(folder.rglob("*.py"))
-    return sorted(p for p in paths if p.is_file())
+    content_files = sorted(p for p in paths if p.exists() and not p.is_dir())
+    for path in content_files:
+        _require_size(path)
+    return content_files
+
+
+def _require_size(path: Path) -> None:
+    weights = path.suffix in (".safetensors", ".bin", ".pt", ".h5")
+    try:
+        require_size(path, sys.maxsize if weights else LARGEST)
+    except ValueError as error:
+        raise ModelError(f"{path} cannot be read: {error}.") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DamagedModelError
+from harness.core.files import require_size
+
+LARGEST = 64 * 2**20
+"""The most bytes of a config or of a file of a tokenizer; the largest known has 35 MB."""
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; ModelError if it cannot be read."""
     try:
+        require_size(path, LARGEST)
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DamagedModelError(f"{path} cannot be read as JSON: {error}") from error
@@ -67,6 +72,8 @@ FLAG = _Type("true or false", lambda value: isinstance(value, bool))
 OBJECT = _Type("an object", lambda value: isinstance(value, dict))
 COUNT = _Type("an integer of at least 1", _is_count)
 SIZE = _Type("an integer of at least 1", _is_count, as_float=True)
+# A library makes layer after layer, a billion of them for days.
+LAYERS = _Type("an integer of at most 1,000", lambda value: _is_count(value, 0) and value <= 1000)
 TOKEN = _Type("the number of a token", lambda value: _is_count(value, 0))
 LENGTH = _Type("a number of tokens, at least 1 and whole", _is_length, as_float=True)
 # transformers writes 1e30 for a tokenizer without a limit.
@@ -94,6 +101,7 @@ FIELDS: Mapping[str, Mapping[_Type, tuple[str, ...]]] = {
         OBJECT: ("text_config", "id2label", "quantization_config", "architecture"),
         COUNT: ("vocab_size", "hidden_size", "in_features", "out_features", "heads"),
         SIZE: ("word_embedding_dimension",),
+        LAYERS: ("num_hidden_layers", "num_layers", "n_layers", "n_layer"),
         TOKEN: ("num_labels",),
         POSITIONS: ("max_position_embeddings", "n_positions"),
         NUMBER: ("layer_norm_eps",),

@@ -16,8 +16,10 @@ from xml.etree.ElementTree import fromstring
 import pytest
 import yaml
 
+import measured_child
 from harness.checks.baselines import BASELINES
 from harness.storage.store import Store
+from hostile import write_member
 
 ROOT = Path(__file__).parents[3]
 
@@ -227,6 +229,41 @@ def test_a_file_that_was_changed_is_refused(
     assert told in text
     assert "harness baseline export" in text
     assert not list(tmp_path.rglob("evil.json"))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("content.json", "its 'content.json' unpacks to 536,870,912 bytes, and may have 16,777,216"),
+        ("records/m/t/k.parquet", "unpacks to 536,870,912 bytes, and may have 268,435,456"),
+        ("records/m/t/k.bin", "unpacks to 536,870,912 bytes, and may have 0"),
+    ],
+)
+def test_a_file_that_unpacks_to_more_than_memory_is_refused_before(
+    name: str, told: str, measured: Any, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        write_member(archive, name, 2**29)
+        if name != "content.json":
+            content = {"baseline": "last", "files": {name: "0" * 64}}
+            write_member(archive, "content.json", json.dumps(content).encode())
+    typed = ["check", "--candidate", measured.model("good"), "--baseline", tmp_path / "bomb.zip", "--offline"]
+    command = [
+        sys.executable,
+        "-S",
+        measured_child.__file__,
+        sys.executable,
+        "-m",
+        "harness",
+        *map(str, typed),
+    ]
+    used = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert used["code"] == 2
+    assert told in used["out"]
+    assert "Traceback" not in used["out"]
+    assert used["bytes"] < 500_000_000
+    assert used["seconds"] < 5
+    assert not list((tmp_path / "cache").rglob("*.parquet"))
 
 
 def test_a_baseline_whose_records_are_gone_is_not_exported(measured: Any, asked: Any, tmp_path: Path) -> None:

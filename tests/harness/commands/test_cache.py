@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
-from harness.cli import invoke
+from harness.cli import invoke, program
 from harness.storage.vectors import EmbeddingCache
 
 
@@ -82,3 +85,86 @@ def test_prune_by_model_and_by_age(tmp_path: Path, capsys: Any) -> None:
 def test_a_model_is_named_by_its_key(tmp_path: Path, capsys: Any) -> None:
     assert invoke(["cache", "prune", "--model", "minilm", "--cache", str(tmp_path)]) == 2
     assert "six or more digits" in capsys.readouterr().err
+
+
+def _list_cache_commands() -> list[str]:
+    """The commands that take --cache, by what is typed."""
+
+    def walk(part: click.Command, typed: tuple[str, ...]) -> Iterator[str]:
+        if isinstance(part, click.Group):
+            context = click.Context(part)
+            for name in part.list_commands(context):
+                yield from walk(part.get_command(context, name) or part, (*typed, name))
+        elif any("--cache" in one.opts for one in part.params):
+            yield " ".join(typed)
+
+    return [*walk(program, ())]
+
+
+EVERY = {
+    "audit": ("RESULTS",),
+    "baseline set": ("new", "--model", "MODEL", "--suite", "SUITE", "--offline", "RESULTS"),
+    "cache prune": (),
+    "cache size": (),
+    "check": ("--candidate", "MODEL", "--baseline", "ZIP", "--offline", "RESULTS"),
+    "compare": ("MODEL", "OTHER", "RESULTS"),
+    "data check": ("--suite", "SUITE"),
+    "data list": ("--suite", "SUITE", "--offline"),
+    "data score": ("--train-data", "PAIRS", "--teacher", "MODEL", "scored", "--offline"),
+    "doctor": ("RESULTS",),
+    "explain": ("--model", "MODEL", "--query", "dog", "--document", "dog", "--offline"),
+    "export": ("/", "RESULTS"),
+    "models export": ("123456", "copy", "RESULTS"),
+    "models list": ("RESULTS",),
+    "models remove": ("123456", "RESULTS"),
+    "models show": ("123456", "RESULTS"),
+    "papers": ("MODEL", "--suite", "beir", "RESULTS"),
+    "proxy fit": ("--target", "nanobeir", "RESULTS"),
+    "run": ("--model", "MODEL", "--suite", "SUITE", "--offline", "RESULTS"),
+    "serve": ("--static", "site", "RESULTS"),
+    "show": ("MODEL", "--suite", "SUITE", "RESULTS"),
+    "train": (
+        "--model",
+        "MODEL",
+        "--recipe",
+        "unified-contrastive",
+        "--train-data",
+        "PAIRS",
+        "--offline",
+        "--dry-run",
+        "RESULTS",
+    ),
+    "watch": ("RUN", "--suite", "SUITE", "--offline", "--once", "RESULTS"),
+}
+"""Every command that takes --cache, with words that make it do something."""
+
+
+def test_the_table_has_every_command_with_a_cache() -> None:
+    assert [*EVERY] == sorted(_list_cache_commands())
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "serve" else []) for n in EVERY]
+)
+def test_a_named_cache_is_the_only_one(
+    name: str, measured: Any, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if name == "check":
+        asked("baseline", "export", "last", "last.zip")
+    (tmp_path / "run").mkdir()
+    shutil.copytree(measured.model("more"), tmp_path / "run" / "step-100")
+    default = tmp_path / "default"
+    monkeypatch.setenv("HARNESS_CACHE", str(default))
+    words = {
+        "MODEL": [measured.model("good")], "OTHER": [measured.model("worse")], "SUITE": [measured.local],
+        "PAIRS": [measured.suite / "pairs.jsonl"],
+        "ZIP": ["last.zip"], "RUN": ["run"], "RESULTS": ["--results", measured.results],
+    }  # fmt: skip
+    typed = [part for word in EVERY[name] for part in words.get(word, [word])]
+    invoke([*name.split(), *map(str, typed), "--cache", str(tmp_path / "named")])
+    out = capsys.readouterr()
+    assert "Traceback" not in out.err
+    assert not default.exists(), out
+    if name in ("check", "compare", "export", "run", "serve", "show", "watch"):
+        assert (tmp_path / "named").is_dir(), out

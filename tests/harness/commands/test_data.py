@@ -100,9 +100,9 @@ def test_list_offline_asks_nobody_and_says_missing(monkeypatch):
     assert [(r["state"], r["bytes"], r["where"]) for r in rows(result)] == [("missing", None, None)] * 2
 
 
-def test_languages_reach_the_suite(catalog):
+def test_languages_reach_the_suite(catalog, tmp_path):
     call("list", "--suite", "toys", "--languages", "eng,deu", "--offline")
-    assert catalog == [(("toys",), SuiteOptions(languages=("eng", "deu")))]
+    assert catalog == [(("toys",), SuiteOptions(languages=("eng", "deu"), cache=tmp_path / "cache"))]
 
 
 def test_pull_then_list_then_verify(root, hub):

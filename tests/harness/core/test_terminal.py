@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
+from rich.color import ColorSystem
 from rich.table import Table
+from rich.text import Text
 
 from harness.cli import invoke
-from harness.core.terminal import create_console, prepare_output, print_table
+from harness.core.terminal import clean_output, clean_text, create_console, prepare_output, print_table
+from hostile import EVIL, obeyed
 
 NAME = "n\udcffme"
 """A file's name with a byte that is not UTF-8, as Python has it."""
@@ -102,3 +107,51 @@ def test_a_folder_of_a_variable_that_is_not_utf8_is_named(
     monkeypatch.setenv(name, NAME)
     assert invoke(["cache", "size"] if name == "HARNESS_CACHE" else ["list", "records"]) == 2
     assert "is not UTF-8.\nRename the file" in capsys.readouterr().err
+
+
+def test_json_that_is_cleaned_keeps_its_meaning() -> None:
+    document = {EVIL: [EVIL, f"\\{EVIL}\\"]}
+    assert json.loads(clean_text(json.dumps(document, ensure_ascii=False))) == document
+
+
+def test_what_is_printed_by_any_means_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    with clean_output():
+        print(EVIL)
+        click.echo(EVIL, err=True)
+        sys.stdout.writelines([EVIL])
+        # pytest takes what loggers are told; without it the last handler has it.
+        assert logging.lastResort is not None
+        logging.lastResort.handle(logging.makeLogRecord({"msg": EVIL, "levelno": logging.WARNING}))
+        create_console().print(EVIL, highlight=False, soft_wrap=True)
+        create_console().print(Text(EVIL, style="red"))
+        table = Table(title=EVIL)
+        table.add_column(EVIL)
+        table.add_row(f"{EVIL}\nOK")
+        table.add_row(Text("x" * 100_000))
+        print_table(table, create_console())
+    out, err = capsys.readouterr()
+    assert out.count("gnp.exe") == 7
+    assert err.count("gnp.exe") == 2
+    assert not obeyed(out + err)
+    assert "\\nOK" in out
+    assert len(out) < 20_000
+
+
+def test_a_terminal_keeps_the_colours_of_the_program() -> None:
+    written = io.StringIO()
+    written.isatty = lambda: True  # type: ignore[method-assign]
+    with contextlib.redirect_stdout(written), clean_output():
+        console = create_console()
+        console._color_system = ColorSystem.STANDARD
+        console.print(Text.assemble((EVIL, "red"), "plain"), soft_wrap=True)
+    assert written.getvalue().startswith("\x1b[31m\\u001b[31mred\\u001b]0;title")
+    assert written.getvalue().count("\x1b") == 2, "one colour, and its end"
+
+
+@pytest.mark.parametrize("name", [EVIL, f"{EVIL}=x", "x" * 100_000])
+def test_an_error_is_cleaned_and_of_a_length_to_read(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["show", name], ["list", name], [name], ["run", "--suite", name], [f"--{name}"]):
+        assert invoke(words) == 2
+        out, err = capsys.readouterr()
+        assert not obeyed(out + err)
+        assert len(out + err) < 10_000

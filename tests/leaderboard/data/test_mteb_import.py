@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from harness.core.errors import StoreError, UsageError
 from harness.storage import imported
 from harness.storage.store import Store
+from hostile import EVIL
 from leaderboard.commands.import_ import command
 from leaderboard.data import mteb_files, mteb_import
 from leaderboard.data.mteb_files import FACTS, build_task_index, parse_card_facts, parse_files
@@ -244,7 +245,9 @@ HOSTILE = [
     (b'{"a": ' + b"1" * 5000 + b"}", "not JSON"),
     ({}, "its task has no name"),
     ({"task_name": 3, "scores": {}}, "its task has no name"),
-    ({"task_name": "x" * 301, "scores": {}}, "its task has no name"),
+    ({"task_name": "数" * 67, "scores": {}}, "its task has a name that is too long"),
+    ({"task_name": "STS\x1b[31m", "scores": {}}, "its task has a name that is too long, or has control"),
+    ({"task_name": "STS12", "scores": {"t\u202e": []}}, "a split has a name that is too long, or has"),
     ({"task_name": "STS12"}, "its scores are no table"),
     ({"task_name": "STS12", "scores": [1]}, "its scores are no table"),
     ({"task_name": "STS12", "scores": {"test": {}}}, "a split that is no list of tables"),
@@ -264,6 +267,14 @@ def test_a_bad_file_is_counted_with_its_reason(tmp_path: Path, content: Any, sai
     problem, listed = parsed(tmp_path, content)
     assert problem.startswith(said)
     assert not listed
+
+
+def test_a_folder_with_a_name_that_controls_a_terminal_is_left_out(tmp_path: Path) -> None:
+    done = run(
+        write(tree(tmp_path / "in"), {f"{EVIL}/external/STS12.json": result("STS12", 0.1)}), tmp_path / "out"
+    )
+    assert done.imported.counts["entries"] == 4
+    assert done.imported.counts["problems"] == {"a name too long, or with control characters": 1}
 
 
 def test_bad_files_do_not_keep_good_ones_out(tmp_path: Path) -> None:
