@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import multiprocessing
 import os
+import shutil
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.core import files
-from harness.core.errors import RecordError, StoreError
+from harness.core.errors import RecordError
+from harness.core.identity import digest
 from harness.core.provenance import __version__, count_cores
 from harness.results.cost.encoding import PastRanking, PastScore
 from harness.results.names import NamedModel, distinguish_names
@@ -171,8 +174,8 @@ _PAST = (
 _COLUMNS = (*RecordRow._fields, *_PAST)
 _SCHEMA = "".join(f', "{name}"' for name in (*_COLUMNS[1:], *Stamp._fields))
 _TABLES = (
-    f"CREATE TABLE records(path PRIMARY KEY{_SCHEMA}) WITHOUT ROWID;"
-    "CREATE TABLE folders(path PRIMARY KEY, changed, names) WITHOUT ROWID;"
+    f"CREATE TABLE IF NOT EXISTS records(path PRIMARY KEY{_SCHEMA}) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS folders(path PRIMARY KEY, changed, names) WITHOUT ROWID;"
 )
 
 
@@ -222,17 +225,16 @@ class RecordIndex:
 
     def __init__(self, root: Path, cache: Path) -> None:
         self._root = root
-        self._file = _locate_index(root, cache)
-        self._database = _open_database(self._file)
-        # Rows that are good for this time only: of files that may change within a tick of the clock, or
-        # whose values SQLite would not give back.
-        self._passing: dict[str, tuple[Any, ...]] = {}
+        self._name = _name_index(root)
+        self._folder = cache / "records"
+        # Rows that were read now and are in no database, and the files whose rows there no longer hold.
+        self._fresh: dict[str, tuple[Any, ...]] = {}
+        self._stale: set[str] = set()
         try:
-            self._refresh()
+            self._refresh(self._find_index())
         except sqlite3.Error:
-            # It has its digest and yet not what is expected, such as other columns.
-            self._database = _open_database(None)
-            self._refresh()
+            # It has its digest and yet not what is expected.
+            self._refresh(None)
 
     def list_rows(self, *, purpose: str = "final") -> list[RecordRow]:
         """The finished records of a purpose, in the order of their paths."""
@@ -241,8 +243,7 @@ class RecordIndex:
 
     def list_past_scores(self) -> list[PastScore]:
         """The work behind all final records that were scored from vectors, in the order of their paths."""
-        columns = ("path", "artifact", *_PAST[:-1])
-        rows = self._select(columns, where="setup IS NOT NULL")
+        rows = self._select(("path", "artifact", *_PAST[:-1]), where="setup IS NOT NULL")
         return [PastScore.from_fields(*row[1:]) for row in rows if row[3] is not None]
 
     def list_past_rankings(self) -> list[PastRanking]:
@@ -256,86 +257,127 @@ class RecordIndex:
 
     def _select(self, columns: Sequence[str], where: str = "1") -> Iterator[tuple[Any, ...]]:
         names = ", ".join(f'"{name}"' for name in columns)
-        rows = {row[0]: row for row in self._database.execute(f"SELECT {names} FROM records WHERE {where}")}
+        stored = self._database.execute(f"SELECT {names} FROM records WHERE {where}")
+        rows = {row[0]: row for row in stored if row[0] not in self._stale}
         pick = itemgetter(*map(_COLUMNS.index, columns))
-        rows |= {path: pick(row) for path, row in self._passing.items()}
+        rows |= {path: pick(row) for path, row in self._fresh.items()}
         return (rows[path] for path in self._stamps if path in rows)
 
-    def _refresh(self) -> None:
+    def _find_index(self) -> Path | None:
+        """The file of the index; None where there is none whose content has the digest in its name."""
+        for file in self._folder.glob(f"{self._name}-*.sqlite"):
+            with contextlib.suppress(OSError), file.open("rb") as content:
+                if file.stem.endswith(hashlib.file_digest(content, "sha256").hexdigest()):
+                    return file
+        return None
+
+    def _refresh(self, file: Path | None) -> None:
         """Look at all files, read those that have changed, and write the index where that saves time."""
+        # Immutable: no lock, as nobody writes into a file that has its digest in its name.
+        self._database = _connect(None if file is None else f"{file.resolve().as_uri()}?mode=ro&immutable=1")
         execute = self._database.execute
         known = {path: (changed, names) for path, changed, names in execute("SELECT * FROM folders")}
-        before = {row[0]: row[1:] for row in execute(f"SELECT path, {', '.join(Stamp._fields)} FROM records")}
+        stamps = execute(f"SELECT path, {', '.join(Stamp._fields)} FROM records")
+        before = {row[0]: row[1:] for row in stamps}
         listing = _list_files(self._root, known)
         self._stamps = listing.stamps
-        # A row is taken out of `before` by its file, so that what is left has none.
         new = [
             path
             for path, stamp in listing.stamps.items()
-            if before.pop(path, None) != stamp and not path.endswith(FAILED)
+            if before.get(path) != stamp and not path.endswith(FAILED)
         ]
-        self._database.executemany(
-            "DELETE FROM records WHERE path = ?", ((path,) for path in (*before, *new) if _is_text(path))
-        )
-        count = sum(self._add_row(path, row) for path, row in _iter_rows(self._root, new))
-        if count >= LEAST_ROWS:
-            self._write(listing)
+        self._stale = {path for path in new if path in before}
+        rows = _iter_rows(self._root, new)
+        if len(new) < LEAST_ROWS:
+            self._fresh = dict(rows)
+        else:
+            self._rebuild(file, rows, listing, [path for path in before if path not in listing.stamps])
 
-    def _add_row(self, path: str, row: tuple[Any, ...]) -> bool:
-        """Keep a row; returns whether it is for good."""
+    def _rebuild(
+        self,
+        file: Path | None,
+        rows: Iterator[tuple[str, tuple[Any, ...]]],
+        listing: _Listing,
+        gone: Sequence[str],
+    ) -> None:
+        """Write an index with new rows, made of the one in a file, and read from it."""
+        temporary = files.generate_temporary_path(self._folder / f"{self._name}.sqlite")
+        try:
+            self._database = _copy_database(file, temporary)
+            remove = "DELETE FROM records WHERE path = ?"
+            self._database.executemany(remove, ((path,) for path in (*gone, *self._stale)))
+            self._stale = set()
+            count = sum(self._insert_row(path, row) for path, row in rows)
+            self._insert_folders(listing)
+            self._database.commit()
+            # Few rows are read again faster than they are written.
+            if count >= LEAST_ROWS and temporary.exists():
+                self._publish(temporary)
+        finally:
+            # The database stays open: a file that was removed can be read on.
+            temporary.unlink(missing_ok=True)
+
+    def _insert_folders(self, listing: _Listing) -> None:
+        self._database.execute("DELETE FROM folders")
+        for path, (changed, names) in listing.folders.items():
+            if changed:
+                with contextlib.suppress(UnicodeEncodeError):
+                    self._database.execute("INSERT INTO folders VALUES (?, ?, ?)", (path, changed, names))
+
+    def _insert_row(self, path: str, row: tuple[Any, ...]) -> bool:
+        """Keep a row in the database, or else for this time only; returns whether it is there for good."""
         stamp = self._stamps[path]
-        settled = time.time_ns() - stamp.ctime_ns > SETTLED_NS
-        # SQLite makes a null of what is not a number.
-        if settled and all(value == value for value in row):
+        # A file may change once more in the tick of its last change. SQLite makes a null of NaN.
+        if time.time_ns() - stamp.ctime_ns > SETTLED_NS and all(value == value for value in row):
+            marks = ", ".join("?" * (len(row) + len(stamp)))
             with contextlib.suppress(sqlite3.Error, UnicodeEncodeError, OverflowError):
-                marks = ", ".join("?" * (len(row) + len(stamp)))
                 self._database.execute(f"INSERT INTO records VALUES ({marks})", (*row, *stamp))
                 return True
-        self._passing[path] = row
+        self._fresh[path] = row
         return False
 
-    def _write(self, listing: _Listing) -> None:
-        """Write the index, where that is possible, with its digest in front."""
-        self._database.execute("DELETE FROM folders")
-        self._database.executemany(
-            "INSERT INTO folders VALUES (?, ?, ?)",
-            ((p, t, names) for p, (t, names) in listing.folders.items() if t and _is_text(p + names)),
-        )
-        self._database.commit()
-        content = self._database.serialize()
-        with contextlib.suppress(StoreError):
-            files.replace(self._file, hashlib.sha256(content).digest() + content)
+    def _publish(self, temporary: Path) -> None:
+        """Give an index the name with its digest, and remove the former one."""
+        with contextlib.suppress(OSError):
+            with temporary.open("rb") as content:
+                sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+            former = [*self._folder.glob(f"{self._name}-*.sqlite")]
+            new = self._folder / f"{self._name}-{sha256}.sqlite"
+            temporary.replace(new)
+            for file in former:
+                if file != new:
+                    file.unlink(missing_ok=True)
 
 
-def _is_text(path: str) -> bool:
-    """Whether a path is UTF-8, as SQLite wants it."""
+def _copy_database(file: Path | None, target: Path) -> sqlite3.Connection:
+    """A copy of the index in a file, or an empty one, at a place; in memory where that cannot be written."""
     try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if file is not None:
+            shutil.copyfile(file, target)
+        return _connect(target.resolve().as_uri())
+    except (OSError, sqlite3.Error):
+        database = _connect(None)
+        if file is not None:
+            sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True).backup(database)
+        return database
 
 
-def _locate_index(root: Path, cache: Path) -> Path:
-    """The file of the index of a results folder, with a name of its own for each machine and version."""
-    place = root.resolve()
+def _name_index(root: Path) -> str:
+    """The start of the name of a results folder's index, another one for each machine and version."""
+    place, numbers = root.resolve(), ()
     with contextlib.suppress(OSError):
-        stat = place.stat()
-        identity = [str(place), stat.st_dev, stat.st_ino, files.get_host_name(), __version__, SCHEMA, _TABLES]
-        name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
-        return cache / "records" / f"{name}.sqlite"
-    return cache / "records" / "none.sqlite"
+        numbers = (place.stat().st_dev, place.stat().st_ino)
+    return digest([str(place), *numbers, files.get_host_name(), __version__, SCHEMA, _TABLES])[:32]
 
 
-def _open_database(file: Path | None) -> sqlite3.Connection:
-    """The index of a file in memory; an empty one where the file is absent or damaged."""
-    database = sqlite3.connect(":memory:")
-    content = b""
-    with contextlib.suppress(OSError):
-        content = file.read_bytes() if file else b""
-    if len(content) > 32 and hashlib.sha256(memoryview(content)[32:]).digest() == content[:32]:
-        database.deserialize(memoryview(content)[32:])
-    else:
+def _connect(uri: str | None) -> sqlite3.Connection:
+    """The database at a place, or a new one in memory, with its tables."""
+    database = sqlite3.connect(uri or ":memory:", uri=True)
+    if uri is None or "immutable" not in uri:
+        # What is lost in a crash has no name yet.
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
         database.executescript(_TABLES)
     return database
 
@@ -353,16 +395,25 @@ def _iter_rows(root: Path, paths: Sequence[str]) -> Iterator[tuple[str, tuple[An
 
 def _iter_read_rows(root: Path, paths: Sequence[str]) -> Iterator[tuple[Any, ...] | None]:
     """The rows of some files in their order, read by several processes where there are many."""
-    batches = [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
-    progress = _Progress(len(paths))
-    if len(paths) < MANY or count_cores() < 2:
-        for batch in batches:
-            yield from progress.note(_read_facts(root, batch))
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count_cores(), mp_context=context) as pool:
-        for rows in pool.map(_read_facts, [root] * len(batches), batches):
-            yield from progress.note(rows)
+    progress, done = _Progress(len(paths)), 0
+    if len(paths) >= MANY and count_cores() > 1 and _can_fork():
+        batches = [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
+        context = multiprocessing.get_context("fork")
+        # A process that was killed, as for memory, ends the pool: the rest is read here.
+        with (
+            contextlib.suppress(BrokenProcessPool),
+            ProcessPoolExecutor(count_cores(), mp_context=context) as pool,
+        ):
+            for rows in pool.map(_read_facts, [root] * len(batches), batches):
+                done += len(rows)
+                yield from progress.note(rows)
+    for path in paths[done:]:
+        yield from progress.note([_read_row(root, path)])
+
+
+def _can_fork() -> bool:
+    """Whether other processes can read: a new interpreter would run a script without a guard again."""
+    return sys.platform == "linux" and threading.active_count() == 1
 
 
 class _Progress:
