@@ -48,7 +48,8 @@ def describe_model(number: int) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The model of a number and its lineage: catalog, hub, folder or trained, by turns."""
     chance = random.Random(number)
     model = {"artifact": hashlib.sha256(b"model%d" % number).hexdigest(), "revision": None, "folder": None,
-             "weights": hashlib.sha256(b"weights%d" % number).hexdigest(), "dimension": chance.choice([384, 768]),
+             "weights": hashlib.sha256(b"weights%d" % number).hexdigest(),
+             "dimension": chance.choice([384, 768]),
              "parameters": chance.randrange(4_000_000, 400_000_000)}  # fmt: skip
     match number % 4:
         case 0:

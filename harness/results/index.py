@@ -194,12 +194,14 @@ def _list_past_facts(record: Record) -> tuple[Any, ...]:
     nothing = (None,) * len(_PAST)
     if "encoding" not in record.identity or record.purpose != "final":
         return nothing
-    if record.identity["encoding"]["output"] != "ranking":
-        return (*PastScore.from_record(record).flatten(), None)
-    if record.status != "done":
-        return nothing
-    data, seconds = PastRanking.from_record(record)
-    return (data, *nothing[2:], seconds)
+    # A record whose circumstances have another form is in lists and says nothing of the cost of work.
+    with contextlib.suppress(AttributeError, LookupError, TypeError):
+        if record.identity["encoding"]["output"] != "ranking":
+            return (*PastScore.from_record(record).flatten(), None)
+        if record.status == "done":
+            data, seconds = PastRanking.from_record(record)
+            return (data, *nothing[2:], seconds)
+    return nothing
 
 
 def _read_facts(root: Path, paths: Sequence[str]) -> list[tuple[Any, ...] | None]:
@@ -230,11 +232,14 @@ class RecordIndex:
         # Rows that were read now and are in no database, and the files whose rows there no longer hold.
         self._fresh: dict[str, tuple[Any, ...]] = {}
         self._stale: set[str] = set()
+        file = self._find_index()
         try:
-            self._refresh(self._find_index())
+            self._refresh(file, files.generate_temporary_path(self._folder / f"{self._name}.sqlite"))
         except sqlite3.Error:
-            # It has its digest and yet not what is expected.
-            self._refresh(None)
+            # It has its digest and yet not what is expected, or the disk is full: all is read, in memory.
+            if file is not None:
+                file.unlink(missing_ok=True)
+            self._refresh(None, None)
 
     def list_rows(self, *, purpose: str = "final") -> list[RecordRow]:
         """The finished records of a purpose, in the order of their paths."""
@@ -271,7 +276,7 @@ class RecordIndex:
                     return file
         return None
 
-    def _refresh(self, file: Path | None) -> None:
+    def _refresh(self, file: Path | None, target: Path | None) -> None:
         """Look at all files, read those that have changed, and write the index where that saves time."""
         # Immutable: no lock, as nobody writes into a file that has its digest in its name.
         self._database = _connect(None if file is None else f"{file.resolve().as_uri()}?mode=ro&immutable=1")
@@ -286,36 +291,38 @@ class RecordIndex:
             for path, stamp in listing.stamps.items()
             if before.get(path) != stamp and not path.endswith(FAILED)
         ]
-        self._stale = {path for path in new if path in before}
+        self._fresh, self._stale = {}, {path for path in new if path in before}
         rows = _iter_rows(self._root, new)
         if len(new) < LEAST_ROWS:
             self._fresh = dict(rows)
         else:
-            self._rebuild(file, rows, listing, [path for path in before if path not in listing.stamps])
+            gone = [path for path in before if path not in listing.stamps]
+            self._database = _copy_database(file, target)
+            try:
+                self._rebuild(rows, listing, gone, target)
+            finally:
+                # The database stays open: a file that was removed can be read on.
+                if target is not None:
+                    with contextlib.suppress(OSError):
+                        target.unlink()
 
     def _rebuild(
         self,
-        file: Path | None,
         rows: Iterator[tuple[str, tuple[Any, ...]]],
         listing: _Listing,
         gone: Sequence[str],
+        target: Path | None,
     ) -> None:
-        """Write an index with new rows, made of the one in a file, and read from it."""
-        temporary = files.generate_temporary_path(self._folder / f"{self._name}.sqlite")
-        try:
-            self._database = _copy_database(file, temporary)
-            remove = "DELETE FROM records WHERE path = ?"
-            self._database.executemany(remove, ((path,) for path in (*gone, *self._stale)))
-            self._stale = set()
-            count = sum(self._insert_row(path, row) for path, row in rows)
-            self._insert_folders(listing)
-            self._database.commit()
-            # Few rows are read again faster than they are written.
-            if count >= LEAST_ROWS and temporary.exists():
-                self._publish(temporary)
-        finally:
-            # The database stays open: a file that was removed can be read on.
-            temporary.unlink(missing_ok=True)
+        """Put new rows into the database, and publish its file where that saves time."""
+        remove = "DELETE FROM records WHERE path = ?"
+        self._database.executemany(remove, ((path,) for path in (*gone, *self._stale)))
+        self._stale = set()
+        count = sum(self._insert_row(path, row) for path, row in rows)
+        self._insert_folders(listing)
+        self._database.commit()
+        # Few rows are read again faster than they are written.
+        if target is not None and count >= LEAST_ROWS:
+            self._publish(target)
 
     def _insert_folders(self, listing: _Listing) -> None:
         self._database.execute("DELETE FROM folders")
@@ -330,7 +337,10 @@ class RecordIndex:
         # A file may change once more in the tick of its last change. SQLite makes a null of NaN.
         if time.time_ns() - stamp.ctime_ns > SETTLED_NS and all(value == value for value in row):
             marks = ", ".join("?" * (len(row) + len(stamp)))
-            with contextlib.suppress(sqlite3.Error, UnicodeEncodeError, OverflowError):
+            # Of a number that is too large, or of a text that is not UTF-8.
+            with contextlib.suppress(
+                sqlite3.InterfaceError, sqlite3.ProgrammingError, UnicodeEncodeError, OverflowError
+            ):
                 self._database.execute(f"INSERT INTO records VALUES ({marks})", (*row, *stamp))
                 return True
         self._fresh[path] = row
@@ -349,8 +359,10 @@ class RecordIndex:
                     file.unlink(missing_ok=True)
 
 
-def _copy_database(file: Path | None, target: Path) -> sqlite3.Connection:
+def _copy_database(file: Path | None, target: Path | None) -> sqlite3.Connection:
     """A copy of the index in a file, or an empty one, at a place; in memory where that cannot be written."""
+    if target is None:
+        return _connect(None)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if file is not None:
