@@ -71,7 +71,8 @@ def describe_model(number: int) -> tuple[dict[str, Any], dict[str, Any] | None]:
     lineage = Lineage(
         recipe="simcse", source="section 4", parents=(ParentPart(name="minilm", artifact="6234ab8900" * 6),),
         settings={"epochs": 1, "batch_size": 64, "rate": (number // 12) * 1e-6, "temperature": 0.05},
-        changed={"rate": (number // 12) * 1e-6}, data=({"path": "wiki1m", "revision": "0" * 40},), seed=number // 4 % 3,
+        changed={"rate": (number // 12) * 1e-6}, data=({"path": "wiki1m", "revision": "0" * 40},),
+        seed=number // 4 % 3,
     )  # fmt: skip
     name = "simcse-minilm" if number % 8 == 3 else f"simcse-{number // 12}"
     return model | {"name": name, "source": "simcse", "artifact": lineage.key}, lineage.model_dump(

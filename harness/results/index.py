@@ -217,6 +217,10 @@ def _read_row(root: Path, path: str) -> tuple[Any, ...] | None:
         return None
 
 
+_UNFIT = (sqlite3.InterfaceError, sqlite3.ProgrammingError, UnicodeEncodeError, OverflowError)
+"""What SQLite says of a value that it would not give back."""
+
+
 class RecordIndex:
     """What the finished records of a results folder say, whether read now or when they were last changed.
 
@@ -238,7 +242,8 @@ class RecordIndex:
         except sqlite3.Error:
             # It has its digest and yet not what is expected, or the disk is full: all is read, in memory.
             if file is not None:
-                file.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    file.unlink()
             self._refresh(None, None)
 
     def list_rows(self, *, purpose: str = "final") -> list[RecordRow]:
@@ -338,9 +343,7 @@ class RecordIndex:
         if time.time_ns() - stamp.ctime_ns > SETTLED_NS and all(value == value for value in row):
             marks = ", ".join("?" * (len(row) + len(stamp)))
             # Of a number that is too large, or of a text that is not UTF-8.
-            with contextlib.suppress(
-                sqlite3.InterfaceError, sqlite3.ProgrammingError, UnicodeEncodeError, OverflowError
-            ):
+            with contextlib.suppress(*_UNFIT):
                 self._database.execute(f"INSERT INTO records VALUES ({marks})", (*row, *stamp))
                 return True
         self._fresh[path] = row

@@ -340,7 +340,7 @@ class MeasuredSuite:
 def _read_artifact(
     artifact: str, rows: Sequence[tuple[RecordRow, RecordIndex]], labels: Sequence[str]
 ) -> list[Record]:
-    """The records of an artifact with the names that tables show, without those that were removed meanwhile."""
+    """The records of an artifact with the names that tables show; those that are gone are left out."""
     mine = [
         (index.read_record(row), label)
         for (row, index), label in zip(rows, labels, strict=True)
