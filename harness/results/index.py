@@ -380,7 +380,8 @@ def _copy_database(file: Path | None, target: Path | None) -> sqlite3.Connection
 
 def _name_index(root: Path) -> str:
     """The start of the name of a results folder's index, another one for each machine and version."""
-    place, numbers = root.resolve(), ()
+    place = root.resolve()
+    numbers: tuple[int, ...] = ()
     with contextlib.suppress(OSError):
         numbers = (place.stat().st_dev, place.stat().st_ino)
     return digest([str(place), *numbers, files.get_host_name(), __version__, SCHEMA, _TABLES])[:32]

@@ -79,7 +79,8 @@ def estimate_non_embedding(parameters: int, width: int | None) -> int:
     return max(parameters - WORDS * (width or 0), parameters // 4)
 
 
-class Speed(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Speed:
     """How fast a model encoded: its tokens and seconds, those of its load and check, and of imports before.
 
     `parameters` are those that compute, `device` the kind and name; from a record or a check of the model.
@@ -132,14 +133,15 @@ def note_speed(cache: Path, speed: Speed) -> None:
     import_seconds = before.import_seconds if before else 0.0
     if speed.import_seconds >= LEAST_IMPORTS:
         import_seconds = speed.import_seconds
-    speed = speed._replace(
+    speed = replace(
+        speed,
         load_seconds=speed.load_seconds or (before.load_seconds if before else 0.0),
         import_seconds=import_seconds,
     )
     speeds[speed.model, speed.device, speed.dtype] = speed
     with contextlib.suppress(StoreError):
         newest = [*speeds.values()][-_MOST_SPEEDS:]
-        files.replace(cache / _SPEEDS, json.dumps([one._asdict() for one in newest]).encode())
+        files.replace(cache / _SPEEDS, json.dumps([asdict(one) for one in newest]).encode())
 
 
 def note_record(cache: Path, record: Record) -> None:
@@ -311,12 +313,29 @@ class PastScore(NamedTuple):
     @staticmethod
     def from_fields(model: str, *fields: Any) -> PastScore:
         """The work of a model's key and of what `flatten` gave."""
-        # Without names, as there may be a million of them.
-        *data, parameters, kind, name, dtype, tokens, seconds, others = fields[:13]
-        speed = Speed(model, parameters, (kind, name), dtype, tokens, seconds)
-        pairs, pair_seconds, indexed, index_seconds, streamed, probed, probe_seconds = fields[13:]
-        searches = ((pairs, pair_seconds), (indexed, index_seconds), streamed, (probed, probe_seconds))
-        return PastScore(*data, speed, others, *searches)
+        data, setup, type_, max_length, texts, characters, parameters, kind, name, *rest = fields
+        dtype, tokens, seconds, others, pairs, pair_seconds, indexed, index_seconds, streamed, *probed = rest
+        return PastScore(
+            data=data,
+            setup=setup,
+            type=type_,
+            max_length=max_length,
+            texts=texts,
+            characters=characters,
+            speed=Speed(
+                model=model,
+                parameters=parameters,
+                device=(kind, name),
+                dtype=dtype,
+                tokens=tokens,
+                seconds=seconds,
+            ),
+            others=others,
+            compared=(pairs, pair_seconds),
+            indexed=(indexed, index_seconds),
+            streamed=streamed,
+            probed=(probed[0], probed[1]),
+        )
 
     @property
     def is_uncut(self) -> bool:
