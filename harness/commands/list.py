@@ -16,10 +16,9 @@ from harness.core.registry import Registry
 from harness.core.terminal import create_console, print_table
 from harness.encoder import backbones
 from harness.plan import catalog
-from harness.results.names import rename_records
+from harness.results.index import RecordIndex, distinguish_rows
 from harness.results.scores import score_text
 from harness.search import bm25
-from harness.storage.store import Store
 
 KINDS = ("models", "backbones", "recipes", "suites", "benchmarks", "tasks", "records")
 
@@ -36,9 +35,10 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 @click.option(
     "--match", "part", default="", help="Only what contains this in its name, model or task, in any case."
 )
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N rows only.")
 @options.results
 @options.as_json
-def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
+def command(what: str, part: str, limit: int | None, results: Path | None, as_json: bool) -> int:
     """List models, backbone families, recipes, suites, mteb's benchmarks and tasks, or what was measured."""
     match what:
         case "records":
@@ -58,12 +58,14 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
     # Rows of different lists have different fields: any of these may be the one that is meant.
     named = ("name", "model", "task")
     rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
+    total = len(rows)
+    rows = rows[:limit]
     if as_json:
         click.echo(json.dumps({"schema": 1, what: rows}, indent=1))
     elif not rows:
         click.echo(f"No {what}" + (f" match {part!r}." if part else " yet: `harness run` makes them."))
     else:
-        _print_rows(what, rows)
+        _print_rows(what, rows, total)
     return 0
 
 
@@ -116,23 +118,26 @@ def _list_offer_rows(kind: str) -> list[dict[str, Any]]:
 
 
 def _list_record_rows(results: Path | None) -> list[dict[str, Any]]:
+    index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder())
+    rows = index.list_rows()
     return [
         {
-            "model": r.model.name,
-            "artifact": r.model.artifact,
-            "task": r.task.name,
-            "metric": r.task.metric,
-            "main_score": r.main_score,
-            "key": r.key,
+            "model": name,
+            "artifact": row.artifact,
+            "task": row.task,
+            "metric": row.metric,
+            "main_score": row.main_score,
+            "key": row.key,
         }
-        for r in rename_records([*Store(paths.resolve_results_folder(results)).iter_records()])
+        for row, name in zip(rows, distinguish_rows(rows), strict=True)
     ]
 
 
-def _print_rows(what: str, rows: list[dict[str, Any]]) -> None:
-    counted = what if len(rows) != 1 else what.removesuffix("s")
+def _print_rows(what: str, rows: list[dict[str, Any]], total: int) -> None:
+    counted = what if total != 1 else what.removesuffix("s")
     unit = ", scores × 100" if what == "records" else ""
-    table = Table(title=f"{len(rows)} {counted}{unit}")
+    number = str(total) if len(rows) == total else f"{len(rows):,} of {total:,}"
+    table = Table(title=f"{number} {counted}{unit}")
     # All rows of a list have the same fields; these three are for --json.
     shown = [name for name in rows[0] if name not in ("key", "suite", "similar")]
     for name in shown:

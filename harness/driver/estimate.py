@@ -26,6 +26,7 @@ from harness.results.cost.encoding import (
 )
 from harness.results.cost.memory import DiskNeed, PlannedWork
 from harness.results.cost.training import TrainingCost, estimate_run_time, expect_training
+from harness.results.index import RecordIndex
 from harness.training.model_store import ModelStore
 
 
@@ -92,8 +93,10 @@ class PlanCost:
 
 def _collect_past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
     """What the records in the results folder and the speeds in the cache of a run say of the cost of work."""
-    return PastWork.from_records(
-        prepared.store.iter_records() if with_records else (),
+    index = RecordIndex(prepared.store.root, prepared.cache) if with_records else None
+    return PastWork.collect_past_work(
+        index.list_past_scores() if index else (),
+        index.list_past_rankings() if index else (),
         prepared.cache,
         prepared.request.devices,
         alone=len(prepared.plan.cells) == len(prepared.subjects),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.storage.record import Record
@@ -28,15 +28,16 @@ class NamedModel:
     shared: bool = True
 
     @staticmethod
-    def from_record(record: Record) -> NamedModel:
-        """The model of a record."""
-        model, lineage = record.model, record.lineage
+    def from_fields(
+        name: str, source: str, artifact: str, *, folder: str | None, revision: str | None, group: str | None
+    ) -> NamedModel:
+        """The model of a record by the record's fields; `group` is that of the seeds of its training."""
         return NamedModel(
-            name=model.name,
-            key=model.artifact if lineage is None else lineage.group,
-            folder=model.folder or "",
-            revision=model.revision or "",
-            shared=model.source == "local" or lineage is not None,
+            name=name,
+            key=group or artifact,
+            folder=folder or "",
+            revision=revision or "",
+            shared=source == "local" or group is not None,
         )
 
     @property
@@ -74,14 +75,6 @@ def distinguish_names(models: Iterable[NamedModel]) -> dict[tuple[str, str], str
                 free = (one for one in model.labels if counts[one] == 1 and one not in names)
                 labels[model.key, name] = next(free, name)
     return labels
-
-
-def rename_records(records: Sequence[Record]) -> list[Record]:
-    """The records with a name of its own for each model."""
-    models = [NamedModel.from_record(record) for record in records]
-    labels = distinguish_names(models)
-    pairs = zip(records, (labels[one.key, one.name] for one in models), strict=True)
-    return [rename_record(record, label) for record, label in pairs]
 
 
 def rename_record(record: Record, name: str) -> Record:

@@ -15,11 +15,12 @@ from harness.core.identity import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_content_key
-from harness.results.names import rename_record, rename_records
+from harness.results.index import RecordIndex, RecordRow, distinguish_rows
+from harness.results.names import rename_record
 from harness.results.scores import MAIN_SCORE, compute_metric_scores
 from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
 from harness.search.plaid import describe_index
-from harness.storage.record import ModelPart, Record
+from harness.storage.record import Record
 from harness.storage.store import Store
 
 
@@ -307,29 +308,45 @@ class MeasuredSuite:
 
     @staticmethod
     def _load_matches(model: str, results: Path | None) -> list[MeasuredSuite]:
-        """The records of every artifact that a name matches."""
-        results_records, *others = [tuple(store.iter_records()) for store in open_stores(results)]
+        """The records of every artifact that a name matches; only theirs are read."""
+        cache = paths.resolve_cache_folder()
+        indexes = [RecordIndex(store.root, cache) for store in open_stores(results)]
+        results_rows, *others = [[(row, index) for row in index.list_rows()] for index in indexes]
         unique = {
             # The results folder comes last, so that its record replaces the reference record of the same key.
-            (r.key, get_record_weights(r)): r
-            for records in (*others, results_records)
-            for r in records
+            (row.key, row.weights): (row, index)
+            for pairs in (*others, results_rows)
+            for row, index in pairs
         }
-        recorded = list(unique.values())
-        everything = rename_records(recorded)
+        rows = [row for row, _ in unique.values()]
+        labels = distinguish_rows(rows)
         named, _, revision = model.partition("@")
         names = [resolve_bm25(model)[0].key] if is_bm25(model) else _list_folder_keys(model)
         # A folder by its content; else the name that tables show, which only this model has, before any that
         # it was recorded under.
-        artifacts = dict.fromkeys(r.model.artifact for r in everything if not names and r.model.name == model)
+        shown = zip(rows, labels, strict=True)
+        artifacts = dict.fromkeys(row.artifact for row, label in shown if not names and label == model)
         artifacts = artifacts or dict.fromkeys(
-            r.model.artifact for r in recorded if any(_is(r.model, w, revision) for w in names or [named])
+            row.artifact for row in rows if any(_is(row, w, revision) for w in names or [named])
         )
-        if not artifacts:
-            raise _explain_missing_records(named, revision, [*everything, *recorded])
-        keys = {r.key for r in results_records}
-        mine = [_name_model([r for r in everything if r.model.artifact == one], model) for one in artifacts]
+        keys = {row.key for row, _ in results_rows}
+        read = {artifact: _read_artifact(artifact, [*unique.values()], labels) for artifact in artifacts}
+        mine = [_name_model(records, model) for records in read.values() if records]
+        if not mine:
+            raise _explain_missing_records(named, revision, rows, labels)
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
+
+
+def _read_artifact(
+    artifact: str, rows: Sequence[tuple[RecordRow, RecordIndex]], labels: Sequence[str]
+) -> list[Record]:
+    """The records of an artifact with the names that tables show; those that are gone are left out."""
+    mine = [
+        (index.read_record(row), label)
+        for (row, index), label in zip(rows, labels, strict=True)
+        if row.artifact == artifact
+    ]
+    return [rename_record(record, label) for record, label in mine if record is not None]
 
 
 def _name_model(records: Sequence[Record], typed: str) -> tuple[Record, ...]:
@@ -500,7 +517,7 @@ def _get_write_time(record: Record) -> str:
     return str(record.provenance.get("written", ""))
 
 
-def _is(about: ModelPart, wanted: str, revision: str) -> bool:
+def _is(about: RecordRow, wanted: str, revision: str) -> bool:
     by_key = len(wanted) >= 6 and about.artifact.startswith(wanted)
     return by_key or (about.name == wanted and (about.revision or "").startswith(revision))
 
@@ -523,15 +540,18 @@ class NotMeasuredError(UsageError):
     """Nothing is recorded of a model."""
 
 
-def _explain_missing_records(named: str, revision: str, everything: Sequence[Record]) -> NotMeasuredError:
-    names = {r.model.name for r in everything}
+def _explain_missing_records(
+    named: str, revision: str, rows: Sequence[RecordRow], labels: Sequence[str]
+) -> NotMeasuredError:
+    names = {*labels, *(row.name for row in rows)}
     if is_bm25(named):
         return NotMeasuredError(
             f"Nothing is recorded of {named}.",
             hint=f"Type: harness run --model {named} --suite SUITE, with a retrieval suite.",
         )
     if revision and named in names:
-        revisions = {r.model.revision[:12] for r in everything if r.model.name == named and r.model.revision}
+        pairs = zip(rows, labels, strict=True)
+        revisions = {row.revision[:12] for row, label in pairs if named in (label, row.name) and row.revision}
         message = f"Nothing is recorded of {named} at revision {revision}."
         return NotMeasuredError(
             message, hint=f"Recorded revisions: {', '.join(sorted(revisions)) or 'none'}."

@@ -174,7 +174,7 @@ class Store:
             try:
                 record = self.read_record(path)
             except RecordError as error:
-                _warn(f"{error.message} It is left out.")
+                warn_unread(error)
                 continue
             if record is not None and record.purpose == purpose:
                 yield record
@@ -209,7 +209,7 @@ class Store:
             try:
                 imports.append(imported.Imported.read_import(folder))
             except RecordError as error:
-                _warn(f"{error.message} It is left out.")
+                warn_unread(error)
         return [published for published in imports if published is not None]
 
     def _resolve_first_record(self, path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
@@ -505,7 +505,7 @@ class SharedRecords:
         except NewerSchemaError as error:
             if newer:
                 raise
-            _warn(f"{error.message} It is left out.")
+            warn_unread(error)
         except (RecordError, ValueError) as error:
             if warn:
                 _warn(f"{where} is damaged: {str(error).splitlines()[0].rstrip('.')}. It counts as not done.")
@@ -606,6 +606,11 @@ def _warn_once(path: Path, message: str) -> None:
         if (stamp := (path, stat.st_size, stat.st_mtime_ns)) not in _warned:
             _warned.add(stamp)
             _warn(message)
+
+
+def warn_unread(error: RecordError) -> None:
+    """Warn of a document that is left out, and of the reason."""
+    _warn(f"{error.message} It is left out.")
 
 
 def _warn(message: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.core import files, provenance
 from harness.core.encoding import USUAL_QUERIES, Encoding, Ranking
@@ -247,8 +247,7 @@ class ScoreCost:
         return self if time is None else replace(self, **asdict(time), source=source)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PastScore:
+class PastScore(NamedTuple):
     """The work behind a finished record that was scored from vectors.
 
     `data` is what was encoded (task, data, splits and subsets), `setup` the model, its encoding and prompts;
@@ -302,10 +301,58 @@ class PastScore:
             probed=(sum(search["recall"]["queries"] for search in searches), probing),
         )
 
+    def flatten(self) -> tuple[Any, ...]:
+        """Its fields one after the other, but for the model's key, as `from_fields` takes them."""
+        speed = self.speed
+        return (
+            *(self.data, self.setup, self.type, self.max_length, self.texts, self.characters),
+            *(speed.parameters, *speed.device, speed.dtype, speed.tokens, speed.seconds, self.others),
+            *(*self.compared, *self.indexed, self.streamed, *self.probed),
+        )
+
+    @staticmethod
+    def from_fields(model: str, *fields: Any) -> PastScore:
+        """The work of a model's key and of what `flatten` gave."""
+        data, setup, type_, max_length, texts, characters, parameters, kind, name, *rest = fields
+        dtype, tokens, seconds, others, pairs, pair_seconds, indexed, index_seconds, streamed, *probed = rest
+        return PastScore(
+            data=data,
+            setup=setup,
+            type=type_,
+            max_length=max_length,
+            texts=texts,
+            characters=characters,
+            speed=Speed(
+                model=model,
+                parameters=parameters,
+                device=(kind, name),
+                dtype=dtype,
+                tokens=tokens,
+                seconds=seconds,
+            ),
+            others=others,
+            compared=(pairs, pair_seconds),
+            indexed=(indexed, index_seconds),
+            streamed=streamed,
+            probed=(probed[0], probed[1]),
+        )
+
     @property
     def is_uncut(self) -> bool:
         """Whether its texts were so short that few can have been cut."""
         return 0 < self.speed.tokens < self.texts * self.max_length / 2
+
+
+class PastRanking(NamedTuple):
+    """The data and the seconds of a finished ranking."""
+
+    data: str
+    seconds: float
+
+    @staticmethod
+    def from_record(record: Record) -> PastRanking:
+        """The work behind a record."""
+        return PastRanking(_hash_data_fields(record.identity), sum(record.provenance["seconds"].values()))
 
 
 def _hash_index_settings(settings: Mapping[str, Any]) -> str:
@@ -343,7 +390,7 @@ class PastWork:
 
     scores: tuple[PastScore, ...] = ()
     speeds: tuple[Speed, ...] = ()
-    ranked: tuple[tuple[str, float], ...] = ()
+    ranked: tuple[PastRanking, ...] = ()
     cached: frozenset[str] = frozenset()
     device: Device
     alone: bool = False
@@ -351,13 +398,20 @@ class PastWork:
     cores: int = 1
 
     @staticmethod
-    def from_records(
-        records: Iterable[Record], cache: Path, devices: Sequence[str], *, alone: bool, keep: float
+    def collect_past_work(
+        scores: Iterable[PastScore],
+        ranked: Iterable[PastRanking],
+        cache: Path,
+        devices: Sequence[str],
+        *,
+        alone: bool,
+        keep: float,
     ) -> PastWork:
-        """The past work in the records of a results folder and the checks in a cache.
+        """The past work in a results folder and the checks in a cache.
 
         Args:
-            records: The records.
+            scores: The work behind records that were scored from vectors.
+            ranked: The rankings in records.
             cache: The cache folder.
             devices: The requested devices; empty for a guess.
             alone: Whether each model has a single task.
@@ -365,22 +419,10 @@ class PastWork:
         """
         from harness.storage.vectors import list_cached_models
 
-        encoding_records = [record for record in records if "encoding" in record.identity]
-        ranked = [
-            r
-            for r in encoding_records
-            if r.identity["encoding"]["output"] == "ranking" and r.status == "done"
-        ]
         return PastWork(
-            scores=tuple(
-                PastScore.from_record(r)
-                for r in encoding_records
-                if r.identity["encoding"]["output"] != "ranking"
-            ),
+            scores=tuple(scores),
             speeds=read_speeds(cache),
-            ranked=tuple(
-                (_hash_data_fields(r.identity), sum(r.provenance["seconds"].values())) for r in ranked
-            ),
+            ranked=tuple(ranked),
             cached=list_cached_models(cache),
             device=_guess_device(devices),
             alone=alone,
@@ -412,7 +454,8 @@ class PastWork:
         if not work.is_open:
             return cost if failed else cost.add_time(TimeRange())
         if ranks:
-            same = [seconds for data, seconds in self.ranked if data == _hash_data_fields(work.identity)]
+            data = _hash_data_fields(work.identity)
+            same = [past.seconds for past in self.ranked if past.data == data]
             return cost.add_time(TimeRange.from_seconds(same[-1]), "its last ranking") if same else cost
         return cost if tokens is None else self._add_expected_time(cost, work, tokens)
 
@@ -427,7 +470,8 @@ class PastWork:
         if rate is None or not tokens:
             return cost.add_time(others + searching, "vectors that are there")
         # Of data that no run has encoded here, the tokens of a text are not known, either.
-        is_known = any(past.data == _hash_data_fields(work.identity) for past in self.scores)
+        data = _hash_data_fields(work.identity)
+        is_known = any(past.data == data for past in self.scores)
         encoding = TimeRange.from_seconds(
             tokens / rate.tokens, rate.factor if is_known else max(LIKELY, rate.factor)
         )
@@ -447,7 +491,8 @@ class PastWork:
         longest, data = encoding.max_length, _hash_data_fields(work.identity)
         same = [past for past in self.scores if past.data == data]
         index_digest = "" if encoding.index is None else _hash_index_settings(asdict(encoding.index))
-        alike = [past for past in same if past.setup == _setup_digest(work.identity)]
+        setup = _setup_digest(work.identity)
+        alike = [past for past in same if past.setup == setup]
         if work.model in self.cached and any(past.streamed in ("", index_digest) for past in alike):
             return 0, 0
         # Runs with fewer texts found some of them in the cache; the largest one had to encode the most.
@@ -540,7 +585,8 @@ class PastWork:
 
     def _estimate_overhead(self, work: PlannedWork) -> TimeRange:
         """The time of loading data and scoring: of the task's last time, else of its type, else of any."""
-        last = [past.others for past in self.scores if past.data == _hash_data_fields(work.identity)]
+        data = _hash_data_fields(work.identity)
+        last = [past.others for past in self.scores if past.data == data]
         if last:
             return TimeRange.from_seconds(last[-1])
         others = [past.others for past in self.scores if past.type == work.type] or [

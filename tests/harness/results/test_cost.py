@@ -238,7 +238,7 @@ def test_a_check_of_a_model_measures_a_speed_and_the_last_score_renews_it(tmp_pa
 
 def test_loading_and_scoring_take_as_long_as_the_last_time_or_as_tasks_of_the_type(tmp_path: Path) -> None:
     of, own = past(sized("Own"), 1000, 9_000), past(sized("Own"), 1000, 9_000)
-    slow = replace(own, others=8.0, data="other", type="Clustering")
+    slow = own._replace(others=8.0, data="other", type="Clustering")
     work = planned(sized("New"))
     without = known(of, slow).estimate_score_cost(work)
     assert without.seconds == pytest.approx(12_000 / 9_000 + 0.5)  # of its type, not of clustering
