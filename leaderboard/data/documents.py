@@ -126,7 +126,7 @@ class CheckSummary(BaseModel):
 
 
 def _read_check(name: str, path: Path) -> StoredDocument:
-    document = build_check_adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
+    document = build_check_adapter().dump_json(CHECKS.read_document_file(path))
     check = build_check_adapter().validate_json(document)
     summary = CheckSummary(
         name=name,
@@ -191,7 +191,7 @@ class WatchSummary(BaseModel):
 
 def _read_watch(name: str, path: Path) -> StoredDocument:
     WATCHES.check_name(path.stem)
-    watch = WATCHES.kind.read_document_file(path)
+    watch = WATCHES.read_document_file(path)
     document = json.dumps(watch.model_dump(mode="json", by_alias=True), allow_nan=False)
     curve = [(one.mean, one.step) for one in watch.curve if one.mean is not None]
     # Of equal means the later step counts, as pairs compare by their second part then.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -20,6 +19,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
 from harness.core import files, paths
+from harness.core.documents import read_content_file, write_content_file
 from harness.storage.imported import Imported
 from leaderboard.data import documents, imports, paper_rows, records
 from leaderboard.data.entries import Unit
@@ -231,7 +231,7 @@ class SiteIndex:
             "version": version, "units": dict(units), "parts": [OWN, *parts], "imports": dict(parts),
             "sizes": _read_file_sizes(self.folder / str(version)),
         }  # fmt: skip
-        files.replace(self.folder / "current.json", json.dumps(document).encode())
+        write_content_file(self.folder / "current.json", document)
         self.damaged = False
         for old in self.folder.iterdir():
             # Pages of the version before may still be at work.
@@ -307,7 +307,7 @@ def _read_file_sizes(folder: Path) -> dict[str, int]:
 def _read_snapshot(path: Path) -> Snapshot | None:
     """The snapshot that a file names; None, with a line in the log, if the file is damaged."""
     try:
-        document = json.loads(path.read_bytes())
+        document = read_content_file(path)
         return Snapshot(**document, folder=path.parent / str(document["version"]))
     except (OSError, ValueError, KeyError, TypeError):
         log.exception("%s cannot be read. The snapshot is written again from the folders.", path)

@@ -90,4 +90,4 @@ def small_watch(name: str = "base-run") -> Watch:
 
 def put_watches(results: Path) -> None:
     """Write the watch."""
-    WATCHES.write_document(results, small_watch().name, small_watch().to_json())
+    WATCHES.write_document(results, small_watch().name, small_watch())

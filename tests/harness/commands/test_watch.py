@@ -131,7 +131,7 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
     kept: dict[str, Any] = {"name": "mine", "source": "/run", "suite": "s", "request": {}}
     results = tmp_path / "results"
     watch = state.Watch(**kept, checkpoints=tuple(entries), change_points=(broken,))
-    state.WATCHES.write_document(results, "mine", watch.to_json())
+    state.WATCHES.write_document(results, "mine", watch)
     for arguments in (["--list"], ["mine", "--show"], ["mine", "--show", "--json"]):
         command = [sys.executable, "-c", BLOCK, "watch", *arguments, "--results", str(results)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -150,6 +150,6 @@ def test_a_watch_that_is_there_is_read_whatever_its_name(tmp_path: Path, watch: 
 
     kept: dict[str, Any] = {"source": "/run", "suite": "s", "request": {}}
     for name in ("run.json", "other"):
-        state.WATCHES.write_document(tmp_path / "results", name, state.Watch(name=name, **kept).to_json())
+        state.WATCHES.write_document(tmp_path / "results", name, state.Watch(name=name, **kept))
     code, out, _ = watch("--list", "--json")
     assert (code, [one["name"] for one in json.loads(out)["watches"]]) == (0, ["other", "run.json"])

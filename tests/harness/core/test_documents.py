@@ -58,7 +58,9 @@ def test_what_is_newer_is_refused_whatever_its_form(
 @every_kind
 def test_what_is_not_there_is_told_with_its_nearest(folder: Kind, tmp_path: Path) -> None:
     assert folder.list_names(tmp_path) == []
-    folder.write_document(tmp_path, "release-1.2", "{}")
+    path = folder.locate_document(tmp_path, "release-1.2")
+    path.parent.mkdir()
+    path.write_text("{}")
     with pytest.raises(UsageError, match=r"release-1\.3") as caught:
         folder.find_document(tmp_path, "release-1.3")
     assert "release-1.2" in f"{caught.value.message} {caught.value.hint}"

@@ -489,13 +489,13 @@ def test_values_are_of_the_newest_treatment() -> None:
 def test_a_watch_goes_on(tmp_path: Path) -> None:
     results = tmp_path / "results"
     watch = small_watch("run.1").model_copy(update={"checkpoints": (), "change_points": ()})
-    state.WATCHES.write_document(results, watch.name, watch.to_json())
+    state.WATCHES.write_document(results, watch.name, watch)
     client = opened(tmp_path)
     assert "/watches" in page(client, "/").hrefs
     assert "No checkpoint was seen yet." in page(client, "/watch/run.1").text
     assert page(client, "/watches").texts("watches")[-1][0] == "run.1"
     later = watch.add_entry(checkpoint(1000, 0.5))
-    state.WATCHES.write_document(results, later.name, later.to_json())
+    state.WATCHES.write_document(results, later.name, later)
     client.app.state.site.refresh()  # type: ignore[attr-defined]
     assert "step1000" in page(client, "/watch/run.1").text
 
@@ -505,7 +505,7 @@ def test_a_long_run(tmp_path: Path) -> None:
     some = tuple(checkpoint(1000 * at, 0.3, evaluated="2026") for at in range(1, 701))
     drop = state.ChangePoint(step=300_000, last=300_000, kind="drop", size=0.01, p=0.001)
     watch = small_watch().model_copy(update={"checkpoints": some, "change_points": (drop,)})
-    state.WATCHES.write_document(tmp_path / "results", watch.name, watch.to_json())
+    state.WATCHES.write_document(tmp_path / "results", watch.name, watch)
     client = opened(tmp_path)
     assert len(drawn(client, PATH)["data"][0]["x"]) == 700
     assert len(page(client, PATH).texts("checkpoints")) == 51
