@@ -34,6 +34,7 @@ from harness.executors.run_log import (
     Node,
     RunHeader,
     RunningJob,
+    iter_log_lines,
 )
 from harness.results.cost.duration import TimeRange
 from harness.results.cost.remaining import Work, time_left
@@ -292,7 +293,7 @@ class _Log:
         folder, heartbeat = beat.folder, beat.heartbeat
         try:
             head = read_limited(folder / HEADER, HEADERS.limit)
-            lines = (folder / EVENTS).read_bytes().splitlines()
+            lines = [line for line in iter_log_lines(folder / EVENTS) if line is not None]
         except FileNotFoundError:
             return None
         except ValueError as error:

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -347,7 +347,7 @@ class RunLog:
         """Add a line in one write; after half a line (a full disk) the next one begins a new line."""
         entry = {"at": now, "job": number, "event": event, **{k: v for k, v in facts.items() if v}}
         # Names of files may hold bytes that are not UTF-8 (lone surrogates), which encode() refuses.
-        line = f"{json.dumps(entry, ensure_ascii=False)}\n".encode("utf-8", "replace")
+        line = files.append_check(json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace")) + b"\n"
         line = b"\n" + line if self._half else line
         # True until the write is known to be whole: it may also end in an error.
         self._half = True
@@ -392,6 +392,17 @@ class RunLog:
             "elsewhere": sorted(self._elsewhere),
             "nodes": [node.model_dump(exclude_defaults=True) for node in self._nodes],
         }
+
+
+def iter_log_lines(path: Path) -> Iterator[bytes | None]:
+    """The lines of a log's events without their checks; None for one that has changed since.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    for line in path.read_bytes().splitlines():
+        # Earlier versions wrote no checks, and the last line may be cut off.
+        yield files.strip_check(line) if b"\t" in line else line
 
 
 def _replace_surrogates(content: Mapping[str, Any]) -> dict[str, Any]:

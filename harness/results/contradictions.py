@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.core.types import is_number
-from harness.storage.record import Record
+from harness.storage.record import ModelPart, Record
 
 DEPTH, NAME_BYTES, INTEGER = 32, 200, 2**63
 """Of a record: nested objects, bytes of a name (it becomes a folder), the first integer that is too large."""
@@ -77,24 +77,24 @@ _DESCRIPTION = {"name": "name", "parameters": "number of parameters", "dimension
 """What records of the same weights must say alike, with its words."""
 
 
-def find_disagreements(records: Iterable[tuple[Path, Record]]) -> Iterator[tuple[Path, str]]:
+def find_disagreements(models: Iterable[tuple[Path, ModelPart]]) -> Iterator[tuple[Path, str]]:
     """The records that describe a model otherwise than most records of the same weights, with the reason.
 
     Where no description has more records than another, all of them are named: one of them is wrong.
     """
-    by_weights: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
-    for path, record in records:
-        if record.model.weights:
-            by_weights[record.model.weights].append((path, record))
+    by_weights: dict[str, list[tuple[Path, ModelPart]]] = defaultdict(list)
+    for path, model in models:
+        if model.weights:
+            by_weights[model.weights].append((path, model))
     for group in by_weights.values():
         for field, label in _DESCRIPTION.items():
-            values = Counter(getattr(record.model, field) for _, record in group)
+            values = Counter(getattr(model, field) for _, model in group)
             (usual, most), *others = values.most_common()
             # Counter.most_common breaks ties by order, and the first record is no better witness than the
             # second.
             even = any(count == most for _, count in others)
-            for path, record in group:
-                value = getattr(record.model, field)
+            for path, model in group:
+                value = getattr(model, field)
                 if even or value != usual:
                     other = next(text for text in values if text != value) if value == usual else usual
                     yield (

@@ -29,7 +29,7 @@ from leaderboard.data.tables import TABLES, Tables, Writer, clean_stored_text
 
 log = logging.getLogger(__name__)
 
-FORM = 18
+FORM = 19
 """The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"
@@ -53,7 +53,7 @@ class Snapshot(BaseModel):
     """One version of the tables: a folder of Parquet files for each part, the own one first.
 
     `units` are the stamps of the own part's units, `imports` the source, folder and identifier of each
-    import, `sizes` the bytes of each file.
+    import, `sizes` the bytes of each file and `hashes` its SHA-256.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -64,6 +64,7 @@ class Snapshot(BaseModel):
     parts: Sequence[str]
     imports: Mapping[str, tuple[str, str, str]]
     sizes: Mapping[str, int]
+    hashes: Mapping[str, str]
 
     def list_table_files(self, table: str) -> list[str]:
         """The Parquet files of a table."""
@@ -74,6 +75,8 @@ class Snapshot(BaseModel):
         """Whether all files are there in their full length and can be opened."""
         if not self.sizes or self.sizes != _read_file_sizes(self.folder):
             return False
+        if self.hashes != _hash_files(self.folder):
+            return False
         with duckdb.connect() as connection, suppress(duckdb.Error):
             for name in TABLES:
                 # A count reads no more than the ends of the files.
@@ -82,7 +85,7 @@ class Snapshot(BaseModel):
         return False
 
 
-NOTHING = Snapshot(folder=Path(), version=0, units={}, parts=(), imports={}, sizes={})
+NOTHING = Snapshot(folder=Path(), version=0, units={}, parts=(), imports={}, sizes={}, hashes={})
 """The former snapshot of a folder that has none yet."""
 
 
@@ -230,6 +233,7 @@ class SiteIndex:
         document = {
             "version": version, "units": dict(units), "parts": [OWN, *parts], "imports": dict(parts),
             "sizes": _read_file_sizes(self.folder / str(version)),
+            "hashes": _hash_files(self.folder / str(version)),
         }  # fmt: skip
         write_content_file(self.folder / "current.json", document)
         self.damaged = False
@@ -302,6 +306,11 @@ def _link(former: Snapshot, part: str, new: Path) -> None:
 
 def _read_file_sizes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.glob("*/*.parquet"))}
+
+
+def _hash_files(folder: Path) -> dict[str, str]:
+    cache = paths.resolve_cache_folder()
+    return {name: files.hash_file(folder / name, cache) for name in _read_file_sizes(folder)}
 
 
 def _read_snapshot(path: Path) -> Snapshot | None:

@@ -343,6 +343,20 @@ def _read_rows_facts(about: Path, cache: Path) -> dict[str, Any] | None:
     return None
 
 
+def read_source_file(path: Path) -> None:
+    """Read what caches keep of source; the rows that such facts name must be what was written.
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: One is not what was written.
+    """
+    facts = read_content_file(path)
+    if path.name.endswith(".training.json"):
+        rows = _build_parquet_path(path.parent, facts["content"])
+        if not files.has_sha256(rows, facts["sha256"]):
+            raise ValueError(f"{rows.name} is not what was written")
+
+
 def _build_parquet_path(folder: Path, content: str) -> Path:
     return folder / f"{content.rpartition(':')[2][:32]}.parquet"
 

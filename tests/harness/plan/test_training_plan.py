@@ -476,7 +476,8 @@ def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None
     content = json.loads(path.read_text())
     del content["digest"]
     content["model"]["weights"] = "0" * 64
-    content["main_score"] = content["scores"]["test"]["default"]["main_score"] = 1.0
+    content["main_score"] = 1.0
+    content["scores"] = {"test": {"default": {"main_score": 1.0}}}
     content["purpose"] = "final"
     path.write_text(append_digest(content))
     again = swept(asked, **two)

@@ -229,12 +229,14 @@ def test_the_record_that_describes_the_weights_otherwise_is_named(tmp_path: Path
 
 def test_of_two_that_disagree_both_are_named() -> None:
     records = [
-        (Path(name), RECORDS.parse(json.dumps(model(name, parameters=number)), where="x"))
+        (Path(name), RECORDS.parse(json.dumps(model(name, parameters=number)), where="x").model)
         for name, number in (("A", 22), ("B", 23))
     ]
     assert [str(path) for path, _ in find_disagreements(records)] == ["A", "B"]
     other = model("C", weights="ef" * 32, parameters=5)
-    assert not [*find_disagreements([records[0], (Path("C"), RECORDS.parse(json.dumps(other), where="x"))])]
+    assert not [
+        *find_disagreements([records[0], (Path("C"), RECORDS.parse(json.dumps(other), where="x").model)])
+    ]
 
 
 def test_the_command_says_what_is_wrong_and_leaves_it(
