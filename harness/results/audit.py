@@ -32,7 +32,7 @@ from harness.results.contradictions import find_contradictions, find_disagreemen
 from harness.search.plaid import find_index_problem
 from harness.storage.imported import TABLES, Imported
 from harness.storage.leases import LEASE, TERM, has_dead_holder, locate_holder_file, sweep_leases
-from harness.storage.record import ModelPart, Record
+from harness.storage.record import ModelPart
 from harness.storage.store import BESIDE, FAILED, Store
 from harness.storage.vectors import find_shard_problem, is_finite_shard
 from harness.training.model_store import ModelStore, find_model_problem
@@ -61,6 +61,8 @@ AREAS = {
     "unknown": "files of no known kind",
 }
 """The areas of an audit, in words."""
+
+_ORDER = {area: place for place, area in enumerate(AREAS)}
 
 _STALE = 10 * TERM
 """Seconds without renewal after which a lease is named."""
@@ -183,7 +185,7 @@ def audit(
     Returns:
         The audit, whose faults say whether they were repaired.
     """
-    checks = [*_iter_checks(results, cache, (*KINDS, *kinds))]
+    checks = sorted(_iter_checks(results, cache, (*KINDS, *kinds)), key=lambda check: _ORDER[check[0].area])
     sizes = [_count_bytes(path) for _, path in checks]
     faults, number, size = list[Fault](), Counter[str](), Counter[str]()
     models, without_digest = list[tuple[Path, ModelPart]](), 0
@@ -249,7 +251,8 @@ def _iter_folder_checks(root: Path, roots: set[Path], kinds: Sequence[FileKind])
             if kind is None and not (ending and (place.parts or name in first)):
                 kind = UNKNOWN
             if kind is not None:
-                yield kind, Path(here, name)
+                if kind.area:
+                    yield kind, Path(here, name)
                 folders[:] = [other for other in folders if other != name] if ending else folders
 
 
@@ -341,18 +344,15 @@ def _audit_record(path: Path, *, strict: bool) -> _Outcome:
     return _Outcome(faults=faults, model=record.model, has_digest=b'"digest"' in content)
 
 
-def _read_whole(path: Path) -> Record | None:
-    """The record in a file; None where it has a fault."""
-    try:
-        return Store.parse(path)
-    except (OSError, ValueError, HarnessError):
-        return None
-
-
 def _find_part_faults(path: Path, part: str) -> Iterator[Fault]:
     """The fault of a file that this part of a record names."""
     area = "runs" if part == "run" else part
-    record = _read_whole(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
+    try:
+        record = Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
+    except NewerSchemaError:
+        return
+    except (OSError, ValueError, HarnessError):
+        record = None
     named = getattr(record, part, None)
     if named is None:
         yield Fault(area, path, "no intact record names it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from pydantic import Field
 
@@ -147,17 +147,21 @@ def find_score_problem(record: Record) -> str:
     main, parts = record.main_score, list[float]()
     for metrics in record.subset_metrics:
         score, named = metrics.get("main_score"), metrics.get(record.task.metric)
-        if is_number(score) and is_number(named) and not is_same_score(score, named):
+        if _is_value(score) and _is_value(named) and not is_same_score(score, named):
             return f"a `main_score` is {score}, but its {record.task.metric} is {named}"
-        parts += [score] if is_number(score) else []
-    if main is None:
+        parts += [score] if _is_value(score) else []
+    if not _is_value(main):
         return ""
     if parts and not is_same_score(main, sum(parts) / len(parts)):
         return f"its main score is {main}, but the mean over splits and subsets is {sum(parts) / len(parts)}"
-    values = [value for metrics in record.subset_metrics for value in metrics.values() if is_number(value)]
+    values = [value for metrics in record.subset_metrics for value in metrics.values() if _is_value(value)]
     if not parts and not _is_mean_of_some(main, values):
         return f"its main score is {main}, which no mean of its metrics is"
     return ""
+
+
+def _is_value(value: Any) -> TypeGuard[float]:
+    return is_number(value) and not math.isnan(value)
 
 
 def _is_mean_of_some(main: float, values: list[float]) -> bool:

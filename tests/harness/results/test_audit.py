@@ -177,7 +177,15 @@ def test_all_that_lies_there_is_counted(world: World, capsys: pytest.CaptureFixt
     assert (code, found["faults"], found["without_digest"]) == (0, [], 0)
     counts = {area: facts["files"] for area, facts in found["checked"].items() if facts["files"]}
     assert list(found["checked"]) == list(AREAS)
-    assert counts == {"records": 4, "examples": 4, "runs": 4, "vectors": 6, "datasets": 2, "source": 2}
+    assert counts == {
+        "records": 4,
+        "examples": 4,
+        "runs": 4,
+        "vectors": 6,
+        "datasets": 2,
+        "source": 2,
+        "logs": 3,
+    }
     for area, kind in (("records", "records"), ("examples", "examples"), ("runs", "runs")):
         size = sum(path.stat().st_size for path in world.files(kind))
         assert found["checked"][area]["bytes"] == size
