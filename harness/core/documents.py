@@ -68,18 +68,21 @@ def read_content_file(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is too large, no JSON, has no digest, or its content has changed.
+        ValueError: It is too large, no JSON, has no digest, its content has changed, or is another file's.
     """
-    return verify_digest(read_limited(path, CACHE_LIMIT))
+    content = verify_digest(read_limited(path, CACHE_LIMIT))
+    if content.pop("file", path.name) != path.name:
+        raise ValueError("its content is that of another file")
+    return content
 
 
 def write_content_file(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON content with its digest in one step, in place of an existing file.
+    """Write JSON content with the file's name and a digest in one step, in place of an existing file.
 
     Raises:
         StoreError: The file cannot be written.
     """
-    files.replace(path, append_digest(content).encode())
+    files.replace(path, append_digest({"file": path.name, **content}).encode())
 
 
 def append_digest(content: Mapping[str, Any]) -> str:

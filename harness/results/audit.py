@@ -101,8 +101,8 @@ class FileKind:
 
     Attributes:
         area: One of `AREAS`; empty for what is not counted: locks, work under way, what was moved aside.
-        pattern: Its path: `*` stands for a part of a name, `**/` for any folders. With a "/" at its end it
-            is a folder whose files are one with it.
+        pattern: Its path: `*` stands for a part of a name, `[!.]` for any character but a dot, `**/` for any
+            folders. With a "/" at its end it is a folder whose files are one with it.
         find_faults: What finds the faults of such a file.
     """
 
@@ -262,9 +262,9 @@ def _count_bytes(path: Path) -> int:
 
 
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    form = re.escape(pattern).replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*")
+    form = re.escape(pattern).replace(r"\*\*/", "(?:.*/)?").replace(r"\[!\.\]", "[^/.]")
     # The site keeps a copy of a remote's records as a results folder in the cache.
-    return re.compile(rf"(?:remote/[^/]*/)?{form}")
+    return re.compile(rf"(?:remote/[^/]+/)?{form}".replace(r"\*", "[^/]+"))
 
 
 def _repair_fault(fault: Fault) -> Fault:
@@ -415,9 +415,9 @@ UNKNOWN = FileKind("unknown", "")
 LEFT = FileKind("left", "", lambda path: [Fault("left", path, "its process is dead")])
 
 _UNREAD = (
-    "**/.*.tmp", "**/.*.tmp/", "**/*.lock", "**/*.broken", "models/*.broken*/", "models/.removed-*/",
-    "models/.training-*/**/*", "leases/*.holder", "imported/*/*.parquet", "queue/", "plaid/*.part/",
-    "source/*.parquet", "file-hashes.jsonl", "README.md", "reported/", "reference/",
+    "**/.*.tmp", "**/.*.tmp/", "**/*.lock", "**/.lock", "**/*.broken", "models/*.broken*/",
+    "models/.removed-*/", "models/.training-*/**/*", "leases/*.holder", "imported/*/*.parquet", "queue/",
+    "plaid/*.part/", "source/*.parquet", "file-hashes.jsonl", "README.md", "reported/", "reference/",
 )  # fmt: skip
 """What no check reads: work under way, what the check of another file reads, and what is checked line by line
 where it is used."""
@@ -431,7 +431,7 @@ KINDS = (
     FileKind("runs", f"records/*/*/*{BESIDE['run']}", partial(_find_part_faults, part="run")),
     FileKind("imports", "imported/*/import.json", build_read_check("imports", _read_import, "move aside")),
     FileKind("leases", f"leases/*{LEASE}", _find_lease_faults),
-    FileKind("models", "models/*-*/", build_problem_check("models", find_model_problem, "move aside")),
+    FileKind("models", "models/[!.]*-*/", build_problem_check("models", find_model_problem, "move aside")),
     FileKind("vectors", "vectors/*/*/space.json", build_problem_check("vectors", _find_space_problem)),
     FileKind("vectors", "vectors/*/*/*.safetensors", build_problem_check("vectors", _find_vector_problem)),
     FileKind("datasets", "datasets/*/", build_problem_check("datasets", _find_data_problem)),

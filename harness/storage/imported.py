@@ -155,8 +155,10 @@ class Imported:
         """
         if not (folder / STAMP).exists():
             return None
-        stamp = STAMPS.read_document_file(folder / STAMP)
-        return Imported(source=folder.name, folder=folder, stamp=stamp.model_dump(by_alias=True))
+        stamp = STAMPS.read_document_file(folder / STAMP).model_dump(by_alias=True)
+        if stamp.get("source", folder.name) != folder.name:
+            raise RecordError(f"{folder / STAMP} is that of the source {stamp['source']}.", hint=STAMPS.hint)
+        return Imported(source=folder.name, folder=folder, stamp=stamp)
 
     @staticmethod
     @contextmanager

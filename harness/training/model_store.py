@@ -435,9 +435,10 @@ def find_model_problem(folder: Path) -> str:
 
 def _read_training_facts(work: Path) -> dict[str, Any]:
     try:
-        return read_content_file(work / _BEGUN)
+        facts = read_content_file(work / _BEGUN)
     except (OSError, ValueError):
         return {}
+    return facts if str(facts.get("key")).startswith(work.name.removeprefix(_WORK)) else {}
 
 
 def _read_unfinished_model(work: Path) -> UnfinishedModel:
