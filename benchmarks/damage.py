@@ -49,6 +49,7 @@ from harness.plan.plan import ConfiguredModel, Plan
 from harness.results.audit import audit
 from harness.storage.record import RUN_COLUMNS
 from harness.storage.store import Store
+from harness.watch.state import WATCHES
 
 KINDS = {
     "records": ("results", "records/*/*/*.json"),
@@ -62,7 +63,7 @@ KINDS = {
     "watches": ("results", "watches/*.json"),
     "stamps": ("results", "imported/*/import.json"),
     "tables": ("results", "imported/*/*.parquet"),
-    "models": ("results", "models/tiny-*/*.json"),
+    "models": ("results", "models/tiny-*/model.json"),
     "model weights": ("results", "models/tiny-*/*.safetensors"),
     "trainings": ("results", "models/.training-*/training.json"),
     "heads": ("results", "runs/*/run.json"),
@@ -81,6 +82,9 @@ KINDS = {
     "site": ("cache", "site/*/**/*"),
 }
 """The root and the form of the paths of every kind."""
+
+if WATCHES.kind.digest_since is None:
+    del KINDS["watches"]
 
 RUN_KINDS = ("records", "examples", "runs", "shards", "prepared")
 """The kinds that a run reads, or makes scores of."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from check_data import small_check
 from harness.checks.baselines import BASELINES
-from harness.checks.outcome import CHECKS
-from harness.core.documents import DocumentFolder
+from harness.checks.outcome import CHECKS, Check
+from harness.core.documents import DocumentFolder, read_content_file, write_content_file
 from harness.core.errors import RecordError, UsageError
 from harness.proxy.document import PROXIES
+from harness.storage.record import ExamplesPart
 from harness.watch.state import WATCHES, Watch
 
 Kind = DocumentFolder[Any]
@@ -66,3 +70,91 @@ def test_what_is_not_there_is_told_with_its_nearest(folder: Kind, tmp_path: Path
     assert "release-1.2" in f"{caught.value.message} {caught.value.hint}"
     with pytest.raises(RecordError, match="cannot be read: No such file"):
         folder.kind.read_document_file(tmp_path / "gone.json")
+
+
+# Limits, names and digests
+
+
+def checked() -> tuple[Check, Path]:
+    return small_check(), Path("checks") / f"{small_check().stem}.json"
+
+
+def test_a_document_is_written_with_its_digest_and_read_as_it_was(tmp_path: Path) -> None:
+    check, place = checked()
+    path = CHECKS.write_document(tmp_path, check.stem, check)
+    assert path == tmp_path / place
+    assert CHECKS.read_document_file(path) == check
+    content = json.loads(path.read_text())
+    body = {name: value for name, value in content.items() if name != "digest"}
+    text = json.dumps(body, indent=1, ensure_ascii=False) + "\n"
+    assert content["digest"] == hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(path.read_text().replace("0.61", "0.62"))
+    with pytest.raises(RecordError, match="its content is not what its digest says") as caught:
+        CHECKS.read_document_file(path)
+    assert "run the same check again" in (caught.value.hint or "")
+
+
+@every_kind
+def test_a_document_without_a_digest_is_refused_from_its_schema_on(folder: Kind, tmp_path: Path) -> None:
+    since = folder.kind.digest_since
+    if since is None:
+        pytest.skip("its form has no digest yet")
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"schema": since, "name": "x"}))
+    with pytest.raises(RecordError, match="it has no digest"):
+        folder.kind.read_document_file(path)
+
+
+def test_a_size_is_looked_at_before_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.json"
+    with path.open("wb") as file:
+        file.truncate(3 * 10**9)
+    monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("it is read"))
+    with pytest.raises(RecordError, match="it has 3,000,000,000 bytes, and 67,108,864 are the most"):
+        BASELINES.read_document_file(path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.json")
+    with pytest.raises(RecordError, match="a pipe or a device"):
+        BASELINES.read_document_file(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[" * 200_000, "nested too deeply"),
+        ('{"schema": 4, "name": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
+        ('{"schema": 4, "name": [' + "[],[" * 1_100_000 + "]", "more than 2,000,000 values"),
+    ],
+)
+def test_what_would_fill_the_memory_is_one_error(content: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(RecordError, match=reason):
+        BASELINES.read_document_file(path)
+
+
+def test_a_document_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
+    check, _ = checked()
+    path = CHECKS.write_document(tmp_path, check.stem, check)
+    other = path.rename(path.with_name("20260102T030405-ffffffffffff.json"))
+    with pytest.raises(RecordError, match="is the check of another name, '20260102T030405-0123456789ab'"):
+        CHECKS.read_document_file(other)
+    elsewhere = tmp_path / "mine.json"
+    elsewhere.write_bytes(other.read_bytes())
+    assert CHECKS.read_document_file(elsewhere) == check
+
+
+def test_content_of_another_file_is_refused(tmp_path: Path) -> None:
+    write_content_file(tmp_path / "a.json", {"n": 1})
+    assert read_content_file(tmp_path / "a.json") == {"n": 1}
+    (tmp_path / "a.json").rename(tmp_path / "b.json")
+    with pytest.raises(ValueError, match="that of another file"):
+        read_content_file(tmp_path / "b.json")
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "..", ".hidden", "a\\b", "a\nb"])
+def test_a_name_in_a_document_is_no_path(name: str) -> None:
+    with pytest.raises(ValidationError, match="pattern"):
+        ExamplesPart(file=name, rows=1, sha256="")
