@@ -35,7 +35,7 @@ from harness.storage.leases import LEASE, TERM, has_dead_holder, locate_holder_f
 from harness.storage.record import ModelPart
 from harness.storage.store import BESIDE, FAILED, Store
 from harness.storage.vectors import find_shard_problem, is_finite_shard
-from harness.training.model_store import ModelStore, find_model_problem
+from harness.training.model_store import ModelStore, find_model_problem, find_training_problem
 
 AREAS = {
     "records": "records",
@@ -264,7 +264,7 @@ def _count_bytes(path: Path) -> int:
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
     form = re.escape(pattern).replace(r"\*\*/", "(?:.*/)?").replace(r"\[!\.\]", "[^/.]")
     # The site keeps a copy of a remote's records as a results folder in the cache.
-    return re.compile(rf"(?:remote/[^/]+/)?{form}".replace(r"\*", "[^/]+"))
+    return re.compile(rf"(?:remote/[^/]+/)?{form}".replace(r"\*", "[^/]*"))
 
 
 def _repair_fault(fault: Fault) -> Fault:
@@ -416,14 +416,16 @@ LEFT = FileKind("left", "", lambda path: [Fault("left", path, "its process is de
 
 _UNREAD = (
     "**/.*.tmp", "**/.*.tmp/", "**/*.lock", "**/.lock", "**/*.broken", "models/*.broken*/",
-    "models/.removed-*/", "models/.training-*/**/*", "leases/*.holder", "imported/*/*.parquet", "queue/",
+    "models/.removed-*/", "models/.training-*/**/[!.]*", "leases/*.holder", "imported/*/*.parquet", "queue/",
     "plaid/*.part/", "source/*.parquet", "file-hashes.jsonl", "README.md", "reported/", "reference/",
 )  # fmt: skip
 """What no check reads: work under way, what the check of another file reads, and what is checked line by line
 where it is used."""
 
 KINDS = (
-    FileKind("models", "models/.training-*/training.json", build_read_check("models", read_content_file)),
+    FileKind(
+        "models", "models/.training-*/training.json", build_problem_check("models", find_training_problem)
+    ),
     *(FileKind("", pattern) for pattern in _UNREAD),
     FileKind("failures", f"records/*/*/*{FAILED}", _find_failure_faults),
     FileKind("records", "records/*/*/*.json", lambda path: ()),

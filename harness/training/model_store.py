@@ -441,6 +441,11 @@ def _read_training_facts(work: Path) -> dict[str, Any]:
     return facts if str(facts.get("key")).startswith(work.name.removeprefix(_WORK)) else {}
 
 
+def find_training_problem(path: Path) -> str:
+    """What is wrong with the file of a training's facts; empty if nothing."""
+    return "" if _read_training_facts(path.parent) else "it is damaged, or that of another training"
+
+
 def _read_unfinished_model(work: Path) -> UnfinishedModel:
     about = _read_training_facts(work)
     log = read_log(work / LOG)

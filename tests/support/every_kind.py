@@ -174,8 +174,9 @@ def _read_import(path: Path) -> Any:
     return imported.stamp, [table.to_pylist() for table in tables]
 
 
-def _read_events(path: Path) -> Any:
-    return sorted(line for line in iter_log_lines(path) if line is not None)
+def _read_events(results: Path) -> dict[str, Any]:
+    logs = sorted(results.glob("runs/*/jobs.jsonl"))
+    return {repr((log.parent.name, line)): line for log in logs for line in iter_log_lines(log) if line}
 
 
 def _read_clusters(path: Path) -> Any:
@@ -193,7 +194,7 @@ def _read_clusters(path: Path) -> Any:
 
 def _read_weights(path: Path) -> Any:
     runs = read_content_file(path.with_name("best.json"))["runs"]
-    return files.has_sha256(path, runs[path.stem]["sha256"]) and runs[path.stem]
+    return runs[path.stem] if files.has_sha256(path, runs[path.stem]["sha256"]) else None
 
 
 def _read_site(results: Path, cache: Path) -> dict[str, Any]:
@@ -234,7 +235,7 @@ READERS: Mapping[str, Callable[[Path, Path], dict[str, Any]]] = {
     "heartbeats": lambda results, _: _read_files(
         results, "runs/*/status.json", HEARTBEATS.read_document_file
     ),
-    "events": lambda results, _: _read_files(results, "runs/*/jobs.jsonl", _read_events),
+    "events": lambda results, _: _read_events(results),
     "speeds": lambda _, cache: {one.model: one for one in read_speeds(cache)},
     "verdicts": lambda _, cache: _read_files(cache, "verdicts/*.json", read_content_file),
     "counts": lambda _, cache: _read_files(cache, "source/*.json", read_content_file),
