@@ -136,10 +136,11 @@ SHOWN = 20
 )
 @options.as_json
 def command(results: Path | None, cache: Path | None, repair: bool, strict: bool, as_json: bool) -> int:
-    """Read every record, per-example file, trained model and cached file, and name what is damaged or stale.
+    """Read every file of a results folder and a cache, and name what is damaged or stale.
 
     A record that was moved aside is measured again by the next run, a model trained again; a cache
-    that was removed is made again. Ends with 0 if nothing is wrong (any more), else with 1.
+    that was removed is made again. Files of no known kind are named and left. Ends with 0 if nothing
+    is wrong (any more), else with 1.
     """
     # Without a check a misspelt folder would be found empty, and nothing wrong in it.
     if results is not None and not results.is_dir():

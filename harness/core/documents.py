@@ -97,23 +97,16 @@ def verify_digest(text: str | bytes) -> dict[str, Any]:
     Raises:
         ValueError: It is not JSON, has no digest, or its content has changed.
     """
-    document = _load_json(text)
-    if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
-    return _verify_content(document, text)
-
-
-def _load_json(text: str | bytes) -> Any:
     try:
-        return json.loads(text)
+        return _verify_content(json.loads(text), text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _verify_content(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
+def _verify_content(document: Any, text: str | bytes) -> dict[str, Any]:
     """The content of a document with a digest; `text` is its JSON."""
     text = text.decode() if isinstance(text, bytes) else text
-    if "digest" not in document:
+    if not isinstance(document, dict) or "digest" not in document:
         raise ValueError("it has no digest")
     content = {name: value for name, value in document.items() if name != "digest"}
     written = document["digest"]
@@ -180,7 +173,9 @@ class DocumentKind(Generic[Document]):
             ValueError: The text is not complete JSON (a truncated file), is too large or nested too deeply,
                 is not what its digest says, or contradicts itself.
         """
-        self._require_limits(text)
+        text = text.decode() if isinstance(text, bytes) else text
+        if len(text) > self.limit or (len(text) > VALUES and sum(map(text.count, ",[{")) > VALUES):
+            raise ValueError(f"it has more than {self.limit:,} bytes or {VALUES:,} values")
         try:
             raw = json.loads(text)
             if isinstance(raw, dict) and self._has_digest(raw):
@@ -188,7 +183,7 @@ class DocumentKind(Generic[Document]):
             document = self._build_document(raw, where)
             problem = self.find_problem(document)
         except RecursionError:
-            raise ValueError("it is nested too deeply") from None
+            problem = "it is nested too deeply"
         if problem:
             raise ValueError(problem)
         return document
@@ -221,18 +216,7 @@ class DocumentKind(Generic[Document]):
             StoreError: The file cannot be written.
         """
         content = self.serialize_document(document).encode()
-        if once:
-            return files.write_once(path, content)
-        files.replace(path, content)
-        return True
-
-    def _require_limits(self, text: str | bytes) -> None:
-        if len(text) > self.limit:
-            raise ValueError(f"it has {len(text):,} bytes, and {self.limit:,} are the most")
-        if len(text) > VALUES:
-            text = text.decode() if isinstance(text, bytes) else text
-            if sum(map(text.count, ",[{")) > VALUES:
-                raise ValueError(f"it has more than {VALUES:,} values")
+        return files.write_once(path, content) if once else files.replace(path, content) is None
 
     def _build_document(self, raw: Any, where: object) -> Document:
         """The document in JSON values whose digest fits."""

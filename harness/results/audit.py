@@ -187,7 +187,7 @@ def audit(
     """
     checks = sorted(_iter_checks(results, cache, (*KINDS, *kinds)), key=lambda check: _ORDER[check[0].area])
     sizes = [_count_bytes(path) for _, path in checks]
-    faults, number, size = list[Fault](), Counter[str](), Counter[str]()
+    total, faults, number, size = sum(sizes), list[Fault](), Counter[str](), Counter[str]()
     models, without_digest = list[tuple[Path, ModelPart]](), 0
     for (kind, path), bytes_, outcome in zip(checks, sizes, _run_checks(checks, strict), strict=True):
         faults += map(_repair_fault, outcome.faults) if repair else outcome.faults
@@ -195,7 +195,7 @@ def audit(
         size[kind.area] += bytes_
         models += [] if outcome.model is None else [(path, outcome.model)]
         without_digest += not outcome.has_digest
-        progress(size.total(), sum(sizes))
+        progress(size.total(), total)
     if strict:
         # A repair cannot know which of two records is wrong.
         faults += [Fault("records", path, text, "") for path, text in sorted(find_disagreements(models))]

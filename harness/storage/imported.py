@@ -90,15 +90,12 @@ class Imported:
         return self._read_table("files", columns)
 
     def has_all_tables(self) -> bool:
-        """Whether all of its tables exist in their full length."""
-        try:
-            return all(self.locate_table(t).stat().st_size == self._facts(t).get("bytes") for t in TABLES)
-        except OSError:
-            return False
+        """Whether all of its tables are what was written."""
+        return not any(map(self.find_table_problem, TABLES))
 
     def find_table_problem(self, table: str) -> str:
         """What is wrong with a table, every byte read; empty if nothing. Schema 1 knew only its length."""
-        path, facts = self.locate_table(table), self._facts(table)
+        path, facts = self.locate_table(table), self.stamp.get("tables", {}).get(table, {})
         try:
             if path.stat().st_size != facts.get("bytes"):
                 return "its length is not that in its stamp"
@@ -106,10 +103,6 @@ class Imported:
         except OSError as error:
             return f"it cannot be read: {error.strerror}"
         return "" if same else "its SHA-256 is not that in its stamp"
-
-    def _facts(self, table: str) -> Mapping[str, Any]:
-        facts: Mapping[str, Any] = self.stamp.get("tables", {}).get(table, {})
-        return facts
 
     def load_entry_digests(self) -> list[str]:
         """For each entry a text that changes when one of its files does."""

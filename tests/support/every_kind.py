@@ -88,11 +88,12 @@ def _put_documents(results: Path) -> None:
         BASELINES.write_document(results, name, baseline)
         export_baseline(results, name, results.parent / f"{name}.zip")
         replace(small_check(), id=name, when=f"2026-01-0{at + 1}T00:00:00+00:00").write(results)
-        PROXIES.write_document(results, name, _build_proxy(name, intercept=at / 10))
+        PROXIES.write_document(results, name, build_proxy(name, intercept=at / 10))
         WATCHES.write_document(results, name, small_watch(name))
 
 
-def _build_proxy(name: str, intercept: float) -> Proxy:
+def build_proxy(name: str, intercept: float) -> Proxy:
+    """A proxy of one task."""
     task = {"task": "A", "splits": ["test"], "subsets": ["default"], "coefficient": 1, "low": 0, "high": 1}
     return Proxy.model_validate(
         {

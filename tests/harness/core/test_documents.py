@@ -13,11 +13,14 @@ import pytest
 from pydantic import ValidationError
 
 from check_data import small_check
-from harness.checks.baselines import BASELINES
-from harness.checks.outcome import CHECKS, Check
-from harness.core.documents import DocumentFolder, read_content_file, write_content_file
+from every_kind import build_proxy
+from harness.checks.baselines import BASELINES, Baseline, BaselineModel
+from harness.checks.outcome import CHECKS, Check, KnownErrors
+from harness.core.documents import DocumentFolder, DocumentKind, read_content_file, write_content_file
 from harness.core.errors import RecordError, UsageError
+from harness.executors.run_log import HEADERS, HEARTBEATS, Heartbeat, RunHeader
 from harness.proxy.document import PROXIES
+from harness.storage.imported import STAMPS
 from harness.storage.record import ExamplesPart
 from harness.watch.state import WATCHES, Watch
 
@@ -125,7 +128,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     [
         ("[" * 200_000, "nested too deeply"),
         ('{"schema": 4, "name": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
-        ('{"schema": 4, "name": [' + "[],[" * 1_100_000 + "]", "more than 2,000,000 values"),
+        ('{"schema": 4, "name": [' + "[],[" * 1_100_000 + "]", "or 2,000,000 values"),
     ],
 )
 def test_what_would_fill_the_memory_is_one_error(content: str, reason: str, tmp_path: Path) -> None:
@@ -158,3 +161,46 @@ def test_content_of_another_file_is_refused(tmp_path: Path) -> None:
 def test_a_name_in_a_document_is_no_path(name: str) -> None:
     with pytest.raises(ValidationError, match="pattern"):
         ExamplesPart(file=name, rows=1, sha256="")
+
+
+# Golden files
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def golden_documents() -> dict[str, tuple[DocumentKind[Any], Any]]:
+    """A document of each kind whose form on disk must stay readable, by the start of its golden files."""
+    run = BaselineModel(
+        model="m", source="./m", artifact="a" * 64, folder="m-aaaaaaaaaaaa", keys={"T": ("k",)}
+    )
+    errors = KnownErrors(tasks={"T": 0.5}, means={"s": 0.25})
+    options = {"dtype": "float32", "prompts": ["query=é: "]}
+    fields = {"suites": ("s",), "seeds": 2, "options": options, "runs": (run,), "errors": errors}
+    node = {"name": "n", "devices": ("cpu",), "workers": 2}
+    job = {"kind": "score", "label": "T", "key": "k", "inputs": (0,), "seconds": 1.5}
+    stamp = {"id": "0123456789ab", "source": "s", "tables": {}, "counts": {"entries": 1}}
+    return {
+        "baseline": (BASELINES.kind, Baseline(name="n", when="2026-01-01", **fields)),
+        "check": (CHECKS.kind, small_check()),
+        "proxy": (PROXIES.kind, build_proxy("n", intercept=0.5)),
+        "import": (STAMPS, STAMPS.type.model_validate(stamp)),
+        "head": (
+            HEADERS,
+            RunHeader.model_validate(
+                {"host": "h", "pid": 7, "started": "2026", "executor": "e", "command": "c", "jobs": (job,)}
+            ),
+        ),
+        "heartbeat": (HEARTBEATS, Heartbeat.model_validate({"beat": 1, "seconds": 2.5, "nodes": (node,)})),
+    }
+
+
+@pytest.mark.parametrize("name", golden_documents())
+def test_the_form_on_disk_is_golden_and_that_before_digests_is_read(name: str) -> None:
+    """A change needs a new schema number, a migration and another golden file."""
+    kind, document = golden_documents()[name]
+    golden = GOLDEN / f"{name}-{kind.schema}.json"
+    assert kind.serialize_document(document) == golden.read_text()
+    assert kind.digest_since == kind.schema
+    for path in (golden, GOLDEN / f"{name}-{kind.schema - 1}.json"):
+        assert kind.read_document_file(path) == document
