@@ -216,7 +216,10 @@ class DocumentKind(Generic[Document]):
             StoreError: The file cannot be written.
         """
         content = self.serialize_document(document).encode()
-        return files.write_once(path, content) if once else files.replace(path, content) is None
+        if once:
+            return files.write_once(path, content)
+        files.replace(path, content)
+        return True
 
     def _build_document(self, raw: Any, where: object) -> Document:
         """The document in JSON values whose digest fits."""
