@@ -7,6 +7,7 @@ readers say of its files: None where a reader refuses a file or makes it again.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -176,8 +177,12 @@ def _read_import(path: Path) -> Any:
 
 
 def _read_events(results: Path) -> dict[str, Any]:
-    logs = sorted(results.glob("runs/*/jobs.jsonl"))
-    return {repr((log.parent.name, line)): line for log in logs for line in iter_log_lines(log) if line}
+    said: dict[str, Any] = {}
+    for log in sorted(results.glob("runs/*/jobs.jsonl")):
+        for line in filter(None, iter_log_lines(log)):
+            with contextlib.suppress(ValueError):  # it was cut off
+                said[f"{log.parent.name} {line!r}"] = json.loads(line)
+    return said
 
 
 def _read_clusters(path: Path) -> Any:
