@@ -1,25 +1,31 @@
 """Damage files of a results folder and a cache, and see that every damage is noticed and no score changes.
 
-    python benchmarks/damage.py [--count 200] [--seed 0]
+    python benchmarks/damage.py [--count 300] [--seed 0]
 
-Records, files beside them, shards of vectors and prepared data sets of a small run with fake models are
-hit by bit flips, truncations and swaps (another file of the kind copied over). Each is done twice. First
-with the file stamps that writing leaves: what reads the file must name or redo it, and every score must come
-out as before. Then with a stamp that is known already, as if it had been put back: `audit` must find it, and
-its repair must leave nothing wrong. Prints counts as JSON; 1 if anything was missed. A damage that leaves the
-content of JSON as it is, such as a space, is none and is counted apart.
+Every kind of file is hit by bit flips, truncations, swaps (another file of its kind copied over) and edits
+whose digest was made anew, as an attacker could: a main score, a name, a key, the place of a file. Each
+damage of a record, a file beside it, vectors or prepared data is done twice. First with the file stamps that
+writing leaves: what reads the file must name or redo it, and every score must come out as before. Then with a
+stamp that is known already, as if it had been put back: `audit` must find it, and its repair must leave
+nothing wrong. Of all other kinds the reader must refuse the file, make it again, or say what it said before,
+and `audit` must find the damage as well. Prints counts as JSON; 1 if anything was missed. A damage that
+leaves the content of JSON as it is, such as a space, is none and is counted apart.
+
+Left out are leases and the logs of trainings, on which no score depends. A line of the cache of hashes that
+was changed is not named, as one of another machine looks the same: its file is hashed again.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,8 +34,11 @@ from unittest import mock
 
 from measuring import read_options  # which finds the modules of tests
 
+from every_kind import READERS, fill_folders
 from fakes import FakeEncoder, FakeSource, artifact, encoding, gated
+from harness.commands.audit import KINDS as AUDITED
 from harness.core import files
+from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import HarnessError
 from harness.core.types import Column, Data, Outcome, Suite, Task, TextEncoder
 from harness.data.locate import DataSettings
@@ -40,6 +49,7 @@ from harness.plan.plan import ConfiguredModel, Plan
 from harness.results.audit import audit
 from harness.storage.record import RUN_COLUMNS
 from harness.storage.store import Store
+from harness.watch.state import WATCHES
 
 KINDS = {
     "records": ("results", "records/*/*/*.json"),
@@ -47,8 +57,42 @@ KINDS = {
     "runs": ("results", "records/*/*/*.run.parquet"),
     "shards": ("cache", "vectors/*/*/*.safetensors"),
     "prepared": ("cache", "datasets/*/**/*"),
+    "baselines": ("results", "baselines/*.json"),
+    "checks": ("results", "checks/*.json"),
+    "proxies": ("results", "proxies/*.json"),
+    "watches": ("results", "watches/*.json"),
+    "stamps": ("results", "imported/*/import.json"),
+    "tables": ("results", "imported/*/*.parquet"),
+    "models": ("results", "models/tiny-*/model.json"),
+    "model weights": ("results", "models/tiny-*/*.safetensors"),
+    "trainings": ("results", "models/.training-*/training.json"),
+    "heads": ("results", "runs/*/run.json"),
+    "heartbeats": ("results", "runs/*/status.json"),
+    "events": ("results", "runs/*/jobs.jsonl"),
+    "hashes": ("cache", "file-hashes.jsonl"),
+    "speeds": ("cache", "speeds.json"),
+    "verdicts": ("cache", "verdicts/*.json"),
+    "counts": ("cache", "source/*.json"),
+    "grids": ("cache", "finetuned/*/best.json"),
+    "weights": ("cache", "finetuned/*/*.safetensors"),
+    "units": ("cache", "units/*.npz"),
+    "clusters": ("cache", "clusters/*/clusters.parquet"),
+    "indexes": ("cache", "plaid/*/*"),
+    "unpacked": ("cache", "baselines/*/**/*"),
+    "site": ("cache", "site/*/**/*"),
 }
-DAMAGES = ("flip", "truncation", "swap")
+"""The root and the form of the paths of every kind."""
+
+if WATCHES.kind.digest_since is None:
+    del KINDS["watches"]
+
+RUN_KINDS = ("records", "examples", "runs", "shards", "prepared")
+"""The kinds that a run reads, or makes scores of."""
+
+AS_ONE = {"stamps": "imports", "tables": "imports", "model weights": "models"}
+"""The reader of a kind, where it has another name."""
+
+DAMAGES = ("flip", "truncation", "swap", "edit")
 MODELS = ("a" * 64, "b" * 64)
 DATA_SETS = ("org/one", "org/two")
 
@@ -85,7 +129,7 @@ class World:
     def files(self, kind: str) -> list[Path]:
         """The files of a kind, sorted."""
         place, pattern = KINDS[kind]
-        found = (path for path in (self.root / place).glob(pattern) if path.is_file())
+        found = (path for path in (self.root / place).glob(pattern) if path.is_file() and path.stat().st_size)
         return sorted(path for path in found if path.suffix != ".lock")
 
     def run(self, *, force: bool = False) -> Scores:
@@ -166,16 +210,59 @@ def make(root: Path) -> World:
     return world
 
 
-def damaged(path: Path, others: list[Path], damage: str, chance: random.Random) -> bytes:
+def damaged(path: Path, others: list[Path], kind: str, damage: str, chance: random.Random) -> bytes:
     """The content of a file after a damage."""
     content = path.read_bytes()
     twins = [other for other in others if other.suffix == path.suffix and other.read_bytes() != content]
     if damage == "swap" and twins:
         return chance.choice(twins).read_bytes()
+    if damage == "edit" and kind in EDITS:
+        edited = verify_digest(content)
+        chance.choice(EDITS[kind])(edited)
+        return append_digest(edited).encode()
     if damage == "truncation":
         return content[: chance.randrange(len(content))]
     at = chance.randrange(len(content))
     return content[:at] + bytes([content[at] ^ 1 << chance.randrange(8)]) + content[at + 1 :]
+
+
+Edit = Callable[[dict[str, Any]], object]
+
+EDITS: Mapping[str, Sequence[Edit]] = {
+    "records": (
+        lambda record: record.update(main_score=record["main_score"] + 0.01),
+        lambda record: record["scores"]["test"]["default"].update(main_score=0.99),
+        lambda record: record.update(scores={}),
+        lambda record: record.update(key="f" * 64),
+        lambda record: record["identity"].update(seed=7),
+        lambda record: record["model"].update(artifact="f" * 64),
+        lambda record: record["task"].update(name="other"),
+        lambda record: record["examples"].update(sha256="f" * 64),
+        lambda record: record["examples"].update(file="../../x"),
+        lambda record: record.update(status="failed"),
+    ),
+    "baselines": (
+        lambda baseline: baseline.update(name="other"),
+        lambda baseline: baseline["runs"][0].update(folder="../../x"),
+    ),
+    "checks": (lambda check: check.update(id="other"), lambda check: check.update(when="2027")),
+    "proxies": (lambda proxy: proxy.update(name="other"), lambda proxy: proxy.update(tasks=[])),
+    "watches": (lambda watch: watch.update(name="other"),),
+    "stamps": (
+        lambda stamp: stamp.update(id="../../../../x"),
+        lambda stamp: stamp.update(source="other"),
+        lambda stamp: stamp["tables"]["scores"].update(sha256="f" * 64),
+    ),
+    "models": (
+        lambda model: model.update(key="f" * 64),
+        lambda model: model["lineage"].update(seed=7),
+        lambda model: model.update(content="f" * 64),
+    ),
+    "trainings": (lambda facts: facts.update(key="f" * 64),),
+    "verdicts": (lambda verdict: verdict.update(file="other"),),
+    "counts": (lambda counts: counts.update(file="other"),),
+}
+"""What an attacker could write with the digest made anew, by kind, and every reader must refuse."""
 
 
 def same_json(before: bytes, after: bytes) -> bool:
@@ -196,7 +283,28 @@ def noticed(world: World, kind: str, path: Path, truth: Scores, before: bytes) -
         except HarnessError as error:
             return str(path) in str(error), True
     redone = kind == "prepared" and path.exists() and path.read_bytes() == before
-    return redone or any(str(path) in message for message in heard), scores == truth
+    # A record that names other content than that of its file is named by the file beside it.
+    return redone or any(str(path.with_suffix("")) in message for message in heard), scores == truth
+
+
+def refused(world: World, kind: str, truth: Mapping[str, Any]) -> bool:
+    """Whether the reader of a kind says nothing else than before of any of its files, or refuses them."""
+    files._read_so_far.clear()
+    if kind == "hashes":
+        return {name: hash_data(world)[name] for name in truth} == truth
+    said = READERS[AS_ONE.get(kind, kind)](world.results, world.cache)
+    return all(value is None or truth.get(name) == value for name, value in said.items())
+
+
+def hash_data(world: World) -> dict[str, str]:
+    """The hashes of the data sets' files, as far as possible from the cache."""
+    paths = sorted((world.root / "data").rglob("*.jsonl"))
+    return {path.name + path.parent.name: files.hash_file(path, world.cache) for path in paths}
+
+
+def place_cache(world: World) -> Any:
+    """Let the cache of a world be that of this process."""
+    return mock.patch.dict(os.environ, {"HARNESS_CACHE": str(world.cache)})
 
 
 def put_back(world: World, path: Path, before: str) -> None:
@@ -211,46 +319,71 @@ def simulate(count: int, seed: int, say: Callable[[str], None] = lambda _: None)
     counts: Counter[str] = Counter()
     missed: dict[str, list[str]] = {"silent": [], "score": [], "audit": [], "repair": []}
     with tempfile.TemporaryDirectory() as scratch, fake_models():
-        whole = make(Path(scratch) / "whole")
-        truth = whole.run()
-        assert audit(whole.results, whole.cache).clean
+        whole = World(root=Path(scratch) / "whole")
+        with place_cache(whole):
+            make(whole.root)
+            fill_folders(whole.results, whole.cache)
+        scores = whole.run()
+        assert audit(whole.results, whole.cache, kinds=AUDITED).clean
         for number in range(count):
             kind, damage = list(KINDS)[number % len(KINDS)], DAMAGES[number // len(KINDS) % len(DAMAGES)]
+            if damage == "edit" and kind not in EDITS:
+                damage = chance.choice(DAMAGES[:3])
             name = f"{kind} {damage}"
             paths = whole.files(kind)
             chosen = chance.choice(paths)
-            before, after = chosen.read_bytes(), damaged(chosen, paths, damage, chance)
+            before, after = chosen.read_bytes(), damaged(chosen, paths, kind, damage, chance)
             if before == after or same_json(before, after):
                 counts[f"{name}: same content"] += 1
                 continue
-            world = World(root=Path(scratch) / str(number))
-            place = world.root / chosen.relative_to(whole.root)
-            shutil.copytree(whole.root, world.root)
-            place.write_bytes(after)
-            seen, right = noticed(world, kind, place, truth, before)
-            counts[f"{name}: noticed"] += seen
+            world = World(root=Path(scratch) / "copy")
             detail = f"{number} {name} {chosen.relative_to(whole.root)}"
-            missed["silent"] += [] if seen else [detail]
-            missed["score"] += [] if right else [detail]
-
-            shutil.rmtree(world.root)
-            shutil.copytree(whole.root, world.root)
-            known = files.hash_file(place)
-            place.write_bytes(after)
-            put_back(world, place, known)
-            found = audit(world.results, world.cache, repair=True)
-            named = any(place == fault.file or fault.file in place.parents for fault in found.faults)
-            counts[f"{name}: found by audit"] += named
-            missed["audit"] += [] if named else [detail]
-            clean = audit(world.results, world.cache).clean and world.run() == truth
-            missed["repair"] += [] if clean else [detail]
-            shutil.rmtree(world.root)
+            with place_cache(world):
+                for part, missing in try_damage(whole, world, kind, chosen, after, scores).items():
+                    missed[part] += [detail] if missing else []
+            counts[name] += 1
             say(f"{number + 1} of {count}")
     return {"seed": seed, "damages": count, "counts": dict(sorted(counts.items())), "missed": missed}
 
 
+def try_damage(
+    whole: World, world: World, kind: str, chosen: Path, after: bytes, scores: Scores
+) -> dict[str, bool]:
+    """Damage one file of a copy of a world, twice: what was missed."""
+    place, before = world.root / chosen.relative_to(whole.root), chosen.read_bytes()
+    copy(whole, world)
+    truth: Mapping[str, Any] = {}
+    if kind == "hashes":
+        truth = hash_data(world)
+    elif kind not in RUN_KINDS:
+        truth = READERS[AS_ONE.get(kind, kind)](world.results, world.cache)
+        copy(whole, world)
+    place.write_bytes(after)
+    if kind in RUN_KINDS:
+        seen, right = noticed(world, kind, place, scores, before)
+    else:
+        seen, right = refused(world, kind, truth), True
+    copy(whole, world)
+    known = files.hash_file(place)
+    place.write_bytes(after)
+    put_back(world, place, known)
+    found = audit(world.results, world.cache, kinds=AUDITED, repair=True)
+    # What names others is at fault with them: a stamp with its tables, a grid with its weights.
+    named = any(fault.file in place.parents or fault.file.parent == place.parent for fault in found.faults)
+    # A line of another machine, and a log that was cut off by a crash, look the same.
+    named |= kind == "hashes" or (kind == "events" and before.startswith(after))
+    clean = audit(world.results, world.cache, kinds=AUDITED).clean and world.run() == scores
+    return {"silent": not seen, "score": not right, "audit": not named, "repair": not clean}
+
+
+def copy(whole: World, world: World) -> None:
+    """Make a copy of a world, in place of an earlier one."""
+    shutil.rmtree(world.root, ignore_errors=True)
+    shutil.copytree(whole.root, world.root)
+
+
 def main() -> int:
-    asked = read_options(__doc__, count=200, seed=0)
+    asked = read_options(__doc__, count=300, seed=0)
     found = simulate(asked.count, asked.seed, lambda line: print(line, file=sys.stderr, end="\r"))
     print(json.dumps(found, indent=1))
     return 1 if any(found["missed"].values()) else 0

@@ -10,9 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.core import paths
-from harness.core.documents import append_digest, verify_digest
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, StoreError, UsageError, find_similar_names
-from harness.core.files import replace as replace_file
 from harness.core.paths import require_plain_name
 from harness.core.types import (
     DOCUMENT_TEXT,
@@ -408,12 +407,12 @@ def _load_counted(content: str, cache: Path, count: Callable[[], _Counted]) -> _
     """The size and the counts of data with this hash, which is read once."""
     file = cache / "source" / f"size-3-{content}.json"
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-        kept = verify_digest(file.read_bytes())
+        kept = read_content_file(file)
         return Size(**kept["size"]), parse_report(kept["report"])
     size, report = count()
     with contextlib.suppress(StoreError):  # the cache only saves time
         content_counts = {"size": asdict(size), "report": asdict(report)}
-        replace_file(file, append_digest(content_counts).encode())
+        write_content_file(file, content_counts)
     return size, report
 
 

@@ -18,9 +18,7 @@ def _open_proxy_suite(argument: str, options: SuiteOptions) -> Suite:
             "A proxy predicts from its tasks as they were fitted.",
             hint="Leave out --languages, --subsets and --splits.",
         )
-    proxy = PROXIES.kind.read_document_file(
-        Proxy.find(argument, paths.resolve_results_folder(options.results))
-    )
+    proxy = PROXIES.read_document_file(Proxy.find(argument, paths.resolve_results_folder(options.results)))
     if proxy.target.suite.partition(":")[0] == "proxy":
         raise UsageError(f"{proxy.name} is a proxy of a proxy.", hint="Fit one on a benchmark.")
     target = catalog.open_suite(proxy.target.suite, SuiteOptions(cache=options.cache))

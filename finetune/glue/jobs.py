@@ -23,7 +23,7 @@ from finetune.glue.protocol import RunScore, Trial
 from finetune.glue.rows import TokenizedTask, adapt_trial
 from harness.core import files, provenance
 from harness.core.allowances import list_allowed_tensors
-from harness.core.documents import append_digest, verify_digest
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import HarnessError
 from harness.core.files import hash_file
 from harness.core.types import Artifact, LabelledData, LabelSource, Raw, Task
@@ -673,7 +673,7 @@ class _Checkpoints:
                 kept[key] = {"watched": watched, "sha256": hashlib.sha256(content).hexdigest()}
             # Weights first, then the state, then the removal: a kill leaves no state that names weights which
             # are not there, and weights without a state are not used.
-            files.replace(place / STATE, append_digest({"runs": kept}).encode())
+            write_content_file(place / STATE, {"runs": kept})
             for path in place.glob("*.safetensors"):
                 if path.stem not in kept:
                     path.unlink(missing_ok=True)
@@ -686,6 +686,6 @@ class _Checkpoints:
 def _read_state(place: Path) -> dict[str, dict[str, Any]]:
     """The known runs of a grid; none where the file is missing, damaged, or of an older version."""
     try:
-        return dict(verify_digest((place / STATE).read_bytes())["runs"])
+        return dict(read_content_file(place / STATE)["runs"])
     except (OSError, ValueError, LookupError):
         return {}

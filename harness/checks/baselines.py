@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import zipfile
 import zlib
@@ -17,15 +16,15 @@ from pydantic import ConfigDict, Field
 from harness.checks.outcome import KnownErrors, Power, collect_standard_errors
 from harness.core import files, paths
 from harness.core.arguments import collect_options
-from harness.core.documents import DocumentFolder, DocumentKind
+from harness.core.documents import DocumentFolder, DocumentKind, FileName
 from harness.core.errors import RecordError, UsageError, explain_unknown, shorten_names
 from harness.encoder import backbones
 from harness.plan.request import Request
 from harness.search import bm25
 from harness.storage.store import Store
 
-SCHEMA = 3
-"""The version of a baseline's file; a newer version is refused."""
+SCHEMA = 4
+"""The version of a baseline's file; a newer version is refused. Version 4 added the digest."""
 
 
 def _migrate_glue_options(baseline: dict[str, Any]) -> dict[str, Any]:
@@ -62,9 +61,9 @@ class BaselineModel:
     model: str
     source: str
     artifact: str
-    folder: str
+    folder: FileName
     revision: str | None = None
-    keys: Mapping[str, tuple[str, ...]]
+    keys: Mapping[str, tuple[FileName, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +113,9 @@ BASELINES = DocumentFolder(
         name="baseline",
         type=Baseline,
         schema=SCHEMA,
-        migrations={1: _migrate_glue_options, 2: _migrate_option_names},
-        hint="`harness baseline set NAME` makes one.",
+        migrations={1: _migrate_glue_options, 2: _migrate_option_names, 3: lambda baseline: baseline},
+        hint="Set it again: harness baseline set NAME --replace.",
+        digest_since=4,
     ),
     folder="baselines",
     then="`harness baseline list` shows all.",
@@ -158,12 +158,9 @@ def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
         StoreError: The folder cannot be written.
     """
     require_new_name(results, baseline.name, replace=replace)
-    text = json.dumps(baseline.to_json(), indent=1) + "\n"
-    if replace:
-        return BASELINES.write_document(results, baseline.name, text)
     path = BASELINES.locate_document(results, baseline.name)
     # Another process may have taken the name since the test above: only one of them creates the file.
-    if not files.write_once(path, text.encode()):
+    if not BASELINES.kind.write_document_file(path, baseline, once=not replace):
         raise _build_duplicate_error(baseline.name)
     return path
 
@@ -189,6 +186,23 @@ _CONTENT = "content.json"
 # The zip format counts years from 1980.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of each file in it, so that the same records give the same bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Content:
+    """What `content.json` holds: the baseline's name, and the SHA-256 of every other file by its place."""
+
+    baseline: str
+    files: Mapping[str, str]
+
+
+_CONTENTS = DocumentKind(
+    name="list of a baseline's files",
+    type=_Content,
+    schema=2,
+    migrations={1: lambda content: content},  # schema 2 added the digest
+    digest_since=2,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +245,7 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
         raise UsageError(f"{path} does not end in {EXPORT}.", hint=f"Use e.g. {name}{EXPORT}.")
     baseline, sums = BASELINES.find_document(results, name), dict[str, str]()
     errors = collect_standard_errors(results, baseline.artifacts, baseline.keys, ())
-    text = json.dumps(replace(baseline, errors=errors).to_json(), indent=1) + "\n"
+    text = BASELINES.kind.serialize_document(replace(baseline, errors=errors))
     parts = {
         part.relative_to(results).as_posix(): part for part in _iter_record_files(Store(results), baseline)
     }
@@ -244,9 +258,8 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
             for place, content in {f"{BASELINES.folder}/{name}.json": text.encode(), **contents}.items():
                 sums[place] = hashlib.sha256(content).hexdigest()
                 archive.writestr(_build_zip_entry(place), content)
-            archive.writestr(
-                _build_zip_entry(_CONTENT), json.dumps({"schema": 1, "baseline": name, "files": sums})
-            )
+            content_list = _CONTENTS.serialize_document(_Content(baseline=name, files=sums))
+            archive.writestr(_build_zip_entry(_CONTENT), content_list)
         files.move(temporary, path)
     except OSError as error:
         raise files.write_error(path, error) from error
@@ -295,7 +308,7 @@ def _unpack_baseline(path: Path, cache: Path | None) -> Path:
     try:
         if not (home / _CONTENT).is_file():
             _unpack(path, home)
-        name = json.loads((home / _CONTENT).read_bytes())["baseline"]
+        name = _CONTENTS.read_document_file(home / _CONTENT).baseline
         BASELINES.check_name(name)
     except _DAMAGED as error:
         raise RecordError(
@@ -322,7 +335,7 @@ def _unpack(path: Path, home: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         _require_sizes(archive)
         content = archive.read(_CONTENT)
-        sums = json.loads(content)["files"]
+        sums = _CONTENTS.parse(content, where=path).files
         if {*archive.namelist()} != {*sums, _CONTENT}:
             raise ValueError("its files are not those that it lists.")
         for place, sha256 in sums.items():
@@ -337,6 +350,16 @@ def _unpack(path: Path, home: Path) -> None:
             files.replace(home / place, part)
     # Last, as its presence says that all other files are there: an interrupted unpacking begins again.
     files.replace(home / _CONTENT, content)
+
+
+def find_unpacked_problem(home: Path) -> str:
+    """What is wrong with an unpacked baseline in the cache, every file read; empty if nothing."""
+    try:
+        sums = _CONTENTS.read_document_file(home / _CONTENT).files
+        broken = [place for place, sha256 in sums.items() if not files.has_sha256(home / place, sha256)]
+    except (OSError, RecordError):
+        return "it is incomplete"
+    return f"{broken[0]} is not what was unpacked" if broken else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -388,7 +411,7 @@ def _read_reference(text: str, path: Path) -> Reference:
     beside = path.absolute().parent.parent
     results = beside if (beside / "records").is_dir() else None
     return Reference(
-        name=text, baseline=_require_valid_options(BASELINES.kind.read_document_file(path)), results=results
+        name=text, baseline=_require_valid_options(BASELINES.read_document_file(path)), results=results
     )
 
 
@@ -397,6 +420,6 @@ def _require_valid_options(baseline: Baseline) -> Baseline:
     valid_names = {argument.parameter for argument in collect_options(Request).values()} | {"prompt_file"}
     for name in baseline.options:
         if name not in valid_names:
-            then = "Correct its file, or set it again: harness baseline set NAME --replace."
+            then = "Set it again: harness baseline set NAME --replace."
             raise explain_unknown(f"option of the baseline {baseline.name}", name, valid_names, then=then)
     return baseline

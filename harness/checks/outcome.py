@@ -9,13 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core import files
 from harness.core.documents import DocumentFolder, DocumentKind
 from harness.core.errors import RecordError
 from harness.results.scores import format_delta
 
-SCHEMA = 2
-"""The version of a check's JSON; a newer version is refused."""
+SCHEMA = 3
+"""The version of a check's JSON; a newer version is refused. Version 3 added the digest."""
 
 Overall = Literal["regressed", "inconclusive", "improved", "passed", "same"]
 """The verdict of a mean and of a whole check."""
@@ -248,6 +247,12 @@ class Check:
         """The tasks with a verdict."""
         return tuple(task for task in self.tasks if task.verdict == verdict)
 
+    @property
+    def stem(self) -> str:
+        """The name of its file, without the ending: its time and its id."""
+        time = self.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
+        return f"{time}-{self.id}"
+
     def to_json(self) -> dict[str, Any]:
         """The check as plain values; docs/json.md documents every field."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
@@ -265,20 +270,26 @@ class Check:
         Raises:
             ValueError: A number of the check is not finite.
         """
+        plain = self.to_json()
         for former in check_files(results, self.id):
             with contextlib.suppress(RecordError, ValueError):
-                saved_check = CHECKS.kind.read_document_file(former)
-                if replace(saved_check, when=self.when, seconds=self.seconds).to_json() == self.to_json():
+                saved_check = CHECKS.read_document_file(former)
+                if replace(saved_check, when=self.when, seconds=self.seconds).to_json() == plain:
                     return former
-        stamp = self.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
-        path = CHECKS.locate_document(results, f"{stamp}-{self.id}")
-        files.replace(path, (json.dumps(self.to_json(), indent=1) + "\n").encode())
-        return path
+        return CHECKS.write_document(results, self.stem, self)
 
 
 CHECKS = DocumentFolder(
-    kind=DocumentKind(name="check", type=Check, schema=SCHEMA, migrations={1: _migrate_equivalence}),
+    kind=DocumentKind(
+        name="check",
+        type=Check,
+        schema=SCHEMA,
+        migrations={1: _migrate_equivalence, 2: lambda check: check},
+        hint="Remove it, and run the same check again.",
+        digest_since=3,
+    ),
     folder="checks",
+    stem=lambda check: check.stem,
     then="`harness serve` shows all.",
 )
 
@@ -314,7 +325,7 @@ def collect_standard_errors(
             check = (
                 # Most files are of other baselines, and a search in their bytes is far quicker than parsing
                 # them.
-                CHECKS.kind.read_document_file(path) if baseline[0].encode() in path.read_bytes() else None
+                CHECKS.read_document_file(path) if baseline[0].encode() in path.read_bytes() else None
             )
             if check is None or check.overall != "passed" or check.candidate.artifacts in others:
                 continue

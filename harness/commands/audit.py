@@ -2,19 +2,123 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
+from harness.checks.baselines import BASELINES, find_unpacked_problem
+from harness.checks.outcome import CHECKS
 from harness.commands import options
-from harness.core import paths
+from harness.core import files, paths
+from harness.core.documents import DocumentFolder, read_content_file
 from harness.core.errors import UsageError
+from harness.core.identity import digest, serialize_canonical
 from harness.core.terminal import create_console
 from harness.data.locate import format_size
-from harness.results.audit import AREAS, Audit, Fault, audit
+from harness.executors.run_log import EVENTS, HEADER, HEADERS, HEARTBEAT, HEARTBEATS, iter_log_lines
+from harness.proxy.document import PROXIES
+from harness.results.audit import (
+    AREAS,
+    Audit,
+    Fault,
+    FileKind,
+    audit,
+    build_problem_check,
+    build_read_check,
+)
+from harness.watch.state import WATCHES
+
+STATE = "best.json"
+"""The file of a grid that names its best weights and their hashes (finetune.glue.jobs)."""
+
+
+def _read_grid_runs(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    runs: Mapping[str, Mapping[str, Any]] = read_content_file(path)["runs"]
+    return runs
+
+
+def _find_weight_problem(path: Path) -> str:
+    try:
+        sha256 = _read_grid_runs(path.with_name(STATE))[path.stem]["sha256"]
+    except (OSError, ValueError, LookupError):
+        return f"{STATE} does not name it"
+    return "" if files.has_sha256(path, sha256) else f"its SHA-256 is not that in {STATE}"
+
+
+def _find_cluster_problem(path: Path) -> str:
+    """What is wrong with a file of clusters (finetune.cde.clusters): its identity, or its content."""
+    import numpy as np
+    from pyarrow import ArrowException, parquet
+
+    try:
+        table = parquet.ParquetFile(path).read()
+        about = json.loads(table.schema.metadata[b"clusters"])
+        content = hashlib.sha256(table["cluster"].to_numpy().astype(np.int32).tobytes())
+        content.update(table["similarity"].to_numpy().astype(np.float32).tobytes())
+        content.update(serialize_canonical([about["tour"], about["facts"]]).encode())
+        same = (content.hexdigest(), digest(about["identity"])) == (about["content"], path.parent.name)
+    except (OSError, ValueError, LookupError, TypeError, ArrowException):
+        return "it is truncated, or no table of clusters"
+    return "" if same else "its content is not what was written"
+
+
+def _find_snapshot_problem(folder: Path) -> str:
+    """What is wrong with a snapshot of the site (leaderboard.data.snapshot)."""
+    if not (folder / "current.json").exists():
+        return ""  # nobody reads the rest, and the next start of a site begins again
+    try:
+        current = read_content_file(folder / "current.json")
+        version = str(current["version"])
+        broken = [
+            name
+            for name, (_, sha256) in current["files"].items()
+            if not files.has_sha256(folder / version / name, sha256)
+        ]
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):
+        return "it is incomplete, or its current.json has changed"
+    return f"{version}/{broken[0]} is not what was written" if broken else ""
+
+
+def _read_events(path: Path) -> None:
+    if None in iter_log_lines(path):
+        raise ValueError("a line of it has changed")
+
+
+FOLDERS: tuple[DocumentFolder[Any], ...] = (BASELINES, CHECKS, PROXIES, WATCHES)
+
+KINDS = (
+    *(
+        FileKind(
+            "documents",
+            f"{folder.folder}/*.json",
+            build_read_check("documents", folder.read_document_file, "move aside"),
+        )
+        for folder in FOLDERS
+    ),
+    FileKind("baselines", "baselines/*/", build_problem_check("baselines", find_unpacked_problem)),
+    FileKind("finetuned", f"finetuned/*/{STATE}", build_read_check("finetuned", _read_grid_runs)),
+    FileKind(
+        "finetuned", "finetuned/*/*.safetensors", build_problem_check("finetuned", _find_weight_problem)
+    ),
+    FileKind(
+        "clusters", "clusters/*/clusters.parquet", build_problem_check("clusters", _find_cluster_problem)
+    ),
+    *(FileKind("", f"clusters/*/{name}") for name in ("lease.json", "*.holder", "work/")),
+    FileKind("site", "site/*/", build_problem_check("site", _find_snapshot_problem)),
+    FileKind("logs", f"runs/*/{HEADER}", build_read_check("logs", HEADERS.read_document_file)),
+    FileKind("logs", f"runs/*/{HEARTBEAT}", build_read_check("logs", HEARTBEATS.read_document_file)),
+    FileKind("logs", f"runs/*/{EVENTS}", build_read_check("logs", _read_events)),
+    FileKind("", f"runs/*/{HEARTBEAT}.new"),
+)
+"""The kinds of files of the storeys above the audit."""
+
+SHOWN = 20
+"""The most unknown files that are printed."""
 
 
 @click.command("audit")
@@ -32,10 +136,11 @@ from harness.results.audit import AREAS, Audit, Fault, audit
 )
 @options.as_json
 def command(results: Path | None, cache: Path | None, repair: bool, strict: bool, as_json: bool) -> int:
-    """Read every record, per-example file, trained model and cached file, and name what is damaged or stale.
+    """Read every file of a results folder and a cache, and name what is damaged or stale.
 
     A record that was moved aside is measured again by the next run, a model trained again; a cache
-    that was removed is made again. Ends with 0 if nothing is wrong (any more), else with 1.
+    that was removed is made again. Files of no known kind are named and left. Ends with 0 if nothing
+    is wrong (any more), else with 1.
     """
     # Without a check a misspelt folder would be found empty, and nothing wrong in it.
     if results is not None and not results.is_dir():
@@ -44,6 +149,7 @@ def command(results: Path | None, cache: Path | None, repair: bool, strict: bool
         outcome = audit(
             paths.resolve_results_folder(results),
             paths.resolve_cache_folder(cache),
+            kinds=KINDS,
             repair=repair,
             strict=strict,
             progress=progress,
@@ -65,6 +171,10 @@ def _describe_audit(outcome: Audit, *, repair: bool) -> Iterator[str]:
         yield f"  of {outcome.without_digest:,} records of older versions only the key could be checked"
     for fault in outcome.faults:
         yield f"✗ {fault.file}: {fault.reason}.{_repair_text(fault, repair=repair)}"
+    for path in outcome.unknown[:SHOWN]:
+        yield f"? {path}: no kind of file has such a name here. It is left as it is."
+    if len(outcome.unknown) > SHOWN:
+        yield f"? and {len(outcome.unknown) - SHOWN:,} more of no known kind."
     # Faults without a repair are left even by --repair.
     left = sum(not fault.repaired for fault in outcome.faults)
     if not outcome.faults:

@@ -174,7 +174,7 @@ def _print_power(baseline: Baseline) -> None:
 
 def _print_baseline(baseline: Baseline, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps(baseline.to_json(), indent=1, ensure_ascii=False))
+        click.echo(BASELINES.kind.serialize_document(baseline), nl=False)
         return 0
     click.echo(
         f"{baseline.name}: set {baseline.when} on {', '.join(baseline.suites)}, seeds: {baseline.seeds}"

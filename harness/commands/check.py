@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from harness.checks import policy as policies
 from harness.checks.baselines import Reference
-from harness.checks.outcome import Check, check_files
+from harness.checks.outcome import CHECKS, Check, check_files
 from harness.checks.policy import Policy
 from harness.checks.report import print_check, render_junit, render_markdown
 from harness.commands import options
@@ -225,7 +225,7 @@ def _print_check_report(check: Check, results: Path | None, *, every: bool) -> N
 
 
 def _format_check_json(check: Check) -> str:
-    return json.dumps(check.to_json(), indent=1, ensure_ascii=False)
+    return CHECKS.kind.serialize_document(check).rstrip()
 
 
 def _render_junit(check: Check) -> str:

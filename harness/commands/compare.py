@@ -71,7 +71,7 @@ def command(
     vectors, so it is compared with each score of that model. Retrieval tasks are tested over their
     queries. A task of several splits has a row for each.
     """
-    sides = [MeasuredSuite.load_records(model, results) for model in (first, second)]
+    sides = [MeasuredSuite.load_records(model, results, cache) for model in (first, second)]
     pairing = _match_sides(sides, tasks, across_data=across_data)
     comparison = {
         "deltas": [row for x, y in pairing.pairs for row in _iter_delta_rows(x, y, sides, results, cache)],

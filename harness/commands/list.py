@@ -37,12 +37,15 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N rows only.")
 @options.results
+@options.cache
 @options.as_json
-def command(what: str, part: str, limit: int | None, results: Path | None, as_json: bool) -> int:
+def command(
+    what: str, part: str, limit: int | None, results: Path | None, cache: Path | None, as_json: bool
+) -> int:
     """List models, backbone families, recipes, suites, mteb's benchmarks and tasks, or what was measured."""
     match what:
         case "records":
-            rows = _list_record_rows(results)
+            rows = _list_record_rows(results, cache)
         case "models":
             rows = _list_model_rows()
         case "backbones":
@@ -117,8 +120,8 @@ def _list_offer_rows(kind: str) -> list[dict[str, Any]]:
     return [{"name": offer.name, "suite": f"{suite}:{offer.name}", **offer.facts} for suite, offer in offers]
 
 
-def _list_record_rows(results: Path | None) -> list[dict[str, Any]]:
-    index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder())
+def _list_record_rows(results: Path | None, cache: Path | None) -> list[dict[str, Any]]:
+    index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder(cache))
     rows = index.list_rows()
     return [
         {

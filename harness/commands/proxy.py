@@ -92,7 +92,7 @@ def _fit(
         PROXIES.check_name(name)
     with _show_fit_progress(quiet=as_json) as tell:
         proxy = fit.fit_proxy(_open_import(source, folder), suite, wish, tell)
-    path = PROXIES.write_document(folder, proxy.name, proxy.to_json())
+    path = PROXIES.write_document(folder, proxy.name, proxy)
     if as_json:
         click.echo(json.dumps(_serialize_proxy(proxy, path), indent=1))
     else:
@@ -134,7 +134,7 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
 def _show_proxy(name: str, results: Path | None, as_json: bool) -> int:
     """Show a proxy, by its name or its JSON file: tasks, formula, error and cost."""
     path = Proxy.find(name, paths.resolve_results_folder(results))
-    proxy = PROXIES.kind.read_document_file(path)
+    proxy = PROXIES.read_document_file(path)
     if as_json:
         click.echo(json.dumps(_serialize_proxy(proxy, path), indent=1))
     else:

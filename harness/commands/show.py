@@ -113,7 +113,7 @@ def command(
         )
     if metrics and not suites:
         raise UsageError("--metric is for a suite's tasks.", hint="Name one with --suite SUITE.")
-    seeds = _load_seed_suites(model, results)
+    seeds = _load_seed_suites(model, results, cache)
     if metrics and len(seeds) > 1:
         raise UsageError("--metric is for one model, not for several seeds.", hint="Name one by its key.")
     measured = seeds[0]
@@ -144,9 +144,9 @@ def command(
     return 0
 
 
-def _load_seed_suites(model: str, results: Path | None) -> tuple[MeasuredSuite, ...]:
+def _load_seed_suites(model: str, results: Path | None, cache: Path | None) -> tuple[MeasuredSuite, ...]:
     try:
-        return MeasuredSuite.load_seeds(model, results)
+        return MeasuredSuite.load_seeds(model, results, cache)
     except NotMeasuredError:
         # Trials never enter a table, so a model may be trained, have records and still show nothing.
         for stored_model in ModelStore(paths.resolve_results_folder(results)).list_stored_models():

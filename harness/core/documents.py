@@ -1,7 +1,8 @@
-"""Versioned JSON documents on disk: records, baselines, checks, watches, imports and proxies.
+"""Versioned JSON documents on disk: one reader and writer for every kind.
 
 A document has a schema number: a newer number is refused, an older document is migrated step by step, and for
-an invalid document the error names the field.
+an invalid document the error names the field. Its last field is the digest of all others. Its size is looked
+at before it is read, and it is written in one step. What caches keep is JSON with a digest and no schema.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import functools
 import hashlib
 import json
 import re
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.core import files
 from harness.core.errors import NewerSchemaError, RecordError, UsageError, explain_unknown
@@ -32,7 +34,56 @@ class DocumentPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
+FileName = Annotated[str, Field(pattern=r"^([^./\\\x00-\x1f][^/\\\x00-\x1f]*)?$")]
+"""The name of a file beside a document, or of a folder: no path, which could lead out of the folder."""
+
 Document = TypeVar("Document")
+
+LIMIT = 64 * 2**20
+"""The most bytes of a document; a record of a task with 40,000 pairs of languages has 25 MB."""
+
+CACHE_LIMIT = 2**30
+"""The most bytes of a JSON file in the cache; that of a task from source code has the texts of the task."""
+
+VALUES = 2_000_000
+"""The most values in a document, as a value of two bytes may take a hundred times as many in memory."""
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """The content of a file that is not larger than `limit` bytes.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is larger, or a pipe or device, which may have no end.
+    """
+    facts = path.stat()
+    if facts.st_size > limit:
+        raise ValueError(f"it has {facts.st_size:,} bytes, and {limit:,} are the most")
+    if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
+        raise ValueError("it is a pipe or a device")
+    return path.read_bytes()
+
+
+def read_content_file(path: Path) -> dict[str, Any]:
+    """The content of a file that `write_content_file` wrote.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is too large, no JSON, has no digest, its content has changed, or is another file's.
+    """
+    content = verify_digest(read_limited(path, CACHE_LIMIT))
+    if content.pop("file", path.name) != path.name:
+        raise ValueError("its content is that of another file")
+    return content
+
+
+def write_content_file(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON content with the file's name and a digest in one step, in place of an existing file.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
+    files.replace(path, append_digest({"file": path.name, **content}).encode())
 
 
 def append_digest(content: Mapping[str, Any]) -> str:
@@ -47,16 +98,16 @@ def verify_digest(text: str | bytes) -> dict[str, Any]:
     Raises:
         ValueError: It is not JSON, has no digest, or its content has changed.
     """
-    document = json.loads(text)
-    if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
-    return _verify_content(document, text)
+    try:
+        return _verify_content(json.loads(text), text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
-def _verify_content(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
+def _verify_content(document: Any, text: str | bytes) -> dict[str, Any]:
     """The content of a document with a digest; `text` is its JSON."""
     text = text.decode() if isinstance(text, bytes) else text
-    if "digest" not in document:
+    if not isinstance(document, dict) or "digest" not in document:
         raise ValueError("it has no digest")
     content = {name: value for name, value in document.items() if name != "digest"}
     written = document["digest"]
@@ -97,15 +148,19 @@ class DocumentKind(Generic[Document]):
         hint: Advice for a damaged document.
         newer: Advice for a document of a newer version.
         digest_since: The first schema whose documents hold a digest of their content; None for no digests.
+        limit: The most bytes of a document.
+        find_problem: What a document says that cannot be true, as the end of a sentence; empty for nothing.
     """
 
     name: str
     type: type[Document]
     schema: int = 1
     migrations: Mapping[int, Migration] = field(default_factory=dict)
-    hint: str | None = None
+    hint: str | None = "Remove it, or put back a whole copy of it."
     newer: str = "Update the harness."
     digest_since: int | None = None
+    limit: int = LIMIT
+    find_problem: Callable[[Document], str] = lambda document: ""
 
     def parse(self, text: str | bytes, *, where: object) -> Document:
         """The document in a text.
@@ -116,11 +171,59 @@ class DocumentKind(Generic[Document]):
 
         Raises:
             RecordError: The text is of a newer schema, or not a document of this kind.
-            ValueError: The text is not complete JSON (a truncated file), or not what its digest says.
+            ValueError: The text is not complete JSON (a truncated file), is too large or nested too deeply,
+                is not what its digest says, or contradicts itself.
         """
-        raw = json.loads(text)
-        if isinstance(raw, dict) and self._has_digest(raw):
-            raw = _verify_content(raw, text)
+        text = text.decode() if isinstance(text, bytes) else text
+        if len(text) > self.limit or (len(text) > VALUES and sum(map(text.count, ",[{")) > VALUES):
+            raise ValueError(f"it has more than {self.limit:,} bytes or {VALUES:,} values")
+        try:
+            raw = json.loads(text)
+            if isinstance(raw, dict) and self._has_digest(raw):
+                raw = _verify_content(raw, text)
+            document = self._build_document(raw, where)
+            problem = self.find_problem(document)
+        except RecursionError:
+            problem = "it is nested too deeply"
+        if problem:
+            raise ValueError(problem)
+        return document
+
+    def serialize_document(self, document: Document) -> str:
+        """The text of a document's file, whose last field is the digest of all others."""
+        fields = self._adapter.dump_python(document, mode="json", by_alias=True)
+        content = {"schema": self.schema, **fields}
+        return _format_content(content) if self.digest_since is None else append_digest(content)
+
+    def read_document_file(self, path: Path) -> Document:
+        """The document in a file.
+
+        Raises:
+            RecordError: It cannot be read, is of a newer schema, or is not a document of this kind.
+        """
+        try:
+            return self.parse(read_limited(path, self.limit), where=path)
+        except OSError as error:
+            raise RecordError(f"{path} cannot be read: {error.strerror}.", hint=self.hint) from error
+        except ValueError as error:
+            raise RecordError(
+                f"{path} is not a {self.name}, it cannot be read: {error}.", hint=self.hint
+            ) from error
+
+    def write_document_file(self, path: Path, document: Document, *, once: bool = False) -> bool:
+        """Write a document in one step; with `once` only where no file is. Whether it was written.
+
+        Raises:
+            StoreError: The file cannot be written.
+        """
+        content = self.serialize_document(document).encode()
+        if once:
+            return files.write_once(path, content)
+        files.replace(path, content)
+        return True
+
+    def _build_document(self, raw: Any, where: object) -> Document:
+        """The document in JSON values whose digest fits."""
         if not isinstance(raw, dict) or not isinstance(raw.get("schema"), int):
             raise RecordError(f"{where} is not a {self.name}: it has no schema number.", hint=self.hint)
         raw = self._migrate_document(raw, where)
@@ -134,22 +237,6 @@ class DocumentKind(Generic[Document]):
             raise RecordError(
                 f"{where} is not a {self.name} of schema {self.schema}: {place}: {first['msg']}.",
                 hint=self.hint,
-            ) from error
-
-    def read_document_file(self, path: Path) -> Document:
-        """The document in a file.
-
-        Raises:
-            RecordError: It cannot be read, is of a newer schema, or is not a document of this kind.
-        """
-        try:
-            return self.parse(path.read_text(encoding="utf-8"), where=path)
-        except OSError as error:
-            raise RecordError(f"{path} cannot be read: {error.strerror}.", hint=self.hint) from error
-        # A damaged file may nest deeper than json can follow: that is a RecursionError.
-        except (ValueError, RecursionError) as error:
-            raise RecordError(
-                f"{path} is not a {self.name}, it cannot be read: {error}.", hint=self.hint
             ) from error
 
     def _has_digest(self, raw: Mapping[str, Any]) -> bool:
@@ -189,6 +276,7 @@ class DocumentFolder(Generic[Document]):
     Attributes:
         kind: The kind of the documents.
         folder: The folder's name below the results folder.
+        stem: The name of a document's file, without the ending.
         then: Advice that names the command that lists the names.
         pattern: The form of a new name.
         hint: What a user types in place of a name that is refused.
@@ -196,6 +284,7 @@ class DocumentFolder(Generic[Document]):
 
     kind: DocumentKind[Document]
     folder: str
+    stem: Callable[[Document], str] = lambda document: str(getattr(document, "name"))  # noqa: B009
     then: str = ""
     # Baselines are typed as a name or as a file: a name that ends in .json would be taken for a file.
     pattern: str = r"(?!.*\.json$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
@@ -228,19 +317,32 @@ class DocumentFolder(Generic[Document]):
         names = self.list_names(results)
         if name not in names:
             raise explain_unknown(self.kind.name, name, names, then=self.then)
-        return self.kind.read_document_file(self.locate_document(results, name))
+        return self.read_document_file(self.locate_document(results, name))
 
-    def write_document(self, results: Path, name: str, text: str) -> Path:
+    def read_document_file(self, path: Path) -> Document:
+        """The document in a file; in the folder itself a file has the name of its document.
+
+        Raises:
+            RecordError: It cannot be read, is of a newer schema, or is that of another name.
+        """
+        document = self.kind.read_document_file(path)
+        if path.parent.name == self.folder and (name := self.stem(document)) != path.stem:
+            raise RecordError(
+                f"{path} is the {self.kind.name} of another name, {name!r}.", hint=self.kind.hint
+            )
+        return document
+
+    def write_document(self, results: Path, name: str, document: Document) -> Path:
         """Write a document in one step, replacing one of the same name; returns its file.
 
         Args:
             results: The results folder.
             name: A name that `check_name` accepts.
-            text: The document as JSON.
+            document: The document.
 
         Raises:
             StoreError: The folder cannot be written.
         """
         path = self.locate_document(results, name)
-        files.replace(path, text.encode())
+        self.kind.write_document_file(path, document)
         return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -235,7 +236,7 @@ def write_error(path: Path, error: OSError) -> StoreError:
 
 
 CACHE_FILE = "file-hashes.jsonl"
-"""The cache's file; each line is [path, size, mtime_ns, ctime_ns, inode, sha256]."""
+"""The file of the cache; a line is [path, size, mtime_ns, ctime_ns, inode, device, sha256], and its check."""
 
 SETTLED_NS = 100_000_000
 """The age below which a file's hash is not cached: a second change might leave the same times."""
@@ -261,8 +262,9 @@ _reading = threading.Lock()
 def hash_file(path: Path, cache_dir: Path | None = None) -> str:
     """The SHA-256 of a file's bytes, 64 hex digits.
 
-    With `cache_dir` the hash is cached there under the file's real path, size, times and inode. Unreadable
-    lines are skipped, any number of processes may add lines at once, and an unwritable cache is ignored.
+    With `cache_dir` the hash is cached there under the file's real path, size, times, inode and device. Lines
+    that were changed, or that another machine wrote, are skipped; any number of processes may add lines at
+    once, and an unwritable cache is ignored.
 
     Raises:
         OSError: The file cannot be read.
@@ -339,10 +341,32 @@ def unpack_hashed_file(path: Path) -> bytes:
     return content
 
 
-def _build_stat_key(path: Path) -> tuple[str, int, int, int, int]:
+def _build_stat_key(path: Path) -> tuple[str, int, int, int, int, int]:
     real = path.resolve()
     stat = real.stat()
-    return (str(real), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    return (str(real), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev)
+
+
+def append_check(line: bytes, secret: bytes = b"") -> bytes:
+    """A line of JSON, which has no tab, with a tab and its check; only who knows `secret` can make that."""
+    return b"%b\t%b" % (line, hashlib.sha256(secret + line).hexdigest()[:16].encode())
+
+
+def strip_check(checked_line: bytes, secret: bytes = b"") -> bytes | None:
+    """The line of which `append_check` made another; None if either has changed."""
+    line = checked_line.rpartition(b"\t")[0]
+    return line if append_check(line, secret) == checked_line else None
+
+
+@functools.cache
+def _read_machine_identity() -> bytes:
+    # The machine's own id, which nobody else needs to know (machine-id(5)); a container without one has at
+    # least the kernel's, which changes when the host boots.
+    for place in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
+        with suppress(OSError):
+            if identity := Path(place).read_bytes().strip():
+                return identity
+    return get_host_name().encode()
 
 
 def _lookup(cache: Path, key: _Key) -> str | None:
@@ -371,7 +395,10 @@ def _read_on(cache: Path, read: _Read) -> None:
     # A line without its line feed is still being written by another process; the next call reads it.
     complete_lines = added[: added.rfind(b"\n") + 1]
     read.size += len(complete_lines)
-    for line in complete_lines.decode("utf-8", errors="replace").splitlines():
+    for checked_line in complete_lines.splitlines():
+        line = strip_check(checked_line, _read_machine_identity())
+        if line is None:
+            continue
         try:
             *stored, sha = json.loads(line)
         except (ValueError, TypeError):
@@ -382,7 +409,8 @@ def _read_on(cache: Path, read: _Read) -> None:
 
 def _append_hash(cache: Path, key: _Key, sha: str) -> None:
     # A single append is atomic even with several writers; the leading line feed ends a half-written line.
-    line = f"\n{json.dumps([*key, sha])}\n".encode()
+    line = append_check(json.dumps([*key, sha]).encode(), _read_machine_identity())
+    line = b"\n%b\n" % line
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(cache, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

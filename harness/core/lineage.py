@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from harness.core.documents import DocumentKind, DocumentPart, append_digest
+from harness.core.documents import DocumentKind, DocumentPart
 from harness.core.errors import RecordError, shorten_names
 from harness.core.identity import digest
 from harness.core.types import Artifact
@@ -280,7 +280,7 @@ class ModelDocument(DocumentPart):
 
     def to_json(self) -> str:
         """The document as indented JSON, its last field the digest of all others."""
-        return append_digest(self.model_dump(mode="json", by_alias=True))
+        return DOCUMENTS.serialize_document(self)
 
 
 DOCUMENTS = DocumentKind(
@@ -291,6 +291,9 @@ DOCUMENTS = DocumentKind(
     migrations={1: lambda document: document},
     hint="Train the model again, or remove model.json: the folder is then a model like any other.",
     digest_since=1,
+    find_problem=lambda model: (
+        "" if model.key == model.lineage.key else "its key does not follow from its lineage"
+    ),
 )
 
 
@@ -302,7 +305,6 @@ def read_document(folder: Path) -> ModelDocument | None:
     try:
         # Without a model.json that can be believed the folder is a model like any other, whose key is the
         # hash of its content: no score is mixed up.
-        document = DOCUMENTS.parse((folder / FILE).read_text(encoding="utf-8"), where=folder / FILE)
-        return document if document.key == document.lineage.key else None
-    except (OSError, ValueError, RecursionError, RecordError):
+        return DOCUMENTS.read_document_file(folder / FILE)
+    except RecordError:
         return None

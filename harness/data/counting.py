@@ -18,9 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.documents import append_digest, verify_digest
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, StoreError, shorten_names
-from harness.core.files import replace as replace_file
 from harness.core.identity import digest
 from harness.core.types import CountedSource, Data, DataReport, DataTable, TableSource, Task
 from harness.data.folder import README, list_visible_files
@@ -119,13 +118,13 @@ def count_tables(
     sizes = {name: path.stat().st_size for name, path in list_visible_files(folder).items()}
     file = cache / "source" / f"counts-{_VERSION}-{digest([data, sizes, tables])}.json"
     try:
-        kept = verify_digest(file.read_bytes())
+        kept = read_content_file(file)
         report, held_subsets = parse_report(kept["report"]), kept["subsets"]
     except (OSError, ValueError, TypeError, LookupError):
         report, held_subsets = _read_tables(folder, tables)
         with contextlib.suppress(StoreError):  # the cache only saves time
             content = {"report": asdict(report), "subsets": held_subsets}
-            replace_file(file, append_digest(content).encode())
+            write_content_file(file, content)
     lost_subsets = _find_lost_subsets(held_subsets, subsets)
     return replace(report, faults=(*report.faults, *lost_subsets))
 

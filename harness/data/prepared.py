@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.core import files
-from harness.core.documents import append_digest, verify_digest
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import StoreError
 from harness.core.identity import digest
 
@@ -240,13 +240,13 @@ def _extend_manifest(folder: Path, cache: Path) -> None:
         facts = {name: (path.stat().st_size, files.hash_file(path, cache)) for name, path in new.items()}
         if facts:
             content = {"schema": 1, "folder": folder.name, "files": {**listed, **facts}}
-            files.replace(folder / MANIFEST, append_digest(content).encode())
+            write_content_file(folder / MANIFEST, content)
 
 
 def _read_file_list(folder: Path) -> _Listed | None:
     """The files of a folder's manifest, none without a manifest; None if it is damaged or another's."""
     try:
-        manifest = verify_digest((folder / MANIFEST).read_bytes())
+        manifest = read_content_file(folder / MANIFEST)
         listed = manifest["files"] if manifest["folder"] == folder.name else None
     except FileNotFoundError:
         return {}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core import files
-from harness.core.documents import append_digest, verify_digest
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import RecordError, StoreError, UsageError
 from harness.core.identity import digest
 from harness.data.collection import Collection
@@ -72,7 +72,7 @@ class ScoredData:
                 hint=elsewhere,
             )
         try:
-            facts = verify_digest((folder / PROVENANCE).read_bytes())
+            facts = read_content_file(folder / PROVENANCE)
             broken = [n for n, sha256 in facts["files"].items() if files.hash_file(folder / n) != sha256]
             other = [name for name, value in identity.items() if facts["identity"].get(name) != value]
         except (OSError, ValueError, LookupError, AttributeError) as error:
@@ -116,7 +116,7 @@ class ScoredData:
             (staged / "README.md").write_text(_render_readme(about), encoding="utf-8")
             names = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*.*"))
             hashes = {name: files.hash_file(staged / name) for name in names}
-            (staged / PROVENANCE).write_text(append_digest({**provenance, "files": hashes}), encoding="utf-8")
+            write_content_file(staged / PROVENANCE, {**provenance, "files": hashes})
             for name in (*names, PROVENANCE):
                 # On disk before the rename: after a power cut the folder is complete or absent.
                 files.sync(staged / name)

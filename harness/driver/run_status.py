@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from harness.core import files
-from harness.core.documents import Document, DocumentKind
+from harness.core.documents import Document, DocumentKind, read_limited
 from harness.core.errors import RecordError
 from harness.executors.run_log import (
     EVENTS,
@@ -34,6 +34,7 @@ from harness.executors.run_log import (
     Node,
     RunHeader,
     RunningJob,
+    iter_log_lines,
 )
 from harness.results.cost.duration import TimeRange
 from harness.results.cost.remaining import Work, time_left
@@ -258,7 +259,7 @@ class _Beat:
         try:
             # Opened, because a network file system shows what other machines wrote on opening.
             with (folder / HEARTBEAT).open("rb") as file:
-                written, text = os.fstat(file.fileno()).st_mtime, file.read()
+                written, text = os.fstat(file.fileno()).st_mtime, file.read(HEARTBEATS.limit + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
         return _Beat(folder, _parse_log_document(HEARTBEATS, text, folder / HEARTBEAT), written)
@@ -291,10 +292,12 @@ class _Log:
         """The log with a heartbeat; None where it was removed meanwhile."""
         folder, heartbeat = beat.folder, beat.heartbeat
         try:
-            head = (folder / HEADER).read_bytes()
-            lines = (folder / EVENTS).read_bytes().splitlines()
+            head = read_limited(folder / HEADER, HEADERS.limit)
+            lines = [line for line in iter_log_lines(folder / EVENTS) if line is not None]
         except FileNotFoundError:
             return None
+        except ValueError as error:
+            raise RecordError(f"{folder / HEADER} is damaged: {error}.", hint=HEADERS.hint) from error
         header = _parse_log_document(HEADERS, head, folder / HEADER)
         attempts = tuple(_parse_attempts(lines, len(header.jobs), heartbeat))
         return _Log(folder, header, heartbeat, beat.written, attempts)

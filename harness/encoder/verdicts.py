@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from harness.core import files
 from harness.core.allowances import list_allowed_tensors
-from harness.core.documents import append_digest, verify_digest
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import Encoding
 from harness.core.errors import HarnessError, StoreError
 from harness.core.identity import digest
@@ -71,7 +70,7 @@ def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None
         if verdict is not None and place is not None:
             content = {"schema": 1, "folder": str(models[at][0].folder), **asdict(verdict)}
             with suppress(OSError, StoreError):
-                files.replace(place, append_digest(content).encode())
+                write_content_file(place, content)
     return [verdict or Verdict() for verdict in verdicts]
 
 
@@ -95,7 +94,7 @@ def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path
 
 def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
     try:
-        content = verify_digest(path.read_bytes())
+        content = read_content_file(path)
         verdict = Verdict(**{name: content[name] for name in asdict(Verdict())})
     except (OSError, ValueError, KeyError):
         return None

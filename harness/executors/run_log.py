@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,7 @@ import psutil
 from pydantic import Field
 
 from harness.core import files
-from harness.core.documents import DocumentKind, DocumentPart
+from harness.core.documents import CACHE_LIMIT, DocumentKind, DocumentPart, append_digest
 from harness.core.errors import HarnessError
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job, JobKind
@@ -74,7 +74,7 @@ class LoggedJob(DocumentPart):
 class RunHeader(DocumentPart):
     """The head of a log: whose run it is, when it began in UTC by its machine's clock, and its jobs."""
 
-    schema_version: int = Field(default=2, alias="schema")
+    schema_version: int = Field(default=3, alias="schema")
     host: str
     pid: int
     started: str
@@ -134,7 +134,7 @@ class Heartbeat(DocumentPart):
     jobs whose work another process has claimed.
     """
 
-    schema_version: int = Field(default=1, alias="schema")
+    schema_version: int = Field(default=2, alias="schema")
     beat: int
     seconds: float
     ended: Closing | Literal[""] = ""
@@ -150,10 +150,20 @@ HEADERS = DocumentKind(
     name="head of a run's log",
     type=RunHeader,
     hint=_HINT,
-    schema=2,
-    migrations={1: lambda head: head},  # schema 2 added the expected seconds of a job
+    schema=3,
+    # Schema 2 added the expected seconds of a job, schema 3 the digest.
+    migrations={1: lambda head: head, 2: lambda head: head},
+    digest_since=3,
+    limit=CACHE_LIMIT,
 )
-HEARTBEATS = DocumentKind(name="heartbeat of a run", type=Heartbeat, hint=_HINT)
+HEARTBEATS = DocumentKind(
+    name="heartbeat of a run",
+    type=Heartbeat,
+    hint=_HINT,
+    schema=2,
+    migrations={1: lambda heartbeat: heartbeat},
+    digest_since=2,
+)
 
 
 def format_count(count: float, word: str) -> str:
@@ -226,7 +236,7 @@ class RunLog:
         self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
         self.folder = _create_run_folder(folder)
         header = _build_run_header(jobs, known, executor=executor, command=command)
-        files.write_once(self.folder / HEADER, json.dumps(header, ensure_ascii=False).encode())
+        files.write_once(self.folder / HEADER, append_digest(_replace_surrogates(header)).encode())
         self._file = os.open(self.folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._unsynced, self._half = False, False
         self._write_heartbeat()
@@ -337,7 +347,7 @@ class RunLog:
         """Add a line in one write; after half a line (a full disk) the next one begins a new line."""
         entry = {"at": now, "job": number, "event": event, **{k: v for k, v in facts.items() if v}}
         # Names of files may hold bytes that are not UTF-8 (lone surrogates), which encode() refuses.
-        line = f"{json.dumps(entry, ensure_ascii=False)}\n".encode("utf-8", "replace")
+        line = files.append_check(json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace")) + b"\n"
         line = b"\n" + line if self._half else line
         # True until the write is known to be whole: it may also end in an error.
         self._half = True
@@ -354,7 +364,7 @@ class RunLog:
         with self._lock:
             # Copied under the lock, written without it: a slow disk must not hold up the driver. A line
             # that is added meanwhile sets `_unsynced` again.
-            content, unsynced = json.dumps(self._build_heartbeat(), ensure_ascii=False), self._unsynced
+            heartbeat, unsynced = self._build_heartbeat(), self._unsynced
             self._unsynced = False
         if unsynced:
             with contextlib.suppress(OSError):
@@ -362,7 +372,7 @@ class RunLog:
         # The thread may still be writing when close_run_log has waited ten seconds for it.
         with self._writing, contextlib.suppress(OSError):
             temporary = self.folder / f"{HEARTBEAT}.new"
-            temporary.write_bytes(content.encode("utf-8", "replace"))
+            temporary.write_text(append_digest(_replace_surrogates(heartbeat)), encoding="utf-8")
             temporary.replace(self.folder / HEARTBEAT)
 
     def _build_heartbeat(self) -> dict[str, Any]:
@@ -382,6 +392,23 @@ class RunLog:
             "elsewhere": sorted(self._elsewhere),
             "nodes": [node.model_dump(exclude_defaults=True) for node in self._nodes],
         }
+
+
+def iter_log_lines(path: Path) -> Iterator[bytes | None]:
+    """The lines of a log's events without their checks; None for one that has changed since.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    for line in path.read_bytes().splitlines():
+        # Earlier versions wrote no checks, and the last line may be cut off.
+        yield files.strip_check(line) if b"\t" in line else line
+
+
+def _replace_surrogates(content: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON content that can be written: names of files may hold bytes that are not UTF-8."""
+    plain: dict[str, Any] = json.loads(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
+    return plain
 
 
 def _create_run_folder(runs: Path) -> Path:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.core.documents import DocumentFolder, DocumentKind
 from harness.core.errors import UsageError, explain_unknown
 
-SCHEMA = 1
-"""The version of a proxy's form; a newer version is refused."""
+SCHEMA = 2
+"""The version of a proxy's form; a newer version is refused. Version 2 added the digest."""
 
 
 class _Part(BaseModel):
@@ -108,7 +108,7 @@ class Proxy(_Part):
 
     def to_json(self) -> str:
         """The text of the proxy's file."""
-        return self.model_dump_json(by_alias=True, indent=1) + "\n"
+        return PROXIES.kind.serialize_document(self)
 
     @staticmethod
     def find(text: str, results: Path) -> Path:
@@ -131,7 +131,14 @@ class Proxy(_Part):
 
 
 PROXIES = DocumentFolder(
-    kind=DocumentKind(name="proxy", type=Proxy, schema=SCHEMA, hint="Fit it again: harness proxy fit"),
+    kind=DocumentKind(
+        name="proxy",
+        type=Proxy,
+        schema=SCHEMA,
+        migrations={1: lambda proxy: proxy},
+        hint="Fit it again: harness proxy fit",
+        digest_since=2,
+    ),
     folder="proxies",
     then="`harness proxy fit` makes one.",
 )

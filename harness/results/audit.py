@@ -1,57 +1,79 @@
 """The audit: what lies in a results folder and a cache, compared with what was written, and its repair.
 
-Every file is read whole, whatever is known of it. A damaged record or model is moved aside, so that it counts
-as not done; damaged caches and what dead processes left are removed, and made again when they are needed.
+Every kind of file has a row in one table, and every file is read whole, whatever is known of it. A damaged
+record, document or model is moved aside, so that it counts as absent; damaged caches and what dead processes
+left are removed, and made again when they are needed. A file that no row describes is named, and left.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.core import files
-from harness.core.documents import verify_digest
-from harness.core.errors import HarnessError, NewerSchemaError, RecordError
+from harness.core.documents import read_content_file
+from harness.core.errors import HarnessError, NewerSchemaError
 from harness.core.identity import digest
 from harness.data.prepared import find_prepared_problems, remove_prepared
+from harness.data.training.own_rows import read_source_file
 from harness.results.contradictions import find_contradictions, find_disagreements
-from harness.search.plaid import PART, find_index_problem
+from harness.search.plaid import find_index_problem
+from harness.storage.imported import TABLES, Imported
 from harness.storage.leases import LEASE, TERM, has_dead_holder, locate_holder_file, sweep_leases
-from harness.storage.record import Record
+from harness.storage.record import ModelPart
 from harness.storage.store import BESIDE, FAILED, Store
 from harness.storage.vectors import find_shard_problem, is_finite_shard
-from harness.training.model_store import ModelStore, find_model_problem
+from harness.training.model_store import ModelStore, find_model_problem, find_training_problem
 
 AREAS = {
     "records": "records",
     "examples": "per-example files",
     "runs": "run files",
     "failures": "failures",
+    "documents": "baselines, checks, watches, proxies",
+    "imports": "imports",
+    "logs": "logs of runs",
     "leases": "leases",
     "vectors": "embeddings",
     "datasets": "prepared data sets",
     "source": "tasks built from source code, counts of data",
     "finetuned": "fine-tuned weights",
     "units": "scores taken apart for checks",
+    "clusters": "clusters of training pairs",
     "plaid": "indexes of approximate searches",
+    "verdicts": "outcomes of trial loads, speeds",
+    "baselines": "unpacked baselines",
+    "site": "snapshots of the site",
     "models": "trained models",
     "left": "leftovers of killed processes",
+    "unknown": "files of no known kind",
 }
 """The areas of an audit, in words."""
+
+_ORDER = {area: place for place, area in enumerate(AREAS)}
 
 _STALE = 10 * TERM
 """Seconds without renewal after which a lease is named."""
 
+_MANY_RECORDS = 2_000
+"""The records from which on reading them in several processes saves more than starting those takes."""
+
 Repair = Literal["move aside", "remove", ""]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Fault:
     """A file that is not as it should be.
 
@@ -70,6 +92,25 @@ class Fault:
     repaired: bool = False
 
 
+FindFaults = Callable[[Path], Iterable[Fault]]
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file in a results folder or a cache.
+
+    Attributes:
+        area: One of `AREAS`; empty for what is not counted: locks, work under way, what was moved aside.
+        pattern: Its path: `*` stands for a part of a name, `[!.]` for any character but a dot, `**/` for any
+            folders. With a "/" at its end it is a folder whose files are one with it.
+        find_faults: What finds the faults of such a file.
+    """
+
+    area: str
+    pattern: str
+    find_faults: FindFaults = lambda path: ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Audit:
     """What an audit found.
@@ -81,6 +122,7 @@ class Audit:
         bytes: Their bytes by area.
         without_digest: The number of records of older schemas; only their key was checked.
         faults: The files that are not as they should be.
+        unknown: The files and folders of no known kind, which are no faults.
     """
 
     results: Path
@@ -89,6 +131,7 @@ class Audit:
     bytes: Mapping[str, int]
     without_digest: int
     faults: tuple[Fault, ...]
+    unknown: tuple[Path, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -104,27 +147,27 @@ class Audit:
             "checked": {area: {"files": self.files[area], "bytes": self.bytes[area]} for area in AREAS},
             "without_digest": self.without_digest,
             "faults": [{**asdict(fault), "file": str(fault.file)} for fault in self.faults],
+            "unknown": [str(path) for path in self.unknown],
         }
 
 
+_Check = tuple[FileKind, Path]
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Check:
-    """A file or folder, and what finds its faults."""
+class _Outcome:
+    """What the check of a file found; of a record its model, and whether it has a digest, as well."""
 
-    area: str
-    path: Path
-    faults: Callable[[Path], Iterator[Fault]]
-
-    @property
-    def bytes(self) -> int:
-        paths = self.path.rglob("*") if self.path.is_dir() else [self.path]
-        return sum(path.stat().st_size for path in paths if path.is_file())
+    faults: Sequence[Fault] = ()
+    model: ModelPart | None = None
+    has_digest: bool = True
 
 
 def audit(
     results: Path,
     cache: Path,
     *,
+    kinds: Sequence[FileKind] = (),
     repair: bool = False,
     strict: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -134,6 +177,7 @@ def audit(
     Args:
         results: The results folder.
         cache: The cache folder.
+        kinds: Kinds of files besides those of `KINDS`.
         repair: Whether faults are repaired as they are found.
         strict: Whether records that contradict themselves or each other are faults, too.
         progress: Called with the bytes that are done, and with all.
@@ -141,25 +185,86 @@ def audit(
     Returns:
         The audit, whose faults say whether they were repaired.
     """
-    checks = [(check, check.bytes) for check in _iter_checks(results, cache)]
-    faults: list[Fault] = []
-    total = sum(bytes_ for _, bytes_ in checks)
-    number, size = Counter[str](), Counter[str]()
-    for check, bytes_ in checks:
-        new_faults = [*check.faults(check.path)]
-        faults += [_repair_fault(fault) for fault in new_faults] if repair else new_faults
-        number[check.area] += 1
-        size[check.area] += bytes_
+    checks = sorted(_iter_checks(results, cache, (*KINDS, *kinds)), key=lambda check: _ORDER[check[0].area])
+    sizes = [_count_bytes(path) for _, path in checks]
+    total, faults, number, size = sum(sizes), list[Fault](), Counter[str](), Counter[str]()
+    models, without_digest = list[tuple[Path, ModelPart]](), 0
+    for (kind, path), bytes_, outcome in zip(checks, sizes, _run_checks(checks, strict), strict=True):
+        faults += map(_repair_fault, outcome.faults) if repair else outcome.faults
+        number[kind.area] += 1
+        size[kind.area] += bytes_
+        models += [] if outcome.model is None else [(path, outcome.model)]
+        without_digest += not outcome.has_digest
         progress(size.total(), total)
-    faults += _find_record_conflicts(results) if strict else ()
+    if strict:
+        # A repair cannot know which of two records is wrong.
+        faults += [Fault("records", path, text, "") for path, text in sorted(find_disagreements(models))]
     return Audit(
         results=results,
         cache=cache,
         files=number,
         bytes=size,
-        without_digest=sum(map(_has_no_digest, _list_record_files(results))),
+        without_digest=without_digest,
         faults=tuple(faults),
+        unknown=tuple(path for kind, path in checks if kind is UNKNOWN),
     )
+
+
+def _run_checks(checks: Sequence[_Check], strict: bool) -> Iterator[_Outcome]:
+    """The outcomes of checks in their order, as many at once as there are cores."""
+    records = [path for kind, path in checks if kind.area == "records"]
+    read = partial(_audit_record, strict=strict)
+    with ExitStack() as opened:
+        outcomes: Iterator[_Outcome] = map(read, records)
+        if len(records) >= _MANY_RECORDS:
+            # New interpreters: a fork of a process with threads, as that of a progress bar, may hang.
+            pool = ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"))
+            opened.callback(pool.shutdown, cancel_futures=True)
+            outcomes = pool.map(read, records, chunksize=100)
+        threads = ThreadPoolExecutor(os.cpu_count())  # hashing a large block lets other threads run
+        opened.callback(threads.shutdown, cancel_futures=True)
+        others = [check for check in checks if check[0].area != "records"]
+        faults = threads.map(lambda check: [*check[0].find_faults(check[1])], others)
+        for kind, _ in checks:
+            yield next(outcomes) if kind.area == "records" else _Outcome(faults=next(faults))
+
+
+def _iter_checks(results: Path, cache: Path, kinds: Sequence[FileKind]) -> Iterator[_Check]:
+    for root in dict.fromkeys((results, cache)):
+        yield from _iter_folder_checks(root, {results, cache}, kinds)
+    temporary = {*files.find_leftovers(results), *files.find_leftovers(cache)}
+    left = sorted({*temporary, *ModelStore(results).list_leftovers()})
+    yield from ((LEFT, path) for path in left)
+
+
+def _iter_folder_checks(root: Path, roots: set[Path], kinds: Sequence[FileKind]) -> Iterator[_Check]:
+    """The checks of one folder, without the other one in it; a folder of no kind counts as one file."""
+    forms = [(_compile_pattern(kind.pattern), kind) for kind in kinds]
+    first = {kind.pattern.partition("/")[0] for kind in kinds} | {"remote"}
+    for here, folders, names in os.walk(root, followlinks=True):
+        place = Path(here).relative_to(root)
+        folders[:] = sorted(name for name in folders if Path(here, name) not in roots)
+        for name in (*folders, *sorted(names)):
+            ending = "/" if name in folders else ""
+            path = f"{(place / name).as_posix()}{ending}"
+            kind = next((kind for form, kind in forms if form.fullmatch(path)), None)
+            if kind is None and not (ending and (place.parts or name in first)):
+                kind = UNKNOWN
+            if kind is not None:
+                if kind.area:
+                    yield kind, Path(here, name)
+                folders[:] = [other for other in folders if other != name] if ending else folders
+
+
+def _count_bytes(path: Path) -> int:
+    paths = path.rglob("*") if path.is_dir() else [path]
+    return sum(path.stat().st_size for path in paths if path.is_file())
+
+
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    form = re.escape(pattern).replace(r"\*\*/", "(?:.*/)?").replace(r"\[!\.\]", "[^/.]")
+    # The site keeps a copy of a remote's records as a results folder in the cache.
+    return re.compile(rf"(?:remote/[^/]+/)?{form}".replace(r"\*", "[^/]*"))
 
 
 def _repair_fault(fault: Fault) -> Fault:
@@ -167,12 +272,12 @@ def _repair_fault(fault: Fault) -> Fault:
     try:
         if fault.area == "datasets":
             return replace(fault, repaired=remove_prepared(fault.file))
-        if fault.area == "models":
+        if fault.area == "models" and fault.repair == "move aside":
             ModelStore(fault.file.parents[1]).move_aside(fault.file)
         elif fault.area == "leases":
             sweep_leases(fault.file.parent)
             return replace(fault, repaired=bool(fault.repair) and not fault.file.exists())
-        elif fault.file.is_dir():
+        elif fault.repair == "remove" and fault.file.is_dir():
             shutil.rmtree(fault.file)
         elif fault.repair == "remove":
             fault.file.unlink(missing_ok=True)
@@ -183,113 +288,91 @@ def _repair_fault(fault: Fault) -> Fault:
     return replace(fault, repaired=bool(fault.repair))
 
 
-def _iter_checks(results: Path, cache: Path) -> Iterator[_Check]:
-    store, records, models = Store(results), results / "records", ModelStore(results)
-    places: list[tuple[str, Callable[[Path], Iterator[Fault]], list[Path]]] = [
-        ("records", _find_record_faults, _list_record_files(results)),
-        ("examples", _build_part_check("examples"), sorted(records.glob(f"*/*/*{BESIDE['examples']}"))),
-        ("runs", _build_part_check("run"), sorted(records.glob(f"*/*/*{BESIDE['run']}"))),
-        ("failures", _find_failure_faults, sorted(records.glob(f"*/*/*{FAILED}"))),
-        ("leases", _find_lease_faults, sorted(store.leases.glob(f"*{LEASE}"))),
-        ("vectors", _find_space_faults, sorted(cache.glob("vectors/*/*/space.json"))),
-        ("vectors", _find_shard_faults, sorted(cache.glob("vectors/*/*/*.safetensors"))),
-        ("datasets", _find_data_faults, sorted(path for path in cache.glob("datasets/*") if path.is_dir())),
-        ("source", _build_read_check("source", _read_digested), sorted(cache.glob("source/*.json"))),
-        (
-            "finetuned",
-            _build_read_check("finetuned", _read_grid_runs),
-            sorted(cache.glob(f"finetuned/*/{STATE}")),
-        ),
-        ("finetuned", _weight_faults, sorted(cache.glob("finetuned/*/*.safetensors"))),
-        ("units", _build_read_check("units", files.unpack_hashed_file), sorted(cache.glob("units/*.npz"))),
-        (
-            "plaid",
-            _find_index_faults,
-            sorted(path for path in cache.glob("plaid/*") if path.suffix not in (".tmp", PART)),
-        ),
-        ("models", _find_model_faults, models.list_model_folders()),
-        (
-            "left",
-            _find_leftover_faults,
-            sorted({*files.find_leftovers(results), *files.find_leftovers(cache)}),
-        ),
-        ("left", _find_leftover_faults, models.list_leftovers()),
-    ]
-    for area, faults, paths in places:
-        yield from (_Check(area=area, path=path, faults=faults) for path in paths)
+# What finds faults
+
+
+def build_read_check(area: str, read: Callable[[Path], object], repair: Repair = "remove") -> FindFaults:
+    """What finds the fault of a file that `read` refuses, as it is not what its digest says."""
+
+    def find_read_faults(path: Path) -> Iterator[Fault]:
+        try:
+            read(path)
+        except (OSError, ValueError, LookupError, TypeError, HarnessError) as error:
+            yield from _explain_refusal(area, path, error, repair)
+
+    return find_read_faults
+
+
+def build_problem_check(
+    area: str, find_problem: Callable[[Path], str], repair: Repair = "remove"
+) -> FindFaults:
+    """What finds the fault of a file or folder by what says what is wrong with it; empty if nothing."""
+
+    def find_problem_faults(path: Path) -> Iterator[Fault]:
+        if problem := find_problem(path):
+            yield Fault(area, path, problem, repair)
+
+    return find_problem_faults
+
+
+def _explain_refusal(area: str, path: Path, error: BaseException, repair: Repair) -> Iterator[Fault]:
+    """The fault of a file that its reader refused with an error; none of one that is gone."""
+    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    if isinstance(cause, FileNotFoundError):
+        return
+    if isinstance(cause, OSError):
+        yield Fault(area, path, f"it cannot be read: {cause.strerror}", "")
+    elif isinstance(error, NewerSchemaError):
+        yield Fault(area, path, "it was written by a newer version", "")
+    elif isinstance(error, HarnessError):
+        yield Fault(area, path, f"it {error.message.removeprefix(f'{path} ').rstrip('.')}", repair)
+    else:
+        truncated = isinstance(error, json.JSONDecodeError | UnicodeDecodeError | LookupError | TypeError)
+        yield Fault(area, path, "it is truncated, or no JSON" if truncated else str(error), repair)
 
 
 # The results folder
 
 
-def _list_record_files(results: Path) -> list[Path]:
-    """The files of finished records."""
-    candidates = sorted(results.glob("records/*/*/*.json"))
-    return [path for path in candidates if not path.name.endswith(FAILED)]
-
-
-def _find_record_faults(path: Path, area: str = "records") -> Iterator[Fault]:
+def _audit_record(path: Path, *, strict: bool) -> _Outcome:
     try:
-        Store.parse(path)
-    except FileNotFoundError:
-        return
-    except NewerSchemaError:
-        yield Fault(area=area, file=path, reason="it was written by a newer version", repair="")
-    except OSError as error:
-        yield Fault(area=area, file=path, reason=f"it cannot be read: {error.strerror}", repair="")
-    except RecordError as error:
-        reason = error.message.removeprefix(f"{path} ").rstrip(".")
-        yield Fault(area=area, file=path, reason=f"it {reason}", repair="move aside")
-    except ValueError as error:
-        yield Fault(area=area, file=path, reason=str(error), repair="move aside")
+        record, content = Store.parse(path), path.read_bytes()
+    except (OSError, ValueError, HarnessError) as error:
+        return _Outcome(faults=[*_explain_refusal("records", path, error, "move aside")])
+    reasons = find_contradictions(record, content) if strict else ()
+    faults = [Fault("records", path, reason, "") for reason in reasons]
+    return _Outcome(faults=faults, model=record.model, has_digest=b'"digest"' in content)
 
 
-def _find_record_conflicts(results: Path) -> Iterator[Fault]:
-    """The contradictions in intact records; a repair cannot know which of two records is wrong."""
-    records = {
-        path: record for path in _list_record_files(results) if (record := _read_whole(path)) is not None
-    }
-    reasons = [
-        (path, text) for path, one in records.items() for text in find_contradictions(one, path.read_bytes())
-    ]
-    for path, reason in sorted([*reasons, *find_disagreements(records.items())]):
-        yield Fault(area="records", file=path, reason=reason, repair="")
-
-
-def _read_whole(path: Path) -> Record | None:
-    """The record in a file; None where it has a fault."""
-    try:
-        return Store.parse(path)
-    except (OSError, ValueError, HarnessError):
-        return None
-
-
-def _has_no_digest(path: Path) -> bool:
-    """Whether a whole record is of a schema without digests."""
-    return _read_whole(path) is not None and "digest" not in json.loads(path.read_bytes())
-
-
-def _build_part_check(part: str) -> Callable[[Path], Iterator[Fault]]:
-    """What finds the faults of the files that this part of a record names."""
+def _find_part_faults(path: Path, part: str) -> Iterator[Fault]:
+    """The fault of a file that this part of a record names."""
     area = "runs" if part == "run" else part
+    try:
+        record = Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
+    except NewerSchemaError:
+        return
+    except (OSError, ValueError, HarnessError):
+        record = None
+    named = getattr(record, part, None)
+    if named is None:
+        yield Fault(area, path, "no intact record names it")
+    elif not files.has_sha256(path, named.sha256):
+        yield Fault(area, path, "its SHA-256 is not that in its record", "move aside")
 
-    def find_part_faults(path: Path) -> Iterator[Fault]:
-        record = _read_whole(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
-        named = getattr(record, part, None)
-        if named is None:
-            yield Fault(area=area, file=path, reason="no intact record names it")
-        elif not files.has_sha256(path, named.sha256):
-            reason = "its SHA-256 is not that in its record"
-            yield Fault(area=area, file=path, reason=reason, repair="move aside")
 
-    return find_part_faults
-
-
-def _find_failure_faults(path: Path) -> Iterator[Fault]:
+def _find_failure_faults(path: Path) -> Iterable[Fault]:
     if path in Store(path.parents[3]).list_stale_failures():
-        yield Fault(area="failures", file=path, reason="its work has been finished since")
-    else:
-        yield from _find_record_faults(path, "failures")
+        return [Fault("failures", path, "its work has been finished since")]
+    return build_read_check("failures", Store.parse, "move aside")(path)
+
+
+def _read_import(path: Path) -> None:
+    """Read a stamp and every byte of the tables that it names."""
+    imported = Imported.read_import(path.parent)
+    problems = {} if imported is None else {name: imported.find_table_problem(name) for name in TABLES}
+    for name, problem in problems.items():
+        if problem:
+            raise ValueError(f"its table {name}: {problem}")
 
 
 def _find_lease_faults(path: Path) -> Iterator[Fault]:
@@ -302,82 +385,62 @@ def _find_lease_faults(path: Path) -> Iterator[Fault]:
     except (FileNotFoundError, ValueError):
         return
     if has_dead_holder(path):
-        yield Fault(area="leases", file=path, reason="its process is dead")
+        yield Fault("leases", path, "its process is dead")
     elif age > _STALE:
         reason = f"nobody has renewed it for {age / 60:,.0f} minutes; remove it if no run is on"
-        yield Fault(area="leases", file=path, reason=reason, repair="")
-
-
-def _find_leftover_faults(path: Path) -> Iterator[Fault]:
-    yield Fault(area="left", file=path, reason="its process is dead")
-
-
-def _find_model_faults(folder: Path) -> Iterator[Fault]:
-    if problem := find_model_problem(folder):
-        yield Fault(area="models", file=folder, reason=problem, repair="move aside")
+        yield Fault("leases", path, reason, "")
 
 
 # The cache
 
 
-def _find_space_faults(path: Path) -> Iterator[Fault]:
+def _find_space_problem(path: Path) -> str:
     try:
         same = digest(json.loads(path.read_bytes())) == path.parent.name
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         same = False
-    if not same:
-        yield Fault(area="vectors", file=path, reason="it describes another folder")
+    return "" if same else "it describes another folder"
 
 
-def _find_shard_faults(path: Path) -> Iterator[Fault]:
-    problem = find_shard_problem(path, None)
-    if problem or not is_finite_shard(path):
-        yield Fault(area="vectors", file=path, reason=problem or "a vector is not finite")
+def _find_vector_problem(path: Path) -> str:
+    return find_shard_problem(path, None) or ("" if is_finite_shard(path) else "a vector is not finite")
 
 
-def _find_index_faults(folder: Path) -> Iterator[Fault]:
-    if problem := find_index_problem(folder, None):
-        yield Fault(area="plaid", file=folder, reason=problem)
+def _find_data_problem(folder: Path) -> str:
+    problem = next(iter(find_prepared_problems(folder, None)), None)
+    return "" if problem is None else f"{problem.path.relative_to(folder)}: {problem.reason}"
 
 
-def _find_data_faults(folder: Path) -> Iterator[Fault]:
-    for problem in find_prepared_problems(folder, None)[:1]:
-        name = problem.path.relative_to(folder)
-        yield Fault(area="datasets", file=folder, reason=f"{name}: {problem.reason}")
+UNKNOWN = FileKind("unknown", "")
+LEFT = FileKind("left", "", lambda path: [Fault("left", path, "its process is dead")])
 
+_UNREAD = (
+    "**/.*.tmp", "**/.*.tmp/", "**/*.lock", "**/.lock", "**/*.broken", "models/*.broken*/",
+    "models/.removed-*/", "models/.training-*/**/[!.]*", "leases/*.holder", "imported/*/*.parquet", "queue/",
+    "plaid/*.part/", "source/*.parquet", "file-hashes.jsonl", "README.md", "reported/", "reference/",
+)  # fmt: skip
+"""What no check reads: work under way, what the check of another file reads, and what is checked line by line
+where it is used."""
 
-def _build_read_check(area: str, read: Callable[[Path], object]) -> Callable[[Path], Iterator[Fault]]:
-    """What finds the fault of a file that cannot be read, or is not what its digest says."""
-
-    def find_read_faults(path: Path) -> Iterator[Fault]:
-        try:
-            read(path)
-        except (ValueError, LookupError) as error:
-            truncated = isinstance(error, json.JSONDecodeError | UnicodeDecodeError | LookupError)
-            reason = "it is truncated, or no JSON" if truncated else str(error)
-            yield Fault(area=area, file=path, reason=reason)
-
-    return find_read_faults
-
-
-def _read_digested(path: Path) -> dict[str, Any]:
-    return verify_digest(path.read_bytes())
-
-
-STATE = "best.json"
-"""The file of a grid that names its best weights and their hashes (finetune.glue.jobs)."""
-
-
-def _read_grid_runs(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    runs: Mapping[str, Mapping[str, Any]] = _read_digested(path)["runs"]
-    return runs
-
-
-def _weight_faults(path: Path) -> Iterator[Fault]:
-    try:
-        sha256 = _read_grid_runs(path.with_name(STATE))[path.stem]["sha256"]
-    except (OSError, ValueError, LookupError):
-        yield Fault(area="finetuned", file=path, reason=f"{STATE} does not name it")
-        return
-    if not files.has_sha256(path, sha256):
-        yield Fault(area="finetuned", file=path, reason=f"its SHA-256 is not that in {STATE}")
+KINDS = (
+    FileKind(
+        "models", "models/.training-*/training.json", build_problem_check("models", find_training_problem)
+    ),
+    *(FileKind("", pattern) for pattern in _UNREAD),
+    FileKind("failures", f"records/*/*/*{FAILED}", _find_failure_faults),
+    FileKind("records", "records/*/*/*.json", lambda path: ()),
+    FileKind("examples", f"records/*/*/*{BESIDE['examples']}", partial(_find_part_faults, part="examples")),
+    FileKind("runs", f"records/*/*/*{BESIDE['run']}", partial(_find_part_faults, part="run")),
+    FileKind("imports", "imported/*/import.json", build_read_check("imports", _read_import, "move aside")),
+    FileKind("leases", f"leases/*{LEASE}", _find_lease_faults),
+    FileKind("models", "models/[!.]*-*/", build_problem_check("models", find_model_problem, "move aside")),
+    FileKind("vectors", "vectors/*/*/space.json", build_problem_check("vectors", _find_space_problem)),
+    FileKind("vectors", "vectors/*/*/*.safetensors", build_problem_check("vectors", _find_vector_problem)),
+    FileKind("datasets", "datasets/*/", build_problem_check("datasets", _find_data_problem)),
+    FileKind("source", "source/*.json", build_read_check("source", read_source_file)),
+    FileKind("units", "units/*.npz", build_read_check("units", files.unpack_hashed_file)),
+    FileKind("plaid", "plaid/*/", build_problem_check("plaid", lambda path: find_index_problem(path, None))),
+    FileKind("verdicts", "verdicts/*.json", build_read_check("verdicts", read_content_file)),
+    FileKind("verdicts", "speeds.json", build_read_check("verdicts", read_content_file)),
+)
+"""Every kind of file that this storey and those below it know; the first one that fits counts."""

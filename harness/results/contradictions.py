@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.core.types import is_number
-from harness.storage.record import Record
+from harness.storage.record import ModelPart, Record
 
 DEPTH, NAME_BYTES, INTEGER = 32, 200, 2**63
 """Of a record: nested objects, bytes of a name (it becomes a folder), the first integer that is too large."""
@@ -77,24 +77,24 @@ _DESCRIPTION = {"name": "name", "parameters": "number of parameters", "dimension
 """What records of the same weights must say alike, with its words."""
 
 
-def find_disagreements(records: Iterable[tuple[Path, Record]]) -> Iterator[tuple[Path, str]]:
+def find_disagreements(models: Iterable[tuple[Path, ModelPart]]) -> Iterator[tuple[Path, str]]:
     """The records that describe a model otherwise than most records of the same weights, with the reason.
 
     Where no description has more records than another, all of them are named: one of them is wrong.
     """
-    by_weights: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
-    for path, record in records:
-        if record.model.weights:
-            by_weights[record.model.weights].append((path, record))
+    by_weights: dict[str, list[tuple[Path, ModelPart]]] = defaultdict(list)
+    for path, model in models:
+        if model.weights:
+            by_weights[model.weights].append((path, model))
     for group in by_weights.values():
         for field, label in _DESCRIPTION.items():
-            values = Counter(getattr(record.model, field) for _, record in group)
+            values = Counter(getattr(model, field) for _, model in group)
             (usual, most), *others = values.most_common()
             # Counter.most_common breaks ties by order, and the first record is no better witness than the
             # second.
             even = any(count == most for _, count in others)
-            for path, record in group:
-                value = getattr(record.model, field)
+            for path, model in group:
+                value = getattr(model, field)
                 if even or value != usual:
                     other = next(text for text in values if text != value) if value == usual else usual
                     yield (
@@ -190,27 +190,13 @@ def _check_sweep(record: Record) -> Iterator[str]:
 
 
 def _check_scores(record: Record) -> Iterator[str]:
-    """Scores are shares, and the main score is that of the metrics below it."""
-    main, metric = record.main_score, record.task.metric
-    subsets = [values for split in record.scores.values() for values in split.values()]
-    shares = [main, *(values.get(name) for values in subsets for name in ("main_score", metric))]
+    """Scores are shares; that the main score is that of its metrics the reader has seen."""
+    names = ("main_score", record.task.metric)
+    shares = [record.main_score, *(values.get(name) for values in record.subset_metrics for name in names)]
     for value in shares:
         if is_number(value) and not -1 - ROUNDING <= value <= 1 + ROUNDING:
             yield f"a score is {value}, and scores are from -1 to 1"
             return
-    for values in subsets:
-        subset_score, named = values.get("main_score"), values.get(metric)
-        if is_number(subset_score) and is_number(named) and not _is_close(subset_score, named):
-            yield f"a `main_score` is {subset_score}, but its {metric} is {named}"
-    parts = [values["main_score"] for values in subsets if is_number(values.get("main_score"))]
-    if not is_number(main):
-        return
-    if parts and not _is_close(main, sum(parts) / len(parts)):
-        yield f"its main score is {main}, but the mean over splits and subsets is {sum(parts) / len(parts)}"
-    # A number by a paper's convention is a mean of some of the metrics, so it lies among them.
-    every = [value for values in subsets for value in values.values() if is_number(value)]
-    if not every or not min(every) - ROUNDING <= main <= max(every) + ROUNDING:
-        yield f"its main score is {main}, which no mean of its metrics is"
 
 
 def _check_provenance(record: Record) -> Iterator[str]:
@@ -241,10 +227,6 @@ def _check_dates(record: Record) -> Iterator[str]:
         yield f"it was made on {max(dates):%Y-%m-%d}, which is in the future"
     if dates != sorted(dates):
         yield "it was written before it was started"
-
-
-def _is_close(one: float, other: float) -> bool:
-    return abs(one - other) <= ROUNDING
 
 
 def _shorten(text: str) -> str:

@@ -256,7 +256,7 @@ class MeasuredSuite:
     reference: frozenset[str]
 
     @staticmethod
-    def load_records(model: str, results: Path | None) -> MeasuredSuite:
+    def load_records(model: str, results: Path | None, cache: Path | None = None) -> MeasuredSuite:
         """The records of a model, given by name, artifact key (six digits or more), or folder.
 
         A record of the results folder replaces the reference record of the same key.
@@ -264,19 +264,19 @@ class MeasuredSuite:
         Raises:
             UsageError: The name has no records, or matches several artifacts.
         """
-        suites = MeasuredSuite._load_matches(model, results)
+        suites = MeasuredSuite._load_matches(model, results, cache)
         if len(suites) > 1:
             raise _explain_ambiguous_model(model, suites)
         return suites[0]
 
     @staticmethod
-    def load_seeds(model: str, results: Path | None) -> tuple[MeasuredSuite, ...]:
+    def load_seeds(model: str, results: Path | None, cache: Path | None = None) -> tuple[MeasuredSuite, ...]:
         """The records of a model, or of several that differ only in the seed of their training, by seed.
 
         Raises:
             UsageError: The name has no records, or matches artifacts that differ in more.
         """
-        suites = MeasuredSuite._load_matches(model, results)
+        suites = MeasuredSuite._load_matches(model, results, cache)
         groups = {one.lineage.group if one.lineage else None for one in suites}
         if len(suites) > 1 and (None in groups or len(groups) > 1):
             raise _explain_ambiguous_model(model, suites)
@@ -307,9 +307,9 @@ class MeasuredSuite:
         return tuple(record for record in self.records if self.is_former(record))
 
     @staticmethod
-    def _load_matches(model: str, results: Path | None) -> list[MeasuredSuite]:
+    def _load_matches(model: str, results: Path | None, cache: Path | None) -> list[MeasuredSuite]:
         """The records of every artifact that a name matches; only theirs are read."""
-        cache = paths.resolve_cache_folder()
+        cache = paths.resolve_cache_folder(cache)
         indexes = [RecordIndex(store.root, cache) for store in open_stores(results)]
         results_rows, *others = [[(row, index) for row in index.list_rows()] for index in indexes]
         unique = {

@@ -7,13 +7,13 @@ complete.
 
 from __future__ import annotations
 
+import hashlib
 import io
-import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from harness.core.documents import DocumentKind
 from harness.core.errors import RecordError, UsageError
 from harness.core.provenance import __version__
 
-SCHEMA = 1
-"""The schema of a stamp and its tables; a newer one is refused."""
+SCHEMA = 2
+"""The schema of a stamp and its tables; a newer one is refused. Schema 2 added the digests of both."""
 
 STAMP = "import.json"
 TABLES = ("entries", "files", "scores")
@@ -38,12 +38,17 @@ class _Stamp(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
-    schema_version: int = Field(alias="schema")
+    schema_version: int = Field(default=SCHEMA, alias="schema")
     id: str = Field(pattern="^[0-9a-f]{12}$")
 
 
-_STAMPS = DocumentKind(
-    name="stamp of an import", type=_Stamp, schema=SCHEMA, hint="Remove this file and import again."
+STAMPS = DocumentKind(
+    name="stamp of an import",
+    type=_Stamp,
+    schema=SCHEMA,
+    migrations={1: lambda stamp: stamp},
+    hint="Remove this file and import again.",
+    digest_since=2,
 )
 
 
@@ -85,12 +90,19 @@ class Imported:
         return self._read_table("files", columns)
 
     def has_all_tables(self) -> bool:
-        """Whether all of its tables exist in their full length."""
-        sizes = {name: facts.get("bytes") for name, facts in self.stamp.get("tables", {}).items()}
+        """Whether all of its tables are what was written."""
+        return not any(map(self.find_table_problem, TABLES))
+
+    def find_table_problem(self, table: str) -> str:
+        """What is wrong with a table, every byte read; empty if nothing. Schema 1 knew only its length."""
+        path, facts = self.locate_table(table), self.stamp.get("tables", {}).get(table, {})
         try:
-            return all(self._resolve_table_path(name).stat().st_size == sizes.get(name) for name in TABLES)
-        except OSError:
-            return False
+            if path.stat().st_size != facts.get("bytes"):
+                return "its length is not that in its stamp"
+            same = "sha256" not in facts or disk.has_sha256(path, facts["sha256"])
+        except OSError as error:
+            return f"it cannot be read: {error.strerror}"
+        return "" if same else "its SHA-256 is not that in its stamp"
 
     def load_entry_digests(self) -> list[str]:
         """For each entry a text that changes when one of its files does."""
@@ -100,8 +112,10 @@ class Imported:
     def _read_table(self, table: str, columns: Sequence[str] | None) -> Any:
         from pyarrow import ArrowException, parquet
 
-        path = self._resolve_table_path(table)
+        path = self.locate_table(table)
         try:
+            if problem := self.find_table_problem(table):
+                raise OSError(problem)
             # Not read_table, which would import pandas. The checksums find a page that was damaged on disk.
             with parquet.ParquetFile(path, page_checksum_verification=True) as file:
                 return file.read(columns=list(columns) if columns else None)
@@ -111,7 +125,8 @@ class Imported:
                 hint=f"Remove {self.folder} and import again: harness import {self.source} PATH",
             ) from error
 
-    def _resolve_table_path(self, table: str) -> Path:
+    def locate_table(self, table: str) -> Path:
+        """The file of a table."""
         return self.folder / f"{table}-{self.id}.parquet"
 
     @staticmethod
@@ -131,16 +146,12 @@ class Imported:
         Raises:
             RecordError: It is of a newer schema, or its stamp cannot be read.
         """
-        path = folder / STAMP
-        try:
-            text = path.read_text(encoding="utf-8")
-            _STAMPS.parse(text, where=path)
-        except FileNotFoundError:
+        if not (folder / STAMP).exists():
             return None
-        except (OSError, ValueError, RecursionError) as error:
-            raise RecordError(f"{path} cannot be read: {error}.", hint=_STAMPS.hint) from error
-        # Not the parsed model, which would not give back the importer's own fields as they were written.
-        return Imported(source=folder.name, folder=folder, stamp=json.loads(text))
+        stamp = STAMPS.read_document_file(folder / STAMP).model_dump(by_alias=True)
+        if stamp.get("source", folder.name) != folder.name:
+            raise RecordError(f"{folder / STAMP} is that of the source {stamp['source']}.", hint=STAMPS.hint)
+        return Imported(source=folder.name, folder=folder, stamp=stamp)
 
     @staticmethod
     @contextmanager
@@ -184,8 +195,16 @@ class Imported:
         for name in TABLES:
             content = _serialize_parquet(tables[name])
             disk.replace(folder / f"{name}-{import_id}.parquet", content)
-            written[name] = {"rows": tables[name].num_rows, "bytes": len(content)}
-        imported = _write_import_stamp(folder, import_id, {"tables": written, **facts}, versions)
+            sha256 = hashlib.sha256(content).hexdigest()
+            written[name] = {"rows": tables[name].num_rows, "bytes": len(content), "sha256": sha256}
+        about = {
+            "source": folder.name,
+            "id": import_id,
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": {"harness": __version__, **versions},
+            "tables": written,
+        }
+        imported = Imported(source=folder.name, folder=folder, stamp={}).update_stamp({**about, **facts})
         # The tables of the former import stay once more: a page may be reading them now.
         kept = {import_id, former.id if former else import_id}
         for path in folder.glob("*.parquet"):
@@ -195,24 +214,9 @@ class Imported:
 
     def update_stamp(self, facts: Mapping[str, Any]) -> Imported:
         """Write the stamp of an import again with changed `facts`; its tables stay."""
-        stamp = {**self.stamp, **facts}
-        disk.replace(self.folder / STAMP, json.dumps(stamp, indent=1).encode())
-        return Imported(source=self.source, folder=self.folder, stamp=stamp)
-
-
-def _write_import_stamp(
-    folder: Path, import_id: str, facts: Mapping[str, Any], versions: Mapping[str, Any]
-) -> Imported:
-    stamp = {
-        "schema": SCHEMA,
-        "source": folder.name,
-        "id": import_id,
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"harness": __version__, **versions},
-        **facts,
-    }
-    disk.replace(folder / STAMP, json.dumps(stamp, indent=1, allow_nan=False).encode())
-    return Imported(source=folder.name, folder=folder, stamp=stamp)
+        stamp = _Stamp.model_validate({**self.stamp, **facts, "schema": SCHEMA})
+        STAMPS.write_document_file(self.folder / STAMP, stamp)
+        return replace(self, stamp=stamp.model_dump(by_alias=True))
 
 
 def _serialize_parquet(table: Any) -> bytes:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from itertools import combinations
+from typing import Any, Literal, TypeGuard
 
 from pydantic import Field
 
-from harness.core.documents import DocumentKind, DocumentPart, Migration, append_digest
+from harness.core.documents import DocumentKind, DocumentPart, FileName, Migration
 from harness.core.lineage import Lineage
+from harness.core.types import is_number
 
 SCHEMA = 6
 """The schema that this version writes; a newer one is refused, an older one migrated step by step."""
@@ -64,7 +67,7 @@ class TaskPart(DocumentPart):
 class ExamplesPart(DocumentPart):
     """The per-example file beside the record."""
 
-    file: str
+    file: FileName
     rows: int
     sha256: str
 
@@ -72,7 +75,7 @@ class ExamplesPart(DocumentPart):
 class RunPart(DocumentPart):
     """The run file beside the record of a retrieval task: the best documents of each query."""
 
-    file: str
+    file: FileName
     rows: int
     sha256: str
     depth: int
@@ -120,9 +123,53 @@ class Record(DocumentPart):
         """Whether it is of a task that searches documents for queries, or puts given ones in order."""
         return self.task.type.endswith(("Retrieval", "Reranking"))
 
+    @property
+    def subset_metrics(self) -> list[Mapping[str, Any]]:
+        """The raw metrics of each split and subset."""
+        return [metrics for split in self.scores.values() for metrics in split.values()]
+
     def to_json(self) -> str:
         """The record as indented JSON with a final newline, its last field the digest of all others."""
-        return append_digest(self.model_dump(mode="json", by_alias=True))
+        return RECORDS.serialize_document(self)
+
+
+def is_same_score(one: float, other: float) -> bool:
+    """Whether two means are the same, as far as the order of summing lets them."""
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+
+
+_MOST_METRICS = 8
+"""The most metrics whose every mean is compared with a main score, which are 255."""
+
+
+def find_score_problem(record: Record) -> str:
+    """Why a record's main score does not follow from its own metrics; empty if it does."""
+    main, parts = record.main_score, list[float]()
+    for metrics in record.subset_metrics:
+        score, named = metrics.get("main_score"), metrics.get(record.task.metric)
+        if _is_value(score) and _is_value(named) and not is_same_score(score, named):
+            return f"a `main_score` is {score}, but its {record.task.metric} is {named}"
+        parts += [score] if _is_value(score) else []
+    if not _is_value(main):
+        return ""
+    if parts and not is_same_score(main, sum(parts) / len(parts)):
+        return f"its main score is {main}, but the mean over splits and subsets is {sum(parts) / len(parts)}"
+    values = [value for metrics in record.subset_metrics for value in metrics.values() if _is_value(value)]
+    if not parts and not _is_mean_of_some(main, values):
+        return f"its main score is {main}, which no mean of its metrics is"
+    return ""
+
+
+def _is_value(value: Any) -> TypeGuard[float]:
+    return is_number(value) and not math.isnan(value)
+
+
+def _is_mean_of_some(main: float, values: list[float]) -> bool:
+    """Whether a number by a paper's convention is the mean of some metrics; of very many, lies among them."""
+    if len(values) > _MOST_METRICS:
+        return min(values) <= main <= max(values)
+    some = (part for size in range(1, len(values) + 1) for part in combinations(values, size))
+    return any(is_same_score(main, sum(part) / len(part)) for part in some)
 
 
 RECORDS = DocumentKind(
@@ -132,4 +179,5 @@ RECORDS = DocumentKind(
     migrations=MIGRATIONS,
     newer="Update the harness, or choose another folder with --results DIR.",
     digest_since=DIGEST_SINCE,
+    find_problem=find_score_problem,
 )

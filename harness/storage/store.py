@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from harness.core import files
+from harness.core.documents import read_limited
 from harness.core.errors import NewerSchemaError, RecordError
 from harness.core.identity import digest
 from harness.core.types import Purpose, build_artifact_slug
@@ -276,16 +277,19 @@ class Store:
             RecordError: The record is of a newer schema, or the file holds none.
             ValueError: The file is damaged, or holds another record than its place says.
         """
-        return Store._parse(path.read_bytes(), path, where=str(path))
+        return Store._parse(read_limited(path, RECORDS.limit), path, where=str(path))
 
     @staticmethod
     def _parse(content: bytes, path: Path, *, where: str) -> Record:
         """The record in some bytes, compared with the place of its file."""
         try:
             record = RECORDS.parse(content.decode("utf-8"), where=where)
+            problem = _explain_misplacement(record, path)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError("it is truncated, or no JSON") from error
-        if problem := _explain_misplacement(record, path):
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        if problem:
             raise ValueError(problem)
         return record
 
@@ -585,6 +589,9 @@ def _explain_misplacement(record: Record, path: Path) -> str:
         return f"its folder is not that of its model, {record.model.artifact[:12]}"
     if (record.status == "failed") != path.name.endswith(FAILED):
         return f"it holds a record that is {record.status}"
+    named = {part: getattr(record, part).file for part in BESIDE if getattr(record, part) is not None}
+    if any(file != f"{record.key}{BESIDE[part]}" for part, file in named.items()):
+        return "it names a file that is not its own"
     return ""
 
 

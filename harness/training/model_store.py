@@ -13,7 +13,6 @@ import contextlib
 import errno
 import functools
 import itertools
-import json
 import os
 import re
 import secrets
@@ -24,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.core import files
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import HarnessError, RecordError, StoreError
 from harness.core.lineage import DOCUMENTS, FILE, Lineage, ModelDocument, read_document
 from harness.core.types import build_artifact_slug
@@ -145,7 +145,7 @@ class ModelStore:
         about = {"name": name, "key": key, "recipe": lineage.text, "seed": lineage.seed, "steps": steps}
         # What fitted into memory still does; all else is said again by this start.
         before = {name: value for name, value in _read_training_facts(work).items() if name == "micro_batch"}
-        files.replace(work / _BEGUN, json.dumps({"schema": 1, **about, **before}, indent=1).encode())
+        write_content_file(work / _BEGUN, {"schema": 2, **about, **before})
         shutil.rmtree(work / MODEL, ignore_errors=True)
         return work
 
@@ -176,9 +176,7 @@ class ModelStore:
 
     def _set_training_fact(self, key: str, name: str, value: object) -> None:
         work = self.locate_training_folder(key)
-        files.replace(
-            work / _BEGUN, json.dumps({**_read_training_facts(work), name: value}, indent=1).encode()
-        )
+        write_content_file(work / _BEGUN, {**_read_training_facts(work), name: value})
 
     def find(self, key: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
         """The folder of a whole model and its document; None without one. A damaged one is warned of."""
@@ -241,9 +239,9 @@ class ModelStore:
         content = self._remote.read_object(name)
         if content is None:
             return None
-        with contextlib.suppress(ValueError, RecursionError, RecordError):
+        with contextlib.suppress(ValueError, RecordError):
             document = DOCUMENTS.parse(content, where=f"{self._remote.url}/{name}")
-            if document.key == key == document.lineage.key:
+            if document.key == key:
                 return document
         self._remove_damaged(name)
         return None
@@ -437,10 +435,15 @@ def find_model_problem(folder: Path) -> str:
 
 def _read_training_facts(work: Path) -> dict[str, Any]:
     try:
-        facts = json.loads((work / _BEGUN).read_text())
+        facts = read_content_file(work / _BEGUN)
     except (OSError, ValueError):
         return {}
-    return facts if isinstance(facts, dict) else {}
+    return facts if str(facts.get("key")).startswith(work.name.removeprefix(_WORK)) else {}
+
+
+def find_training_problem(path: Path) -> str:
+    """What is wrong with the file of a training's facts; empty if nothing."""
+    return "" if _read_training_facts(path.parent) else "it is damaged, or that of another training"
 
 
 def _read_unfinished_model(work: Path) -> UnfinishedModel:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart, append_digest
+from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
 from harness.core.errors import RecordError, shorten_names
 from harness.results.scores import Mean, collect_raw_metrics
 from harness.storage.record import Record
@@ -195,10 +195,6 @@ class Watch(DocumentPart):
                 if low in (0, SETTLED):
                     reference, low = entry, 0
         return reference
-
-    def to_json(self) -> str:
-        """The text of the watch's file, without what its records say."""
-        return append_digest(self.model_dump(mode="json", by_alias=True))
 
     def dump_output(self) -> dict[str, Any]:
         """The watch as JSON values for output, with its scores."""

@@ -453,7 +453,7 @@ class _Following:
 
     def _save_watch(self, watch: Watch) -> None:
         if watch != self._watch:
-            WATCHES.write_document(self._results, watch.name, watch.to_json())
+            WATCHES.write_document(self._results, watch.name, watch)
             self._watch = watch
 
     def _sleep(self, scan: Scan) -> None:

@@ -80,7 +80,7 @@ def command(
     A paper's number stays a paper's: none enters a table of measured scores.
     """
     opened = catalog.open_suite(suite, SuiteOptions(cache=paths.resolve_cache_folder(cache), results=results))
-    measured = MeasuredSuite.load_records(model, results).newest
+    measured = MeasuredSuite.load_records(model, results, cache).newest
     views = build_suite_views(measured.records, opened)
     means = Aggregates.aggregate_scores(opened, views[0].scores if views else {})
     lines = [

@@ -127,7 +127,7 @@ class CheckSummary(BaseModel):
 
 
 def _read_check(name: str, path: Path) -> StoredDocument:
-    document = build_check_adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
+    document = build_check_adapter().dump_json(CHECKS.read_document_file(path))
     check = build_check_adapter().validate_json(document)
     summary = CheckSummary(
         name=name,

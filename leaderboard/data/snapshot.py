@@ -20,7 +20,7 @@ from pyarrow.parquet import ParquetWriter
 from pydantic import BaseModel, ConfigDict
 
 from harness.core import files, paths
-from harness.core.documents import append_digest, verify_digest
+from harness.core.documents import read_content_file, write_content_file
 from harness.storage.imported import Imported
 from leaderboard.data import documents, imports, paper_rows, records
 from leaderboard.data.entries import Unit
@@ -267,7 +267,7 @@ class SiteIndex:
             "version": version, "units": dict(units), "parts": [OWN, *parts], "imports": dict(parts),
             "files": _hash_files(self.folder / str(version)),
         }  # fmt: skip
-        files.replace(self.folder / "current.json", append_digest(document).encode())
+        write_content_file(self.folder / "current.json", document)
         self.damaged, self._verified = False, version
         for old in self.folder.iterdir():
             # Pages of the version before may still be at work.
@@ -366,7 +366,7 @@ def _hash_files(folder: Path) -> dict[str, tuple[int, str]]:
 def _read_snapshot(path: Path) -> Snapshot | None:
     """The snapshot that a file names; None, with a line in the log, if the file is damaged."""
     try:
-        document = verify_digest(path.read_bytes())
+        document = read_content_file(path)
         return Snapshot(**document, folder=path.parent / str(document["version"]))
     except (OSError, ValueError, KeyError, TypeError):
         log.exception("%s cannot be read. The snapshot is written again from the folders.", path)

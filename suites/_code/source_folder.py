@@ -14,8 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from harness.core import files
-from harness.core.documents import append_digest, verify_digest
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, StoreError
 from harness.core.identity import digest
 from harness.core.provenance import find_package_version
@@ -168,13 +167,13 @@ def _load_folder_index(folder: SourceFolder, fingerprint: str) -> _Index:
 def _read_cache_entry(folder: SourceFolder, fingerprint: str, name: str) -> dict[str, Any]:
     if folder.cache is None:
         raise FileNotFoundError
-    return verify_digest((folder.cache / "source" / f"{fingerprint}.{name}.json").read_bytes())
+    return read_content_file(folder.cache / "source" / f"{fingerprint}.{name}.json")
 
 
 def _write_cache_entry(folder: SourceFolder, fingerprint: str, name: str, content: Content | _Index) -> None:
     if folder.cache is not None:
         place = folder.cache / "source" / f"{fingerprint}.{name}.json"
-        files.replace(place, append_digest(dataclasses.asdict(content)).encode())
+        write_content_file(place, dataclasses.asdict(content))
 
 
 @functools.lru_cache(maxsize=2)

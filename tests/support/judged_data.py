@@ -115,7 +115,7 @@ def rescore(record: Record, score: float) -> Record:
 def put_watch(results: Path, watch: Watch) -> Watch:
     """Write a watch and the records of its scores; the watch with their keys."""
     watch = put_records(results, watch)
-    WATCHES.write_document(results, watch.name, watch.to_json())
+    WATCHES.write_document(results, watch.name, watch)
     return watch
 
 

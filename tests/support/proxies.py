@@ -70,7 +70,7 @@ def put(
             rows += [
                 {"entry": row, "task": one.name, "split": split, "subset": subset,
                  "main_score": scores[row, at], "flag": (flags or {}).get((row, one.name), ""),
-                 "data_revision": one.data.revision}
+                 "data_revision": one.data.revision, "mteb_version": "2.1.0"}
                 for split in one.splits for subset in one.subsets
             ]  # fmt: skip
     tables = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core import files
-from harness.core.documents import append_digest, verify_digest
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, UsageError, explain_unknown, shorten_names
 from harness.core.identity import digest
 from harness.core.registry import Registry
@@ -322,7 +322,7 @@ def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: 
     if facts is None:
         with explain_disk_full(about.parent):
             facts = _write_rows_file(read(), about.parent, where)
-        files.replace(about, append_digest(facts).encode())
+        write_content_file(about, facts)
     return RowsFile(
         file=_build_parquet_path(about.parent, facts["content"]),
         name=name,
@@ -337,10 +337,24 @@ def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: 
 def _read_rows_facts(about: Path, cache: Path) -> dict[str, Any] | None:
     """The facts on rows that an earlier run wrote; None if their file is missing or damaged."""
     with contextlib.suppress(OSError, ValueError, LookupError):
-        facts = verify_digest(about.read_bytes())
+        facts = read_content_file(about)
         if files.has_sha256(_build_parquet_path(about.parent, facts["content"]), facts["sha256"], cache):
             return facts
     return None
+
+
+def read_source_file(path: Path) -> None:
+    """Read what caches keep of source; the rows that such facts name must be what was written.
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: One is not what was written.
+    """
+    facts = read_content_file(path)
+    if path.name.endswith(".training.json"):
+        rows = _build_parquet_path(path.parent, facts["content"])
+        if not files.has_sha256(rows, facts["sha256"]):
+            raise ValueError(f"{rows.name} is not what was written")
 
 
 def _build_parquet_path(folder: Path, content: str) -> Path:

@@ -7,7 +7,6 @@ there by what their parameters compute, else a stated default; and what loading 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from harness.core import files, provenance
+from harness.core import provenance
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import USUAL_QUERIES, Encoding, Ranking
 from harness.core.errors import StoreError
 from harness.core.identity import digest
@@ -141,7 +141,7 @@ def note_speed(cache: Path, speed: Speed) -> None:
     speeds[speed.model, speed.device, speed.dtype] = speed
     with contextlib.suppress(StoreError):
         newest = [*speeds.values()][-_MOST_SPEEDS:]
-        files.replace(cache / _SPEEDS, json.dumps([asdict(one) for one in newest]).encode())
+        write_content_file(cache / _SPEEDS, {"speeds": [asdict(one) for one in newest]})
 
 
 def note_record(cache: Path, record: Record) -> None:
@@ -153,8 +153,7 @@ def note_record(cache: Path, record: Record) -> None:
 def read_speeds(cache: Path) -> tuple[Speed, ...]:
     """The speeds in a cache, one of each model, device and dtype; none where they cannot be read."""
     try:
-        content = json.loads((cache / _SPEEDS).read_bytes())
-        return tuple(map(Speed.parse_speed, content))
+        return tuple(map(Speed.parse_speed, read_content_file(cache / _SPEEDS)["speeds"]))
     except (OSError, ValueError, TypeError, LookupError):  # absent, or of another version
         return ()
 

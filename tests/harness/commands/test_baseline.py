@@ -18,6 +18,7 @@ import yaml
 
 import measured_child
 from harness.checks.baselines import BASELINES
+from harness.core.documents import append_digest, verify_digest
 from harness.storage.store import Store
 from hostile import write_member
 
@@ -28,7 +29,7 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
     code, out, _ = asked("baseline", "show", "repeated", "--json")
     assert code == 0
     told = json.loads(out)
-    assert told["schema"] == 3
+    assert told["schema"] == 4
     assert told["power"]["tasks"].keys() == {"find", "alike", "sort", "group"}
     assert {one["source"] for one in told["power"]["means"].values()} == {"runs"}
     assert all(one["detectable"] > 0 < one["margin"] for one in told["power"]["tasks"].values())
@@ -202,9 +203,9 @@ def _one_byte(parts: dict[str, bytes]) -> None:
 
 
 def _climbing(parts: dict[str, bytes]) -> None:
-    content = json.loads(parts["content.json"])
+    content = verify_digest(parts["content.json"])
     content["files"]["records/../../evil.json"] = hashlib.sha256(b"{}").hexdigest()
-    parts |= {"content.json": json.dumps(content).encode(), "records/../../evil.json": b"{}"}
+    parts |= {"content.json": append_digest(content).encode(), "records/../../evil.json": b"{}"}
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def _climbing(parts: dict[str, bytes]) -> None:
         (_climbing, "it holds a file 'records/../../evil.json'"),
         (lambda parts: parts.update({"records/more": b""}), "not those that it lists"),
         (lambda parts: parts.pop("content.json"), "content.json"),
-        (lambda parts: parts.update({"content.json": b"[]"}), "list indices"),
+        (lambda parts: parts.update({"content.json": b"[]"}), "no schema number"),
     ],
 )
 def test_a_file_that_was_changed_is_refused(

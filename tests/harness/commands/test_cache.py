@@ -114,6 +114,7 @@ EVERY = {
     "doctor": ("RESULTS",),
     "explain": ("--model", "MODEL", "--query", "dog", "--document", "dog", "--offline"),
     "export": ("/", "RESULTS"),
+    "list": ("records", "RESULTS"),
     "models export": ("123456", "copy", "RESULTS"),
     "models list": ("RESULTS",),
     "models remove": ("123456", "RESULTS"),

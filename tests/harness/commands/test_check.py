@@ -327,15 +327,15 @@ def test_earlier_checks_give_the_error_of_the_later_ones(measured: Any, asked: A
     kept = path.read_text()
     path.unlink()
     for number, error in enumerate((0.004, 0.02, 0.007)):
-        former = json.loads(kept)
-        former["overall"] = "passed"
+        former = verify_digest(kept)
+        former |= {"overall": "passed", "id": f"{number}", "when": f"2025-01-0{number}T00:00:00+00:00"}
         former["candidate"]["artifacts"] = [f"{number}" * 64]
         for one in (*former["tasks"], *former["means"]):
             one["error"] = error
         if number == 2:
             before = check(measured, asked, "worse", "last")[1]  # two tell nothing yet
             assert {one["margin_source"] for one in before["tasks"]} == {"stated"}
-        (path.parent / f"2025010{number}T000000-{number}.json").write_text(json.dumps(former))
+        (path.parent / f"2025010{number}T000000-{number}.json").write_text(append_digest(former))
     later = check(measured, asked, "worse", "last")[1]
     assert {one["margin_source"] for one in (*later["tasks"], *later["means"])} == {"checks"}
     assert {round(one["margin"], 5) for one in later["tasks"]} == {0.0721}  # 3.605 of the largest error
@@ -415,7 +415,8 @@ def test_one_key_with_two_scores_is_no_pass(measured: Any, asked: Any, tmp_path:
     (path,) = records(measured, "good", "find")
     record = verify_digest(path.read_text())
     record["main_score"] -= 0.05
-    record["scores"]["test"]["default"]["ndcg_at_10"] -= 0.05
+    for name in ("main_score", "ndcg_at_10"):
+        record["scores"]["test"]["default"][name] -= 0.05
     path.write_text(append_digest(record))
     code, told = check(measured, asked, "good", str(elsewhere / "baselines" / "last.json"))
     assert (code, told["overall"], of(told, "find")["verdict"]) == (3, "inconclusive", "not testable")
@@ -425,8 +426,8 @@ def test_one_key_with_two_scores_is_no_pass(measured: Any, asked: Any, tmp_path:
 def test_the_same_check_gives_the_same_numbers(measured: Any, asked: Any) -> None:
     first, second = (check(measured, asked, "again", "last")[1] for _ in range(2))
     for one in (first, second):
-        one.pop("seconds")
-        one.pop("when")
+        for name in ("seconds", "when", "digest"):
+            one.pop(name)
     assert first == second
 
 

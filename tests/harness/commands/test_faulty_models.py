@@ -18,6 +18,7 @@ import pytest
 import faulty
 import harness
 from blocked import BLOCKER
+from harness.core.documents import append_digest, verify_digest
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError
 from harness.plan.plan import Plan
@@ -225,13 +226,15 @@ def test_a_name_alone_is_a_list_of_one(measured: Measured, tmp_path: Path) -> No
 
 def test_the_options_of_a_baseline_are_checked_as_well(measured: Measured, asked: Asked) -> None:
     path = measured.results / "baselines" / "last.json"
-    faulty.rewrite(path, options={**json.loads(path.read_text())["options"], "similarity": "cosin"})
+    content = verify_digest(path.read_text())
+    path.write_text(append_digest({**content, "options": {**content["options"], "similarity": "cosin"}}))
     given = ("--candidate", measured.model("again"), "--baseline", "last")
     assert asked("check", *given)[::2] == (
         2,
         f"Error: {ARGUMENTS['similarity'][2]}\n",
     )
-    faulty.rewrite(path, options={"similarty": "cosine"})
+    content = verify_digest(path.read_text())
+    path.write_text(append_digest({**content, "options": {"similarty": "cosine"}}))
     code, _, err = asked("check", *given)
     assert code == 2
     assert "No option of the baseline last is called 'similarty'" in err

@@ -199,6 +199,6 @@ def test_a_watch_that_is_there_is_read_whatever_its_name(tmp_path: Path, watch: 
 
     kept: dict[str, Any] = {"source": "/run", "suite": "s", "request": {}}
     for name in ("run.json", "other"):
-        state.WATCHES.write_document(tmp_path / "results", name, state.Watch(name=name, **kept).to_json())
+        state.WATCHES.write_document(tmp_path / "results", name, state.Watch(name=name, **kept))
     code, out, _ = watch("--list", "--json")
     assert (code, [one["name"] for one in json.loads(out)["watches"]]) == (0, ["other", "run.json"])

@@ -150,7 +150,7 @@ def of_baselines(results: Path) -> None:
 def of_watches(results: Path) -> None:
     entry = WatchEntry(step=100_000, name="step-100000", state="failed", reason=f"{LONG[0]} has no data")
     one = Watch(name=BASELINE, source=f"/data/{PATH}", suite=SUITES[1], request={}, checkpoints=(entry,))
-    WATCHES.write_document(results, one.name, one.to_json())
+    WATCHES.write_document(results, one.name, one)
     typed("watch", "--list")(results)
     typed("watch", one.name, "--show")(results)
 
@@ -187,7 +187,7 @@ def of_proxies(results: Path) -> None:
             "imported": {"source": "mteb-results", "id": "x", "when": "2026-01-01"},
         }
     )
-    PROXIES.write_document(results, found.name, found.to_json())
+    PROXIES.write_document(results, found.name, found)
     typed("proxy", "list")(results)
     typed("proxy", "show", found.name)(results)
 

@@ -224,3 +224,26 @@ def test_many_writers_leave_every_line_whole(
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         hash_file(tmp_path / "none", tmp_path)
+
+
+def test_a_changed_line_of_the_cache_is_not_believed(file: Path, tmp_path: Path) -> None:
+    """One hex digit would give a model another identity."""
+    truth = hash_file(file, tmp_path)
+    cache = tmp_path / CACHE_FILE
+    other = truth.replace(truth[0], "0" if truth[0] != "0" else "1", 1)
+    cache.write_bytes(cache.read_bytes().replace(truth.encode(), other.encode()))
+    files._read_so_far.clear()
+    assert hash_file(file, tmp_path) == truth
+    files._read_so_far.clear()
+    assert files._lookup(cache, files._build_stat_key(file)) == truth
+
+
+def test_a_line_of_another_machine_is_not_believed(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_read_machine_identity", lambda: b"another")
+        files._append_hash(tmp_path / CACHE_FILE, files._build_stat_key(file), "f" * 64)
+        assert hash_file(file, tmp_path) == "f" * 64
+    files._read_so_far.clear()
+    assert hash_file(file, tmp_path) == hash_file(file)

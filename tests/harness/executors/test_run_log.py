@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.core.documents import append_digest
 from harness.core.errors import NewerSchemaError
 from harness.driver.run_status import Cost, RunStatus, read_runs
 from harness.executors.executor import Failure
@@ -56,7 +57,8 @@ class Logged:
 
     def change(self, file: str, **facts: Any) -> None:
         path = self.log.folder / file
-        path.write_text(json.dumps({**json.loads(path.read_text()), **facts}))
+        content = {**json.loads(path.read_text()), **facts}
+        path.write_text(append_digest({name: value for name, value in content.items() if name != "digest"}))
 
 
 @pytest.fixture

@@ -477,6 +477,7 @@ def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None
     del content["digest"]
     content["model"]["weights"] = "0" * 64
     content["main_score"] = 1.0
+    content["scores"] = {"test": {"default": {"main_score": 1.0}}}
     content["purpose"] = "final"
     path.write_text(append_digest(content))
     again = swept(asked, **two)

@@ -51,7 +51,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Proxy:
 @pytest.fixture
 def predictor(fitted: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(catalog, "open_suite", lambda *_: suite(COLUMNS))
-    PROXIES.write_document(tmp_path, fitted.name, fitted.to_json())
+    PROXIES.write_document(tmp_path, fitted.name, fitted)
     return SUITE.open(fitted.name, SuiteOptions(results=tmp_path)).predictor
 
 
@@ -145,7 +145,7 @@ def test_an_import_without_times_can_only_take_given_tasks(tmp_path: Path) -> No
 
 
 def test_a_file_reads_as_what_was_written(fitted: Proxy, tmp_path: Path) -> None:
-    path = PROXIES.write_document(tmp_path, fitted.name, fitted.to_json())
+    path = PROXIES.write_document(tmp_path, fitted.name, fitted)
     assert path == tmp_path / "proxies" / "made-up-v1-3.5min.json"
     assert PROXIES.kind.read_document_file(path) == fitted
     assert Proxy.find(fitted.name, tmp_path) == Proxy.find(str(path), tmp_path) == path
@@ -153,7 +153,7 @@ def test_a_file_reads_as_what_was_written(fitted: Proxy, tmp_path: Path) -> None
 
 
 def test_a_name_that_is_not_there_has_its_nearest_told(fitted: Proxy, tmp_path: Path) -> None:
-    PROXIES.write_document(tmp_path, fitted.name, fitted.to_json())
+    PROXIES.write_document(tmp_path, fitted.name, fitted)
     with pytest.raises(UsageError, match=r"made-up-v1-3\.5min") as caught:
         Proxy.find("made-up-v1-3min", tmp_path)
     assert "No proxy in" in caught.value.message

@@ -170,6 +170,10 @@ def made(**changes: object) -> Record:
     return Record(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def scored(score: float, **changes: object) -> Record:
+    return made(main_score=score, scores={"test": {"default": {"main_score": score}}}, **changes)
+
+
 def trained() -> Record:
     return made(key=GOLDEN_KEY, training={"recipe": "glue-quick", "seeds": {"scores": [0.25, 0.75]}})
 
@@ -247,7 +251,7 @@ def test_a_newer_schema_is_refused() -> None:
 
 
 def test_an_older_schema_is_migrated_step_by_step() -> None:
-    old = {**json.loads(made().to_json()), "schema": -1, "score": 0.25}
+    old = {**json.loads(made().to_json()), "schema": -1, "score": 0.5}
     del old["main_score"], old["digest"]
 
     def rename(raw: dict[str, object]) -> dict[str, object]:
@@ -255,7 +259,7 @@ def test_an_older_schema_is_migrated_step_by_step() -> None:
 
     steps = {-1: rename, 0: lambda raw: {**raw, "purpose": "trial"}, **schema.MIGRATIONS}
     migrated = replace(RECORDS, migrations=steps).parse(json.dumps(old), where="old.json")
-    assert (migrated.main_score, migrated.purpose, migrated.schema_version) == (0.25, "trial", schema.SCHEMA)
+    assert (migrated.main_score, migrated.purpose, migrated.schema_version) == (0.5, "trial", schema.SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -282,8 +286,8 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_the_first_record_stays_unless_asked(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(SLUG, made())
-    assert store.put(SLUG, made(main_score=0.9)).main_score == 0.5
-    assert store.put(SLUG, made(main_score=0.9), again=True).main_score == 0.9
+    assert store.put(SLUG, scored(0.9)).main_score == 0.5
+    assert store.put(SLUG, scored(0.9), again=True).main_score == 0.9
     found = store.get(SLUG, "STS12", KEY)
     assert found is not None
     assert found.main_score == 0.9
@@ -459,12 +463,12 @@ def test_of_two_at_once_a_record_has_the_examples_beside_it(
         monkeypatch.setattr(files, "write_once", write_once)
         beside = path.with_suffix(".examples.parquet")
         mine = beside.read_bytes()
-        store.put(SLUG, made(**BESIDE, main_score=0.1), b"first", run=b"first run")
+        store.put(SLUG, scored(0.1, **BESIDE), b"first", run=b"first run")
         files.replace(beside, mine)
         return write_once(path, content)
 
     monkeypatch.setattr(files, "write_once", late)
-    store.put(SLUG, made(**BESIDE, main_score=0.2), b"second", run=b"second run")
+    store.put(SLUG, scored(0.2, **BESIDE), b"second", run=b"second run")
     (record,) = store.iter_records()
     assert record.main_score == 0.2
     assert store.find_examples_file(record, SLUG) is not None

@@ -542,7 +542,9 @@ def test_a_crash_while_writing_keeps_the_former_import(
     run(root, out)
     write(root, {"org__new/main/STS12.json": result("STS12", 0.9)})
     with monkeypatch.context() as patched:
-        patched.setattr(imported, "_write_import_stamp", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(
+            imported.Imported, "update_stamp", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             run(root, out)
     assert Store(out).read_imports()[0].load_scores().num_rows == 6

@@ -506,7 +506,7 @@ def test_values_are_of_the_newest_treatment() -> None:
 def test_a_watch_goes_on(tmp_path: Path) -> None:
     results = tmp_path / "results"
     watch = small_watch("run.1").model_copy(update={"checkpoints": (), "change_points": ()})
-    state.WATCHES.write_document(results, watch.name, watch.to_json())
+    state.WATCHES.write_document(results, watch.name, watch)
     client = opened(tmp_path)
     assert "/watches" in page(client, "/").hrefs
     assert "No checkpoint was seen yet." in page(client, "/watch/run.1").text
@@ -563,7 +563,9 @@ def test_damaged_and_odd_watches(tmp_path: Path) -> None:
     """Any part of a watch becomes something else: it is shown or left out, and every page answers."""
     draw, folder = random.Random(3), tmp_path / "results" / "watches"
     folder.mkdir(parents=True)
-    whole = json.loads(put_records(tmp_path / "results", small_watch()).to_json())
+    whole = json.loads(
+        state.WATCHES.kind.serialize_document(put_records(tmp_path / "results", small_watch()))
+    )
     del whole["digest"]
     odd: list[Any] = [None, "", HOSTILE, -1, 10**400, 1e308, float("nan"), float("inf"), [], {}, "\x00", 0]
     for number in range(150):
@@ -580,7 +582,7 @@ def test_damaged_and_odd_watches(tmp_path: Path) -> None:
         (folder / f"w{number}.json").write_text(append_digest(changed))
     for number, content in enumerate((b"", b"{", b"[]", b"null", b'{"schema": 7}', b"\xff")):
         (folder / f"x{number}.json").write_bytes(content)
-    (folder / "no name.json").write_text(small_watch().to_json())
+    (folder / "no name.json").write_text(state.WATCHES.kind.serialize_document(small_watch()))
     client = opened(tmp_path)
     shown = list(client.app.state.site.queries.watches)  # type: ignore[attr-defined]
     assert 20 < len(shown) < 150
