@@ -214,7 +214,7 @@ class _Trainer(SentenceTransformerTrainer):
             self.order = setup.build_order(data, spec)
             chosen = [load_training(part, cache=spec.cache) for part in spec.selection]
             self.checkpoints = Checkpoints(spec.checkpoints)
-            self._from = self.checkpoints.find_last_checkpoint()
+            self._from = self.checkpoints.find_last_checkpoint(spec.log.note)
         for part in spec.data if spec.rank == 0 else ():
             for note in (*part.notes, *describe_repeats(part, spec.cache)):
                 spec.log.note(note)

@@ -468,15 +468,15 @@ SAMPLE = 256
 CPU_CHARACTERS = 500_000
 """The characters of texts that are tokenized at a time on a CPU, which bounds memory."""
 
-KEPT_SECONDS = 60.0
-"""The time after which encoded vectors are written."""
+KEPT_SECONDS = 15.0
+"""The time after which encoded vectors are written, and so the work that a process loses when it is killed."""
 
 KEPT_BYTES = 2**28
 """The size at which they are written before that time, which bounds memory."""
 
 
 class _Shards:
-    """Encoded vectors on their way to the driver: a shard each minute, and one in the end."""
+    """Encoded vectors on their way to the driver: a shard every KEPT_SECONDS, and one in the end."""
 
     def __init__(self, space: EmbeddingCache, emit: Callable[[Event], None], *, hold: bool) -> None:
         self._space = space
@@ -488,7 +488,7 @@ class _Shards:
 
     @property
     def due(self) -> bool:
-        """Whether the last shard was a minute ago."""
+        """Whether the last shard is KEPT_SECONDS old."""
         return time.monotonic() - self._since >= KEPT_SECONDS
 
     def add_vectors(self, texts: Sequence[str], vectors: Vectors | TokenVectors) -> None:

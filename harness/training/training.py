@@ -436,13 +436,25 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def find_last_checkpoint(self) -> Path | None:
-        """The newest whole checkpoint; those that are not whole are removed."""
+    def find_last_checkpoint(self, note: Callable[[str], None]) -> Path | None:
+        """The newest whole checkpoint; those that are not whole are removed.
+
+        Args:
+            note: Called with a sentence on checkpoints that were whole once and are damaged, if any.
+        """
+        damaged, last = [], None
         for path in reversed(self._list_checkpoints()):
             if self._is_intact_checkpoint(path):
-                return path
+                last = path
+                break
+            # Without its marker it was never whole: a process that was killed while it wrote leaves one.
+            damaged += [path.name] if (path / _MARKER).exists() else []
             shutil.rmtree(path)
-        return None
+        if damaged:
+            start = f"goes on from {last.name}" if last else "begins again"
+            names = " and ".join(damaged)
+            note(f"{names}: damaged, so no longer a checkpoint to go on from. The training {start}.")
+        return last
 
     def prepare_checkpoint(self, step: int) -> Path:
         """An empty folder for the checkpoint of a step."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -402,7 +403,9 @@ def test_a_killed_training_ends_as_an_undisturbed_one(
     damaged = bytearray(state.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     state.write_bytes(damaged)
-    found = run(spec)
+    with mock.patch.object(training.TrainingLog, "note") as note:
+        found = run(spec)
+    assert any(newest.name in call.args[0] for call in note.call_args_list)
     assert all(torch.equal(found[name], tensor) for name, tensor in undisturbed.items())
     assert [line["step"] for line in read_log(spec.folder / "log.jsonl")] == list(range(1, 25))
     assert len(list(spec.checkpoints.iterdir())) == 2

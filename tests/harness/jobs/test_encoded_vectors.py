@@ -38,3 +38,30 @@ def test_where_no_vector_fits_nothing_is_written(tmp_path: Path) -> None:
     ):
         shards.add_vectors(["c"], np.full((1, 3), -1e6, np.float32))
     assert events == []
+
+
+
+def test_a_process_that_is_killed_every_20_seconds_gets_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an encoder that makes a vector a second, at most 15 are lost with each of the processes."""
+    identity = EmbeddingCache.build_space_identity(artifact(Path()), encoding(), prompt="")
+    texts, now, counts = [f"text {at}" for at in range(60)], 0.0, list[int]()
+    monkeypatch.setattr("harness.jobs.context.time.monotonic", lambda: now)
+
+    def write(event: Event) -> None:
+        EmbeddingCache.write_shard(tmp_path, identity, event.content)
+
+    # What `__exit__` writes does not count: a killed process does not come to it.
+    for _ in range(4):
+        missing = EmbeddingCache(tmp_path, identity).find_missing_texts(texts)
+        counts.append(len(missing))
+        shards = _Shards(EmbeddingCache(tmp_path, identity), write, hold=False)
+        for text in missing[:20]:
+            now += 1
+            shards.add_vectors([text], np.full((1, 3), texts.index(text), np.float32))
+        if len(missing) <= 20:
+            shards.__exit__()
+    assert counts == [60, 45, 30, 15]
+    vectors = EmbeddingCache(tmp_path, identity).get(texts)
+    assert vectors[:, 0].tolist() == list(range(60))  # type: ignore[call-overload, index]
