@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import os
 import shutil
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finetune.cde.settings import ClusterSettings
+from harness.core import files
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import serialize_canonical
 
@@ -47,6 +49,8 @@ SAME = 1e-6
 
 ROWS = 8_192
 """Pairs that are read at once."""
+
+log = logging.getLogger(__name__)
 
 KEPT_SECONDS = 20.0
 """Seconds between two writes of the state of k-means."""
@@ -241,6 +245,12 @@ def _sample(rows: NDArray[np.int64], count: int, settings: ClusterSettings) -> N
 
 def _build_points(pairs: PairVectors, dimensions: int, path: Path, work: ClusterWork) -> NDArray[np.float16]:
     """The points [q;d] of all pairs, (pairs, 2 × dimensions) of length 1, mapped into memory."""
+    known = path.with_suffix(".sha256")
+    if path.exists() and not (known.exists() and files.has_sha256(path, known.read_text() or "none")):
+        log.warning("%s is damaged: its SHA-256 differs. The clusters are begun again.", path)
+        # What k-means has found so far may come from the damaged points.
+        (path.parent / "state.npz").unlink(missing_ok=True)
+        path.unlink()
     if not path.exists():
         new = path.with_suffix(".new")
         reduction = _fit_reduction(pairs, dimensions, work)
@@ -261,6 +271,7 @@ def _build_points(pairs: PairVectors, dimensions: int, path: Path, work: Cluster
         # Under its final name the file is always whole; a killed run begins the `.new` file again.
         points.flush()
         del points
+        files.replace(known, files.hash_file(new).encode())
         new.replace(path)
     mapped_points: NDArray[np.float16] = np.load(path, mmap_mode="r")
     return mapped_points

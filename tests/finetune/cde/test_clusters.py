@@ -152,6 +152,25 @@ def test_clusters_that_were_killed_end_as_undisturbed_ones(
     assert [path.name for path in (tmp_path / "cut").iterdir()] == [FILE]
 
 
+def test_damaged_points_of_a_killed_run_are_named_and_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "KEPT_SECONDS", -1.0)
+    monkeypatch.setattr(module, "ROWS", 500)
+    pairs, tight = Planted(), replace(SMALL, iterations=4)
+    made(pairs, tmp_path / "whole", tight)
+    looks = iter(range(10_000))
+    with pytest.raises(Stopped):
+        made(pairs, tmp_path / "cut", tight, stop=lambda: next(looks) >= 25)
+    (points,) = (tmp_path / "cut").rglob("points.npy")
+    changed = np.load(points, mmap_mode="r+")
+    changed[:1000] *= -1
+    changed.flush()
+    made(pairs, tmp_path / "cut", tight)
+    assert f"{points} is damaged" in caplog.text
+    assert (tmp_path / "cut" / FILE).read_bytes() == (tmp_path / "whole" / FILE).read_bytes()
+
+
 def test_a_file_that_is_not_what_was_written_says_nothing(tmp_path: Path) -> None:
     found = made(Planted(), tmp_path)
     again = PairClusters.read_clusters(tmp_path / FILE, {"of": "test"})

@@ -40,7 +40,6 @@ def test_where_no_vector_fits_nothing_is_written(tmp_path: Path) -> None:
     assert events == []
 
 
-
 def test_a_process_that_is_killed_every_20_seconds_gets_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
