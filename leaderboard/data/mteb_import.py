@@ -453,7 +453,8 @@ def _list(root: Path, below: str, files: list[File], *, results: bool) -> list[s
         with os.scandir(f"{root}/{below}") as entries:
             for entry in entries:
                 path = f"{prefix}{entry.name}"
-                if not is_plain_name(entry.name):
+                # A name that is not UTF-8 has a word of its own below.
+                if not is_plain_name(entry.name) and _escape_path(path) == path:
                     files.append((_escape_path(path), 0, 0, 0, "a name too long, or with control characters"))
                     continue
                 # A link could lead out of the checkout, or in a circle.

@@ -11,6 +11,7 @@ import pytest
 
 from fakes import artifact, encoding
 from harness.cli import invoke
+from harness.core.documents import append_digest
 from harness.core.errors import RecordError, UsageError
 from harness.core.identity import build_evaluation_identity, digest, serialize_canonical
 from harness.core.types import Artifact, SuiteOptions, Task
@@ -47,7 +48,7 @@ def put_record(results: Path, model: Artifact, task: Task, score: float) -> None
     about = build_model_part(model, {"parameters": 1, "dimension": 2})
     record = Record(
         key=digest(identity), status="done", model=about, task=build_task_part(task), identity=identity,
-        main_score=score, scores={}, provenance={},
+        main_score=score, scores={"test": {"default": {task.metric: score}}}, provenance={},
     )  # fmt: skip
     Store(results).put(model.slug, record)
 
@@ -100,7 +101,8 @@ def test_proxies_are_listed_and_shown(results: Path, capsys: Any) -> None:
     assert rows["quick"]["suite"] == "proxy:quick"
     assert invoke(["proxy", "show", "quick", "--results", str(results), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["proxy"] == json.loads((results / "proxies" / "quick.json").read_text())
+    written = json.loads((results / "proxies" / "quick.json").read_text())
+    assert told["proxy"] == {name: value for name, value in written.items() if name != "digest"}
     assert rows["quick"]["half_width"] == told["proxy"]["error"]["half_width"]
     for arguments in (["list"], ["show", "quick"]):
         assert invoke(["proxy", *arguments, "--results", str(results)]) == 0
@@ -120,11 +122,15 @@ def test_a_damaged_proxy_does_not_hide_the_others(results: Path, tmp_path: Path,
         catalog.open_suite("proxy:broken", options(tmp_path))
 
 
+def write_proxy(path: Path, told: dict[str, Any]) -> Path:
+    path.write_text(append_digest({name: value for name, value in told.items() if name != "digest"}))
+    return path
+
+
 def test_a_target_that_changed_since_is_refused(results: Path, tmp_path: Path) -> None:
     told = json.loads((results / "proxies" / "quick.json").read_text())
     told["tasks"][0]["splits"] = ["another"]
-    path = tmp_path / "quick.json"
-    path.write_text(json.dumps(told))
+    path = write_proxy(tmp_path / "quick.json", told)
     with pytest.raises(UsageError, match="no longer asks for"):
         catalog.open_suite(f"proxy:{path}", SuiteOptions())
 
@@ -133,7 +139,7 @@ def test_a_proxy_of_itself_is_refused(results: Path, tmp_path: Path) -> None:
     told = json.loads((results / "proxies" / "quick.json").read_text())
     path = tmp_path / "quick.json"
     told["target"]["suite"] = f"proxy:{path}"
-    path.write_text(json.dumps(told))
+    write_proxy(path, told)
     with pytest.raises(UsageError, match="a proxy of a proxy"):
         catalog.open_suite(f"proxy:{path}", SuiteOptions())
 

@@ -30,7 +30,7 @@ DOCUMENTS: tuple[tuple[Kind, Mapping[str, Any]], ...] = (
     (BASELINES, {"name": "n", "when": "", "suites": ["s"], "seeds": 1, "options": {}, "runs": []}),
     (CHECKS, small_check().to_json()),
     (PROXIES, {"name": "n", "tasks": []}),
-    (WATCHES, json.loads(Watch(name="n", source="/run", suite="s", request={}).to_json())),
+    (WATCHES, Watch(name="n", source="/run", suite="s", request={}).model_dump(mode="json", by_alias=True)),
 )
 """A document of each kind, whole or nearly so."""
 

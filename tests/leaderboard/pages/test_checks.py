@@ -321,16 +321,18 @@ def test_a_check_with_an_odd_value_takes_no_page_down(tmp_path: Path) -> None:
     ]  # fmt: skip
     folder = tmp_path / "results" / "checks"
     folder.mkdir(parents=True)
-    whole = nightly(NIGHTS - 1).to_json()
+    whole, night = nightly(NIGHTS - 1).to_json(), nightly(NIGHTS - 1).stem.partition("-")[0]
     ways = [way for way in leaves(whole) if way]
     for number in range(250):
-        changed = copy.deepcopy(whole)
+        changed = copy.deepcopy(whole) | {"id": f"c{number}"}
         *above, last = draw.choice(ways)
         part: Any = changed
         for key in above:
             part = part[key]
         part[last] = draw.choice(odd)
-        (folder / f"c{number}.json").write_text(json.dumps(changed))
+        (folder / f"{night}-c{number}.json").write_bytes(
+            append_digest(changed).encode("utf-8", "surrogatepass")
+        )
     client = opened(tmp_path)
     site = client.app.state.site  # type: ignore[attr-defined]
     shown = list(site.queries.checks)
@@ -355,12 +357,12 @@ def test_names_that_a_path_cannot_hold(tmp_path: Path) -> None:
         candidate=hostile, baseline=hostile, suites=(HOSTILE,), because=(HOSTILE,), recipe=HOSTILE,
         warnings=(HOSTILE,), policy={HOSTILE: HOSTILE},
     )  # fmt: skip
-    text = json.dumps(odd.to_json())
-    for stem in ODD:
-        (folder / f"{stem}.json").write_text(text)
+    for name in ODD:
+        check = replace(odd, when="", id=name)
+        (folder / f"{check.stem}.json").write_text(append_digest(check.to_json()))
     client = opened(tmp_path)
     names = list(client.app.state.site.queries.checks)  # type: ignore[attr-defined]
-    assert set(names) == {format_document_name(stem) for stem in ODD}
+    assert set(names) == {format_document_name(f"-{name}") for name in ODD}
     for path in ("/checks", f"/checks/{format_line_name(odd)}", *(f"/check/{name}" for name in names)):
         found = page(client, path)
         assert HOSTILE.rpartition("/")[2] in found.text
