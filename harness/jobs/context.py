@@ -469,7 +469,7 @@ CPU_CHARACTERS = 500_000
 """The characters of texts that are tokenized at a time on a CPU, which bounds memory."""
 
 KEPT_SECONDS = 15.0
-"""The time after which encoded vectors are written, and so the work that a process loses when it is killed."""
+"""The time after which encoded vectors are written: the most work that a killed process loses."""
 
 KEPT_BYTES = 2**28
 """The size at which they are written before that time, which bounds memory."""
