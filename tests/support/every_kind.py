@@ -30,7 +30,8 @@ from harness.core.identity import digest, serialize_canonical
 from harness.encoder.verdicts import Verdict
 from harness.executors.run_log import HEADERS, HEARTBEATS, iter_log_lines
 from harness.proxy.document import PROXIES, Proxy
-from harness.results.cost.encoding import Speed, note_speed, read_speeds
+from harness.results.cost.encoding import note_speed, read_speeds
+from harness.results.cost.past import Speed
 from harness.results.record_units import ScoredRecord
 from harness.search.plaid import MANIFEST, find_index_problem
 from harness.storage.imported import Imported

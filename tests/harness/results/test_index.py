@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench_records import write_models
@@ -17,9 +18,9 @@ from click.testing import CliRunner
 from harness.commands.list import command as list_command
 from harness.core import files
 from harness.core.documents import append_digest, verify_digest
-from harness.results import index, results
-from harness.results.cost.encoding import PastScore
-from harness.results.index import RecordIndex, distinguish_rows, list_record_stamps
+from harness.results import index
+from harness.results.cost.past import PastScore
+from harness.results.index import RecordIndex, distinguish_models
 from harness.results.names import NamedModel, distinguish_names
 from harness.results.results import MeasuredSuite
 from harness.storage.record import Record
@@ -66,13 +67,13 @@ def read_all(folder: Path) -> list[object]:
 def read_index(folder: Path, cache: Path) -> list[object]:
     """The same by the index."""
     opened = RecordIndex(folder, cache)
-    rows = opened.list_rows()
+    labels = distinguish_models(opened.list_models())
     return [
         [
-            (r.key, r.artifact, r.task, r.metric, r.main_score, name)
-            for r, name in zip(rows, distinguish_rows(rows), strict=True)
+            (r.key, r.model.artifact, r.task, r.metric, r.main_score, labels[r.model])
+            for r in opened.list_rows()
         ],
-        opened.list_past_scores(),
+        opened.past_scores.list_scores(),
     ]
 
 
@@ -221,7 +222,8 @@ def test_a_record_that_may_change_in_the_same_tick_is_read_again(
     first = read_index(folder, tmp_path)
     reads = count_reads(monkeypatch)
     assert read_index(folder, tmp_path) == first
-    assert len(reads) == sum(not path.endswith(".failed.json") for path in list_record_stamps(folder))
+    files = [path for path in folder.glob("records/*/*/*.json") if not path.name.endswith(".failed.json")]
+    assert len(reads) == len(files)
 
 
 def test_an_index_of_another_machine_is_another(
@@ -261,13 +263,17 @@ def test_a_damaged_record_is_told_each_time(
         assert ["is damaged" in message for message in caplog.messages] == [True]
 
 
-def test_stamps_name_every_record_and_failure_in_order(folder: Path) -> None:
-    (folder / "records" / "a-b").mkdir()
-    (folder / "records" / "a").write_text("no folder")
-    paths = sorted(folder.glob("records/*/*/*.json"))
-    stamps = list_record_stamps(folder)
-    assert [folder / "records" / path for path in stamps] == paths
-    assert [stamp.size for stamp in stamps.values()] == [path.stat().st_size for path in paths]
+def test_rows_are_in_the_order_of_paths(folder: Path, tmp_path: Path) -> None:
+    """In that of their parts: as text "a-b/" would come before "a/"."""
+    records = folder / "records"
+    names = sorted(path.name for path in records.iterdir())
+    (records / names[0]).rename(records / f"a-b-{names[0].rpartition('-')[2]}")
+    (records / names[1]).rename(records / f"a-{names[1].rpartition('-')[2]}")
+    (records / names[2]).rename(records / f"a-{names[1].rpartition('-')[2]}-{names[2].rpartition('-')[2]}")
+    (records / "a").write_text("no folder")
+    (records / names[3] / "a").write_text("no folder")
+    for _ in range(2):
+        assert read_index(folder, tmp_path) == read_all(folder)
 
 
 def test_show_reads_the_records_of_its_model_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,10 +292,14 @@ def test_a_record_that_vanishes_while_it_is_looked_up_is_left_out(
     path = pick_record(folder)
     key, gone = Store.parse(path).model.artifact, Store.parse(path).key
     before = {record.key for record in MeasuredSuite.load_records(key, folder).records}
-    distinguish = results.distinguish_rows
-    monkeypatch.setattr(
-        results, "distinguish_rows", lambda rows: (path.unlink(missing_ok=True), distinguish(rows))[1]
-    )
+    list_rows = RecordIndex.list_rows
+
+    def list_and_remove(*arguments: Any) -> Any:
+        rows = list_rows(*arguments)
+        path.unlink(missing_ok=True)
+        return rows
+
+    monkeypatch.setattr(RecordIndex, "list_rows", list_and_remove)
     assert {record.key for record in MeasuredSuite.load_records(key, folder).records} == before - {gone}
 
 
