@@ -100,6 +100,7 @@ _TABLES = f"""
 CREATE TABLE folders(folder PRIMARY KEY, paths, stamps);
 CREATE TABLE models(id INTEGER PRIMARY KEY, {", ".join(f'"{name}"' for name in ModelRow._fields)});
 CREATE TABLE records(place PRIMARY KEY, model, {", ".join(_RECORD)}) WITHOUT ROWID;
+CREATE INDEX artifacts ON records(artifact);
 CREATE VIEW past AS SELECT place, artifact AS model, {", ".join(PAST_COLUMNS)} FROM records
 WHERE setup IS NOT NULL;
 """

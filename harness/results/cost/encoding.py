@@ -327,9 +327,10 @@ class PastWork:
         assert isinstance(encoding, Encoding)
         longest, data = encoding.max_length, hash_data_fields(work.identity)
         index_digest = "" if encoding.index is None else hash_index_settings(asdict(encoding.index))
-        streams = self.scores.list_streams(data, hash_setup(work.identity))
-        if work.model in self.cached and not {"", index_digest}.isdisjoint(streams):
-            return 0, 0
+        if work.model in self.cached:
+            streams = self.scores.list_streams(data, hash_setup(work.identity))
+            if not {"", index_digest}.isdisjoint(streams):
+                return 0, 0
         # Runs with fewer texts found some of them in the cache; the largest one had to encode the most.
         past = self.scores.find_largest(data)
         if past is not None and (past.texts or not self.alone):

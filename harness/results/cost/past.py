@@ -241,8 +241,9 @@ class PastScores:
 
         Two special tokens of each text are not counted.
         """
-        uncut = "tokens > 0 AND 2 * tokens < texts * max_length AND characters AND ? IN ('', model)"
-        ((characters, tokens),) = self._ask("TOTAL(characters), TOTAL(tokens - 2 * texts)", uncut, model)
+        uncut = "tokens > 0 AND 2 * tokens < texts * max_length AND characters"
+        where, values = (f"model = ? AND {uncut}", (model,)) if model else (uncut, ())
+        ((characters, tokens),) = self._ask("TOTAL(characters), TOTAL(tokens - 2 * texts)", where, *values)
         return characters, tokens
 
     def list_speeds(self, device: Device, dtype: str, model: str) -> list[Speed]:
