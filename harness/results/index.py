@@ -286,10 +286,8 @@ class RecordIndex:
         """The content of the index; nothing where there is none whose content has the digest in its name."""
         folder, name = self._files
         for file in folder.glob(f"{name}-*.sqlite"):
-            with contextlib.suppress(OSError):
-                content = file.read_bytes()
-                if has_own_digest(file, content):
-                    return content
+            with contextlib.suppress(OSError, ValueError):
+                return read_index_file(file)
         return b""
 
     def _refresh(self, content: bytes) -> None:
@@ -364,9 +362,17 @@ def _place(path: bytes) -> bytes:
     return path.replace(b"/", b"\0")
 
 
-def has_own_digest(file: Path, content: bytes) -> bool:
-    """Whether the content of an index has the digest in the name of its file."""
-    return file.stem.rpartition("-")[2] == hashlib.sha256(content).hexdigest()
+def read_index_file(file: Path) -> bytes:
+    """The content of an index.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It has not the digest in the name of its file.
+    """
+    content = file.read_bytes()
+    if file.stem.rpartition("-")[2] != hashlib.sha256(content).hexdigest():
+        raise ValueError("its SHA-256 is not that in its name")
+    return content
 
 
 def _name_index(root: Path) -> str:

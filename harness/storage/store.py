@@ -64,7 +64,7 @@ class Store:
     def list_stale_failures(self) -> list[Path]:
         """The files of failures whose work has been finished since, sorted."""
         failures = sorted((self.root / "records").glob("*/*/*.failed.json"))
-        return [path for path in failures if _is_record(path.with_name(f"{_parse_record_key(path)}.json"))]
+        return [*filter(is_stale_failure, failures)]
 
     def locate_record(self, artifact: str, task: str, key: str) -> Path:
         """The path of the record of `task` under `key`, whether it exists or not.
@@ -595,9 +595,11 @@ def _explain_misplacement(record: Record, path: Path) -> str:
     return ""
 
 
-def _is_record(path: Path) -> bool:
+def is_stale_failure(path: Path) -> bool:
+    """Whether the work of a failure's file has been finished since."""
+    record = path.with_name(f"{_parse_record_key(path)}.json")
     try:
-        return path.exists() and Store.read_record(path) is not None
+        return record.exists() and Store.read_record(record) is not None
     except RecordError:
         return False
 
