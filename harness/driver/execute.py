@@ -212,7 +212,7 @@ class Driver:
         return LocalExecutor(("cpu",), cache=self._cache, listener=listener, limits=WorkerLimits())
 
     def _execute_jobs(self) -> None:
-        self._store.prepare()
+        self._store.prepare(self.plan.artifacts)
         ModelStore(self._store.root).sweep()
         for part in ("vectors", "datasets", "source", "finetuned", "plaid"):
             files.sweep(self._cache / part)

@@ -363,9 +363,8 @@ def _find_part_faults(path: Path, part: str) -> Iterator[Fault]:
 
 
 def _find_failure_faults(path: Path) -> Iterable[Fault]:
-    if is_stale_failure(path):
-        return [Fault("failures", path, "its work has been finished since")]
-    return build_read_check("failures", Store.parse, "move aside")(path)
+    stale = [Fault("failures", path, "its work has been finished since")]
+    return stale if is_stale_failure(path) else build_read_check("failures", Store.parse, "move aside")(path)
 
 
 def _read_import(path: Path) -> None:
