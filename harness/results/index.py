@@ -243,10 +243,12 @@ class RecordIndex:
         self._records = root / "records"
         self._files = cache / "records", _name_index(root)
         try:
-            self._refresh(self._read_content())
+            saved = self._refresh(self._read_content())
         except sqlite3.Error:
             # It has its digest and yet not what is expected.
-            self._refresh(b"")
+            saved = self._refresh(b"")
+        if saved >= LEAST_ROWS:
+            self._publish()
 
     def list_models(self, *, purpose: str = "final") -> list[ModelRow]:
         """The models of records of a purpose, in the order of their last ones."""
@@ -290,8 +292,8 @@ class RecordIndex:
                 return read_index_file(file)
         return b""
 
-    def _refresh(self, content: bytes) -> None:
-        """Look at all files, read those that have changed, and write the index where that saves time."""
+    def _refresh(self, content: bytes) -> int:
+        """Look at all files, and read those that have changed; returns the number to be saved."""
         self.__dict__.pop("_models", None)
         self._database = sqlite3.connect(":memory:")
         if content:
@@ -308,12 +310,11 @@ class RecordIndex:
         unread = self._insert_records([path for folder in changed for path in folder.new])
         saved = sum(self._insert_folder(folder, unread, began) for folder in changed)
         self._database.commit()
-        if saved >= LEAST_ROWS:
-            self._publish()
+        return saved
 
     def _insert_records(self, paths: Sequence[bytes]) -> set[bytes]:
         """Read some files; returns those without a record."""
-        numbers = {model: number for number, model in self._models.items()} if paths else {}
+        numbers: dict[ModelRow, int] = {}
         unread = set()
         full = [f"{self._records}/{os.fsdecode(path)}" for path in paths]
         for path, facts in zip(paths, _iter_facts(full), strict=True):
@@ -321,6 +322,8 @@ class RecordIndex:
                 unread.add(path)
                 continue
             model, shown, past = facts
+            # Not before: most commands read a few damaged files at most.
+            numbers = numbers or {row: number for number, row in self._models.items()}
             if model not in numbers:
                 numbers[model] = len(numbers) + 1
                 self._models[numbers[model]] = model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import sqlite3
 import subprocess
@@ -19,7 +20,7 @@ from harness.commands.list import command as list_command
 from harness.core import files
 from harness.core.documents import append_digest, verify_digest
 from harness.results import index
-from harness.results.cost.past import PastScore
+from harness.results.cost.past import PastScore, PastScores
 from harness.results.index import RecordIndex, distinguish_models
 from harness.results.names import NamedModel, distinguish_names
 from harness.results.results import MeasuredSuite
@@ -64,7 +65,7 @@ def read_all(folder: Path) -> list[object]:
     ]
 
 
-def read_index(folder: Path, cache: Path) -> list[object]:
+def read_index(folder: Path, cache: Path) -> list[Any]:
     """The same by the index."""
     opened = RecordIndex(folder, cache)
     labels = distinguish_models(opened.list_models())
@@ -75,6 +76,40 @@ def read_index(folder: Path, cache: Path) -> list[object]:
         ],
         opened.past_scores.list_scores(),
     ]
+
+
+def ask_everything(scores: PastScores) -> list[object]:
+    """Whatever an estimate may ask of past scores."""
+    every = scores.list_scores()
+    models = ["", *{one.speed.model for one in every}]
+    return [
+        [scores.find_largest(data) for data in {one.data: 0 for one in every}],
+        [scores.list_streams(one.data, one.setup) for one in every],
+        [scores.list_overheads(data, type_) for data, type_ in {(one.data, one.type): 0 for one in every}],
+        [scores.list_overheads("", type_) for type_ in {one.type: 0 for one in every}],
+        [scores.sum_lengths(model) for model in sorted(models)],
+        [scores.list_speeds(one.speed.device, "float32", one.speed.model) for one in every],
+        [
+            scores.list_nearest_speeds(every[0].speed.device, "float32", size)
+            for size in (10**6, 10**7, 10**8)
+        ],
+        [scores.list_searches(every[0].speed.device, kind) for kind in ("compared", "indexed", "probed")],
+    ]
+
+
+def test_estimates_learn_the_same_from_the_index(folder: Path, tmp_path: Path) -> None:
+    every = [PastScore.from_record(record) for record in Store(folder).iter_records()]
+    truth = ask_everything(PastScores.from_scores(every))
+    assert all(truth[:6])
+    for _ in range(2):
+        assert ask_everything(RecordIndex(folder, tmp_path).past_scores) == truth
+    largest = {
+        one.data: max((s for s in every if s.data == one.data), key=lambda s: s.texts) for one in every
+    }
+    assert truth[0] == [*largest.values()]
+    speeds = [one.speed for one in every if one.speed.tokens and one.speed.seconds]
+    near = min(speeds, key=lambda speed: abs(math.log(speed.parameters / 10**7)))
+    assert truth[6][1] == [speed for speed in speeds if speed.model == near.model]
 
 
 def pick_record(folder: Path) -> Path:
@@ -193,6 +228,25 @@ def test_a_damaged_index_is_not_believed(
     damage(file)
     assert read_index(folder, tmp_path) == truth
     assert read_index(folder, tmp_path) == truth
+
+
+@pytest.mark.parametrize(
+    "facts", [{"tokens_encoded": 10**30}, {"tokens_encoded": []}, {"device": {"kind": ["cpu"]}}], ids=repr
+)
+def test_a_record_whose_circumstances_no_table_holds_is_in_lists_alone(
+    folder: Path, tmp_path: Path, facts: dict[str, Any]
+) -> None:
+    path = pick_record(folder)
+    content = verify_digest(path.read_bytes())
+    key, model = content["key"], content["model"]["artifact"]
+    rows, past = read_index(folder, tmp_path)
+    content["provenance"] |= facts
+    path.write_text(append_digest(content))
+    new_rows, new_past = read_index(folder, tmp_path)
+    assert new_rows == rows
+    assert {row[0] for row in new_rows} >= {key}
+    lost = [one for one in past if one not in new_past]
+    assert (len(past) - len(new_past), [one.speed.model for one in lost]) == (1, [model])
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
