@@ -96,7 +96,7 @@ def driver(
 ) -> Driver:
     """A driver with so many workers of a core each."""
     store, limits = Store(root / "results"), WorkerLimits(threads=1)
-    store.prepare()
+    store.prepare(planned.artifacts)
 
     def opened(listener: Listener) -> Executor:
         if kind == "local":

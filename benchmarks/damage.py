@@ -76,6 +76,7 @@ KINDS = {
     "grids": ("cache", "finetuned/*/best.json"),
     "weights": ("cache", "finetuned/*/*.safetensors"),
     "units": ("cache", "units/*.npz"),
+    "lists": ("cache", "records/*.sqlite"),
     "clusters": ("cache", "clusters/*/clusters.parquet"),
     "indexes": ("cache", "plaid/*/*"),
     "unpacked": ("cache", "baselines/*/**/*"),

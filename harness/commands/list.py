@@ -16,7 +16,7 @@ from harness.core.registry import Registry
 from harness.core.terminal import create_console, print_table
 from harness.encoder import backbones
 from harness.plan import catalog
-from harness.results.index import RecordIndex, distinguish_rows
+from harness.results.index import RecordIndex, distinguish_models
 from harness.results.scores import score_text
 from harness.search import bm25
 
@@ -122,17 +122,17 @@ def _list_offer_rows(kind: str) -> list[dict[str, Any]]:
 
 def _list_record_rows(results: Path | None, cache: Path | None) -> list[dict[str, Any]]:
     index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder(cache))
-    rows = index.list_rows()
+    labels = distinguish_models(index.list_models())
     return [
         {
-            "model": name,
-            "artifact": row.artifact,
+            "model": labels[row.model],
+            "artifact": row.model.artifact,
             "task": row.task,
             "metric": row.metric,
             "main_score": row.main_score,
             "key": row.key,
         }
-        for row, name in zip(rows, distinguish_rows(rows), strict=True)
+        for row in index.list_rows()
     ]
 
 

@@ -97,9 +97,9 @@ def move(path: Path, to: Path) -> None:
         raise write_error(to, error) from error
 
 
-def sweep(folder: Path) -> int:
+def sweep(folder: Path, pattern: str = "**/.*.tmp") -> int:
     """Remove temporary files and folders of killed processes on this machine; returns their number."""
-    return _remove(find_leftovers(folder))
+    return _remove(_select_orphans(folder.glob(pattern)))
 
 
 def sweep_beside(path: Path) -> None:

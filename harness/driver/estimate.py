@@ -18,13 +18,9 @@ from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
 from harness.plan.request import PreparedRun
 from harness.results.cost.duration import TimeRange
-from harness.results.cost.encoding import (
-    SCORING,
-    PastWork,
-    ScoreCost,
-    estimate_non_embedding,
-)
+from harness.results.cost.encoding import SCORING, PastWork, ScoreCost
 from harness.results.cost.memory import DiskNeed, PlannedWork
+from harness.results.cost.past import PastScores, estimate_non_embedding
 from harness.results.cost.training import TrainingCost, estimate_run_time, expect_training
 from harness.results.index import RecordIndex
 from harness.training.model_store import ModelStore
@@ -95,7 +91,7 @@ def _collect_past_work(prepared: PreparedRun, *, with_records: bool = True) -> P
     """What the records in the results folder and the speeds in the cache of a run say of the cost of work."""
     index = RecordIndex(prepared.store.root, prepared.cache) if with_records else None
     return PastWork.collect_past_work(
-        index.list_past_scores() if index else (),
+        index.past_scores if index else PastScores.from_scores(),
         index.list_past_rankings() if index else (),
         prepared.cache,
         prepared.request.devices,

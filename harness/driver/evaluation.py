@@ -266,7 +266,7 @@ def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan
 
     request = prepared.request
     # Made here: workers on other machines look for the folder.
-    prepared.store.prepare()
+    prepared.store.prepare(prepared.plan.artifacts)
     executor = RayExecutor(
         settings,
         worker=_build_worker_settings(prepared),
@@ -283,7 +283,7 @@ def _prepare_slurm_run(prepared: PreparedRun, settings: SlurmSettings) -> tuple[
     from harness.executors.slurm import SlurmExecutor
 
     # Made here: workers on other machines look for the folder.
-    prepared.store.prepare()
+    prepared.store.prepare(prepared.plan.artifacts)
     if prepared.request.devices == ("cuda",) and not settings.gpus:
         raise UsageError(
             "--devices cuda needs a GPU, and the workers have none.", hint="Type gpus=1 or more."

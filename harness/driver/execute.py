@@ -28,7 +28,8 @@ from harness.jobs.jobs import (
 )
 from harness.jobs.training_jobs import Choose
 from harness.plan.plan import Plan, PlannedScore
-from harness.results.cost.encoding import Speed, note_record, note_speed
+from harness.results.cost.encoding import note_record, note_speed
+from harness.results.cost.past import Speed
 from harness.search.plaid import drop_indexes
 from harness.storage.leases import Leases
 from harness.storage.record import RECORDS, ErrorPart, Record
@@ -211,7 +212,7 @@ class Driver:
         return LocalExecutor(("cpu",), cache=self._cache, listener=listener, limits=WorkerLimits())
 
     def _execute_jobs(self) -> None:
-        self._store.prepare()
+        self._store.prepare(self.plan.artifacts)
         ModelStore(self._store.root).sweep()
         for part in ("vectors", "datasets", "source", "finetuned", "plaid"):
             files.sweep(self._cache / part)

@@ -40,7 +40,7 @@ from harness.data.counting import count_task_data
 from harness.data.prepared import explain_disk_full, open_prepared_data
 from harness.data.training.loading import count_trained, read_text_hashes
 from harness.jobs.context import ContextDocuments, EncodedTexts, Event, JobContext
-from harness.results.cost.encoding import Speed, estimate_non_embedding
+from harness.results.cost.past import Speed, estimate_non_embedding
 from harness.storage.record import (
     EXAMPLE_COLUMNS,
     RUN_COLUMNS,

@@ -339,6 +339,11 @@ class Plan:
         }
 
     @property
+    def artifacts(self) -> set[str]:
+        """The folders of the artifacts that are scored."""
+        return {one.subject.artifact.slug for one in (*self.cells, *self.trials)}
+
+    @property
     def impossible(self) -> tuple[PlannedScore, ...]:
         """Planned scores whose data is not available."""
         return tuple(c for c in self.cells if c.problem is not None)

@@ -29,11 +29,12 @@ from harness.core.identity import digest
 from harness.data.prepared import find_prepared_problems, remove_prepared
 from harness.data.training.own_rows import read_source_file
 from harness.results.contradictions import find_contradictions, find_disagreements
+from harness.results.index import read_index_file
 from harness.search.plaid import find_index_problem
 from harness.storage.imported import TABLES, Imported
 from harness.storage.leases import LEASE, TERM, has_dead_holder, locate_holder_file, sweep_leases
 from harness.storage.record import ModelPart
-from harness.storage.store import BESIDE, FAILED, Store
+from harness.storage.store import BESIDE, FAILED, Store, is_stale_failure
 from harness.storage.vectors import find_shard_problem, is_finite_shard
 from harness.training.model_store import ModelStore, find_model_problem, find_training_problem
 
@@ -51,6 +52,7 @@ AREAS = {
     "source": "tasks built from source code, counts of data",
     "finetuned": "fine-tuned weights",
     "units": "scores taken apart for checks",
+    "index": "indexes of records",
     "clusters": "clusters of training pairs",
     "plaid": "indexes of approximate searches",
     "verdicts": "outcomes of trial loads, speeds",
@@ -361,9 +363,8 @@ def _find_part_faults(path: Path, part: str) -> Iterator[Fault]:
 
 
 def _find_failure_faults(path: Path) -> Iterable[Fault]:
-    if path in Store(path.parents[3]).list_stale_failures():
-        return [Fault("failures", path, "its work has been finished since")]
-    return build_read_check("failures", Store.parse, "move aside")(path)
+    stale = [Fault("failures", path, "its work has been finished since")]
+    return stale if is_stale_failure(path) else build_read_check("failures", Store.parse, "move aside")(path)
 
 
 def _read_import(path: Path) -> None:
@@ -439,6 +440,7 @@ KINDS = (
     FileKind("datasets", "datasets/*/", build_problem_check("datasets", _find_data_problem)),
     FileKind("source", "source/*.json", build_read_check("source", read_source_file)),
     FileKind("units", "units/*.npz", build_read_check("units", files.unpack_hashed_file)),
+    FileKind("index", "records/*.sqlite", build_read_check("index", read_index_file)),
     FileKind("plaid", "plaid/*/", build_problem_check("plaid", lambda path: find_index_problem(path, None))),
     FileKind("verdicts", "verdicts/*.json", build_read_check("verdicts", read_content_file)),
     FileKind("verdicts", "speeds.json", build_read_check("verdicts", read_content_file)),

@@ -1,39 +1,42 @@
-"""The index of a results folder: of each record its stamp and the facts that lists, names and estimates need.
+"""The index of a results folder: of each record the facts that lists, names and estimates need, by its stamp.
 
 It lies in the cache and is never believed: every file is looked at each time, and what has another stamp
-than its row is read again. A damaged index, or that of another machine or folder, counts as none.
+than it had is read again. A damaged index, or that of another machine or folder, counts as none.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import logging
 import multiprocessing
 import os
-import shutil
 import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
-from operator import itemgetter
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.core import files
-from harness.core.errors import RecordError
+from harness.core.errors import RecordError, StoreError
 from harness.core.identity import digest
 from harness.core.provenance import __version__, count_cores
-from harness.results.cost.encoding import PastRanking, PastScore
+from harness.results.cost.past import PAST_COLUMNS, PastRanking, PastScore, PastScores
 from harness.results.names import NamedModel, distinguish_names
 from harness.storage.record import SCHEMA, Record
 from harness.storage.store import FAILED, SETTLED_NS, Store, warn_unread
 
 LEAST_ROWS = 200
-"""The rows that have changed from which the index is written: fewer are read faster than it is written."""
+"""The records that have changed from which the index is written: fewer are read faster than it is written."""
 
 MANY = 2000
 """The files from which several processes read them: fewer are read before a process has begun."""
@@ -44,117 +47,22 @@ BATCH = 250
 PROGRESS_SECONDS = 2.0
 """The seconds after which standard error says how far the reading is."""
 
-
-class Stamp(NamedTuple):
-    """What the file system says of a file: another content has another stamp."""
-
-    size: int
-    mtime_ns: int
-    # Unlike the time of writing it cannot be set, so that a file put in the place of another has its own.
-    ctime_ns: int
-    inode: int
+_ABSENT = bytes(32)
+"""The stamp of what cannot be looked at, or is to be looked at again: nothing else has it."""
 
 
-@dataclass(frozen=True)
-class _Listing:
-    """The stamps of files by their path below `records/`, and the time and names of each folder.
+class ModelRow(NamedTuple):
+    """A model as recorded; `group` is that of the seeds of its training."""
 
-    The time is 0 where the names may have changed in the same tick of the clock.
-    """
-
-    stamps: dict[str, Stamp] = field(default_factory=dict)
-    folders: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-
-def list_record_stamps(root: Path) -> dict[str, Stamp]:
-    """The stamps of all files of records and of failures in a results folder, in the order of their paths.
-
-    Returns:
-        `<artifact>/<task>/<file>` below `records/` → stamp; zeros where a file cannot be looked at.
-    """
-    return _list_files(root, {}).stamps
-
-
-def _list_files(root: Path, known: Mapping[str, tuple[int, str]]) -> _Listing:
-    """The files in a results folder; a folder with the time that is known has the names that are known."""
-    listing = _Listing()
-    try:
-        top = os.open(root / "records", os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return listing
-    try:
-        for artifact in _list_folder(top, ".", {}, {}):
-            for task in _list_folder(top, artifact, known, listing.folders):
-                folder = f"{artifact}/{task}"
-                for name in _list_folder(top, folder, known, listing.folders):
-                    if name.endswith(".json"):
-                        _add_stamp(top, f"{folder}/{name}", listing.stamps)
-    finally:
-        os.close(top)
-    return listing
-
-
-def _list_folder(
-    top: int, folder: str, known: Mapping[str, tuple[int, str]], seen: dict[str, tuple[int, str]]
-) -> Sequence[str]:
-    """The sorted names in a folder, listed only where its time has changed; none if it is no folder."""
-    try:
-        changed, (time_before, names) = os.stat(folder, dir_fd=top).st_ctime_ns, known.get(folder, (0, ""))
-        if changed != time_before:
-            names = _read_names(top, folder)
-            # A change in the same tick of the clock as the listing would not be seen later.
-            changed = changed if time.time_ns() - changed > SETTLED_NS else 0
-    except OSError:
-        return ()
-    seen[folder] = (changed, names)
-    return names.split("/") if names else ()
-
-
-def _read_names(top: int, folder: str) -> str:
-    """The sorted names in a folder in one text."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY, dir_fd=top)
-    try:
-        return "/".join(sorted(os.listdir(descriptor)))
-    finally:
-        os.close(descriptor)
-
-
-def _add_stamp(top: int, path: str, stamps: dict[str, Stamp]) -> None:
-    try:
-        stat = os.stat(path, dir_fd=top)
-    except FileNotFoundError:
-        return
-    except OSError:
-        # It is read as any other, and the reason why it cannot be is told then.
-        stamps[path] = Stamp(0, 0, 0, 0)
-        return
-    stamps[path] = Stamp(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-
-
-class RecordRow(NamedTuple):
-    """A finished record in a list: its path below `records/`, its model as recorded, its task and score."""
-
-    path: str
-    key: str
-    purpose: str
     name: str
     source: str
+    artifact: str
     folder: str | None
     revision: str | None
-    artifact: str
-    weights: str
     group: str | None
-    task: str
-    metric: str
-    main_score: float | None
 
     @property
-    def model_fields(self) -> tuple[str | None, ...]:
-        """What `model` is made of."""
-        return (self.name, self.source, self.artifact, self.folder, self.revision, self.group)
-
-    @property
-    def model(self) -> NamedModel:
+    def named(self) -> NamedModel:
         """The model, to be told from others of its name."""
         return NamedModel.from_fields(
             self.name,
@@ -166,55 +74,157 @@ class RecordRow(NamedTuple):
         )
 
 
-_PAST = (
-    *("data", "setup", "type", "max_length", "texts", "characters", "parameters", "device_kind"),
-    *("device_name", "dtype", "tokens", "seconds", "others", "compared", "compared_seconds", "indexed"),
-    *("indexed_seconds", "streamed", "probed", "probed_seconds", "ranked_seconds"),
-)
-_COLUMNS = (*RecordRow._fields, *_PAST)
-_SCHEMA = "".join(f', "{name}"' for name in (*_COLUMNS[1:], *Stamp._fields))
-_TABLES = (
-    f"CREATE TABLE IF NOT EXISTS records(path PRIMARY KEY{_SCHEMA}) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS folders(path PRIMARY KEY, changed, names) WITHOUT ROWID;"
-)
+class RecordRow(NamedTuple):
+    """A finished record in a list: its place, its model as recorded, its task and score."""
+
+    place: bytes
+    weights: str
+    task: str
+    metric: str
+    main_score: float | None
+    model: ModelRow
+
+    @property
+    def path(self) -> str:
+        """Its path below `records/`."""
+        return os.fsdecode(self.place.replace(b"\0", b"/"))
+
+    @property
+    def key(self) -> str:
+        """Its EvaluationKey, which is the name of its file."""
+        return self.path.rpartition("/")[2].removesuffix(".json")
 
 
-def _list_facts(record: Record, path: str) -> tuple[Any, ...]:
-    """The row of a record in the index, without its stamp."""
+_RECORD = ("purpose", "artifact", "weights", "task", "metric", "main_score", *PAST_COLUMNS, "ranked_seconds")
+_TABLES = f"""
+CREATE TABLE folders(folder PRIMARY KEY, paths, stamps);
+CREATE TABLE models(id INTEGER PRIMARY KEY, {", ".join(f'"{name}"' for name in ModelRow._fields)});
+CREATE TABLE records(place PRIMARY KEY, model, {", ".join(_RECORD)}) WITHOUT ROWID;
+CREATE INDEX artifacts ON records(artifact);
+CREATE VIEW past AS SELECT place, artifact AS model, {", ".join(PAST_COLUMNS)} FROM records
+WHERE setup IS NOT NULL;
+"""
+# A place is the path of a record with null bytes for slashes: bytes sort as the parts of paths do.
+_INSERT = f"INSERT OR REPLACE INTO records VALUES ({', '.join('?' * (len(_RECORD) + 2))})"
+
+_Facts = tuple[ModelRow, tuple[Any, ...], tuple[Any, ...]]
+"""What the index has of a record: its model, what lists show, and what it says of the cost of work."""
+
+_NO_PAST = (None,) * (len(PAST_COLUMNS) + 1)
+
+
+def _list_facts(record: Record) -> _Facts:
     model, lineage = record.model, record.lineage
+    group = None if lineage is None else lineage.group
     return (
-        *(path, record.key, record.purpose, model.name, model.source, model.folder, model.revision),
-        *(model.artifact, model.weights if lineage else "", None if lineage is None else lineage.group),
-        *(record.task.name, record.task.metric, record.main_score, *_list_past_facts(record)),
+        ModelRow(model.name, model.source, model.artifact, model.folder, model.revision, group),
+        (
+            *(record.purpose, model.artifact, model.weights if lineage else ""),
+            *(record.task.name, record.task.metric, record.main_score),
+        ),
+        _list_past_facts(record),
     )
 
 
 def _list_past_facts(record: Record) -> tuple[Any, ...]:
     """What a record says of the cost of work; nothing where it has no encoding, or is a trial."""
-    nothing = (None,) * len(_PAST)
     if "encoding" not in record.identity or record.purpose != "final":
-        return nothing
+        return _NO_PAST
     # A record whose circumstances have another form is in lists and says nothing of the cost of work.
     with contextlib.suppress(AttributeError, LookupError, TypeError):
         if record.identity["encoding"]["output"] != "ranking":
-            return (*PastScore.from_record(record).flatten(), None)
+            facts = PastScore.from_record(record).flatten()
+            # SQLite makes a null of NaN.
+            return (*facts, None) if all(fact == fact for fact in facts) else _NO_PAST
         if record.status == "done":
             data, seconds = PastRanking.from_record(record)
-            return (data, *nothing[2:], seconds)
-    return nothing
+            return (data, *_NO_PAST[2:], seconds)
+    return _NO_PAST
 
 
-def _read_facts(root: Path, paths: Sequence[str]) -> list[tuple[Any, ...] | None]:
-    """The rows of some files; None where no record can be read."""
-    return [_read_row(root, path) for path in paths]
+@dataclass(frozen=True)
+class _Folder:
+    """A model's folder that is not as it was: the stamps of what is in it, now and in the index.
+
+    Stamps are by path below `records/`, in bytes, as the system has it.
+    """
+
+    name: bytes
+    stamps: dict[bytes, bytes]
+    before: Mapping[bytes, bytes]
+
+    @property
+    def new(self) -> list[bytes]:
+        """The files of records to be read."""
+        return [
+            path for path, stamp in self.stamps.items() if stamp != self.before.get(path) and _is_record(path)
+        ]
+
+    @property
+    def gone(self) -> list[bytes]:
+        """The files of records that are no longer there."""
+        return [path for path in self.before if path not in self.stamps and _is_record(path)]
 
 
-def _read_row(root: Path, path: str) -> tuple[Any, ...] | None:
-    # Quietly: the caller reads it once more in its own process, where a warning is given once.
+def _is_record(path: bytes) -> bool:
+    return path.endswith(b".json") and not path.endswith(os.fsencode(FAILED)) and path.count(b"/") == 2
+
+
+_FACTS = attrgetter("st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
+"""What a stamp has of a file: the time of its last change cannot be set, so that a file put in the place of
+another has its own."""
+
+
+def _look(top: int, paths: Iterable[bytes]) -> bytes:
+    """The stamps of files and folders one after the other; nothing where one cannot be looked at."""
+    look = functools.partial(os.stat, dir_fd=top)
+    # In one go, as a results folder has 100,000 of them.
+    with contextlib.suppress(OSError, OverflowError):
+        return array("Q", chain.from_iterable(map(_FACTS, map(look, paths)))).tobytes()
+    return b""
+
+
+def _is_settled(stamp: bytes, began: int) -> bool:
+    """Whether a file cannot have changed once more in the tick of the clock of its last change."""
+    return began - array("Q", stamp)[2] > SETTLED_NS
+
+
+def _look_closely(top: int, place: bytes, name: bytes, before: Mapping[bytes, bytes]) -> _Folder:
+    """What is in a model's folder: it, the folders of its tasks, and the files in these."""
+    tasks = [name + b"/" + task for task in _list_names(place + b"/" + name)]
+    inside = [task + b"/" + file for task in tasks for file in _list_names(place + b"/" + task)]
+    paths = (name, *tasks, *(path for path in inside if path.endswith(b".json")))
+    return _Folder(name, {path: _look(top, [path]) or _ABSENT for path in paths}, before)
+
+
+def _list_names(folder: bytes) -> list[bytes]:
+    """The sorted names in a folder; none if it is no folder."""
     try:
-        return _list_facts(Store.parse(root / "records" / path), path)
-    except (OSError, ValueError, RecordError):
-        return None
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _list_changes(records: Path, known: Iterable[tuple[bytes, bytes, bytes]]) -> list[_Folder]:
+    """The folders of models that are not as they are known by the paths and stamps of what is in them."""
+    place = os.fsencode(records)
+    names, changed = {*_list_names(place)}, list[_Folder]()
+    top = os.open(records, os.O_RDONLY | os.O_DIRECTORY) if names else -1
+    try:
+        for name, paths, stamps in known:
+            if name not in names or _look(top, paths.split(b"\0")) != stamps:
+                parts = (stamps[at : at + len(_ABSENT)] for at in range(0, len(stamps), len(_ABSENT)))
+                before = dict(zip(paths.split(b"\0"), parts, strict=True))
+                is_there = name in names
+                changed.append(
+                    _look_closely(top, place, name, before) if is_there else _Folder(name, {}, before)
+                )
+            names.discard(name)
+        changed += [_look_closely(top, place, name, {}) for name in names]
+    finally:
+        if top >= 0:
+            os.close(top)
+    return sorted(changed, key=attrgetter("name"))
 
 
 _UNFIT = (sqlite3.InterfaceError, sqlite3.ProgrammingError, UnicodeEncodeError, OverflowError)
@@ -230,152 +240,142 @@ class RecordIndex:
     """
 
     def __init__(self, root: Path, cache: Path) -> None:
-        self._root = root
-        self._name = _name_index(root)
-        self._folder = cache / "records"
-        # Rows that were read now and are in no database, and the files whose rows there no longer hold.
-        self._fresh: dict[str, tuple[Any, ...]] = {}
-        self._stale: set[str] = set()
-        file = self._find_index()
+        self._records = root / "records"
+        self._files = cache / "records", _name_index(root)
         try:
-            self._refresh(file, files.generate_temporary_path(self._folder / f"{self._name}.sqlite"))
+            saved = self._refresh(self._read_content())
         except sqlite3.Error:
-            # It has its digest and yet not what is expected, or the disk is full: all is read, in memory.
-            if file is not None:
-                with contextlib.suppress(OSError):
-                    file.unlink()
-            self._refresh(None, None)
+            # It has its digest and yet not what is expected.
+            saved = self._refresh(b"")
+        if saved >= LEAST_ROWS:
+            self._publish()
 
-    def list_rows(self, *, purpose: str = "final") -> list[RecordRow]:
-        """The finished records of a purpose, in the order of their paths."""
-        rows = map(RecordRow._make, self._select(RecordRow._fields))
-        return [row for row in rows if row.purpose == purpose]
+    def list_models(self, *, purpose: str = "final") -> list[ModelRow]:
+        """The models of records of a purpose, in the order of their last ones."""
+        query = "SELECT model, place FROM records WHERE purpose = ? ORDER BY place"
+        last = dict(self._database.execute(query, (purpose,)))
+        return [self._models[number] for number in sorted(last, key=last.__getitem__)]
 
-    def list_past_scores(self) -> list[PastScore]:
-        """The work behind all final records that were scored from vectors, in the order of their paths."""
-        rows = self._select(("path", "artifact", *_PAST[:-1]), where="setup IS NOT NULL")
-        return [PastScore.from_fields(*row[1:]) for row in rows if row[3] is not None]
+    def list_rows(
+        self, artifacts: Collection[str] | None = None, *, purpose: str = "final"
+    ) -> list[RecordRow]:
+        """The finished records of a purpose, of all models or of some, in the order of their paths."""
+        some = "" if artifacts is None else f"AND artifact IN ({', '.join('?' * len(artifacts))})"
+        columns = f"place, {', '.join(RecordRow._fields[1:-1])}, model"
+        query = f"SELECT {columns} FROM records WHERE purpose = ? {some} ORDER BY place"
+        rows, models = self._database.execute(query, (purpose, *(artifacts or ()))), self._models
+        return [RecordRow._make((*row[:-1], models[row[-1]])) for row in rows]
+
+    @property
+    def past_scores(self) -> PastScores:
+        """The work behind all final records that were scored from vectors."""
+        return PastScores(self._database)
 
     def list_past_rankings(self) -> list[PastRanking]:
         """The data and seconds of all final rankings, in the order of their paths."""
-        rows = self._select(("path", "data", "ranked_seconds"), where="ranked_seconds IS NOT NULL")
-        return [PastRanking(*row[1:]) for row in rows if row[2] is not None]
+        query = "SELECT data, ranked_seconds FROM records WHERE ranked_seconds IS NOT NULL ORDER BY place"
+        return [PastRanking(*row) for row in self._database.execute(query)]
 
     def read_record(self, row: RecordRow) -> Record | None:
         """The record of a row; None where it has been removed or damaged since."""
-        return _read_or_warn(self._root / "records" / row.path)
+        return _read_or_warn(self._records / row.path)
 
-    def _select(self, columns: Sequence[str], where: str = "1") -> Iterator[tuple[Any, ...]]:
-        names = ", ".join(f'"{name}"' for name in columns)
-        stored = self._database.execute(f"SELECT {names} FROM records WHERE {where}")
-        rows = {row[0]: row for row in stored if row[0] not in self._stale}
-        pick = itemgetter(*map(_COLUMNS.index, columns))
-        rows |= {path: pick(row) for path, row in self._fresh.items()}
-        return (rows[path] for path in self._stamps if path in rows)
+    @functools.cached_property
+    def _models(self) -> dict[int, ModelRow]:
+        return {row[0]: ModelRow(*row[1:]) for row in self._database.execute("SELECT * FROM models")}
 
-    def _find_index(self) -> Path | None:
-        """The file of the index; None where there is none whose content has the digest in its name."""
-        for file in self._folder.glob(f"{self._name}-*.sqlite"):
-            with contextlib.suppress(OSError), file.open("rb") as content:
-                if file.stem.endswith(hashlib.file_digest(content, "sha256").hexdigest()):
-                    return file
-        return None
+    def _read_content(self) -> bytes:
+        """The content of the index; nothing where there is none whose content has the digest in its name."""
+        folder, name = self._files
+        for file in folder.glob(f"{name}-*.sqlite"):
+            with contextlib.suppress(OSError, ValueError):
+                return read_index_file(file)
+        return b""
 
-    def _refresh(self, file: Path | None, target: Path | None) -> None:
-        """Look at all files, read those that have changed, and write the index where that saves time."""
-        # Immutable: no lock, as nobody writes into a file that has its digest in its name.
-        self._database = _connect(None if file is None else f"{file.resolve().as_uri()}?mode=ro&immutable=1")
-        execute = self._database.execute
-        known = {path: (changed, names) for path, changed, names in execute("SELECT * FROM folders")}
-        stamps = execute(f"SELECT path, {', '.join(Stamp._fields)} FROM records")
-        before = {row[0]: row[1:] for row in stamps}
-        listing = _list_files(self._root, known)
-        self._stamps = listing.stamps
-        new = [
-            path
-            for path, stamp in listing.stamps.items()
-            if before.get(path) != stamp and not path.endswith(FAILED)
-        ]
-        self._fresh, self._stale = {}, {path for path in new if path in before}
-        rows = _iter_rows(self._root, new)
-        if len(new) < LEAST_ROWS:
-            self._fresh = dict(rows)
+    def _refresh(self, content: bytes) -> int:
+        """Look at all files, and read those that have changed; returns the number to be saved."""
+        self.__dict__.pop("_models", None)
+        self._database = sqlite3.connect(":memory:")
+        if content:
+            self._database.deserialize(content)
         else:
-            gone = [path for path in before if path not in listing.stamps]
-            self._database = _copy_database(file, target)
-            try:
-                self._rebuild(rows, listing, gone, target)
-            finally:
-                # The database stays open: a file that was removed can be read on.
-                if target is not None:
-                    with contextlib.suppress(OSError):
-                        target.unlink()
-
-    def _rebuild(
-        self,
-        rows: Iterator[tuple[str, tuple[Any, ...]]],
-        listing: _Listing,
-        gone: Sequence[str],
-        target: Path | None,
-    ) -> None:
-        """Put new rows into the database, and publish its file where that saves time."""
-        remove = "DELETE FROM records WHERE path = ?"
-        self._database.executemany(remove, ((path,) for path in (*gone, *self._stale)))
-        self._stale = set()
-        count = sum(self._insert_row(path, row) for path, row in rows)
-        self._insert_folders(listing)
+            self._database.executescript(_TABLES)
+        # Before the look: what changes while it lasts is looked at again the next time.
+        began = time.time_ns()
+        changed = _list_changes(
+            self._records, self._database.execute("SELECT folder, paths, stamps FROM folders")
+        )
+        lost = [path for folder in changed for path in (*folder.gone, *folder.new)]
+        self._database.executemany("DELETE FROM records WHERE place = ?", ((_place(path),) for path in lost))
+        unread = self._insert_records([path for folder in changed for path in folder.new])
+        saved = sum(self._insert_folder(folder, unread, began) for folder in changed)
         self._database.commit()
-        # Few rows are read again faster than they are written.
-        if target is not None and count >= LEAST_ROWS:
-            self._publish(target)
+        return saved
 
-    def _insert_folders(self, listing: _Listing) -> None:
-        self._database.execute("DELETE FROM folders")
-        for path, (changed, names) in listing.folders.items():
-            if changed:
-                with contextlib.suppress(UnicodeEncodeError):
-                    self._database.execute("INSERT INTO folders VALUES (?, ?, ?)", (path, changed, names))
+    def _insert_records(self, paths: Sequence[bytes]) -> set[bytes]:
+        """Read some files; returns those without a record."""
+        numbers: dict[ModelRow, int] = {}
+        unread = set()
+        full = [f"{self._records}/{os.fsdecode(path)}" for path in paths]
+        for path, facts in zip(paths, _iter_facts(full), strict=True):
+            if facts is None:
+                unread.add(path)
+                continue
+            model, shown, past = facts
+            # Not before: most commands read a few damaged files at most.
+            numbers = numbers or {row: number for number, row in self._models.items()}
+            if model not in numbers:
+                numbers[model] = len(numbers) + 1
+                self._models[numbers[model]] = model
+                self._database.execute(
+                    "INSERT INTO models VALUES (?, ?, ?, ?, ?, ?, ?)", (numbers[model], *model)
+                )
+            row = (_place(path), numbers[model], *shown)
+            try:
+                self._database.execute(_INSERT, (*row, *past))
+            except _UNFIT:
+                self._database.execute(_INSERT, (*row, *_NO_PAST))
+        return unread
 
-    def _insert_row(self, path: str, row: tuple[Any, ...]) -> bool:
-        """Keep a row in the database, or else for this time only; returns whether it is there for good."""
-        stamp = self._stamps[path]
-        # A file may change once more in the tick of its last change. SQLite makes a null of NaN.
-        if time.time_ns() - stamp.ctime_ns > SETTLED_NS and all(value == value for value in row):
-            marks = ", ".join("?" * (len(row) + len(stamp)))
-            # Of a number that is too large, or of a text that is not UTF-8.
-            with contextlib.suppress(*_UNFIT):
-                self._database.execute(f"INSERT INTO records VALUES ({marks})", (*row, *stamp))
-                return True
-        self._fresh[path] = row
-        return False
+    def _insert_folder(self, folder: _Folder, unread: Collection[bytes], began: int) -> int:
+        """Keep what is in a folder now; returns the number of records that need not be read again."""
+        self._database.execute("DELETE FROM folders WHERE folder = ?", (folder.name,))
+        kept = {
+            path: _ABSENT if path in unread or not _is_settled(stamp, began) else stamp
+            for path, stamp in folder.stamps.items()
+        }
+        if kept:
+            row = (folder.name, b"\0".join(kept), b"".join(kept.values()))
+            self._database.execute("INSERT INTO folders VALUES (?, ?, ?)", row)
+        return len(folder.gone) + sum(kept[path] != _ABSENT for path in folder.new)
 
-    def _publish(self, temporary: Path) -> None:
-        """Give an index the name with its digest, and remove the former one."""
-        with contextlib.suppress(OSError):
-            with temporary.open("rb") as content:
-                sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-            former = [*self._folder.glob(f"{self._name}-*.sqlite")]
-            new = self._folder / f"{self._name}-{sha256}.sqlite"
-            temporary.replace(new)
-            for file in former:
+    def _publish(self) -> None:
+        """Write the index under a name with its digest, and remove the former one."""
+        folder, name = self._files
+        content = self._database.serialize()
+        with contextlib.suppress(OSError, StoreError):
+            new = folder / f"{name}-{hashlib.sha256(content).hexdigest()}.sqlite"
+            files.replace(new, content)
+            for file in folder.glob(f"{name}-*.sqlite"):
                 if file != new:
                     file.unlink(missing_ok=True)
 
 
-def _copy_database(file: Path | None, target: Path | None) -> sqlite3.Connection:
-    """A copy of the index in a file, or an empty one, at a place; in memory where that cannot be written."""
-    if target is None:
-        return _connect(None)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if file is not None:
-            shutil.copyfile(file, target)
-        return _connect(target.resolve().as_uri())
-    except (OSError, sqlite3.Error):
-        database = _connect(None)
-        if file is not None:
-            sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True).backup(database)
-        return database
+def _place(path: bytes) -> bytes:
+    return path.replace(b"/", b"\0")
+
+
+def read_index_file(file: Path) -> bytes:
+    """The content of an index.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It has not the digest in the name of its file.
+    """
+    content = file.read_bytes()
+    if file.stem.rpartition("-")[2] != hashlib.sha256(content).hexdigest():
+        raise ValueError("its SHA-256 is not that in its name")
+    return content
 
 
 def _name_index(root: Path) -> str:
@@ -387,30 +387,8 @@ def _name_index(root: Path) -> str:
     return digest([str(place), *numbers, files.get_host_name(), __version__, SCHEMA, _TABLES])[:32]
 
 
-def _connect(uri: str | None) -> sqlite3.Connection:
-    """The database at a place, or a new one in memory, with its tables."""
-    database = sqlite3.connect(uri or ":memory:", uri=True)
-    if uri is None or "immutable" not in uri:
-        # What is lost in a crash has no name yet.
-        database.execute("PRAGMA journal_mode = OFF")
-        database.execute("PRAGMA synchronous = OFF")
-        database.executescript(_TABLES)
-    return database
-
-
-def _iter_rows(root: Path, paths: Sequence[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """The rows of the records in some files; what cannot be read only warns."""
-    for path, row in zip(paths, _iter_read_rows(root, paths), strict=True):
-        if row is None:
-            # Again, as it may be another file by now, and for the warning of a damaged one.
-            record = _read_or_warn(root / "records" / path)
-            row = None if record is None else _list_facts(record, path)
-        if row is not None:
-            yield path, row
-
-
-def _iter_read_rows(root: Path, paths: Sequence[str]) -> Iterator[tuple[Any, ...] | None]:
-    """The rows of some files in their order, read by several processes where there are many."""
+def _iter_facts(paths: Sequence[str]) -> Iterator[_Facts | None]:
+    """What is in some files, read by several processes where there are many; what cannot be read warns."""
     progress, done = _Progress(len(paths)), 0
     if len(paths) >= MANY and count_cores() > 1 and _can_fork():
         batches = [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
@@ -420,11 +398,26 @@ def _iter_read_rows(root: Path, paths: Sequence[str]) -> Iterator[tuple[Any, ...
             contextlib.suppress(BrokenProcessPool),
             ProcessPoolExecutor(count_cores(), mp_context=context) as pool,
         ):
-            for rows in pool.map(_read_facts, [root] * len(batches), batches):
-                done += len(rows)
-                yield from progress.note(rows)
-    for path in paths[done:]:
-        yield from progress.note([_read_row(root, path)])
+            for batch, facts in zip(batches, pool.map(_read_quietly, batches), strict=True):
+                # What could not be read again, for its warning, and as it may be another file by now.
+                yield from (one or _read_facts(path) for path, one in zip(batch, facts, strict=True))
+                done += len(batch)
+                progress.tell(done)
+    for at, path in enumerate(paths[done:], done):
+        yield _read_facts(path)
+        progress.tell(at)
+
+
+def _read_quietly(paths: Sequence[str]) -> list[_Facts | None]:
+    """What is in some files; None where no record can be read."""
+    # Another process warns, and each file is warned of once.
+    logging.disable()
+    return [_read_facts(path) for path in paths]
+
+
+def _read_facts(path: str) -> _Facts | None:
+    record = _read_or_warn(Path(path))
+    return None if record is None else _list_facts(record)
 
 
 def _can_fork() -> bool:
@@ -436,17 +429,13 @@ class _Progress:
     """Says on standard error how far a long reading is, once each few seconds."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._done, self._told = total, 0, time.monotonic()
+        self._total, self._told = total, time.monotonic()
 
-    def note(self, rows: list[tuple[Any, ...] | None]) -> list[tuple[Any, ...] | None]:
-        """Count some rows, which are given back."""
-        self._done += len(rows)
+    def tell(self, done: int) -> None:
+        """Say that so many are done."""
         if time.monotonic() - self._told >= PROGRESS_SECONDS:
             self._told = time.monotonic()
-            print(
-                f"Reading records that are new or changed: {self._done:,} of {self._total:,}", file=sys.stderr
-            )
-        return rows
+            print(f"Reading records that are new or changed: {done:,} of {self._total:,}", file=sys.stderr)
 
 
 def _read_or_warn(path: Path) -> Record | None:
@@ -457,13 +446,9 @@ def _read_or_warn(path: Path) -> Record | None:
         return None
 
 
-def distinguish_rows(rows: Sequence[RecordRow]) -> list[str]:
-    """For each row the name of its model that no other model of the rows has."""
-    models: dict[tuple[str | None, ...], NamedModel] = {}
-    for row in reversed(rows):
-        if row.model_fields not in models:
-            models[row.model_fields] = row.model
-    # Each once, by its last row: of several rows of a model the last that knows its folder counts.
-    labels = distinguish_names([*models.values()][::-1])
-    names = {fields: labels[model.key, model.name] for fields, model in models.items()}
-    return [names[row.model_fields] for row in rows]
+def distinguish_models(models: Iterable[ModelRow]) -> dict[ModelRow, str]:
+    """For each model the name that no other of them has; of two rows of one the last with a folder counts."""
+    # Each once, by its last place.
+    named = {model: model.named for model in reversed([*models])}
+    labels = distinguish_names([*named.values()][::-1])
+    return {model: labels[one.key, one.name] for model, one in named.items()}

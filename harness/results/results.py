@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from harness.core.identity import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_content_key
-from harness.results.index import RecordIndex, RecordRow, distinguish_rows
+from harness.results.index import ModelRow, RecordIndex, distinguish_models
 from harness.results.names import rename_record
 from harness.results.scores import MAIN_SCORE, compute_metric_scores
 from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
@@ -311,42 +311,43 @@ class MeasuredSuite:
         """The records of every artifact that a name matches; only theirs are read."""
         cache = paths.resolve_cache_folder(cache)
         indexes = [RecordIndex(store.root, cache) for store in open_stores(results)]
-        results_rows, *others = [[(row, index) for row in index.list_rows()] for index in indexes]
-        unique = {
-            # The results folder comes last, so that its record replaces the reference record of the same key.
-            (row.key, row.weights): (row, index)
-            for pairs in (*others, results_rows)
-            for row, index in pairs
-        }
-        rows = [row for row, _ in unique.values()]
-        labels = distinguish_rows(rows)
+        models = [row for index in reversed(indexes) for row in index.list_models()]
+        labels = distinguish_models(models)
         named, _, revision = model.partition("@")
         names = [resolve_bm25(model)[0].key] if is_bm25(model) else _list_folder_keys(model)
         # A folder by its content; else the name that tables show, which only this model has, before any that
         # it was recorded under.
-        shown = zip(rows, labels, strict=True)
-        artifacts = dict.fromkeys(row.artifact for row, label in shown if not names and label == model)
-        artifacts = artifacts or dict.fromkeys(
-            row.artifact for row in rows if any(_is(row, w, revision) for w in names or [named])
-        )
-        keys = {row.key for row, _ in results_rows}
-        read = {artifact: _read_artifact(artifact, [*unique.values()], labels) for artifact in artifacts}
-        mine = [_name_model(records, model) for records in read.values() if records]
+        artifacts = {one.artifact for one in models if not names and labels[one] == model}
+        artifacts = artifacts or {
+            one.artifact for one in models if any(_is(one, w, revision) for w in names or [named])
+        }
+        read, keys = _read_artifacts(artifacts, indexes, labels)
+        mine = [_name_model(records, model) for records in read if records]
         if not mine:
-            raise _explain_missing_records(named, revision, rows, labels)
+            raise _explain_missing_records(named, revision, labels)
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
 
 
-def _read_artifact(
-    artifact: str, rows: Sequence[tuple[RecordRow, RecordIndex]], labels: Sequence[str]
-) -> list[Record]:
-    """The records of an artifact with the names that tables show; those that are gone are left out."""
-    mine = [
-        (index.read_record(row), label)
-        for (row, index), label in zip(rows, labels, strict=True)
-        if row.artifact == artifact
-    ]
-    return [rename_record(record, label) for record, label in mine if record is not None]
+def _read_artifacts(
+    artifacts: Collection[str], indexes: Sequence[RecordIndex], labels: Mapping[ModelRow, str]
+) -> tuple[list[list[Record]], set[str]]:
+    """The records of each artifact with the names that tables show, without those that are gone meanwhile.
+
+    With them come the keys of those in the results folder.
+    """
+    results_rows, *others = [[(row, index) for row in index.list_rows(artifacts)] for index in indexes]
+    unique = {
+        # The results folder comes last, so that its record replaces the reference record of the same key.
+        (row.key, row.weights): (row, index)
+        for pairs in (*others, results_rows)
+        for row, index in pairs
+    }
+    read: dict[str, list[Record]] = {row.model.artifact: [] for row, _ in unique.values()}
+    for row, index in unique.values():
+        record = index.read_record(row)
+        if record is not None:
+            read[row.model.artifact].append(rename_record(record, labels[row.model]))
+    return [*read.values()], {row.key for row, _ in results_rows}
 
 
 def _name_model(records: Sequence[Record], typed: str) -> tuple[Record, ...]:
@@ -517,7 +518,7 @@ def _get_write_time(record: Record) -> str:
     return str(record.provenance.get("written", ""))
 
 
-def _is(about: RecordRow, wanted: str, revision: str) -> bool:
+def _is(about: ModelRow, wanted: str, revision: str) -> bool:
     by_key = len(wanted) >= 6 and about.artifact.startswith(wanted)
     return by_key or (about.name == wanted and (about.revision or "").startswith(revision))
 
@@ -540,18 +541,16 @@ class NotMeasuredError(UsageError):
     """Nothing is recorded of a model."""
 
 
-def _explain_missing_records(
-    named: str, revision: str, rows: Sequence[RecordRow], labels: Sequence[str]
-) -> NotMeasuredError:
-    names = {*labels, *(row.name for row in rows)}
+def _explain_missing_records(named: str, revision: str, labels: Mapping[ModelRow, str]) -> NotMeasuredError:
+    names = {*labels.values(), *(model.name for model in labels)}
     if is_bm25(named):
         return NotMeasuredError(
             f"Nothing is recorded of {named}.",
             hint=f"Type: harness run --model {named} --suite SUITE, with a retrieval suite.",
         )
     if revision and named in names:
-        pairs = zip(rows, labels, strict=True)
-        revisions = {row.revision[:12] for row, label in pairs if named in (label, row.name) and row.revision}
+        mine = [model for model, label in labels.items() if named in (label, model.name)]
+        revisions = {model.revision[:12] for model in mine if model.revision}
         message = f"Nothing is recorded of {named} at revision {revision}."
         return NotMeasuredError(
             message, hint=f"Recorded revisions: {', '.join(sorted(revisions)) or 'none'}."

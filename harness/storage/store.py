@@ -53,18 +53,21 @@ class Store:
         """The folder of leases on work in progress."""
         return self.root / "leases"
 
-    def prepare(self) -> None:
-        """Make the folder, check that it can be written, and remove what killed processes left there."""
-        files.require_writable(self.root)
-        files.sweep(self.root)
-        sweep_leases(self.leases)
-        for path in self.list_stale_failures():
-            path.unlink(missing_ok=True)
+    def prepare(self, artifacts: Iterable[str]) -> None:
+        """Make the folder, check that it can be written, and remove what killed processes left there.
 
-    def list_stale_failures(self) -> list[Path]:
-        """The files of failures whose work has been finished since, sorted."""
-        failures = sorted((self.root / "records").glob("*/*/*.failed.json"))
-        return [path for path in failures if _is_record(path.with_name(f"{_parse_record_key(path)}.json"))]
+        Args:
+            artifacts: The folders of the artifacts (`Artifact.slug`) whose records are looked at: in all of
+                them there may be a million files.
+        """
+        files.require_writable(self.root)
+        folders = [one for slug in artifacts for one in self.list_record_folders(slug.rpartition("-")[2])]
+        files.sweep(self.root, ".*.tmp")
+        for folder in (*folders, *(one for one in self.root.iterdir() if one.name != "records")):
+            files.sweep(folder)
+        sweep_leases(self.leases)
+        for failure in filter(is_stale_failure, (f for one in folders for f in one.glob(f"*/*{FAILED}"))):
+            failure.unlink(missing_ok=True)
 
     def locate_record(self, artifact: str, task: str, key: str) -> Path:
         """The path of the record of `task` under `key`, whether it exists or not.
@@ -109,10 +112,6 @@ class Store:
     def _get(self, artifact: str, task: str, key: str, purpose: Purpose) -> Record | None:
         record = self.read_record(self.locate_record(artifact, task, key))
         return None if record and purpose == "final" and record.purpose == "trial" else record
-
-    def read_failure(self, artifact: str, task: str, key: str) -> Record | None:
-        """The last failure under `key`; None without one."""
-        return self.read_record(_resolve_failure_path(self.locate_record(artifact, task, key)))
 
     def put(
         self,
@@ -517,8 +516,8 @@ class SharedRecords:
 
     def _list_record_files(self, folders: str) -> list[Path]:
         """The files of finished records in some folders of the results folder, sorted."""
-        paths = sorted((self._store.root / "records").glob(f"{folders}/*/*.json"))
-        return [path for path in paths if not path.name.endswith(FAILED)]
+        paths = (self._store.root / "records").glob(f"{folders}/*/*.json")
+        return sorted(path for path in paths if not path.name.endswith(FAILED))
 
     @staticmethod
     def _format_record_object(artifact: str, task: str, key: str) -> str:
@@ -595,9 +594,10 @@ def _explain_misplacement(record: Record, path: Path) -> str:
     return ""
 
 
-def _is_record(path: Path) -> bool:
+def is_stale_failure(path: Path) -> bool:
+    """Whether the work of a failure's file has been finished since."""
     try:
-        return path.exists() and Store.read_record(path) is not None
+        return Store.read_record(path.with_name(f"{_parse_record_key(path)}.json")) is not None
     except RecordError:
         return False
 

@@ -30,7 +30,9 @@ from harness.core.identity import digest, serialize_canonical
 from harness.encoder.verdicts import Verdict
 from harness.executors.run_log import HEADERS, HEARTBEATS, iter_log_lines
 from harness.proxy.document import PROXIES, Proxy
-from harness.results.cost.encoding import Speed, note_speed, read_speeds
+from harness.results import index as record_index
+from harness.results.cost.encoding import note_speed, read_speeds
+from harness.results.cost.past import Speed
 from harness.results.record_units import ScoredRecord
 from harness.search.plaid import MANIFEST, find_index_problem
 from harness.storage.imported import Imported
@@ -147,6 +149,13 @@ def _fill_cache(results: Path, cache: Path) -> None:
     for record in Store(results).iter_records():
         slug = artifact(results, key=record.model.artifact).slug
         ScoredRecord.load_record(Store(results), slug, record.task.name, record.key, parts=(), cache=cache)
+    for host in ("here", "elsewhere"):
+        with (
+            mock.patch.object(record_index, "LEAST_ROWS", 1),
+            mock.patch.object(record_index, "SETTLED_NS", 0),
+            mock.patch.object(files, "get_host_name", lambda host=host: host),
+        ):
+            record_index.RecordIndex(results, cache)
     _open_site(results, cache)
 
 
@@ -248,6 +257,7 @@ READERS: Mapping[str, Callable[[Path, Path], dict[str, Any]]] = {
     "grids": lambda _, cache: _read_files(cache, "finetuned/*/*.safetensors", _read_weights),
     "weights": lambda _, cache: _read_files(cache, "finetuned/*/*.safetensors", _read_weights),
     "units": lambda _, cache: _read_files(cache, "units/*.npz", files.unpack_hashed_file),
+    "lists": lambda _, cache: _read_files(cache, "records/*.sqlite", record_index.read_index_file),
     "clusters": lambda _, cache: _read_files(cache, "clusters/*/clusters.parquet", _read_clusters),
     "indexes": lambda _, cache: _read_files(
         cache, "plaid/*", lambda path: not find_index_problem(path, None) or None

@@ -19,7 +19,7 @@ def driver(folder: Path, planned: Plan, address: str = "", **settings: Any) -> D
     """A driver of the plan through Ray, with other settings of its workers."""
 
     def opened(listener: Listener) -> Executor:
-        store.prepare()
+        store.prepare(planned.artifacts)
         executor = RayExecutor(
             RaySettings(address=address),
             worker=worker_settings(folder, **settings),

@@ -9,29 +9,35 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
 
 from harness.core import provenance
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import USUAL_QUERIES, Encoding, Ranking
 from harness.core.errors import StoreError
-from harness.core.identity import digest
 from harness.core.types import Purpose, Size
 from harness.data.locate import format_size
 from harness.results.cost.duration import LIKELY, TimeRange, format_duration
 from harness.results.cost.memory import PlannedWork, estimate_index_size, is_streamed
-from harness.search.plaid import OF_INDEX
+from harness.results.cost.past import (
+    Device,
+    PastRanking,
+    PastScore,
+    PastScores,
+    Speed,
+    estimate_non_embedding,
+    hash_data_fields,
+    hash_index_settings,
+    hash_setup,
+    is_same_device,
+)
 from harness.storage.record import Record
 
 CHARACTERS_PER_TOKEN = 4.0
 """A rough figure for English, until a run has shown a model's own."""
-
-WORDS = 30_000
-"""The vocabulary of a usual encoder, whose embeddings are looked up and compute nothing."""
 
 OPERATIONS = {"cpu": 5e10, "mps": 2e12, "cuda": 3e13}
 """Operations a second of a core or of a GPU in float32, until one has been measured."""
@@ -52,9 +58,6 @@ IMPORTS, CHECK, SCORING = 5.0, 3.0, 2.0
 """The seconds, until any are known, of importing torch and its companions, of loading and checking a model,
 and of the data and scores of a task."""
 
-Device = tuple[str, str]
-"""The kind of a device, and its name as its maker says it; empty where it is not known."""
-
 
 def _guess_device(devices: Sequence[str]) -> Device:
     """The device that a run would take, without importing torch; a GPU has no name."""
@@ -62,48 +65,6 @@ def _guess_device(devices: Sequence[str]) -> Device:
     usual = "cuda" if Path("/proc/driver/nvidia/version").exists() else "cpu"
     kind = devices[0].partition(":")[0] if devices else usual
     return kind, provenance.read_cpu_model() if kind == "cpu" else ""
-
-
-def is_same_device(device: Device, here: Device) -> bool:
-    """Whether work on a device tells of work here, where the name of a device may not be known."""
-    return device[0] == here[0] and here[1] in ("", device[1])
-
-
-def estimate_non_embedding(parameters: int, width: int | None) -> int:
-    """The parameters that compute, without the embeddings of a usual vocabulary.
-
-    >>> estimate_non_embedding(110_000_000, 768)
-    86960000
-    """
-    # A small model, or one with a small vocabulary, would else be left with nothing that computes.
-    return max(parameters - WORDS * (width or 0), parameters // 4)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Speed:
-    """How fast a model encoded: its tokens and seconds, those of its load and check, and of imports before.
-
-    `parameters` are those that compute, `device` the kind and name; from a record or a check of the model.
-    """
-
-    model: str
-    parameters: int
-    device: Device
-    dtype: str
-    tokens: int
-    seconds: float
-    load_seconds: float = 0.0
-    import_seconds: float = 0.0
-
-    @staticmethod
-    def parse_speed(content: Mapping[str, Any]) -> Speed:
-        """The speed of plain values."""
-        return Speed(**{**content, "device": tuple(content["device"])})
-
-    @property
-    def operations(self) -> float:
-        """Operations a second: two for each parameter and token."""
-        return 2.0 * self.parameters * self.tokens / self.seconds
 
 
 _SPEEDS = "speeds.json"
@@ -246,129 +207,6 @@ class ScoreCost:
         return self if time is None else replace(self, **asdict(time), source=source)
 
 
-class PastScore(NamedTuple):
-    """The work behind a finished record that was scored from vectors.
-
-    `data` is what was encoded (task, data, splits and subsets), `setup` the model, its encoding and prompts;
-    `characters` are 0 in records that do not have them, and `others` are the seconds of loading and scoring.
-    `compared` are the pairs of tokens of an exact search and its seconds, `indexed` the tokens of new indexes
-    and their seconds, `probed` the queries that indexes were searched for and their seconds, `streamed` the
-    settings of the index that vectors went into without being kept.
-    """
-
-    data: str
-    setup: str
-    type: str
-    max_length: int
-    texts: int
-    characters: int
-    speed: Speed
-    others: float
-    compared: tuple[float, float] = (0, 0)
-    indexed: tuple[float, float] = (0, 0)
-    streamed: str = ""
-    probed: tuple[float, float] = (0, 0)
-
-    @staticmethod
-    def from_record(record: Record) -> PastScore:
-        """The work behind a record."""
-        facts, spent = record.provenance, record.provenance.get("seconds", {})
-        device, index = facts.get("device", {}), facts.get("index", {})
-        searches = index.get("searches", ())
-        new = [search for search in searches if not search["was_there"]]
-        kept = all(search.get("vectors_kept", True) for search in searches)
-        probing = sum(search["seconds"]["search"] + search["seconds"]["recall"] for search in searches)
-        return PastScore(
-            data=_hash_data_fields(record.identity),
-            setup=_setup_digest(record.identity),
-            type=record.task.type,
-            max_length=record.identity["encoding"]["max_length"],
-            texts=facts.get("texts_encoded", 0),
-            characters=facts.get("characters_encoded", 0),
-            speed=Speed(
-                model=record.model.artifact,
-                parameters=estimate_non_embedding(record.model.parameters or 0, record.model.dimension),
-                device=(device.get("kind", ""), device.get("name", "")),
-                dtype=record.identity["encoding"].get("dtype", ""),
-                tokens=facts.get("tokens_encoded", 0),
-                seconds=spent.get("encode", 0.0),
-            ),
-            others=spent.get("load", 0.0) + spent.get("score", 0.0),
-            compared=(facts.get("token_pairs", 0), spent.get("search", 0.0)),
-            indexed=(sum(one["tokens"] for one in new), sum(one["seconds"]["index"] for one in new)),
-            streamed="" if kept else _hash_index_settings(index["settings"]),
-            probed=(sum(search["recall"]["queries"] for search in searches), probing),
-        )
-
-    def flatten(self) -> tuple[Any, ...]:
-        """Its fields one after the other, but for the model's key, as `from_fields` takes them."""
-        speed = self.speed
-        return (
-            *(self.data, self.setup, self.type, self.max_length, self.texts, self.characters),
-            *(speed.parameters, *speed.device, speed.dtype, speed.tokens, speed.seconds, self.others),
-            *(*self.compared, *self.indexed, self.streamed, *self.probed),
-        )
-
-    @staticmethod
-    def from_fields(model: str, *fields: Any) -> PastScore:
-        """The work of a model's key and of what `flatten` gave."""
-        data, setup, type_, max_length, texts, characters, parameters, kind, name, *rest = fields
-        dtype, tokens, seconds, others, pairs, pair_seconds, indexed, index_seconds, streamed, *probed = rest
-        return PastScore(
-            data=data,
-            setup=setup,
-            type=type_,
-            max_length=max_length,
-            texts=texts,
-            characters=characters,
-            speed=Speed(
-                model=model,
-                parameters=parameters,
-                device=(kind, name),
-                dtype=dtype,
-                tokens=tokens,
-                seconds=seconds,
-            ),
-            others=others,
-            compared=(pairs, pair_seconds),
-            indexed=(indexed, index_seconds),
-            streamed=streamed,
-            probed=(probed[0], probed[1]),
-        )
-
-    @property
-    def is_uncut(self) -> bool:
-        """Whether its texts were so short that few can have been cut."""
-        return 0 < self.speed.tokens < self.texts * self.max_length / 2
-
-
-class PastRanking(NamedTuple):
-    """The data and the seconds of a finished ranking."""
-
-    data: str
-    seconds: float
-
-    @staticmethod
-    def from_record(record: Record) -> PastRanking:
-        """The work behind a record."""
-        return PastRanking(_hash_data_fields(record.identity), sum(record.provenance["seconds"].values()))
-
-
-def _hash_index_settings(settings: Mapping[str, Any]) -> str:
-    return digest({name: settings[name] for name in OF_INDEX})
-
-
-def _hash_data_fields(identity: Mapping[str, Any]) -> str:
-    names = ("task", "data", "splits", "subsets", "documents")
-    return digest({name: identity[name] for name in names if name in identity})
-
-
-def _setup_digest(identity: Mapping[str, Any]) -> str:
-    """What the vectors of a score depend on, whatever searches them."""
-    encoding = {name: value for name, value in identity["encoding"].items() if name != "index"}
-    return digest({**{name: identity[name] for name in ("artifact", "prompts")}, "encoding": encoding})
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Rate:
     """Tokens a second, the factor by which they may be off, and where they are from."""
@@ -387,7 +225,7 @@ class PastWork:
     each model has a single task, so that no other task can have encoded its texts.
     """
 
-    scores: tuple[PastScore, ...] = ()
+    scores: PastScores = field(default_factory=PastScores.from_scores)
     speeds: tuple[Speed, ...] = ()
     ranked: tuple[PastRanking, ...] = ()
     cached: frozenset[str] = frozenset()
@@ -398,7 +236,7 @@ class PastWork:
 
     @staticmethod
     def collect_past_work(
-        scores: Iterable[PastScore],
+        scores: PastScores,
         ranked: Iterable[PastRanking],
         cache: Path,
         devices: Sequence[str],
@@ -419,7 +257,7 @@ class PastWork:
         from harness.storage.vectors import list_cached_models
 
         return PastWork(
-            scores=tuple(scores),
+            scores=scores,
             speeds=read_speeds(cache),
             ranked=tuple(ranked),
             cached=list_cached_models(cache),
@@ -453,7 +291,7 @@ class PastWork:
         if not work.is_open:
             return cost if failed else cost.add_time(TimeRange())
         if ranks:
-            data = _hash_data_fields(work.identity)
+            data = hash_data_fields(work.identity)
             same = [past.seconds for past in self.ranked if past.data == data]
             return cost.add_time(TimeRange.from_seconds(same[-1]), "its last ranking") if same else cost
         return cost if tokens is None else self._add_expected_time(cost, work, tokens)
@@ -469,8 +307,8 @@ class PastWork:
         if rate is None or not tokens:
             return cost.add_time(others + searching, "vectors that are there")
         # Of data that no run has encoded here, the tokens of a text are not known, either.
-        data = _hash_data_fields(work.identity)
-        is_known = any(past.data == data for past in self.scores)
+        data = hash_data_fields(work.identity)
+        is_known = self.scores.find_largest(data) is not None
         encoding = TimeRange.from_seconds(
             tokens / rate.tokens, rate.factor if is_known else max(LIKELY, rate.factor)
         )
@@ -487,15 +325,14 @@ class PastWork:
         """
         size, encoding = work.size, work.encoding
         assert isinstance(encoding, Encoding)
-        longest, data = encoding.max_length, _hash_data_fields(work.identity)
-        same = [past for past in self.scores if past.data == data]
-        index_digest = "" if encoding.index is None else _hash_index_settings(asdict(encoding.index))
-        setup = _setup_digest(work.identity)
-        alike = [past for past in same if past.setup == setup]
-        if work.model in self.cached and any(past.streamed in ("", index_digest) for past in alike):
-            return 0, 0
+        longest, data = encoding.max_length, hash_data_fields(work.identity)
+        index_digest = "" if encoding.index is None else hash_index_settings(asdict(encoding.index))
+        if work.model in self.cached:
+            streams = self.scores.list_streams(data, hash_setup(work.identity))
+            if not {"", index_digest}.isdisjoint(streams):
+                return 0, 0
         # Runs with fewer texts found some of them in the cache; the largest one had to encode the most.
-        past = max(same, key=lambda past: past.texts, default=None)
+        past = self.scores.find_largest(data)
         if past is not None and (past.texts or not self.alone):
             if past.is_uncut or past.max_length == longest or not past.texts:
                 ratio = self.estimate_token_length(past.speed.model) / self.estimate_token_length(work.model)
@@ -512,11 +349,9 @@ class PastWork:
 
         Two special tokens of each text are not counted.
         """
-        for runs in ([past for past in self.scores if past.speed.model == model], self.scores):
-            uncut = [past for past in runs if past.is_uncut and past.characters]
-            tokens = sum(past.speed.tokens - 2 * past.texts for past in uncut)
+        for characters, tokens in (self.scores.sum_lengths(model), self.scores.sum_lengths()):
             if tokens > 0:
-                return sum(past.characters for past in uncut) / tokens
+                return characters / tokens
         return CHARACTERS_PER_TOKEN
 
     def estimate_token_rate(self, model: str, parameters: int, dtype: str) -> _Rate | None:
@@ -527,25 +362,24 @@ class PastWork:
             parameters: Those that compute.
             dtype: The requested precision; speeds of another one count where there are none of it.
         """
-        learnt = self._select_local_speeds([past.speed for past in self.scores], dtype)
-        checks = self._select_local_speeds(self.speeds, dtype)
-        for speeds in (learnt, checks):
-            model_speeds = [speed for speed in speeds if speed.model == model]
+        learnt = self.scores.list_speeds(self.device, dtype, model)
+        checks = self._select_local_speeds(dtype)
+        for model_speeds in (learnt, [speed for speed in checks if speed.model == model]):
             if model_speeds:
                 tokens = sum(speed.tokens for speed in model_speeds) / sum(
                     speed.seconds for speed in model_speeds
                 )
                 count = f"{len(model_speeds)} record{'s' if len(model_speeds) > 1 else ''} on this machine"
-                source = count if speeds is learnt else "this machine's measured rate"
+                source = count if model_speeds is learnt else "this machine's measured rate"
                 return _Rate(tokens=tokens, factor=_estimate_error_factor(model_speeds), source=source)
         if not parameters:
             return None
-        others = [speed for speed in learnt or checks if speed.parameters]
-        if others:
-            # Small networks use less of a device than large ones: the nearest size tells most.
-            nearest = min(others, key=lambda speed: abs(math.log(speed.parameters / parameters)))
-            same = [speed.operations for speed in others if speed.model == nearest.model]
-            rate = fmean(same) / (2.0 * parameters)
+        # Small networks use less of a device than large ones: the nearest size tells most.
+        nearest = self.scores.list_nearest_speeds(self.device, dtype, parameters) or _select_nearest(
+            checks, parameters
+        )
+        if nearest:
+            rate = fmean(speed.operations for speed in nearest) / (2.0 * parameters)
             return _Rate(tokens=rate, factor=LIKELY, source="the rate of other models on this machine")
         kind = self.device[0]
         operations = OPERATIONS.get(kind, OPERATIONS["cpu"]) * (self.cores if kind == "cpu" else 1)
@@ -555,7 +389,7 @@ class PastWork:
 
     def check_time(self, model: str) -> TimeRange:
         """The time of loading and checking a model, by its checks here, else by others'."""
-        here = [speed for speed in self._select_local_speeds(self.speeds, "") if speed.load_seconds]
+        here = [speed for speed in self._select_local_speeds("") if speed.load_seconds]
         load_times = [speed.load_seconds for speed in here if speed.model == model]
         if not here:
             return TimeRange.from_seconds(CHECK, UNMEASURED)
@@ -564,33 +398,25 @@ class PastWork:
     @property
     def start_time(self) -> TimeRange:
         """The time of a run beside its jobs: from the shell to a worker with its libraries, and back."""
-        import_times = [
-            one.import_seconds for one in self._select_local_speeds(self.speeds, "") if one.import_seconds
-        ]
+        import_times = [one.import_seconds for one in self._select_local_speeds("") if one.import_seconds]
         return START + (
             TimeRange.from_seconds(fmean(import_times))
             if import_times
             else TimeRange.from_seconds(IMPORTS, UNMEASURED)
         )
 
-    def _select_local_speeds(self, speeds: Sequence[Speed], dtype: str) -> list[Speed]:
-        """Speeds on this device, of a dtype where it has any."""
+    def _select_local_speeds(self, dtype: str) -> list[Speed]:
+        """Speeds of checks on this device, of a dtype where it has any."""
         here = [
             speed
-            for speed in speeds
+            for speed in self.speeds
             if speed.seconds and speed.tokens and is_same_device(speed.device, self.device)
         ]
         return [speed for speed in here if speed.dtype == dtype] or here
 
     def _estimate_overhead(self, work: PlannedWork) -> TimeRange:
         """The time of loading data and scoring: of the task's last time, else of its type, else of any."""
-        data = _hash_data_fields(work.identity)
-        last = [past.others for past in self.scores if past.data == data]
-        if last:
-            return TimeRange.from_seconds(last[-1])
-        others = [past.others for past in self.scores if past.type == work.type] or [
-            past.others for past in self.scores
-        ]
+        others = self.scores.list_overheads(hash_data_fields(work.identity), work.type)
         return (
             TimeRange.from_seconds(fmean(others)) if others else TimeRange.from_seconds(SCORING, UNMEASURED)
         )
@@ -600,11 +426,10 @@ class PastWork:
         encoding, size = work.encoding, work.size
         if isinstance(encoding, Ranking) or encoding.late_interaction is None:
             return None
-        here = [past for past in self.scores if is_same_device(past.speed.device, self.device)]
         tokens = size.most_tokens(encoding.max_length) if size.texts is not None else None
         if encoding.index is not None:
-            rate = _compute_throughput([past.indexed for past in here])
-            searched = _compute_throughput([past.probed for past in here])
+            rate = _compute_throughput(self.scores.list_searches(self.device, "indexed"))
+            searched = _compute_throughput(self.scores.list_searches(self.device, "probed"))
             return _SearchCost(
                 seconds=(size.examples or USUAL_QUERIES) / searched if searched else None,
                 index_seconds=tokens / rate if rate and tokens is not None else None,
@@ -612,7 +437,7 @@ class PastWork:
                 vectors_kept=not is_streamed(work, self.keep),
             )
         pairs = round(encoding.count_token_pairs(size))
-        rate = _compute_throughput([past.compared for past in here])
+        rate = _compute_throughput(self.scores.list_searches(self.device, "compared"))
         usual = PAIRS_PER_SECOND.get(self.device[0], PAIRS_PER_SECOND["cpu"])
         return _SearchCost(
             queries=size.examples or USUAL_QUERIES,
@@ -620,6 +445,13 @@ class PastWork:
             seconds=pairs / rate if rate else None,
             is_long=pairs / (rate or usual) >= LONG,
         )
+
+
+def _select_nearest(speeds: Sequence[Speed], parameters: int) -> list[Speed]:
+    """The speeds of the model whose size is nearest."""
+    some = [speed for speed in speeds if speed.parameters]
+    nearest = min(some, key=lambda speed: abs(math.log(speed.parameters / parameters)), default=None)
+    return [speed for speed in some if nearest and speed.model == nearest.model]
 
 
 def _estimate_error_factor(speeds: Sequence[Speed]) -> float:

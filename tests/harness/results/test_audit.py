@@ -162,6 +162,13 @@ def units(world: World) -> Path:
     return path
 
 
+def index_of_records(world: World) -> Path:
+    path = world.cache / "records" / f"x-{'0' * 64}.sqlite"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"of another digest")
+    return path
+
+
 def orphan(world: World) -> Path:
     path = next(world.results.rglob("*.examples.parquet"))
     path.with_name(path.name.replace(".examples.parquet", ".json")).unlink()
@@ -194,6 +201,7 @@ def no_record(world: World) -> Path:
         (cached_source, "source", "its digest says"),
         (weights, "finetuned", "not that in best.json"),
         (units, "units", "not what was written"),
+        (index_of_records, "index", "not that in its name"),
         (orphan, "examples", "no intact record names it"),
         (orphan_run, "runs", "no intact record names it"),
         (no_record, "records", "it is not a record of schema 6"),

@@ -22,16 +22,9 @@ from harness.core.identity import build_evaluation_identity
 from harness.core.types import SEED, Size, Task
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.results.cost.duration import LIKELY, TimeRange
-from harness.results.cost.encoding import (
-    PastScore,
-    PastWork,
-    Speed,
-    estimate_non_embedding,
-    note_record,
-    note_speed,
-    read_speeds,
-)
+from harness.results.cost.encoding import PastWork, note_record, note_speed, read_speeds
 from harness.results.cost.memory import DiskNeed, PlannedWork, estimate_job_memory
+from harness.results.cost.past import PastScore, PastScores, Speed, estimate_non_embedding
 from harness.results.cost.remaining import Work, time_left
 from harness.results.cost.training import FinetuneSpeed, StepTime, estimate_run_time, expect_training
 from harness.storage.record import Record
@@ -96,7 +89,7 @@ def past(*arguments: Any, **more: Any) -> PastScore:
 
 
 def known(*scores: PastScore, cached: tuple[str, ...] = (NEW, OLD), **more: Any) -> PastWork:
-    return PastWork(scores=scores, cached=frozenset(cached), device=HERE, **more)
+    return PastWork(scores=PastScores.from_scores(scores), cached=frozenset(cached), device=HERE, **more)
 
 
 def rate_of(work: PastWork, parameters: int, model: str = NEW) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench_records import write_models
@@ -17,9 +19,9 @@ from click.testing import CliRunner
 from harness.commands.list import command as list_command
 from harness.core import files
 from harness.core.documents import append_digest, verify_digest
-from harness.results import index, results
-from harness.results.cost.encoding import PastScore
-from harness.results.index import RecordIndex, distinguish_rows, list_record_stamps
+from harness.results import index
+from harness.results.cost.past import PastScore, PastScores
+from harness.results.index import RecordIndex, distinguish_models
 from harness.results.names import NamedModel, distinguish_names
 from harness.results.results import MeasuredSuite
 from harness.storage.record import Record
@@ -63,17 +65,51 @@ def read_all(folder: Path) -> list[object]:
     ]
 
 
-def read_index(folder: Path, cache: Path) -> list[object]:
+def read_index(folder: Path, cache: Path) -> list[Any]:
     """The same by the index."""
     opened = RecordIndex(folder, cache)
-    rows = opened.list_rows()
+    labels = distinguish_models(opened.list_models())
     return [
         [
-            (r.key, r.artifact, r.task, r.metric, r.main_score, name)
-            for r, name in zip(rows, distinguish_rows(rows), strict=True)
+            (r.key, r.model.artifact, r.task, r.metric, r.main_score, labels[r.model])
+            for r in opened.list_rows()
         ],
-        opened.list_past_scores(),
+        opened.past_scores.list_scores(),
     ]
+
+
+def ask_everything(scores: PastScores) -> list[object]:
+    """Whatever an estimate may ask of past scores."""
+    every = scores.list_scores()
+    models = ["", *{one.speed.model for one in every}]
+    return [
+        [scores.find_largest(data) for data in {one.data: 0 for one in every}],
+        [scores.list_streams(one.data, one.setup) for one in every],
+        [scores.list_overheads(data, type_) for data, type_ in {(one.data, one.type): 0 for one in every}],
+        [scores.list_overheads("", type_) for type_ in {one.type: 0 for one in every}],
+        [scores.sum_lengths(model) for model in sorted(models)],
+        [scores.list_speeds(one.speed.device, "float32", one.speed.model) for one in every],
+        [
+            scores.list_nearest_speeds(every[0].speed.device, "float32", size)
+            for size in (10**6, 10**7, 10**8)
+        ],
+        [scores.list_searches(every[0].speed.device, kind) for kind in ("compared", "indexed", "probed")],
+    ]
+
+
+def test_estimates_learn_the_same_from_the_index(folder: Path, tmp_path: Path) -> None:
+    every = [PastScore.from_record(record) for record in Store(folder).iter_records()]
+    truth = ask_everything(PastScores.from_scores(every))
+    assert all(truth[:6])
+    for _ in range(2):
+        assert ask_everything(RecordIndex(folder, tmp_path).past_scores) == truth
+    largest = {
+        one.data: max((s for s in every if s.data == one.data), key=lambda s: s.texts) for one in every
+    }
+    assert truth[0] == [*largest.values()]
+    speeds = [one.speed for one in every if one.speed.tokens and one.speed.seconds]
+    near = min(speeds, key=lambda speed: abs(math.log(speed.parameters / 10**7)))
+    assert truth[6][1] == [speed for speed in speeds if speed.model == near.model]
 
 
 def pick_record(folder: Path) -> Path:
@@ -194,6 +230,25 @@ def test_a_damaged_index_is_not_believed(
     assert read_index(folder, tmp_path) == truth
 
 
+@pytest.mark.parametrize(
+    "facts", [{"tokens_encoded": 10**30}, {"tokens_encoded": []}, {"device": {"kind": ["cpu"]}}], ids=repr
+)
+def test_a_record_whose_circumstances_no_table_holds_is_in_lists_alone(
+    folder: Path, tmp_path: Path, facts: dict[str, Any]
+) -> None:
+    path = pick_record(folder)
+    content = verify_digest(path.read_bytes())
+    key, model = content["key"], content["model"]["artifact"]
+    rows, past = read_index(folder, tmp_path)
+    content["provenance"] |= facts
+    path.write_text(append_digest(content))
+    new_rows, new_past = read_index(folder, tmp_path)
+    assert new_rows == rows
+    assert {row[0] for row in new_rows} >= {key}
+    lost = [one for one in past if one not in new_past]
+    assert (len(past) - len(new_past), [one.speed.model for one in lost]) == (1, [model])
+
+
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     reads: list[Path] = []
     parse = Store.parse
@@ -221,7 +276,8 @@ def test_a_record_that_may_change_in_the_same_tick_is_read_again(
     first = read_index(folder, tmp_path)
     reads = count_reads(monkeypatch)
     assert read_index(folder, tmp_path) == first
-    assert len(reads) == sum(not path.endswith(".failed.json") for path in list_record_stamps(folder))
+    files = [path for path in folder.glob("records/*/*/*.json") if not path.name.endswith(".failed.json")]
+    assert len(reads) == len(files)
 
 
 def test_an_index_of_another_machine_is_another(
@@ -261,13 +317,17 @@ def test_a_damaged_record_is_told_each_time(
         assert ["is damaged" in message for message in caplog.messages] == [True]
 
 
-def test_stamps_name_every_record_and_failure_in_order(folder: Path) -> None:
-    (folder / "records" / "a-b").mkdir()
-    (folder / "records" / "a").write_text("no folder")
-    paths = sorted(folder.glob("records/*/*/*.json"))
-    stamps = list_record_stamps(folder)
-    assert [folder / "records" / path for path in stamps] == paths
-    assert [stamp.size for stamp in stamps.values()] == [path.stat().st_size for path in paths]
+def test_rows_are_in_the_order_of_paths(folder: Path, tmp_path: Path) -> None:
+    """In that of their parts: as text "a-b/" would come before "a/"."""
+    records = folder / "records"
+    names = sorted(path.name for path in records.iterdir())
+    (records / names[0]).rename(records / f"a-b-{names[0].rpartition('-')[2]}")
+    (records / names[1]).rename(records / f"a-{names[1].rpartition('-')[2]}")
+    (records / names[2]).rename(records / f"a-{names[1].rpartition('-')[2]}-{names[2].rpartition('-')[2]}")
+    (records / "a").write_text("no folder")
+    (records / names[3] / "a").write_text("no folder")
+    for _ in range(2):
+        assert read_index(folder, tmp_path) == read_all(folder)
 
 
 def test_show_reads_the_records_of_its_model_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,10 +346,14 @@ def test_a_record_that_vanishes_while_it_is_looked_up_is_left_out(
     path = pick_record(folder)
     key, gone = Store.parse(path).model.artifact, Store.parse(path).key
     before = {record.key for record in MeasuredSuite.load_records(key, folder).records}
-    distinguish = results.distinguish_rows
-    monkeypatch.setattr(
-        results, "distinguish_rows", lambda rows: (path.unlink(missing_ok=True), distinguish(rows))[1]
-    )
+    list_rows = RecordIndex.list_rows
+
+    def list_and_remove(*arguments: Any) -> Any:
+        rows = list_rows(*arguments)
+        path.unlink(missing_ok=True)
+        return rows
+
+    monkeypatch.setattr(RecordIndex, "list_rows", list_and_remove)
     assert {record.key for record in MeasuredSuite.load_records(key, folder).records} == before - {gone}
 
 

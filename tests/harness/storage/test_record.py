@@ -490,7 +490,9 @@ def test_preparing_removes_what_dead_processes_and_past_failures_left(tmp_path: 
     dead_lease(store.leases, "dead")
     living = Leases(store.leases)
     assert living.claim("living")
-    store.prepare()
+    store.prepare(["another-0123456789ab"])
+    assert superseded.exists()
+    store.prepare([SLUG])
     assert [path.stem for path in store.leases.glob("*.json")] == ["living"]
     living.release_leases()
     assert (superseded.exists(), open_.exists()) == (False, True)
