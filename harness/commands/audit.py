@@ -56,7 +56,7 @@ def _find_cluster_problem(path: Path) -> str:
     from pyarrow import ArrowException, parquet
 
     try:
-        table = parquet.ParquetFile(path).read()
+        table = parquet.read_table(path)
         about = json.loads(table.schema.metadata[b"clusters"])
         content = hashlib.sha256(table["cluster"].to_numpy().astype(np.int32).tobytes())
         content.update(table["similarity"].to_numpy().astype(np.float32).tobytes())

@@ -208,7 +208,10 @@ def _list_names(folder: bytes) -> list[bytes]:
 def _list_changes(records: Path, known: Iterable[tuple[bytes, bytes, bytes]]) -> list[_Folder]:
     """The folders of models that are not as they are known by the paths and stamps of what is in them."""
     place = os.fsencode(records)
-    names, changed = {*_list_names(place)}, list[_Folder]()
+    names, changed = set[bytes](), list[_Folder]()
+    # One that may not be looked into is an error: its records would be taken for gone.
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        names = {*os.listdir(place)}
     top = os.open(records, os.O_RDONLY | os.O_DIRECTORY) if names else -1
     try:
         for name, paths, stamps in known:
@@ -287,9 +290,11 @@ class RecordIndex:
     def _read_content(self) -> bytes:
         """The content of the index; nothing where there is none whose content has the digest in its name."""
         folder, name = self._files
-        for file in folder.glob(f"{name}-*.sqlite"):
-            with contextlib.suppress(OSError, ValueError):
-                return read_index_file(file)
+        # A cache that may not be looked into has none.
+        with contextlib.suppress(OSError):
+            for file in folder.glob(f"{name}-*.sqlite"):
+                with contextlib.suppress(OSError, ValueError):
+                    return read_index_file(file)
         return b""
 
     def _refresh(self, content: bytes) -> int:
