@@ -115,15 +115,15 @@ def test_a_damaged_shard_is_encoded_again_and_the_score_is_right(tmp_path: Path,
     assert record_of(second).main_score == record_of(first).main_score
 
 
-class MinuteEncoder(FakeEncoder):
-    """Twenty-five seconds pass on the clock with each vector."""
+class ClockedEncoder(FakeEncoder):
+    """Six seconds pass on the clock with each vector."""
 
     clock = 0.0
 
     def encode(self, texts: Sequence[str], *, keeper: Any = None, **options: Any) -> Any:
         found = super().encode(texts, **options)
         for text, row in zip(texts, found, strict=True):
-            MinuteEncoder.clock += 25
+            ClockedEncoder.clock += 6
             keeper.add_vectors([text], row[None])
             if text == "broken":
                 raise ModelError("no")
@@ -131,11 +131,11 @@ class MinuteEncoder(FakeEncoder):
 
 
 @pytest.mark.parametrize(("last", "kept"), [("seven", [3, 3, 1]), ("broken", [3, 3, 1])])
-def test_vectors_are_kept_every_minute(
+def test_vectors_are_kept_every_15_seconds(
     tmp_path: Path, encoders: Encoders, monkeypatch: pytest.MonkeyPatch, last: str, kept: list[int]
 ) -> None:
-    encoders["a" * 64] = MinuteEncoder(salt="a" * 64)
-    monkeypatch.setattr(context.time, "monotonic", lambda: MinuteEncoder.clock)
+    encoders["a" * 64] = ClockedEncoder(salt="a" * 64)
+    monkeypatch.setattr(context.time, "monotonic", lambda: ClockedEncoder.clock)
     heard: list[int] = []
     write = EmbeddingCache.write_shard
 
