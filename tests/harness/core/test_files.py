@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -226,24 +227,34 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         hash_file(tmp_path / "none", tmp_path)
 
 
-def test_a_changed_line_of_the_cache_is_not_believed(file: Path, tmp_path: Path) -> None:
+def test_a_changed_line_of_the_cache_is_not_believed(file: Path, tmp_path: Path, reads: list[str]) -> None:
     """One hex digit would give a model another identity."""
-    truth = hash_file(file, tmp_path)
-    cache = tmp_path / CACHE_FILE
+    truth = hash_file(file, tmp_path / "first")
     other = truth.replace(truth[0], "0" if truth[0] != "0" else "1", 1)
-    cache.write_bytes(cache.read_bytes().replace(truth.encode(), other.encode()))
-    files._read_so_far.clear()
-    assert hash_file(file, tmp_path) == truth
-    files._read_so_far.clear()
-    assert files._lookup(cache, files._build_stat_key(file)) == truth
+    # A cache in a folder of its own, since a process reads a line once.
+    copy_cache(tmp_path, "first", "second", lambda lines: lines.replace(truth.encode(), other.encode()))
+    assert hash_file(file, tmp_path / "second") == truth
+    copy_cache(tmp_path, "second", "third", bytes)
+    reads.clear()
+    assert hash_file(file, tmp_path / "third") == truth
+    assert not reads
 
 
 def test_a_line_of_another_machine_is_not_believed(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(files, "_read_machine_identity", lambda: b"another")
-        files._append_hash(tmp_path / CACHE_FILE, files._build_stat_key(file), "f" * 64)
-        assert hash_file(file, tmp_path) == "f" * 64
-    files._read_so_far.clear()
-    assert hash_file(file, tmp_path) == hash_file(file)
+        truth = hash_file(file, tmp_path / "first")
+        copy_cache(tmp_path, "first", "second", bytes)
+        reads.clear()
+        assert hash_file(file, tmp_path / "second") == truth
+        assert not reads
+    copy_cache(tmp_path, "first", "third", bytes)
+    assert hash_file(file, tmp_path / "third") == truth
+    assert reads
+
+
+def copy_cache(folder: Path, source: str, target: str, change: Callable[[bytes], bytes]) -> None:
+    (folder / target).mkdir()
+    (folder / target / CACHE_FILE).write_bytes(change((folder / source / CACHE_FILE).read_bytes()))

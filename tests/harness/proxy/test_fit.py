@@ -14,7 +14,7 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from harness.core.errors import UsageError
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from harness.proxy import fit
+from harness.proxy import selection
 from harness.proxy.document import PROXIES, Proxy
 from harness.proxy.fit import ProxyRequest, _fit_times, fit_proxy
 from harness.proxy.regression import Products, fit_ridge, measure_errors, split_families
@@ -178,7 +178,7 @@ def planted(models: int = 90) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_the_planted_tasks_are_chosen_and_their_weights_recovered() -> None:
     scores, target, families = planted()
     minutes = np.ones(12)
-    found = fit._choose(scores, target, families, minutes, 3.0)
+    found = selection.choose_tasks(scores, target, families, minutes, 3.0)
     assert set(found.tasks) == {2, 5, 7}
     line = fit_ridge(scores[:, list(found.tasks)], target, found.penalty)
     weights = dict(zip(found.tasks, line.coefficients, strict=True))
@@ -191,18 +191,18 @@ def test_a_dear_task_gives_way_to_its_cheap_copy() -> None:
     scores = np.column_stack([scores, scores[:, 2] + DRAW.normal(0, 0.001, len(scores))])
     minutes = np.ones(13)
     minutes[2] = 100
-    found = fit._choose(scores, target, families, minutes, 3.0)
+    found = selection.choose_tasks(scores, target, families, minutes, 3.0)
     assert set(found.tasks) == {12, 5, 7}
 
 
 def test_the_budget_holds_and_exchanges_find_the_best_pair() -> None:
     scores, target, families = planted()
     minutes = DRAW.uniform(0.5, 2, 12)
-    found = fit._choose(scores, target, families, minutes, 2.5)
+    found = selection.choose_tasks(scores, target, families, minutes, 2.5)
     assert minutes[list(found.tasks)].sum() <= 2.5
     of = Products.compute_products(scores, target, split_families(families))
     pairs = [p for p in itertools.combinations(range(12), 2) if minutes[list(p)].sum() <= 2.5]
-    best = min(of.compute_errors(pairs, penalty).min() for penalty in fit.PENALTIES)
+    best = min(of.compute_errors(pairs, penalty).min() for penalty in selection.PENALTIES)
     assert found.error <= best + 1e-12
 
 
@@ -211,8 +211,8 @@ def test_noise_is_told_as_noise() -> None:
     """A target that nothing predicts: the nested error is about its deviation."""
     draw = np.random.default_rng(4)
     scores, target, families = draw.random((80, 30)), draw.random(80), np.arange(80) // 2
-    choose = partial(fit._choose, minutes=np.ones(30), budget=8.0)
-    predicted = fit._predict_families(scores, target, families, choose)
+    choose = partial(selection.choose_tasks, minutes=np.ones(30), budget=8.0)
+    predicted = selection.predict_families(scores, target, families, choose)
     nested = measure_errors(target, predicted).rmse
     chosen_by = float(np.sqrt(choose(scores, target, families).error))
     assert nested > 0.97 * target.std()
@@ -226,10 +226,10 @@ def test_a_family_is_predicted_without_itself() -> None:
     def choose(some: np.ndarray, of: np.ndarray, groups: np.ndarray) -> Any:
         seen.append(len(some))
         assert len(set(groups.tolist())) == 19
-        return fit._fit_penalty(some, of, groups, [0])
+        return selection.fit_penalty(some, of, groups, [0])
 
     told: list[tuple[int, int]] = []
-    fit._predict_families(scores, target, families, choose, lambda done, of: told.append((done, of)))
+    selection.predict_families(scores, target, families, choose, lambda done, of: told.append((done, of)))
     assert seen == [57] * 20
     assert told == [(done, 20) for done in range(21)]
 
