@@ -1,7 +1,8 @@
-"""`harness models`: list, show, remove and export the models that recipes have trained."""
+"""`harness models`: list, show, remove, export and average trained models."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,13 +17,16 @@ import click
 
 from harness.commands import options
 from harness.core import files, paths
+from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.core.terminal import create_console, print_table
 from harness.data.locate import format_size
+from harness.data.offline import forbid_network
 from harness.driver.report.suite import format_lineage_lines
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules
+from harness.plan.models import ModelOptions, resolve_model
 from harness.results.cost.duration import format_duration
 from harness.training.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.training.training import LOG, read_log
@@ -37,7 +41,7 @@ _KEY = re.compile("[0-9a-f]{6,64}")
 
 @click.group("models")
 def command() -> None:
-    """List, show, remove and export trained models; the catalog's are in `harness list models`."""
+    """List, show, remove, export and average trained models; the catalog's are in `harness list models`."""
 
 
 @command.command("list")
@@ -128,6 +132,39 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
     click.echo(
         f"{folder}: {stored_model.name} ({stored_model.key[:12]}), "
         f"{format_size(_count_model_bytes(folder))}. {_describe_loading(folder)}"
+    )
+    return 0
+
+
+@command.command("average")
+@click.argument("models", nargs=-1, required=True)
+@click.option(
+    "--output", required=True, metavar="DIR", type=click.Path(path_type=Path), help="Folder to create."
+)
+@options.results
+@options.cache
+@options.offline
+def _average(
+    models: Sequence[str], output: Path, results: Path | None, cache: Path | None, offline: bool | None
+) -> int:
+    """Write the mean of the weights of MODELS to DIR: a model like any other, with its lineage.
+
+    MODELS are two or more checkpoints of one model, each as `harness run --model` takes it, such as the last
+    ones of a pretraining. All files but the weights are the first one's.
+    """
+    with forbid_network() if offline else contextlib.nullcontext():
+        from harness.tools.averaging import average_models
+
+        places = ModelOptions(
+            offline=bool(offline),
+            cache=paths.resolve_cache_folder(cache),
+            results=paths.resolve_results_folder(results),
+        )
+        artifacts = [resolve_model(text, Settings(), places).artifact for text in models]
+        document = average_models(artifacts, output, paths.resolve_cache_folder(cache))
+    click.echo(
+        f"{output}: the mean of {len(models)} models ({document.key[:12]}), "
+        f"{format_size(_count_model_bytes(output))}. {_describe_loading(output)}"
     )
     return 0
 
