@@ -43,7 +43,14 @@ from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 PATH = "/backbones"
 NOTE = "Each number leads to the table that prints it, or to the model that was measured."
-RECIPES = {"SimCSE": "simcse", "DPR": "dpr", "dpr-mldr-id": "mldr"}
+RECIPES = {
+    "SimCSE": "simcse",
+    "unified contrastive": "unified-contrastive",
+    "CDE": "cde",
+    "DPR": "dpr",
+    "dpr-mldr-id": "mldr",
+    "ColBERT": "colbert",
+}
 """The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 
@@ -181,10 +188,8 @@ def _is_of(entry: Entry, benchmark: Benchmark) -> bool:
     """Whether an entry was made as a benchmark's numbers are."""
     if benchmark.suite == GLUE:
         return entry.output == "label"
-    if benchmark.recipe == "ColBERT":
-        return entry.output == "multivector"
-    recipe = RECIPES.get(benchmark.key) or RECIPES.get(benchmark.recipe)
-    return entry.output == "vector" and entry.lineage is not None and entry.lineage.recipe == recipe
+    recipe = RECIPES.get(benchmark.key) or RECIPES[benchmark.recipe]
+    return entry.lineage is not None and entry.lineage.recipe == recipe
 
 
 def _choose_mean_kind(benchmark: Benchmark) -> str:
