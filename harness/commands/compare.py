@@ -49,6 +49,12 @@ REASONS = {
 @click.argument("first")
 @click.argument("second")
 @click.option("--task", "tasks", multiple=True, help="Only this task. Repeat for several.")
+@click.option(
+    "--settings",
+    default="",
+    help="The settings whose scores are compared, where a model has several: a part of their text in "
+    "`harness show`, e.g. '128 tokens'.",
+)
 @click.option("--across-data", is_flag=True, help="Also compare scores on different data.")
 @click.option("--measurements", is_flag=True, help="Also list differing times, rates and memory.")
 @options.results
@@ -58,6 +64,7 @@ def command(
     first: str,
     second: str,
     tasks: tuple[str, ...],
+    settings: str,
     across_data: bool,
     measurements: bool,
     results: Path | None,
@@ -71,7 +78,10 @@ def command(
     vectors, so it is compared with each score of that model. Retrieval tasks are tested over their
     queries. A task of several splits has a row for each.
     """
-    sides = [MeasuredSuite.load_records(model, results, cache) for model in (first, second)]
+    sides = [
+        MeasuredSuite.load_records(model, results, cache).select_settings(settings)
+        for model in (first, second)
+    ]
     pairing = _match_sides(sides, tasks, across_data=across_data)
     comparison = {
         "deltas": [row for x, y in pairing.pairs for row in _iter_delta_rows(x, y, sides, results, cache)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,7 @@ from harness.training.model_store import ModelStore
     help="A raw metric beside the main score of a suite's tasks, e.g. recall_at_100, map_at_100 or "
     "mrr_at_10. Repeat for several.",
 )
+@click.option("--reference", is_flag=True, help="Also the scores that came with the project.")
 @options.add_options("languages", "subsets", "splits", "results", "cache")
 @options.as_json
 def command(
@@ -92,6 +93,7 @@ def command(
     task: str,
     view: str,
     metrics: tuple[str, ...],
+    reference: bool,
     languages: str,
     subsets: str,
     splits: str,
@@ -114,6 +116,8 @@ def command(
     if metrics and not suites:
         raise UsageError("--metric is for a suite's tasks.", hint="Name one with --suite SUITE.")
     seeds = _load_seed_suites(model, results, cache)
+    if not reference:
+        seeds = _drop_reference_records(model, seeds, paths.resolve_results_folder(results))
     if metrics and len(seeds) > 1:
         raise UsageError("--metric is for one model, not for several seeds.", hint="Name one by its key.")
     measured = seeds[0]
@@ -157,6 +161,21 @@ def _load_seed_suites(model: str, results: Path | None, cache: Path | None) -> t
                     hint=f"Type: harness run --model {stored_model.folder} --suite SUITE",
                 ) from None
         raise
+
+
+def _drop_reference_records(
+    model: str, seeds: Sequence[MeasuredSuite], results: Path
+) -> tuple[MeasuredSuite, ...]:
+    """The models without the scores that came with the project, which no table shows unasked."""
+    own = [[record for record in one.records if record.key not in one.reference] for one in seeds]
+    left = [replace(one, records=tuple(some)) for one, some in zip(seeds, own, strict=True) if some]
+    if not left:
+        raise UsageError(
+            f"Nothing is recorded of {model} in {results}.",
+            hint=f"Type: harness run --model {model} --suite SUITE. "
+            "--reference shows the scores that came with the project.",
+        )
+    return tuple(left)
 
 
 def _print_former(measured: MeasuredSuite) -> None:

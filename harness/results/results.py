@@ -248,6 +248,22 @@ def open_stores(results: Path | None) -> list[Store]:
     return [*stores, Store(reference)] if reference else stores
 
 
+def choose_settings(texts: Sequence[str], wanted: str) -> str:
+    """The text that is `wanted`, or else the only one that has it as a part.
+
+    Raises:
+        UsageError: No text has it, or several have.
+    """
+    matches = [text for text in texts if text == wanted] or [text for text in texts if wanted in text]
+    if len(matches) == 1:
+        return matches[0]
+    what = f"{len(matches)} of them have" if matches else "None of them has"
+    raise UsageError(
+        f"Its scores were measured with these settings: {'; '.join(texts)}. {what} {wanted!r}.",
+        hint="Type a part of one with --settings that no other has.",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSuite:
     """Every final record of a model; `reference` are the keys of records that came with the project."""
@@ -295,6 +311,14 @@ class MeasuredSuite:
     def is_former(self, record: Record) -> bool:
         """Whether a record is of weights that a trained model no longer has."""
         return get_record_weights(record) not in ("", self.weights)
+
+    def select_settings(self, wanted: str) -> MeasuredSuite:
+        """The records under one of several settings (`choose_settings`); all where there is one."""
+        texts = list(dict.fromkeys(extract_condition(record).text for record in self.records))
+        if not wanted or len(texts) < 2:
+            return self
+        text = choose_settings(texts, wanted)
+        return replace(self, records=tuple(r for r in self.records if extract_condition(r).text == text))
 
     @property
     def newest(self) -> MeasuredSuite:

@@ -18,6 +18,7 @@ from harness.results.results import (
     Condition,
     MeasuredSuite,
     build_suite_views,
+    choose_settings,
     extract_condition,
     open_stores,
 )
@@ -160,17 +161,8 @@ def _choose_condition(measured: Sequence[_Measured], settings: str) -> _Measured
     """The first of several conditions, or the only one whose text has `settings` in it."""
     if not settings:
         return measured[0]
-    texts = [one.condition.text for one in measured]
-    matches = [one for one in measured if one.condition.text == settings] or [
-        one for one in measured if settings in one.condition.text
-    ]
-    if len(matches) == 1:
-        return matches[0]
-    what = f"{len(matches)} of them have" if matches else "None of them has"
-    raise UsageError(
-        f"Its scores were measured with these settings: {'; '.join(texts)}. {what} {settings!r}.",
-        hint="Type a part of one with --settings that no other has.",
-    )
+    text = choose_settings([one.condition.text for one in measured], settings)
+    return next(one for one in measured if one.condition.text == text)
 
 
 def _build_rerun_command(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:

@@ -267,7 +267,7 @@ for name in ("run", "check"):
         ["list", "benchmarks"],
         ["run", "--model", "minilm", "--suite", "mteb", "--dry-run"],
         ["run", "--model", "minilm", "--suite", "stdlib", "--dry-run"],
-        ["show", "minilm"],
+        ["show", "minilm", "--reference"],
         ["cache", "size"],
         ["models", "list"],
     ],

@@ -522,6 +522,17 @@ def test_compare_does_not_guess_which_settings_belong_together(tmp_path: Path, c
     assert {one["reason"] for one in found["not_compared"]} == {"settings"}
 
 
+def test_settings_say_which_scores_are_compared(tmp_path: Path, capsys: Any) -> None:
+    put(tmp_path, MODELS["a"], made("a", 0.5), made("a", 0.25, BF16))
+    put(tmp_path, MODELS["b"], made("b", 0.75, encoding(pooling="cls")))
+    compare = ("compare", "model-a", "model-b", "--results", tmp_path, "--settings")
+    for settings, first in (("bfloat16", 0.25), ("float32", 0.5)):
+        (row,) = asked(capsys, *compare, settings)["deltas"]
+        assert (row["first"], row["second"]) == (first, 0.75)
+    assert invoke([*map(str, compare), "float"]) == 2
+    assert "2 of them have 'float'" in capsys.readouterr().err
+
+
 def test_records_of_two_contents_are_told_apart(tmp_path: Path, capsys: Any) -> None:
     for content in ("c1c1c1", "d2d2d2"):
         one = replace(sts(), data=Data(content=content))
@@ -532,9 +543,23 @@ def test_records_of_two_contents_are_told_apart(tmp_path: Path, capsys: Any) -> 
 
 
 def test_what_came_with_the_project_is_marked(tmp_path: Path, capsys: Any) -> None:
-    found = asked(capsys, "show", "minilm", "--results", tmp_path)
+    found = asked(capsys, "show", "minilm", "--reference", "--results", tmp_path)
     assert {row["reference"] for row in found["records"]} == {True}
-    assert "reference" in said(capsys, "show", "minilm", "--results", tmp_path)
+    assert "reference" in said(capsys, "show", "minilm", "--reference", "--results", tmp_path)
+
+
+def test_what_came_with_the_project_is_in_no_table_unasked(tmp_path: Path, capsys: Any) -> None:
+    assert invoke(["show", "minilm", "--results", str(tmp_path)]) == 2
+    said_so = capsys.readouterr().err
+    assert f"Nothing is recorded of minilm in {tmp_path}." in said_so
+    assert "--reference" in said_so
+    came = asked(capsys, "show", "minilm", "--reference", "--results", tmp_path)
+    model = Artifact(**{**vars(MODELS["a"]), "name": "minilm", "key": came["model"]["artifact"]})
+    put(tmp_path, model, record(sts(), 0.5, model=model))
+    (row,) = asked(capsys, "show", "minilm", "--results", tmp_path)["records"]
+    assert (row["task"], row["reference"]) == ("STS12", False)
+    more = asked(capsys, "show", "minilm", "--reference", "--results", tmp_path)["records"]
+    assert len(more) == len(came["records"]) + 1
 
 
 def test_narrowing_nothing_is_refused(results: Path, capsys: Any) -> None:
