@@ -57,6 +57,8 @@ def _list_simcse_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
             "An incomplete last batch of an epoch is left out; transformers' trainer keeps it.": (
                 settings.last_batch == "dropped"
             ),
+            f"A learning rate of {SETTINGS.learning_rate:g}, SimCSE's of base models; of large ones it is "
+            "1e-5, as in simcse:large.": settings.learning_rate == SETTINGS.learning_rate,
             "The weights at the end; OptiBERT does not say whether it selects.": not settings.selection,
         }
     )
@@ -73,10 +75,16 @@ RECIPE = entry(
         selections={"stsb-dev": Selection(task="STSBenchmark", data=STSB)},
         assumed=_list_simcse_assumptions,
         assumed_data=(
-            "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli (557,850 rows); "
-            "SimCSE's own file of the same corpora has 275,601.",
+            "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli, 557,850 rows, "
+            "all combinations of the 275,601 rows in SimCSE's file. So an epoch has twice its steps.",
         ),
     ),
     "Embedding models by supervised SimCSE on NLI triplets, with attentive pooling",
-    {"mean": Variant(summary="SimCSE with mean pooling", settings=replace(SETTINGS, pooling="mean"))},
+    {
+        "mean": Variant(summary="SimCSE with mean pooling", settings=replace(SETTINGS, pooling="mean")),
+        "large": Variant(
+            summary="SimCSE with its learning rate of large models, 1e-5",
+            settings=replace(SETTINGS, learning_rate=1e-5),
+        ),
+    },
 )

@@ -110,6 +110,20 @@ def test_the_model_to_come_is_known(backbone: Artifact) -> None:
     assert lineage.model_validate_json(lineage.model_dump_json()).key == lineage.key
 
 
+def test_the_rate_of_large_models_is_a_variant(backbone: Artifact) -> None:
+    """SimCSE's table: 5e-5 for base models, 1e-5 for large ones."""
+    plans = {
+        variant: RECIPE.open(variant, RECIPE.settings[variant]).plan(backbone, [located()], seed=1).lineage
+        for variant in ("", "large")
+    }
+    assert {name: one.settings["learning_rate"] for name, one in plans.items()} == {"": 5e-5, "large": 1e-5}
+    assert {name: any("1e-5" in text for text in one.assumed) for name, one in plans.items()} == {
+        "": True,
+        "large": False,
+    }
+    assert any("twice its steps" in text for text in plans[""].assumed)
+
+
 @pytest.mark.parametrize(
     ("changes", "data", "kind", "message"),
     [
