@@ -165,7 +165,7 @@ class World:
         store = Store(self.results)
         for record in store.iter_records():
             slug = artifact(self.root, key=record.model.artifact).slug
-            store.find_examples_file(record, slug), store.run(record, slug)
+            store.find_part_file(record, slug), store.find_part_file(record, slug, "run")
 
 
 @contextmanager

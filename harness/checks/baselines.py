@@ -287,7 +287,7 @@ def _iter_record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
                     gone.append(task)
                     continue
                 yield store.locate_record(run.folder, task, key)
-                examples = store.find_examples_file(record, run.folder)
+                examples = store.find_part_file(record, run.folder)
                 if examples is not None:
                     yield examples
     if gone:

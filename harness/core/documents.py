@@ -20,7 +20,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.core import files
-from harness.core.errors import NewerSchemaError, RecordError, UsageError, explain_unknown
+from harness.core.errors import NewerSchemaError, RecordError, UsageError, explain_unknown, warn
 from harness.core.paths import is_plain_name
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
@@ -38,6 +38,16 @@ FileName = Annotated[str, Field(pattern=r"^([^./\\\x00-\x1f][^/\\\x00-\x1f]*)?$"
 """The name of a file beside a document, or of a folder: no path, which could lead out of the folder."""
 
 Document = TypeVar("Document")
+
+
+def read_or_warn(read: Callable[[Path], Document | None], path: Path) -> Document | None:
+    """What `read` reads in a file; None where it cannot be read, which is logged as a warning."""
+    try:
+        return read(path)
+    except RecordError as error:
+        warn(f"{error.message} It is left out.")
+        return None
+
 
 LIMIT = 64 * 2**20
 """The most bytes of a document; a record of a task with 40,000 pairs of languages has 25 MB."""

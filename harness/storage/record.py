@@ -72,12 +72,9 @@ class ExamplesPart(DocumentPart):
     sha256: str
 
 
-class RunPart(DocumentPart):
+class RunPart(ExamplesPart):
     """The run file beside the record of a retrieval task: the best documents of each query."""
 
-    file: FileName
-    rows: int
-    sha256: str
     depth: int
     """The largest rank: the most documents of a query."""
 

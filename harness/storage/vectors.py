@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from harness.core import files
 from harness.core.encoding import Encoding
-from harness.core.errors import DataError
+from harness.core.errors import DataError, warn
 from harness.core.identity import digest, serialize_canonical
 from harness.core.types import Artifact, Role
 from harness.storage.remote import Remote
@@ -152,13 +152,13 @@ class EmbeddingCache:
             if not problem:
                 return _read_shard(path)
             path.unlink()
-            _warn(f"{path} is damaged: {problem}. It is removed, and its texts are encoded again.")
+            warn(f"{path} is damaged: {problem}. It is removed, and its texts are encoded again.")
         except FileNotFoundError:  # another process has removed it
             return None
         except OSError as error:
             # Not tried again: it would warn at each refresh.
             self._shards.add(path)
-            _warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
+            warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
         return None
 
     def round_vectors(self, vectors: Vectors | TokenVectors) -> Vectors | TokenVectors:
@@ -441,7 +441,7 @@ class EmbeddingCache:
                 self.write_shard(self._root, self.identity, content)
                 return
         remote.remove(name)
-        _warn(f"{remote.url}/{name} was damaged, and is removed. Its texts are encoded again.")
+        warn(f"{remote.url}/{name} was damaged, and is removed. Its texts are encoded again.")
 
 
 def _resolve_shard_object(path: Path) -> str:
@@ -558,9 +558,3 @@ def _read_shard(path: Path) -> _Shard:
 def _map_array(path: Path, dtype: DTypeLike, start: int, shape: Sequence[int]) -> NDArray[Any]:
     """An array in a file; one without elements cannot be mapped."""
     return np.memmap(path, dtype, "r", start, tuple(shape)) if 0 not in shape else np.zeros(shape, dtype)
-
-
-def _warn(message: str) -> None:
-    import logging
-
-    logging.getLogger(__name__).warning("%s", message)

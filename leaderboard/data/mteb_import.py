@@ -196,11 +196,11 @@ def _load_former_import(imported: Imported | None) -> _Former:
     if imported is None:
         return _Former()
     try:
-        entries = imported.load_entries(["folder", "card", *FACTS]).to_pylist()
+        entries = imported.load_table("entries", ["folder", "card", *FACTS]).to_pylist()
         return _Former(
             imported=imported,
-            files=imported.load_files(_FILES.names).cast(_FILES),
-            scores=imported.load_scores(_SCORES.names),
+            files=imported.load_table("files", _FILES.names).cast(_FILES),
+            scores=imported.load_table("scores", _SCORES.names),
             cards={f"{e['folder']}/{CARD}": {name: e[name] for name in FACTS} for e in entries if e["card"]},
         )
     except RecordError as error:

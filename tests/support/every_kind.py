@@ -181,7 +181,7 @@ def _read_files(root: Path, pattern: str, read: Callable[[Path], Any]) -> dict[s
 def _read_import(path: Path) -> Any:
     imported = Imported.read_import(path.parent)
     assert imported is not None
-    tables = (imported.load_entries(), imported.load_files(), imported.load_scores())
+    tables = (imported.load_table("entries"), imported.load_table("files"), imported.load_table("scores"))
     return imported.stamp, [table.to_pylist() for table in tables]
 
 

@@ -160,7 +160,7 @@ def test_predictions_of_every_fresh_seed_give_the_score(small: Runner, tmp_path:
     report = small(tasks=("STS-B", "CoLA"))
     for name, record in finals(report).items():
         folder = Store(tmp_path / "results")
-        path = folder.find_examples_file(record, report.prepared.subjects[0].artifact.slug)
+        path = folder.find_part_file(record, report.prepared.subjects[0].artifact.slug)
         assert path is not None
         table = pq.read_table(path).to_pydict()
         seeds = np.array(table["replicate"])
@@ -251,7 +251,7 @@ def test_a_diverged_seed_is_left_out_of_the_mean_and_shown_with_it(
     record = finals(report)["SST-2"]
     whole, lost = record.training["seeds"]["scores"]
     assert (record.main_score, lost, record.training["seeds"]["diverged"]) == (whole, None, 1)
-    path = report.prepared.store.find_examples_file(record, report.prepared.subjects[0].artifact.slug)
+    path = report.prepared.store.find_part_file(record, report.prepared.subjects[0].artifact.slug)
     assert path is not None
     zeros = float(np.mean(np.array(pq.read_table(path)["gold"].to_pylist()) == 0))
     ((_, _, value),) = record.training["with_diverged"]

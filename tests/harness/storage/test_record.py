@@ -303,8 +303,8 @@ def test_examples_and_run_lie_beside_the_record(tmp_path: Path) -> None:
     store = Store(tmp_path)
     record = store.put(SLUG, made(**BESIDE), b"columns", run=b"hits")
     for beside, part, content in (
-        (store.find_examples_file(record, SLUG), record.examples, b"columns"),
-        (store.run(record, SLUG), record.run, b"hits"),
+        (store.find_part_file(record, SLUG), record.examples, b"columns"),
+        (store.find_part_file(record, SLUG, "run"), record.run, b"hits"),
     ):
         assert beside is not None
         assert part is not None
@@ -323,14 +323,14 @@ def test_predictions_without_a_record_are_what_a_killed_process_left(tmp_path: P
     store.put(SLUG, made(**BESIDE), b"of the killed", run=b"of the killed")
     store.locate_record(SLUG, "STS12", KEY).unlink()
     record = store.put(SLUG, made(**BESIDE), b"its own", run=b"its run")
-    run = store.run(record, SLUG)
+    run = store.find_part_file(record, SLUG, "run")
     assert run is not None
     assert run.read_bytes() == b"its run"
-    beside = store.find_examples_file(record, SLUG)
+    beside = store.find_part_file(record, SLUG)
     assert beside is not None
     assert beside.read_bytes() == b"its own"
     beside.unlink()
-    assert store.find_examples_file(record, SLUG) is None
+    assert store.find_part_file(record, SLUG) is None
 
 
 def test_a_failure_is_kept_apart_and_ends_with_success(tmp_path: Path) -> None:
@@ -444,10 +444,10 @@ def test_the_committed_reference_records_hold() -> None:
 def test_damaged_examples_count_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(tmp_path)
     record = store.put(SLUG, made(**BESIDE), b"columns", run=b"hits")
-    for end, read in ((".examples.parquet", store.find_examples_file), (".run.parquet", store.run)):
-        path = store.locate_record(SLUG, "STS12", KEY).with_suffix(end)
+    for part in ("examples", "run"):
+        path = store.locate_record(SLUG, "STS12", KEY).with_suffix(f".{part}.parquet")
         path.write_bytes(b"colunms")
-        assert [read(record, SLUG) for _ in range(2)] == [None, None]
+        assert [store.find_part_file(record, SLUG, part) for _ in range(2)] == [None, None]
         assert f"{path} is damaged" in caplog.messages[-1]
     assert len(caplog.messages) == 2
 
@@ -471,8 +471,8 @@ def test_of_two_at_once_a_record_has_the_examples_beside_it(
     store.put(SLUG, scored(0.2, **BESIDE), b"second", run=b"second run")
     (record,) = store.iter_records()
     assert record.main_score == 0.2
-    assert store.find_examples_file(record, SLUG) is not None
-    assert store.run(record, SLUG) is not None
+    assert store.find_part_file(record, SLUG) is not None
+    assert store.find_part_file(record, SLUG, "run") is not None
 
 
 def test_preparing_removes_what_dead_processes_and_past_failures_left(tmp_path: Path) -> None:

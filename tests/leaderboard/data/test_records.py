@@ -266,7 +266,7 @@ def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
     assert documents.keys() == GLUE.conventions.keys()
     for view, convention in GLUE.conventions.items():
         wanted = TrainedResult.build_trained_result(
-            GLUE, records, convention, lambda r: store.find_examples_file(r, model.slug)
+            GLUE, records, convention, lambda r: store.find_part_file(r, model.slug)
         )
         document = documents[view]
         counts = (document["there"], document["wanted"])
