@@ -80,9 +80,10 @@ class Imported:
         counts: Mapping[str, Any] = self.stamp.get("counts", {})
         return counts
 
-    def has_all_tables(self) -> bool:
-        """Whether all of its tables are what was written."""
-        return not any(map(self.find_table_problem, TABLES))
+    def find_problem(self) -> str:
+        """What is wrong with its tables, every byte read; empty if nothing."""
+        problems = ((table, self.find_table_problem(table)) for table in TABLES)
+        return next((f"its table {table}: {problem}" for table, problem in problems if problem), "")
 
     def find_table_problem(self, table: str) -> str:
         """What is wrong with a table, every byte read; empty if nothing. Schema 1 knew only its length."""
@@ -181,7 +182,7 @@ class Imported:
             facts: The importer's facts, among them `counts`.
             versions: Versions, other than the harness's own, on which the tables depend.
         """
-        former = Imported.read_import(folder) if (folder / STAMP).exists() else None
+        former = Imported.read_import(folder)
         # New names for each import: a reader never finds tables of two imports under one stamp.
         import_id = secrets.token_hex(6)
         written = {}
@@ -208,7 +209,7 @@ class Imported:
     def update_stamp(self, facts: Mapping[str, Any]) -> Imported:
         """Write the stamp of an import again with changed `facts`; its tables stay."""
         stamp = _Stamp.model_validate({**self.stamp, **facts, "schema": SCHEMA})
-        STAMPS.write_document_file(self.folder / STAMP, stamp)
+        disk.replace(self.folder / STAMP, STAMPS.serialize_document(stamp).encode())
         return replace(self, stamp=stamp.model_dump(by_alias=True))
 
 

@@ -12,13 +12,13 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from harness.core import files
-from harness.core.documents import read_limited, read_or_warn
+from harness.core.documents import read_limited
 from harness.core.errors import NewerSchemaError, RecordError, warn
 from harness.core.identity import digest
 from harness.core.types import Purpose, build_artifact_slug
@@ -35,22 +35,15 @@ class Store:
 
     Attributes:
         root: The results folder.
+        leases: The folder of leases on work in progress.
+        remote: The object storage that has copies of what is made, None without any.
         shared: The records of the remote; None without one.
     """
 
     def __init__(self, root: Path, remote: Remote | None = None) -> None:
-        self.root = root
+        self.root, self.leases = root, root / "leases"
+        self.remote = remote
         self.shared = None if remote is None else SharedRecords(remote, self)
-
-    @property
-    def remote(self) -> Remote | None:
-        """The object storage that has copies of what is made, None without any."""
-        return None if self.shared is None else self.shared.remote
-
-    @property
-    def leases(self) -> Path:
-        """The folder of leases on work in progress."""
-        return self.root / "leases"
 
     def prepare(self, artifacts: Iterable[str]) -> None:
         """Make the folder, check that it can be written, and remove what killed processes left there.
@@ -139,7 +132,7 @@ class Store:
         """
         path = self.locate_record(artifact, record.task.name, record.key)
         if record.status == "failed":
-            files.replace(_resolve_failure_path(path), record.to_json().encode())
+            files.replace(path.with_suffix(FAILED), record.to_json().encode())
             return record
         stored = self._put(path, record, examples, run, again=again)
         return stored if self.shared is None else self.shared.send(path, again=again) or stored
@@ -161,16 +154,8 @@ class Store:
             _remove_beside(path, BESIDE.keys() - contents.keys())
         elif not files.write_once(path, content):
             record = self._resolve_first_record(path, record, contents)
-        _resolve_failure_path(path).unlink(missing_ok=True)
+        path.with_suffix(FAILED).unlink(missing_ok=True)
         return record
-
-    def iter_records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
-        """Every finished record (or failure) of a purpose, sorted by path; unreadable files only warn."""
-        for path in sorted((self.root / "records").glob("*/*/*.json")):
-            if path.name.endswith(FAILED) == failed:
-                record = read_or_warn(self.read_record, path)
-                if record is not None and record.purpose == purpose:
-                    yield record
 
     def find_part_file(self, record: Record, artifact: str, part: str = "examples") -> Path | None:
         """The path of a record's per-example or run file, None without one; a damaged one only warns."""
@@ -237,21 +222,22 @@ class Store:
             return None
 
     @staticmethod
-    def parse(path: Path) -> Record:
+    def parse(path: Path, content: bytes | None = None, *, where: str = "") -> Record:
         """The record in a file, compared with the file's place.
+
+        Args:
+            path: The file.
+            content: What is in the file, or would be; None to read it.
+            where: Its name in messages; empty for its path.
 
         Raises:
             OSError: The file cannot be read.
             RecordError: The record is of a newer schema, or the file holds none.
             ValueError: The file is damaged, or holds another record than its place says.
         """
-        return Store._parse(read_limited(path, RECORDS.limit), path, where=str(path))
-
-    @staticmethod
-    def _parse(content: bytes, path: Path, *, where: str) -> Record:
-        """The record in some bytes, compared with the place of its file."""
+        content = read_limited(path, RECORDS.limit) if content is None else content
         try:
-            record = RECORDS.parse(content.decode("utf-8"), where=where)
+            record = RECORDS.parse(content, where=where or path)
             problem = _explain_misplacement(record, path)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError("it is truncated, or no JSON") from error
@@ -433,7 +419,7 @@ class SharedRecords:
         _put_beside(path, contents)
         files.replace(path, content)
         _remove_beside(path, BESIDE.keys() - contents.keys())
-        _resolve_failure_path(path).unlink(missing_ok=True)
+        path.with_suffix(FAILED).unlink(missing_ok=True)
         return True
 
     def _read_beside(self, name: str, record: Record) -> dict[str, bytes]:
@@ -455,7 +441,7 @@ class SharedRecords:
         """
         where = f"{self.remote.url}/{name}"
         try:
-            return Store._parse(content, Path(name), where=where)
+            return Store.parse(Path(name), content, where=where)
         except NewerSchemaError as error:
             if newer:
                 raise
@@ -574,10 +560,6 @@ def _remove_beside(path: Path, parts: Iterable[str]) -> None:
     """Remove the files of a replaced record that the new one does not have."""
     for part in parts:
         path.with_suffix(BESIDE[part]).unlink(missing_ok=True)
-
-
-def _resolve_failure_path(path: Path) -> Path:
-    return path.with_suffix(FAILED)
 
 
 def _parse_record_key(path: Path) -> str:

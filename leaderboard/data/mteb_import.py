@@ -146,7 +146,7 @@ def import_results(
     with Imported.lock(folder):
         former = Imported.read_import(folder)
         versions = {"harness": __version__, "parser": PARSER}
-        if former is not None and (former.stamp.get("versions") != versions or not former.has_all_tables()):
+        if former is not None and (former.stamp.get("versions") != versions or former.find_problem()):
             former = None
         facts = {"commit": read_git_commit(root), "scan": hashlib.sha256(repr(files).encode()).hexdigest()}
         # Files that could not be read for want of rights or memory may be readable now, though none

@@ -45,6 +45,7 @@ from harness.driver.report.run import Report
 from harness.plan import catalog
 from harness.storage.record import Record
 from harness.storage.store import Store
+from stored_records import iter_records
 
 # From a backbone to the table of GLUE: grids, choice, transfer, fresh seeds, and going on after a stop
 
@@ -105,7 +106,7 @@ def small(backbone: Path, data: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def trials(results: Path) -> dict[str, Record]:
-    return {record.key: record for record in Store(results).iter_records(purpose="trial")}
+    return {record.key: record for record in iter_records(Store(results), purpose="trial")}
 
 
 def finals(report: Report) -> dict[str, Record]:

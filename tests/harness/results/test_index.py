@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from harness.results.names import NamedModel, distinguish_names
 from harness.results.results import MeasuredSuite
 from harness.storage.record import Record
 from harness.storage.store import Store
+from stored_records import iter_records
 
 MODELS = 16
 
@@ -53,7 +56,7 @@ def build_model(record: Record) -> NamedModel:
 
 def read_all(folder: Path) -> list[object]:
     """What the records say, each of them read."""
-    records = list(Store(folder).iter_records())
+    records = list(iter_records(Store(folder)))
     models = [build_model(record) for record in records]
     labels = distinguish_names(models)
     return [
@@ -98,7 +101,7 @@ def ask_everything(scores: PastScores) -> list[object]:
 
 
 def test_estimates_learn_the_same_from_the_index(folder: Path, tmp_path: Path) -> None:
-    every = [PastScore.from_record(record) for record in Store(folder).iter_records()]
+    every = [PastScore.from_record(record) for record in iter_records(Store(folder))]
     truth = ask_everything(PastScores.from_scores(every))
     assert all(truth[:6])
     for _ in range(2):
@@ -290,6 +293,30 @@ def test_an_index_of_another_machine_is_another(
     assert reads
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_processes_look_at_the_same(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    RecordIndex(folder, tmp_path)
+    edit_in_place(folder)
+    path = pick_record(folder)
+    shutil.rmtree(path.parents[1])
+    expected = read_index(folder, tmp_path / "elsewhere")
+    driver, find, looks = os.getpid(), index._find_changed, list[int]()
+
+    def look(database: sqlite3.Connection, top: int, names: set[bytes], part: int, parts: int) -> list[bytes]:
+        looks.append(part)
+        if killed and os.getpid() != driver:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return find(database, top, names, part, parts)
+
+    monkeypatch.setattr(index, "MANY", 1)
+    monkeypatch.setattr(index, "count_cores", lambda: 2)
+    monkeypatch.setattr(index, "_find_changed", look)
+    assert read_index(folder, tmp_path) == expected
+    assert looks == ([0, 1] if killed else [0])
+
+
 def test_several_processes_read_the_same(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +360,7 @@ def test_rows_are_in_the_order_of_paths(folder: Path, tmp_path: Path) -> None:
 def test_show_reads_the_records_of_its_model_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = pick_record(folder)
     key = Store.parse(path).model.artifact
-    mine = sum(record.model.artifact == key for record in Store(folder).iter_records())
+    mine = sum(record.model.artifact == key for record in iter_records(Store(folder)))
     MeasuredSuite.load_records(key, folder)
     reads = count_reads(monkeypatch)
     assert len(MeasuredSuite.load_records(key, folder).records) == mine
@@ -358,7 +385,7 @@ def test_a_record_that_vanishes_while_it_is_looked_up_is_left_out(
 
 
 def test_a_limit_shows_the_first_rows_and_the_number_of_all(folder: Path) -> None:
-    total = len(list(Store(folder).iter_records()))
+    total = len(list(iter_records(Store(folder))))
     words = ["records", "--results", str(folder)]
     shown = CliRunner().invoke(list_command, [*words, "--limit", "3"], standalone_mode=False)
     assert f"3 of {total} records" in shown.output

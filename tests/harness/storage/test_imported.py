@@ -11,6 +11,7 @@ from harness.core import files
 from harness.core.errors import RecordError, StoreError, UsageError
 from harness.storage.imported import SCHEMA, STAMP, TABLES, Imported
 from harness.storage.store import Store
+from stored_records import iter_records
 
 
 def tables(*scores: float) -> dict[str, Any]:
@@ -36,12 +37,12 @@ def test_a_store_lists_what_was_imported_and_reads_its_tables(tmp_path: Path) ->
     assert Imported.read_imports(tmp_path) == []
     publish(tmp_path, 0.5, 0.25)
     [found] = Imported.read_imports(tmp_path)
-    assert found.has_all_tables()
+    assert found.find_problem() == ""
     assert (found.source, found.counts["rows"], scores(found)) == ("there", 2, [0.5, 0.25])
     assert found.load_table("entries", ["model"]).to_pylist() == [{"model": "org/model"}]
     assert found.load_table("files")["rows"].to_pylist() == [2]
     assert found.load_table("entries")["digest"].to_pylist() == ["(0.5, 0.25)"]
-    assert list(Store(tmp_path).iter_records()) == []
+    assert list(iter_records(Store(tmp_path))) == []
 
 
 def test_an_import_replaces_the_former_one_which_stays_readable_until_the_next(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_what_is_no_stamp_is_said(
 def test_a_damaged_table_is_told_with_what_to_do(tmp_path: Path) -> None:
     found = publish(tmp_path, 0.5)
     (found.folder / f"scores-{found.id}.parquet").write_bytes(b"PAR1 no more")
-    assert not found.has_all_tables()
+    assert found.find_problem()
     with pytest.raises(RecordError, match="cannot be read") as caught:
         found.load_table("scores")
     assert "harness import there PATH" in str(caught.value)

@@ -638,7 +638,7 @@ class Reader(threading.Thread):
             self._whole.add(name)
         elif name.startswith("records/"):
             self.require(name, self._records.setdefault(name, content) == content)
-            record = Store._parse(content, Path(name), where=name)
+            record = Store.parse(Path(name), content)
             for part in (record.examples, record.run):
                 assert part is not None
                 beside = f"{name.removesuffix('.json')}.{part.sha256[:16]}.{part.file.partition('.')[2]}"
