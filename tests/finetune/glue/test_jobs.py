@@ -321,6 +321,17 @@ def test_weights_that_are_gone_are_made_again(small: Runner, tmp_path: Path) -> 
     assert record.main_score == pytest.approx(whole.main_score, abs=1e-6)
 
 
+def test_a_damaged_state_of_a_grid_is_noted(small: Runner, tmp_path: Path) -> None:
+    small(tasks=("MNLI",))
+    (state,) = (tmp_path / "cache-results" / "finetuned").glob("*/best.json")
+    state.write_text(state.read_text().replace("0.", "1.", 1))
+    notes: list[str] = []
+    small(tasks=("RTE",), listeners=Listeners(event=lambda _job, event: notes.append(event.text)))
+    assert [note for note in notes if "damaged" in note] == [
+        f"{state} is damaged. The weights beside it count as missing."
+    ]
+
+
 def test_weights_of_another_making_are_not_taken(small: Runner, tmp_path: Path) -> None:
     """What lies in the cache scored otherwise than the run that was chosen."""
     small(tasks=("MNLI",))
@@ -648,7 +659,7 @@ def test_weights_of_another_model_are_refused(small: Runner, tmp_path: Path) -> 
 
 @pytest.fixture
 def place(tmp_path: Path) -> _Checkpoints:
-    return _Checkpoints(folder=tmp_path / "finetuned")
+    return _Checkpoints(folder=tmp_path / "finetuned", tell=lambda notes: None)
 
 
 def offer(place: _Checkpoints, key: str, watched: float, value: float = 0.0, group: str = "grid") -> None:
@@ -696,11 +707,15 @@ def test_weights_are_those_of_what_they_scored(place: _Checkpoints) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "best.json"])
-def test_damaged_weights_are_not_found(place: _Checkpoints, name: str) -> None:
+def test_damaged_weights_are_named_and_not_found(place: _Checkpoints, name: str) -> None:
+    notes: list[str] = []
+    place = replace(place, tell=notes.extend)
     offer(place, "a", 0.5, value=1)
     path = place.folder / "grid" / name
     path.write_bytes(path.read_bytes()[:-4] + b"lost")
     assert place.find("a", 0.5) is None
+    (note,) = notes
+    assert note.startswith(f"{path} is damaged")
     offer(place, "a", 0.5, value=2)
     found = place.find("a", 0.5)
     assert found is not None
