@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -206,65 +206,29 @@ def _list_names(folder: bytes) -> list[bytes]:
         return []
 
 
-def _list_changes(records: Path, database: sqlite3.Connection) -> list[_Folder]:
-    """The folders of models that are not as a database knows them by the stamps of what is in them."""
+def _list_changes(records: Path, known: Iterable[tuple[bytes, bytes, bytes]]) -> list[_Folder]:
+    """The folders of models that are not as they are known by the paths and stamps of what is in them."""
     place = os.fsencode(records)
-    names = set[bytes]()
+    names, changed = set[bytes](), list[_Folder]()
     # One that may not be looked into is an error: its records would be taken for gone.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         names = {*os.listdir(place)}
-    known = {name for (name,) in database.execute("SELECT folder FROM folders")}
     top = os.open(records, os.O_RDONLY | os.O_DIRECTORY) if names else -1
     try:
-        find = functools.partial(_find_changed, database, top, names)
-        many = len(known) >= MANY and count_cores() > 1 and _can_fork()
-        changed = [(name, _read_stamps(database, name)) for name in (_halve(find) if many else find())]
-        changed += [(name, {}) for name in names - known]
-        folders = [
-            _look_closely(top, place, name, before) if name in names else _Folder(name, {}, before)
-            for name, before in changed
-        ]
+        for name, paths, stamps in known:
+            if name not in names or _look(top, paths.split(b"\0")) != stamps:
+                parts = (stamps[at : at + len(_ABSENT)] for at in range(0, len(stamps), len(_ABSENT)))
+                before = dict(zip(paths.split(b"\0"), parts, strict=True))
+                is_there = name in names
+                changed.append(
+                    _look_closely(top, place, name, before) if is_there else _Folder(name, {}, before)
+                )
+            names.discard(name)
+        changed += [_look_closely(top, place, name, {}) for name in names]
     finally:
         if top >= 0:
             os.close(top)
-    return sorted(folders, key=attrgetter("name"))
-
-
-def _find_changed(
-    database: sqlite3.Connection, top: int, names: Collection[bytes], part: int = 0, parts: int = 1
-) -> list[bytes]:
-    """The folders of a part of all whose stamps are not those in a database."""
-    query = "SELECT folder, paths, stamps FROM folders WHERE rowid % ? = ?"
-    return [
-        name
-        for name, paths, stamps in database.execute(query, (parts, part))
-        if name not in names or _look(top, paths.split(b"\0")) != stamps
-    ]
-
-
-def _read_stamps(database: sqlite3.Connection, name: bytes) -> dict[bytes, bytes]:
-    """The stamps of what is in a folder, by its paths, as a database knows them."""
-    ((paths, stamps),) = database.execute("SELECT paths, stamps FROM folders WHERE folder = ?", (name,))
-    parts = (stamps[at : at + len(_ABSENT)] for at in range(0, len(stamps), len(_ABSENT)))
-    return dict(zip(paths.split(b"\0"), parts, strict=True))
-
-
-def _halve(find: Callable[[int, int], list[bytes]]) -> list[bytes]:
-    """The names that `find` gives for both halves, of which a copy of this process takes the second one."""
-    end, start = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.write(start, b"/".join(find(1, 2)))
-            os._exit(0)
-        finally:
-            os._exit(1)
-    os.close(start)
-    with open(end, "rb") as pipe:
-        names, others = find(0, 2), pipe.read()
-    # A copy that was killed, as for memory, has given no whole answer.
-    failed = os.waitpid(child, 0)[1]
-    return names + (find(1, 2) if failed else [name for name in others.split(b"/") if name])
+    return sorted(changed, key=attrgetter("name"))
 
 
 _UNFIT = (sqlite3.InterfaceError, sqlite3.ProgrammingError, UnicodeEncodeError, OverflowError)
@@ -344,7 +308,9 @@ class RecordIndex:
             self._database.executescript(_TABLES)
         # Before the look: what changes while it lasts is looked at again the next time.
         began = time.time_ns()
-        changed = _list_changes(self._records, self._database)
+        changed = _list_changes(
+            self._records, self._database.execute("SELECT folder, paths, stamps FROM folders")
+        )
         lost = [path for folder in changed for path in (*folder.gone, *folder.new)]
         self._database.executemany("DELETE FROM records WHERE place = ?", ((_place(path),) for path in lost))
         unread = self._insert_records([path for folder in changed for path in folder.new])

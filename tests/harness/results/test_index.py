@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -291,30 +289,6 @@ def test_an_index_of_another_machine_is_another(
     reads = count_reads(monkeypatch)
     RecordIndex(folder, tmp_path)
     assert reads
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_two_processes_look_at_the_same(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
-) -> None:
-    RecordIndex(folder, tmp_path)
-    edit_in_place(folder)
-    path = pick_record(folder)
-    shutil.rmtree(path.parents[1])
-    expected = read_index(folder, tmp_path / "elsewhere")
-    driver, find, looks = os.getpid(), index._find_changed, list[int]()
-
-    def look(database: sqlite3.Connection, top: int, names: set[bytes], part: int, parts: int) -> list[bytes]:
-        looks.append(part)
-        if killed and os.getpid() != driver:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return find(database, top, names, part, parts)
-
-    monkeypatch.setattr(index, "MANY", 1)
-    monkeypatch.setattr(index, "count_cores", lambda: 2)
-    monkeypatch.setattr(index, "_find_changed", look)
-    assert read_index(folder, tmp_path) == expected
-    assert looks == ([0, 1] if killed else [0])
 
 
 def test_several_processes_read_the_same(
