@@ -38,6 +38,7 @@ from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.leases import Leases
 from harness.storage.record import Record
 from harness.storage.store import Store
+from stored_records import iter_records
 
 MILLION = 1_000_000
 TASKS = 100
@@ -93,8 +94,8 @@ def written(folder: Path) -> list[Line]:
     beside = {
         kind: list(folder.glob(f"s/results/records/*/*/*.{kind}.parquet")) for kind in ("examples", "run")
     }
-    stdlib = list(Store(folder / "s" / "results").iter_records())
-    trials = list(Store(folder / "g" / "results").iter_records(purpose="trial"))
+    stdlib = list(iter_records(Store(folder / "s" / "results")))
+    trials = list(iter_records(Store(folder / "g" / "results"), purpose="trial"))
     examples = list(beside["examples"])
     rows = sum(one.examples.rows for one in stdlib if one.examples)
     runs = list(folder.glob("g/results/records/*/*/*.examples.parquet"))
@@ -141,9 +142,9 @@ def _lease(folder: Path) -> float:
 def held(records: Path) -> float:
     """The bytes of a record in memory; those of the first, with what its reading imports, do not count."""
     store = Store(records)
-    list(store.iter_records())
+    list(iter_records(store))
     tracemalloc.start()
-    kept = list(store.iter_records())
+    kept = list(iter_records(store))
     gc.collect()
     found = tracemalloc.get_traced_memory()[0] / len(kept)
     tracemalloc.stop()
@@ -245,14 +246,14 @@ def looking_up(folder: Path, models: int) -> list[Line]:
     times = []
     names = [path.name for path in (store.root / "records").iterdir()]
     tidy = partial(store.prepare, names)
-    for act in (lambda: planned(store, models), lambda: list(store.iter_records()), tidy):
+    for act in (lambda: planned(store, models), lambda: list(iter_records(store)), tidy):
         began = time.perf_counter()
         act()
         times.append((time.perf_counter() - began) / count)
     plan, whole, prepare = times
     return [
         Line(what="time to plan, every record there", each=plan, unit="s", note=note),
-        Line(what="time to read every record (`Store.iter_records`)", each=whole, unit="s", note=note),
+        Line(what="time to read every record (`Store.read_record`)", each=whole, unit="s", note=note),
         Line(what="time to tidy before a run (`Store.prepare`)", each=prepare, unit="s", note=note),
     ]
 

@@ -82,7 +82,7 @@ def function(id_: str, text: str, language: str) -> Function:
 
 def interval(record: Record, store: Store) -> Interval:
     """The score with the percentiles of 10,000 draws of its queries or texts."""
-    path = store.find_examples_file(record, f"model-{record.model.artifact[:12]}")
+    path = store.find_part_file(record, f"model-{record.model.artifact[:12]}")
     score = record.main_score or 0.0
     if record.task.type != "Retrieval" or path is None:
         return Interval(point=score, low=score, high=score)

@@ -49,7 +49,7 @@ from harness.plan.plan import ConfiguredModel, Plan
 from harness.results.audit import audit
 from harness.storage.record import RUN_COLUMNS
 from harness.storage.store import Store
-from harness.watch.state import WATCHES
+from stored_records import iter_records
 
 KINDS = {
     "records": ("results", "records/*/*/*.json"),
@@ -83,9 +83,6 @@ KINDS = {
     "site": ("cache", "site/*/**/*"),
 }
 """The root and the form of the paths of every kind."""
-
-if WATCHES.kind.digest_since is None:
-    del KINDS["watches"]
 
 RUN_KINDS = ("records", "examples", "runs", "shards", "prepared")
 """The kinds that a run reads, or makes scores of."""
@@ -163,9 +160,9 @@ class World:
     def read_beside(self) -> None:
         """Ask for every file beside a record, as whatever reads one does."""
         store = Store(self.results)
-        for record in store.iter_records():
+        for record in iter_records(store):
             slug = artifact(self.root, key=record.model.artifact).slug
-            store.find_examples_file(record, slug), store.run(record, slug)
+            store.find_part_file(record, slug), store.find_part_file(record, slug, "run")
 
 
 @contextmanager

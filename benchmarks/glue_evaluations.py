@@ -21,6 +21,7 @@ from finetune.glue.plan import entry
 from finetune.glue.protocol import Grid
 from finetune.recipes import glue_optibert
 from harness.plan import catalog
+from stored_records import iter_records
 
 CELL = Grid(learning_rates=(3e-5,), batch_sizes=(16,), weight_decays=(1e-2,), epochs=(10,), seeds=(1, 2, 3))
 PROTOCOL = replace(
@@ -53,7 +54,7 @@ def main() -> None:
         (suite,) = report.to_json()["suites"]
         row = next(one for one in suite["standing"]["tasks"] if one["task"] == task)
         record = next(one for one in report.records if one.task.name == task)
-        kept = {run.key: run for run in report.prepared.store.iter_records(purpose="trial")}
+        kept = {run.key: run for run in iter_records(report.prepared.store, purpose="trial")}
         runs = [kept[key].training for key in record.training["seeds"]["keys"]]
         print(
             json.dumps(

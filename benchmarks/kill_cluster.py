@@ -29,6 +29,7 @@ from measuring import name_run, read_options, slice_glue  # which finds the modu
 
 from harness.storage.store import Store
 from ray_nodes import RayNodes
+from stored_records import iter_records
 
 LABELLED = "RTE,MRPC"
 TASKS = (
@@ -61,7 +62,7 @@ def scores(folder: Path) -> dict[str, Any]:
     return {
         record.key: {**record.model_dump(mode="json"), "provenance": {}, "examples": _rows(record), "run": {}}
         for purpose in ("final", "trial")
-        for record in store.iter_records(purpose=purpose)
+        for record in iter_records(store, purpose=purpose)
     }
 
 

@@ -28,6 +28,7 @@ from fuzz_folders import lay_data, lay_models
 from measuring import read_options
 
 from harness.storage.store import Store
+from stored_records import iter_records
 
 MODELS = ("bert", "mean", "modernbert", "colbert")
 PLACES = ("--results", "{home}/results", "--cache", "{home}/cache", "--offline")
@@ -134,7 +135,7 @@ class Trial:
         records = {
             record.key: (record.identity, record.scores, record.main_score, record.status)
             for purpose in ("final", "trial")
-            for record in Store(self.home / "results").iter_records(purpose=purpose)
+            for record in iter_records(Store(self.home / "results"), purpose=purpose)
         }
         scored = sorted((self.home / "scored").rglob("*.parquet"))
         return {**records, **{str(path.relative_to(self.home)): path.read_bytes() for path in scored}}

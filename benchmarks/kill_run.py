@@ -27,6 +27,7 @@ from measuring import name_run, read_options, slice_glue
 
 from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
+from stored_records import iter_records
 
 TASKS = (
     "STSBenchmark",
@@ -87,7 +88,7 @@ def records(folder: Path, purpose: str = "final") -> dict[str, Record]:
     """Records of a results folder by key; a half-written one raises."""
     store = Store(folder / "results")
     return (
-        {record.key: record for record in store.iter_records(purpose=purpose)} if store.root.exists() else {}
+        {record.key: record for record in iter_records(store, purpose=purpose)} if store.root.exists() else {}
     )
 
 

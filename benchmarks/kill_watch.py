@@ -25,6 +25,8 @@ from typing import Any
 
 from measuring import read_options, write_lines  # which finds the modules of tests
 
+from stored_records import iter_records
+
 STEPS = (1000, 2000, 3000, 4000, 5000)
 BROKEN = 3000
 WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
@@ -135,7 +137,7 @@ def recorded(place: Path) -> list[str]:
     """Every score that has its record, as the log calls it."""
     from harness.storage.store import Store
 
-    return [f"{one.model.name} {one.task.name}" for one in Store(place / "results").iter_records()]
+    return [f"{one.model.name} {one.task.name}" for one in iter_records(Store(place / "results"))]
 
 
 def scenario(place: Path) -> dict[str, Any]:

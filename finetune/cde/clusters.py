@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import os
 import shutil
@@ -50,7 +49,6 @@ SAME = 1e-6
 ROWS = 8_192
 """Pairs that are read at once."""
 
-log = logging.getLogger(__name__)
 
 KEPT_SECONDS = 20.0
 """Seconds between two writes of the state of k-means."""
@@ -88,12 +86,14 @@ class ClusterWork:
         folder: The folder of the clusters' key.
         device: A torch device.
         tell: Called with the progress.
+        note: Called with a sentence on a file of a killed run that is damaged.
         stop: Whether the work is to end as soon as it can be resumed.
     """
 
     folder: Path
     device: str = "cpu"
     tell: Tell = lambda _name, _count: None
+    note: Callable[[str], None] = lambda _text: None
     stop: Callable[[], bool] = lambda: False
 
     def check_stop(self) -> None:
@@ -247,7 +247,7 @@ def _build_points(pairs: PairVectors, dimensions: int, path: Path, work: Cluster
     """The points [q;d] of all pairs, (pairs, 2 × dimensions) of length 1, mapped into memory."""
     known = path.with_suffix(".sha256")
     if path.exists() and not (known.exists() and files.has_sha256(path, known.read_text() or "none")):
-        log.warning("%s is damaged: its SHA-256 differs. The clusters are begun again.", path)
+        work.note(f"{path} is damaged: its SHA-256 differs. The clusters are begun again.")
         # What k-means has found so far may come from the damaged points.
         (path.parent / "state.npz").unlink(missing_ok=True)
         path.unlink()
@@ -471,14 +471,16 @@ class KMeans:
 
     def _read_kmeans_state(self) -> _KMeansState:
         """The state of an earlier run, or a new one."""
-        try:
-            assert self._state is not None
-            with np.load(self._state, allow_pickle=False) as kept:
-                values = {name: kept[name] for name in kept.files}
+        if self._state is not None and self._state.exists():
+            try:
+                # Each array of the archive has a CRC, which is compared as it is read.
+                with np.load(self._state, allow_pickle=False) as kept:
+                    values = {name: kept[name] for name in kept.files}
                 return _KMeansState(**{name: one if one.ndim else one.item() for name, one in values.items()})
-        except (AssertionError, OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
-            none = np.zeros((0, 0), np.float32)
-            return _KMeansState(centroids=none, best=none)
+            except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
+                self._work.note(f"{self._state} is damaged: it is no complete state. K-means begins again.")
+        none = np.zeros((0, 0), np.float32)
+        return _KMeansState(centroids=none, best=none)
 
     def _write_kmeans_state(self, run: _KMeansState, *, always: bool = False) -> None:
         if self._state is None or not (always or time.monotonic() - self._written > KEPT_SECONDS):

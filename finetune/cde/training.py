@@ -274,7 +274,9 @@ def _load_clusters(
                     kind: Any = "ranking" if name else "ranked"
                     spec.log.note_progress(kind, text=name, texts=count or 0)
 
-                work = ClusterWork(folder=folder, device=spec.device, tell=tell, stop=STOP.is_set)
+                work = ClusterWork(
+                    folder=folder, device=spec.device, tell=tell, note=spec.log.note, stop=STOP.is_set
+                )
                 clusters = make_clusters(pairs, settings.clusters, identity, work)
     facts = clusters.facts
     spec.log.note(

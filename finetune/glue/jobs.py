@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from finetune.glue.model import Classifier
     from finetune.glue.trainer import Evaluation, Progress
 
-log = logging.getLogger(__name__)
 
 CELL = ("learning_rate", "batch_size", "weight_decay", "epochs", "seed")
 """The settings of a run that its grid varies."""
@@ -324,7 +322,7 @@ class Finetune:
         evaluation = _choose_evaluation(progress)
         if self.group is not None and evaluation is not None:
             model.load_state_dict(progress.weights or {}, strict=False)
-            _Checkpoints(folder=context.cache / "finetuned").keep_best_weights(
+            _Checkpoints.open_cache(context).keep_best_weights(
                 self.group, self.key, evaluation.watched, model.list_transferable_tensors()
             )
         columns = _build_example_columns(self.task, labelled, evaluation, trial.seed) if evaluation else {}
@@ -419,7 +417,7 @@ class Finetune:
         if self.start.path is not None:
             return self.start.path
         source = context.read_input("source")
-        checkpoint = _Checkpoints(folder=context.cache / "finetuned").find(source["run"], source["watched"])
+        checkpoint = _Checkpoints.open_cache(context).find(source["run"], source["watched"])
         if checkpoint is None:
             raise HarnessError(
                 f"The weights of the MNLI run {source['run'][:12]} are no longer in the cache.",
@@ -477,7 +475,7 @@ class RestoreWeights:
             HarnessError: The run diverges the second time.
         """
         source = context.read_input("source")
-        kept = _Checkpoints(folder=context.cache / "finetuned")
+        kept = _Checkpoints.open_cache(context)
         again = kept.find(source["run"], source["watched"]) is None
         if again:
             note = "the weights of the selected MNLI run are not in the cache: it is run once more"
@@ -639,19 +637,30 @@ STATE = "best.json"
 
 @dataclass(frozen=True, kw_only=True)
 class _Checkpoints:
-    """The cached weights, a folder for each grid: `<cache>/finetuned/<grid>/<run>.safetensors`."""
+    """The cached weights, a folder for each grid: `<cache>/finetuned/<grid>/<run>.safetensors`.
+
+    Attributes:
+        folder: The folder of all grids.
+        tell: Called with sentences on files that are damaged.
+    """
 
     folder: Path
+    tell: Callable[[Sequence[str]], None]
+
+    @staticmethod
+    def open_cache(context: JobContext) -> _Checkpoints:
+        """Those in the cache of a job, which gets the notes."""
+        return _Checkpoints(folder=context.cache / "finetuned", tell=context.tell)
 
     def find(self, key: str, watched: float) -> Path | None:
         """The weights of a run that reached this metric; a run made again may reach another."""
         for path in sorted(self.folder.glob(f"*/{key}.safetensors")):
-            cached_run = _read_state(path.parent).get(key)
+            cached_run = self._read_state(path.parent).get(key)
             if cached_run is None or cached_run["watched"] != watched:
                 continue
             if files.has_sha256(path, cached_run["sha256"], self.folder.parent):
                 return path
-            log.warning("%s is damaged: its SHA-256 differs. The run is made again.", path)
+            self.tell([f"{path} is damaged: its SHA-256 differs. It counts as missing."])
         return None
 
     def keep_best_weights(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
@@ -663,7 +672,7 @@ class _Checkpoints:
         files.require_writable(place)
         # Several workers run the cells of one grid at the same time, with one cache.
         with FileLock(place / ".lock"):
-            others = {old: known for old, known in _read_state(place).items() if old != key}
+            others = {old: known for old, known in self._read_state(place).items() if old != key}
             best = max([*(known["watched"] for known in others.values()), watched])
             kept = {old: known for old, known in others.items() if known["watched"] == best}
             if watched == best:
@@ -682,10 +691,12 @@ class _Checkpoints:
         """Forget the metrics of a grid, so that its next run is the best so far."""
         (self.folder / group / STATE).unlink(missing_ok=True)
 
-
-def _read_state(place: Path) -> dict[str, dict[str, Any]]:
-    """The known runs of a grid; none where the file is missing, damaged, or of an older version."""
-    try:
-        return dict(read_content_file(place / STATE)["runs"])
-    except (OSError, ValueError, LookupError):
+    def _read_state(self, place: Path) -> dict[str, dict[str, Any]]:
+        """The known runs of a grid; none where the file is missing, damaged, or of an older version."""
+        try:
+            return dict(read_content_file(place / STATE)["runs"])
+        except (ValueError, LookupError):
+            self.tell([f"{place / STATE} is damaged. The weights beside it count as missing."])
+        except OSError:
+            pass  # there is none yet
         return {}

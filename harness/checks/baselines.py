@@ -160,7 +160,10 @@ def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
     require_new_name(results, baseline.name, replace=replace)
     path = BASELINES.locate_document(results, baseline.name)
     # Another process may have taken the name since the test above: only one of them creates the file.
-    if not BASELINES.kind.write_document_file(path, baseline, once=not replace):
+    content = BASELINES.kind.serialize_document(baseline).encode()
+    if replace:
+        files.replace(path, content)
+    elif not files.write_once(path, content):
         raise _build_duplicate_error(baseline.name)
     return path
 
@@ -287,7 +290,7 @@ def _iter_record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
                     gone.append(task)
                     continue
                 yield store.locate_record(run.folder, task, key)
-                examples = store.find_examples_file(record, run.folder)
+                examples = store.find_part_file(record, run.folder)
                 if examples is not None:
                     yield examples
     if gone:

@@ -28,8 +28,6 @@ from harness.results.audit import (
     Fault,
     FileKind,
     audit,
-    build_problem_check,
-    build_read_check,
 )
 from harness.watch.state import WATCHES
 
@@ -96,23 +94,20 @@ KINDS = (
         FileKind(
             "documents",
             f"{folder.folder}/*.json",
-            build_read_check("documents", folder.read_document_file, "move aside"),
+            folder.read_document_file,
+            "move aside",
         )
         for folder in FOLDERS
     ),
-    FileKind("baselines", "baselines/*/", build_problem_check("baselines", find_unpacked_problem)),
-    FileKind("finetuned", f"finetuned/*/{STATE}", build_read_check("finetuned", _read_grid_runs)),
-    FileKind(
-        "finetuned", "finetuned/*/*.safetensors", build_problem_check("finetuned", _find_weight_problem)
-    ),
-    FileKind(
-        "clusters", "clusters/*/clusters.parquet", build_problem_check("clusters", _find_cluster_problem)
-    ),
+    FileKind("baselines", "baselines/*/", find_unpacked_problem),
+    FileKind("finetuned", f"finetuned/*/{STATE}", _read_grid_runs),
+    FileKind("finetuned", "finetuned/*/*.safetensors", _find_weight_problem),
+    FileKind("clusters", "clusters/*/clusters.parquet", _find_cluster_problem),
     *(FileKind("", f"clusters/*/{name}") for name in ("lease.json", "*.holder", "work/")),
-    FileKind("site", "site/*/", build_problem_check("site", _find_snapshot_problem)),
-    FileKind("logs", f"runs/*/{HEADER}", build_read_check("logs", HEADERS.read_document_file)),
-    FileKind("logs", f"runs/*/{HEARTBEAT}", build_read_check("logs", HEARTBEATS.read_document_file)),
-    FileKind("logs", f"runs/*/{EVENTS}", build_read_check("logs", _read_events)),
+    FileKind("site", "site/*/", _find_snapshot_problem),
+    FileKind("logs", f"runs/*/{HEADER}", HEADERS.read_document_file),
+    FileKind("logs", f"runs/*/{HEARTBEAT}", HEARTBEATS.read_document_file),
+    FileKind("logs", f"runs/*/{EVENTS}", _read_events),
     FileKind("", f"runs/*/{HEARTBEAT}.new"),
 )
 """The kinds of files of the storeys above the audit."""

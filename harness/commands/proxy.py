@@ -20,7 +20,6 @@ from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy
 from harness.storage.imported import Imported
-from harness.storage.store import Store
 
 
 @click.group("proxy")
@@ -266,7 +265,7 @@ def _resolve_offer(name: str) -> str:
 
 def _open_import(name: str, results: Path) -> Imported:
     """The import of a source, or the only import where no source is named."""
-    imports = {one.source: one for one in Store(results).read_imports()}
+    imports = {one.source: one for one in Imported.read_imports(results)}
     if not imports:
         raise UsageError(
             f"Nothing was imported into {results}.", hint="Type harness import mteb-results PATH first."

@@ -505,7 +505,7 @@ def _build_trained_result(suite: Any, seen: Any, view: str, results: Path | None
     stores = open_stores(results)
 
     def find_examples_file(record: Any) -> Path | None:
-        places = (store.find_examples_file(record, f"model-{record.model.artifact[:12]}") for store in stores)
+        places = (store.find_part_file(record, f"model-{record.model.artifact[:12]}") for store in stores)
         return next((place for place in places if place is not None and place.exists()), None)
 
     return TrainedResult.build_trained_result(

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.core import files
-from harness.core.errors import NewerSchemaError, RecordError, UsageError, explain_unknown
+from harness.core.errors import NewerSchemaError, RecordError, UsageError, explain_unknown, warn
 from harness.core.paths import is_plain_name
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
@@ -38,6 +38,16 @@ FileName = Annotated[str, Field(pattern=r"^([^./\\\x00-\x1f][^/\\\x00-\x1f]*)?$"
 """The name of a file beside a document, or of a folder: no path, which could lead out of the folder."""
 
 Document = TypeVar("Document")
+
+
+def read_or_warn(read: Callable[[Path], Document | None], path: Path) -> Document | None:
+    """What `read` reads in a file; None where it cannot be read, which is logged as a warning."""
+    try:
+        return read(path)
+    except RecordError as error:
+        warn(f"{error.message} It is left out.")
+        return None
+
 
 LIMIT = 64 * 2**20
 """The most bytes of a document; a record of a task with 40,000 pairs of languages has 25 MB."""
@@ -147,7 +157,7 @@ class DocumentKind(Generic[Document]):
         migrations: By schema number, the step to the next number.
         hint: Advice for a damaged document.
         newer: Advice for a document of a newer version.
-        digest_since: The first schema whose documents hold a digest of their content; None for no digests.
+        digest_since: The first schema whose documents hold a digest of their content.
         limit: The most bytes of a document.
         find_problem: What a document says that cannot be true, as the end of a sentence; empty for nothing.
     """
@@ -158,7 +168,7 @@ class DocumentKind(Generic[Document]):
     migrations: Mapping[int, Migration] = field(default_factory=dict)
     hint: str | None = "Remove it, or put back a whole copy of it."
     newer: str = "Update the harness."
-    digest_since: int | None = None
+    digest_since: int = 1
     limit: int = LIMIT
     find_problem: Callable[[Document], str] = lambda document: ""
 
@@ -179,7 +189,10 @@ class DocumentKind(Generic[Document]):
             raise ValueError(f"it has more than {self.limit:,} bytes or {VALUES:,} values")
         try:
             raw = json.loads(text)
-            if isinstance(raw, dict) and self._has_digest(raw):
+            raw = raw if isinstance(raw, dict) else {}
+            version = raw["schema"] if isinstance(raw.get("schema"), int) else 0
+            # A newer version may have another digest; that its number is refused says more.
+            if version <= self.schema and ("digest" in raw or version >= self.digest_since):
                 raw = _verify_content(raw, text)
             document = self._build_document(raw, where)
             problem = self.find_problem(document)
@@ -192,8 +205,7 @@ class DocumentKind(Generic[Document]):
     def serialize_document(self, document: Document) -> str:
         """The text of a document's file, whose last field is the digest of all others."""
         fields = self._adapter.dump_python(document, mode="json", by_alias=True)
-        content = {"schema": self.schema, **fields}
-        return _format_content(content) if self.digest_since is None else append_digest(content)
+        return append_digest({"schema": self.schema, **fields})
 
     def read_document_file(self, path: Path) -> Document:
         """The document in a file.
@@ -210,27 +222,24 @@ class DocumentKind(Generic[Document]):
                 f"{path} is not a {self.name}, it cannot be read: {error}.", hint=self.hint
             ) from error
 
-    def write_document_file(self, path: Path, document: Document, *, once: bool = False) -> bool:
-        """Write a document in one step; with `once` only where no file is. Whether it was written.
-
-        Raises:
-            StoreError: The file cannot be written.
-        """
-        content = self.serialize_document(document).encode()
-        if once:
-            return files.write_once(path, content)
-        files.replace(path, content)
-        return True
-
-    def _build_document(self, raw: Any, where: object) -> Document:
+    def _build_document(self, raw: Mapping[str, Any], where: object) -> Document:
         """The document in JSON values whose digest fits."""
-        if not isinstance(raw, dict) or not isinstance(raw.get("schema"), int):
+        version = raw.get("schema")
+        if not isinstance(version, int):
             raise RecordError(f"{where} is not a {self.name}: it has no schema number.", hint=self.hint)
-        raw = self._migrate_document(raw, where)
-        if not issubclass(self.type, BaseModel):
-            del raw["schema"]
+        if version > self.schema:
+            raise NewerSchemaError(
+                f"{where} was written by a newer version (schema {version}, this one reads up to "
+                f"{self.schema}).",
+                hint=self.newer,
+            )
+        for number in range(version, self.schema):
+            if number not in self.migrations:
+                raise RecordError(f"{where} has schema {number}, which no version ever wrote.")
+            raw = self.migrations[number]({**raw, "schema": number})
+        fields = {name: value for name, value in raw.items() if name != "schema"}
         try:
-            return self._adapter.validate_python(raw)
+            return self._adapter.validate_python(fields)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
@@ -238,31 +247,6 @@ class DocumentKind(Generic[Document]):
                 f"{where} is not a {self.name} of schema {self.schema}: {place}: {first['msg']}.",
                 hint=self.hint,
             ) from error
-
-    def _has_digest(self, raw: Mapping[str, Any]) -> bool:
-        """Whether a document must match its digest: one of this schema or older, from `digest_since` on."""
-        if self.digest_since is None:
-            return False
-        version = raw.get("schema")
-        # A newer version may have another digest: the caller refuses its number, which says more.
-        if isinstance(version, int) and version > self.schema:
-            return False
-        return "digest" in raw or (isinstance(version, int) and version >= self.digest_since)
-
-    def _migrate_document(self, raw: dict[str, Any], where: object) -> dict[str, Any]:
-        version = int(raw["schema"])
-        if version > self.schema:
-            raise NewerSchemaError(
-                f"{where} was written by a newer version (schema {version}, this one reads up to "
-                f"{self.schema}).",
-                hint=self.newer,
-            )
-        while version < self.schema:
-            if version not in self.migrations:
-                raise RecordError(f"{where} has schema {version}, which no version ever wrote.")
-            raw = {**self.migrations[version](raw), "schema": version + 1}
-            version += 1
-        return raw
 
     @functools.cached_property
     def _adapter(self) -> TypeAdapter[Document]:
@@ -344,5 +328,5 @@ class DocumentFolder(Generic[Document]):
             StoreError: The folder cannot be written.
         """
         path = self.locate_document(results, name)
-        self.kind.write_document_file(path, document)
+        files.replace(path, self.kind.serialize_document(document).encode())
         return path

@@ -25,6 +25,13 @@ class HarnessError(Exception):
         return (_rebuild, (type(self), self.message, self.hint))
 
 
+def warn(message: str) -> None:
+    """Log what went wrong without an end to the work."""
+    import logging  # most commands have nothing to warn of
+
+    logging.getLogger("harness").warning("%s", message)
+
+
 class UsageError(HarnessError):
     """The request cannot be carried out as given; nothing was run."""
 

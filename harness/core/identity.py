@@ -116,6 +116,9 @@ def build_encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
 
 
 def _serialize_plain(value: Any) -> Any:
+    # First, as most values are: each record that is read has a hundred.
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return {
             f.name: _serialize_plain(getattr(value, f.name))
@@ -131,8 +134,6 @@ def _serialize_plain(value: Any) -> Any:
         return sorted(_serialize_plain(v) for v in value)
     if isinstance(value, Path):
         raise TypeError("a path is where something lies, not what it is: hash its content")
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     raise TypeError(f"a key cannot hold a {type(value).__name__}")
 
 

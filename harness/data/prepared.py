@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
-from harness.core.errors import StoreError
+from harness.core.errors import StoreError, warn
 from harness.core.identity import digest
 
 MANIFEST = ".prepared.json"
@@ -283,10 +283,7 @@ def _warn(folder: Path, problems: list[PreparedProblem]) -> None:
     """Name the first damaged file; what a killed preparation left is removed without a word."""
     damaged = [problem for problem in problems if not problem.lost]
     if damaged:
-        import logging
-
-        message = f"{damaged[0].path} is damaged: {damaged[0].reason}. Its data set is prepared again."
-        logging.getLogger(__name__).warning("%s", message)
+        warn(f"{damaged[0].path} is damaged: {damaged[0].reason}. Its data set is prepared again.")
 
 
 @contextmanager

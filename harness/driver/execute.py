@@ -345,7 +345,7 @@ class Driver:
         record = self._store.get(job.place.artifact, job.place.task, key, purpose=job.place.purpose)
         if record is None:
             raise StoreError(f"The record of {job.label} ({key[:12]}) is no longer there.")
-        beside = self._store.find_examples_file(record, job.place.artifact)
+        beside = self._store.find_part_file(record, job.place.artifact)
         examples = {"examples": beside.read_bytes()} if beside is not None else {}
         return {"record": record.to_json().encode(), **examples}
 

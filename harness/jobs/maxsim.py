@@ -166,6 +166,8 @@ class MaxSimRanker:
         some = [queries[row] for row in sample.tolist()]
         exact = plaid_index.ExactSearch(asked.take(sample), query_space, some, device=context.device)
         # A task may search several corpora, and each record part has the time of its own search.
+        if problem := index.find_damage(exact.key):
+            context.tell([f"{index.folder} is damaged: {problem}. It is made again."])
         was_there, before = index.is_there, self.seconds.copy()
         if not self._ensure_index(index, exact, documents, was_there=was_there):
             return None

@@ -643,7 +643,7 @@ def _has_predictions(job: Job, place: RecordLocation, store: Store, artifact: Ar
     if record is not None and artifact.trained and record.model.weights != artifact.weights:
         return False
     return record is not None and (
-        record.examples is None or store.find_examples_file(record, place.artifact) is not None
+        record.examples is None or store.find_part_file(record, place.artifact) is not None
     )
 
 

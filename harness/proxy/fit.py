@@ -144,7 +144,7 @@ def _select_reference_rows(source: Imported, table: ScoreTable, times: _Times, r
     """The entries whose median speed the minutes are for."""
     if not reference:
         return table.rows
-    models = source.load_entries(["model"])["model"].to_pylist()
+    models = source.load_table("entries", ["model"])["model"].to_pylist()
     timed = {name for name, has_time in zip(models, ~np.isnan(times.models), strict=True) if has_time}
     if reference not in timed:
         raise explain_unknown(

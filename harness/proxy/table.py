@@ -24,7 +24,7 @@ def _read_score_cells(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, M
     columns = ["entry", "task", "split", "subset", "main_score", "flag", "data_revision"]
     cells: dict[tuple[int, str], dict[tuple[str, str], float | None]] = {}
     revisions: dict[tuple[int, str], str] = {}
-    for row in _filter_task_rows(source.load_scores(columns), tasks):
+    for row in _filter_task_rows(source.load_table("scores", columns), tasks):
         score = None if row["flag"] else row["main_score"]
         cells.setdefault((row["entry"], row["task"]), {})[row["split"], row["subset"]] = score
         revisions[row["entry"], row["task"]] = row["data_revision"] or ""
@@ -33,7 +33,7 @@ def _read_score_cells(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, M
 
 def _read_task_seconds(source: Imported, entries: int, tasks: Sequence[Task], cells: Cells) -> Floats:
     """The times of files with exactly the wanted splits and subsets, (entries, tasks); NaN without a time."""
-    table = source.load_files(["entry", "task", "seconds"])
+    table = source.load_table("files", ["entry", "task", "seconds"])
     if "seconds" not in table.column_names:
         raise UsageError(
             "The import keeps no times: an older version made it.",
@@ -145,7 +145,9 @@ class ScoreTable:
             RecordError: Its tables cannot be read.
         """
         tasks = suite.tasks
-        entries = source.load_entries(["model", "experiment", "trust", "adapted_from", "rows"]).to_pylist()
+        entries = source.load_table(
+            "entries", ["model", "experiment", "trust", "adapted_from", "rows"]
+        ).to_pylist()
         cells, revisions = _read_score_cells(source, tasks)
         model_rows = _select_complete_models(entries, cells, tasks)
         # Reversed, so that the first entry of a model decides.

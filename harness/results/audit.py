@@ -14,9 +14,9 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from harness.data.training.own_rows import read_source_file
 from harness.results.contradictions import find_contradictions, find_disagreements
 from harness.results.index import read_index_file
 from harness.search.plaid import find_index_problem
-from harness.storage.imported import TABLES, Imported
+from harness.storage.imported import Imported
 from harness.storage.leases import LEASE, TERM, has_dead_holder, locate_holder_file, sweep_leases
 from harness.storage.record import ModelPart
 from harness.storage.store import BESIDE, FAILED, Store, is_stale_failure
@@ -64,8 +64,6 @@ AREAS = {
 }
 """The areas of an audit, in words."""
 
-_ORDER = {area: place for place, area in enumerate(AREAS)}
-
 _STALE = 10 * TERM
 """Seconds without renewal after which a lease is named."""
 
@@ -94,9 +92,6 @@ class Fault:
     repaired: bool = False
 
 
-FindFaults = Callable[[Path], Iterable[Fault]]
-
-
 @dataclass(frozen=True)
 class FileKind:
     """A kind of file in a results folder or a cache.
@@ -105,12 +100,25 @@ class FileKind:
         area: One of `AREAS`; empty for what is not counted: locks, work under way, what was moved aside.
         pattern: Its path: `*` stands for a part of a name, `[!.]` for any character but a dot, `**/` for any
             folders. With a "/" at its end it is a folder whose files are one with it.
-        find_faults: What finds the faults of such a file.
+        check: What reads such a file, and raises where it is not what was written. It may also return what is
+            wrong with the file, as a text or a fault of its own; any other answer says nothing.
+        repair: What a repair does with a file that has a fault.
     """
 
     area: str
     pattern: str
-    find_faults: FindFaults = lambda path: ()
+    check: Callable[[Path], object] = lambda path: None
+    repair: Repair = "remove"
+
+    def find_faults(self, path: Path) -> list[Fault]:
+        """The faults of a file of this kind."""
+        try:
+            answer = self.check(path)
+        except _REFUSALS as error:
+            return _explain_refusal(self.area, path, error, self.repair)
+        if isinstance(answer, Fault):
+            return [answer]
+        return [Fault(self.area, path, answer, self.repair)] if answer and isinstance(answer, str) else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,15 +162,8 @@ class Audit:
 
 
 _Check = tuple[FileKind, Path]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Outcome:
-    """What the check of a file found; of a record its model, and whether it has a digest, as well."""
-
-    faults: Sequence[Fault] = ()
-    model: ModelPart | None = None
-    has_digest: bool = True
+_Outcome = tuple[Sequence[Fault], ModelPart | None, bool]
+"""The faults of a file; of a record its model, and whether it has a digest, as well."""
 
 
 def audit(
@@ -187,16 +188,19 @@ def audit(
     Returns:
         The audit, whose faults say whether they were repaired.
     """
-    checks = sorted(_iter_checks(results, cache, (*KINDS, *kinds)), key=lambda check: _ORDER[check[0].area])
+    checks = sorted(
+        _iter_checks(results, cache, (*KINDS, *kinds)), key=lambda check: [*AREAS].index(check[0].area)
+    )
     sizes = [_count_bytes(path) for _, path in checks]
     total, faults, number, size = sum(sizes), list[Fault](), Counter[str](), Counter[str]()
     models, without_digest = list[tuple[Path, ModelPart]](), 0
-    for (kind, path), bytes_, outcome in zip(checks, sizes, _run_checks(checks, strict), strict=True):
-        faults += map(_repair_fault, outcome.faults) if repair else outcome.faults
+    outcomes = _run_checks(checks, strict)
+    for (kind, path), bytes_, (new, model, has_digest) in zip(checks, sizes, outcomes, strict=True):
+        faults += map(_repair_fault, new) if repair else new
         number[kind.area] += 1
         size[kind.area] += bytes_
-        models += [] if outcome.model is None else [(path, outcome.model)]
-        without_digest += not outcome.has_digest
+        models += [] if model is None else [(path, model)]
+        without_digest += not has_digest
         progress(size.total(), total)
     if strict:
         # A repair cannot know which of two records is wrong.
@@ -213,7 +217,7 @@ def audit(
 
 
 def _run_checks(checks: Sequence[_Check], strict: bool) -> Iterator[_Outcome]:
-    """The outcomes of checks in their order, as many at once as there are cores."""
+    """The outcomes of checks in their order, those of records first, as many at once as there are cores."""
     records = [path for kind, path in checks if kind.area == "records"]
     read = partial(_audit_record, strict=strict)
     with ExitStack() as opened:
@@ -225,10 +229,11 @@ def _run_checks(checks: Sequence[_Check], strict: bool) -> Iterator[_Outcome]:
             outcomes = pool.map(read, records, chunksize=100)
         threads = ThreadPoolExecutor(os.cpu_count())  # hashing a large block lets other threads run
         opened.callback(threads.shutdown, cancel_futures=True)
-        others = [check for check in checks if check[0].area != "records"]
-        faults = threads.map(lambda check: [*check[0].find_faults(check[1])], others)
-        for kind, _ in checks:
-            yield next(outcomes) if kind.area == "records" else _Outcome(faults=next(faults))
+        others = threads.map(
+            lambda check: (check[0].find_faults(check[1]), None, True), checks[len(records) :]
+        )
+        yield from outcomes
+        yield from others
 
 
 def _iter_checks(results: Path, cache: Path, kinds: Sequence[FileKind]) -> Iterator[_Check]:
@@ -271,66 +276,42 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 def _repair_fault(fault: Fault) -> Fault:
     """A fault after its repair."""
-    try:
+    with suppress(OSError, HarnessError):
         if fault.area == "datasets":
-            return replace(fault, repaired=remove_prepared(fault.file))
-        if fault.area == "models" and fault.repair == "move aside":
-            ModelStore(fault.file.parents[1]).move_aside(fault.file)
+            remove_prepared(fault.file)
         elif fault.area == "leases":
             sweep_leases(fault.file.parent)
-            return replace(fault, repaired=bool(fault.repair) and not fault.file.exists())
-        elif fault.repair == "remove" and fault.file.is_dir():
-            shutil.rmtree(fault.file)
-        elif fault.repair == "remove":
-            fault.file.unlink(missing_ok=True)
+        elif fault.area == "models" and fault.repair == "move aside":
+            ModelStore(fault.file.parents[1]).move_aside(fault.file)
         elif fault.repair == "move aside":
             files.move(fault.file, fault.file.with_suffix(".broken"))
-    except (OSError, HarnessError):
-        return fault
-    return replace(fault, repaired=bool(fault.repair))
+        elif fault.repair == "remove":
+            shutil.rmtree(fault.file) if fault.file.is_dir() else fault.file.unlink()
+    return replace(fault, repaired=bool(fault.repair) and not fault.file.exists())
 
 
 # What finds faults
 
 
-def build_read_check(area: str, read: Callable[[Path], object], repair: Repair = "remove") -> FindFaults:
-    """What finds the fault of a file that `read` refuses, as it is not what its digest says."""
-
-    def find_read_faults(path: Path) -> Iterator[Fault]:
-        try:
-            read(path)
-        except (OSError, ValueError, LookupError, TypeError, HarnessError) as error:
-            yield from _explain_refusal(area, path, error, repair)
-
-    return find_read_faults
+_REFUSALS = (OSError, ValueError, LookupError, TypeError, RecursionError, HarnessError)
+"""What reading a file that is not what was written may raise."""
 
 
-def build_problem_check(
-    area: str, find_problem: Callable[[Path], str], repair: Repair = "remove"
-) -> FindFaults:
-    """What finds the fault of a file or folder by what says what is wrong with it; empty if nothing."""
-
-    def find_problem_faults(path: Path) -> Iterator[Fault]:
-        if problem := find_problem(path):
-            yield Fault(area, path, problem, repair)
-
-    return find_problem_faults
-
-
-def _explain_refusal(area: str, path: Path, error: BaseException, repair: Repair) -> Iterator[Fault]:
+def _explain_refusal(area: str, path: Path, error: BaseException, repair: Repair) -> list[Fault]:
     """The fault of a file that its reader refused with an error; none of one that is gone."""
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
     if isinstance(cause, FileNotFoundError):
-        return
+        return []
     if isinstance(cause, OSError):
-        yield Fault(area, path, f"it cannot be read: {cause.strerror}", "")
-    elif isinstance(error, NewerSchemaError):
-        yield Fault(area, path, "it was written by a newer version", "")
-    elif isinstance(error, HarnessError):
-        yield Fault(area, path, f"it {error.message.removeprefix(f'{path} ').rstrip('.')}", repair)
-    else:
-        truncated = isinstance(error, json.JSONDecodeError | UnicodeDecodeError | LookupError | TypeError)
-        yield Fault(area, path, "it is truncated, or no JSON" if truncated else str(error), repair)
+        return [Fault(area, path, f"it cannot be read: {cause.strerror}", "")]
+    if isinstance(error, NewerSchemaError):
+        return [Fault(area, path, "it was written by a newer version", "")]
+    if isinstance(error, HarnessError):
+        return [Fault(area, path, f"it {error.message.removeprefix(f'{path} ').rstrip('.')}", repair)]
+    says_more = isinstance(error, ValueError) and not isinstance(
+        error, json.JSONDecodeError | UnicodeDecodeError
+    )
+    return [Fault(area, path, str(error) if says_more else "it is truncated, or no JSON", repair)]
 
 
 # The results folder
@@ -339,67 +320,54 @@ def _explain_refusal(area: str, path: Path, error: BaseException, repair: Repair
 def _audit_record(path: Path, *, strict: bool) -> _Outcome:
     try:
         record, content = Store.parse(path), path.read_bytes()
-    except (OSError, ValueError, HarnessError) as error:
-        return _Outcome(faults=[*_explain_refusal("records", path, error, "move aside")])
+    except _REFUSALS as error:
+        return _explain_refusal("records", path, error, "move aside"), None, True
     reasons = find_contradictions(record, content) if strict else ()
     faults = [Fault("records", path, reason, "") for reason in reasons]
-    return _Outcome(faults=faults, model=record.model, has_digest=b'"digest"' in content)
+    return faults, record.model, b'"digest"' in content
 
 
-def _find_part_faults(path: Path, part: str) -> Iterator[Fault]:
-    """The fault of a file that this part of a record names."""
-    area = "runs" if part == "run" else part
+def _check_part(path: Path, part: str) -> str | Fault:
+    """What is wrong with a file that this part of a record names."""
+    named = None
     try:
-        record = Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
+        named = getattr(Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json")), part)
     except NewerSchemaError:
-        return
-    except (OSError, ValueError, HarnessError):
-        record = None
-    named = getattr(record, part, None)
+        return ""
+    except _REFUSALS:
+        pass
     if named is None:
-        yield Fault(area, path, "no intact record names it")
-    elif not files.has_sha256(path, named.sha256):
-        yield Fault(area, path, "its SHA-256 is not that in its record", "move aside")
+        return Fault("runs" if part == "run" else part, path, "no intact record names it")
+    return "" if files.has_sha256(path, named.sha256) else "its SHA-256 is not that in its record"
 
 
-def _find_failure_faults(path: Path) -> Iterable[Fault]:
-    stale = [Fault("failures", path, "its work has been finished since")]
-    return stale if is_stale_failure(path) else build_read_check("failures", Store.parse, "move aside")(path)
+def _check_failure(path: Path) -> object:
+    stale = Fault("failures", path, "its work has been finished since")
+    return stale if is_stale_failure(path) else Store.parse(path)
 
 
-def _read_import(path: Path) -> None:
-    """Read a stamp and every byte of the tables that it names."""
+def _check_import(path: Path) -> object:
     imported = Imported.read_import(path.parent)
-    problems = {} if imported is None else {name: imported.find_table_problem(name) for name in TABLES}
-    for name, problem in problems.items():
-        if problem:
-            raise ValueError(f"its table {name}: {problem}")
+    return imported and imported.find_problem()
 
 
-def _find_lease_faults(path: Path) -> Iterator[Fault]:
+def _check_lease(path: Path) -> Fault | None:
     """Whether a lease was left; that of another host may be, if nobody has renewed it for long."""
-    try:
-        # The lease or its holder's file may vanish between the two looks: then it was given back.
-        age = time.time() - max(
-            one.stat().st_mtime for one in {path, locate_holder_file(path)} if one.exists()
-        )
-    except (FileNotFoundError, ValueError):
-        return
+    # The lease or its holder's file may vanish between the two looks: then it was given back.
+    times = [one.stat().st_mtime for one in {path, locate_holder_file(path)} if one.exists()]
     if has_dead_holder(path):
-        yield Fault("leases", path, "its process is dead")
-    elif age > _STALE:
+        return Fault("leases", path, "its process is dead")
+    if times and (age := time.time() - max(times)) > _STALE:
         reason = f"nobody has renewed it for {age / 60:,.0f} minutes; remove it if no run is on"
-        yield Fault("leases", path, reason, "")
+        return Fault("leases", path, reason, "")
+    return None
 
 
 # The cache
 
 
 def _find_space_problem(path: Path) -> str:
-    try:
-        same = digest(json.loads(path.read_bytes())) == path.parent.name
-    except (OSError, ValueError, TypeError, RecursionError):
-        same = False
+    same = digest(json.loads(path.read_bytes())) == path.parent.name
     return "" if same else "it describes another folder"
 
 
@@ -413,7 +381,7 @@ def _find_data_problem(folder: Path) -> str:
 
 
 UNKNOWN = FileKind("unknown", "")
-LEFT = FileKind("left", "", lambda path: [Fault("left", path, "its process is dead")])
+LEFT = FileKind("left", "", lambda path: "its process is dead")
 
 _UNREAD = (
     "**/.*.tmp", "**/.*.tmp/", "**/*.lock", "**/.lock", "**/*.broken", "models/*.broken*/",
@@ -424,25 +392,25 @@ _UNREAD = (
 where it is used."""
 
 KINDS = (
-    FileKind(
-        "models", "models/.training-*/training.json", build_problem_check("models", find_training_problem)
-    ),
+    FileKind("models", "models/.training-*/training.json", find_training_problem),
     *(FileKind("", pattern) for pattern in _UNREAD),
-    FileKind("failures", f"records/*/*/*{FAILED}", _find_failure_faults),
-    FileKind("records", "records/*/*/*.json", lambda path: ()),
-    FileKind("examples", f"records/*/*/*{BESIDE['examples']}", partial(_find_part_faults, part="examples")),
-    FileKind("runs", f"records/*/*/*{BESIDE['run']}", partial(_find_part_faults, part="run")),
-    FileKind("imports", "imported/*/import.json", build_read_check("imports", _read_import, "move aside")),
-    FileKind("leases", f"leases/*{LEASE}", _find_lease_faults),
-    FileKind("models", "models/[!.]*-*/", build_problem_check("models", find_model_problem, "move aside")),
-    FileKind("vectors", "vectors/*/*/space.json", build_problem_check("vectors", _find_space_problem)),
-    FileKind("vectors", "vectors/*/*/*.safetensors", build_problem_check("vectors", _find_vector_problem)),
-    FileKind("datasets", "datasets/*/", build_problem_check("datasets", _find_data_problem)),
-    FileKind("source", "source/*.json", build_read_check("source", read_source_file)),
-    FileKind("units", "units/*.npz", build_read_check("units", files.unpack_hashed_file)),
-    FileKind("index", "records/*.sqlite", build_read_check("index", read_index_file)),
-    FileKind("plaid", "plaid/*/", build_problem_check("plaid", lambda path: find_index_problem(path, None))),
-    FileKind("verdicts", "verdicts/*.json", build_read_check("verdicts", read_content_file)),
-    FileKind("verdicts", "speeds.json", build_read_check("verdicts", read_content_file)),
+    FileKind("failures", f"records/*/*/*{FAILED}", _check_failure, "move aside"),
+    FileKind("records", "records/*/*/*.json"),
+    FileKind(
+        "examples", f"records/*/*/*{BESIDE['examples']}", partial(_check_part, part="examples"), "move aside"
+    ),
+    FileKind("runs", f"records/*/*/*{BESIDE['run']}", partial(_check_part, part="run"), "move aside"),
+    FileKind("imports", "imported/*/import.json", _check_import, "move aside"),
+    FileKind("leases", f"leases/*{LEASE}", _check_lease),
+    FileKind("models", "models/[!.]*-*/", find_model_problem, "move aside"),
+    FileKind("vectors", "vectors/*/*/space.json", _find_space_problem),
+    FileKind("vectors", "vectors/*/*/*.safetensors", _find_vector_problem),
+    FileKind("datasets", "datasets/*/", _find_data_problem),
+    FileKind("source", "source/*.json", read_source_file),
+    FileKind("units", "units/*.npz", files.unpack_hashed_file),
+    FileKind("index", "records/*.sqlite", read_index_file),
+    FileKind("plaid", "plaid/*/", lambda path: find_index_problem(path, None)),
+    FileKind("verdicts", "verdicts/*.json", read_content_file),
+    FileKind("verdicts", "speeds.json", read_content_file),
 )
 """Every kind of file that this storey and those below it know; the first one that fits counts."""

@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.core import files
-from harness.core.errors import RecordError, StoreError
+from harness.core.documents import read_or_warn
+from harness.core.errors import StoreError
 from harness.core.identity import digest
 from harness.core.provenance import __version__, count_cores
 from harness.results.cost.past import PAST_COLUMNS, PastRanking, PastScore, PastScores
 from harness.results.names import NamedModel, distinguish_names
 from harness.storage.record import SCHEMA, Record
-from harness.storage.store import FAILED, SETTLED_NS, Store, warn_unread
+from harness.storage.store import FAILED, SETTLED_NS, Store
 
 LEAST_ROWS = 200
 """The records that have changed from which the index is written: fewer are read faster than it is written."""
@@ -281,7 +282,7 @@ class RecordIndex:
 
     def read_record(self, row: RecordRow) -> Record | None:
         """The record of a row; None where it has been removed or damaged since."""
-        return _read_or_warn(self._records / row.path)
+        return read_or_warn(Store.read_record, self._records / row.path)
 
     @functools.cached_property
     def _models(self) -> dict[int, ModelRow]:
@@ -421,7 +422,7 @@ def _read_quietly(paths: Sequence[str]) -> list[_Facts | None]:
 
 
 def _read_facts(path: str) -> _Facts | None:
-    record = _read_or_warn(Path(path))
+    record = read_or_warn(Store.read_record, Path(path))
     return None if record is None else _list_facts(record)
 
 
@@ -441,14 +442,6 @@ class _Progress:
         if time.monotonic() - self._told >= PROGRESS_SECONDS:
             self._told = time.monotonic()
             print(f"Reading records that are new or changed: {done:,} of {self._total:,}", file=sys.stderr)
-
-
-def _read_or_warn(path: Path) -> Record | None:
-    try:
-        return Store.read_record(path)
-    except RecordError as error:
-        warn_unread(error)
-        return None
 
 
 def distinguish_models(models: Iterable[ModelRow]) -> dict[ModelRow, str]:

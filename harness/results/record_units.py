@@ -297,7 +297,7 @@ class ScoredRecord:
         record = store.get(artifact, task, key)
         if record is None or record.status != "done":
             return None
-        scored_record = _build_scored_record(record, store.find_examples_file(record, artifact), parts)
+        scored_record = _build_scored_record(record, store.find_part_file(record, artifact), parts)
         try:
             files.replace(kept, files.pack_hashed_file(kept.name, _pack_scored_record(scored_record)))
         except StoreError:

@@ -161,6 +161,15 @@ class PlaidIndex:
             return matches
         return None
 
+    def find_damage(self, key: str) -> str:
+        """What is wrong with the index, or with its exact results of `key`; empty if nothing, or none."""
+        exact = self.locate_exact_file(key)
+        if not self.folder.exists():
+            return ""
+        if exact.exists() and self.read_exact_matches(key) is None:
+            return f"{exact.name} is not what was written"
+        return find_index_problem(self.folder, self.cache)
+
     def locate_exact_file(self, key: str) -> Path:
         """The file of the exact results of some queries."""
         return self.folder / f"{_EXACT}.{key[:32]}.json"

@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.core import files as disk
-from harness.core.documents import DocumentKind
+from harness.core.documents import DocumentKind, read_or_warn
 from harness.core.errors import RecordError, UsageError
 from harness.core.provenance import __version__
 
@@ -30,6 +30,9 @@ SCHEMA = 2
 
 STAMP = "import.json"
 TABLES = ("entries", "files", "scores")
+"""The entries that have scores, to whose row numbers the others refer; the files with the scores, in their
+order; the main scores, one row for each file, split and subset."""
+
 _TABLE = re.compile(rf"({'|'.join(TABLES)})-[0-9a-f]{{12}}\.parquet")
 
 
@@ -77,21 +80,10 @@ class Imported:
         counts: Mapping[str, Any] = self.stamp.get("counts", {})
         return counts
 
-    def load_entries(self, columns: Sequence[str] | None = None) -> Any:
-        """The entries that have scores, as a pyarrow table; other tables refer to its row numbers."""
-        return self._read_table("entries", columns)
-
-    def load_scores(self, columns: Sequence[str] | None = None) -> Any:
-        """The main scores, one row for each file, split and subset, as a pyarrow table."""
-        return self._read_table("scores", columns)
-
-    def load_files(self, columns: Sequence[str] | None = None) -> Any:
-        """The files with the scores, in the order of `scores`, as a pyarrow table."""
-        return self._read_table("files", columns)
-
-    def has_all_tables(self) -> bool:
-        """Whether all of its tables are what was written."""
-        return not any(map(self.find_table_problem, TABLES))
+    def find_problem(self) -> str:
+        """What is wrong with its tables, every byte read; empty if nothing."""
+        problems = ((table, self.find_table_problem(table)) for table in TABLES)
+        return next((f"its table {table}: {problem}" for table, problem in problems if problem), "")
 
     def find_table_problem(self, table: str) -> str:
         """What is wrong with a table, every byte read; empty if nothing. Schema 1 knew only its length."""
@@ -104,12 +96,12 @@ class Imported:
             return f"it cannot be read: {error.strerror}"
         return "" if same else "its SHA-256 is not that in its stamp"
 
-    def load_entry_digests(self) -> list[str]:
-        """For each entry a text that changes when one of its files does."""
-        digests: list[str] = self.load_entries(["digest"])["digest"].to_pylist()
-        return digests
+    def load_table(self, table: str, columns: Sequence[str] | None = None) -> Any:
+        """One of `TABLES`, or some of its columns, as a pyarrow table.
 
-    def _read_table(self, table: str, columns: Sequence[str] | None) -> Any:
+        Raises:
+            RecordError: It cannot be read, or is not what was written.
+        """
         from pyarrow import ArrowException, parquet
 
         path = self.locate_table(table)
@@ -135,9 +127,11 @@ class Imported:
         return results / "imported" / source
 
     @staticmethod
-    def list_import_folders(results: Path) -> list[Path]:
-        """The folders of the imports in a results folder, sorted by name."""
-        return [stamp.parent for stamp in sorted((results / "imported").glob(f"*/{STAMP}"))]
+    def read_imports(results: Path) -> list[Imported]:
+        """The imports in a results folder, sorted by name; unreadable imports only warn."""
+        stamps = sorted((results / "imported").glob(f"*/{STAMP}"))
+        imports = [read_or_warn(Imported.read_import, stamp.parent) for stamp in stamps]
+        return [published for published in imports if published is not None]
 
     @staticmethod
     def read_import(folder: Path) -> Imported | None:
@@ -188,7 +182,7 @@ class Imported:
             facts: The importer's facts, among them `counts`.
             versions: Versions, other than the harness's own, on which the tables depend.
         """
-        former = Imported.read_import(folder) if (folder / STAMP).exists() else None
+        former = Imported.read_import(folder)
         # New names for each import: a reader never finds tables of two imports under one stamp.
         import_id = secrets.token_hex(6)
         written = {}
@@ -215,7 +209,7 @@ class Imported:
     def update_stamp(self, facts: Mapping[str, Any]) -> Imported:
         """Write the stamp of an import again with changed `facts`; its tables stay."""
         stamp = _Stamp.model_validate({**self.stamp, **facts, "schema": SCHEMA})
-        STAMPS.write_document_file(self.folder / STAMP, stamp)
+        disk.replace(self.folder / STAMP, STAMPS.serialize_document(stamp).encode())
         return replace(self, stamp=stamp.model_dump(by_alias=True))
 
 

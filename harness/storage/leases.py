@@ -47,6 +47,7 @@ class Leases:
         self._folder = "" if local else "leases/"
         self._term = term
         self._token = secrets.token_hex(8)
+        self._own_name = f"{self._folder}{self._token}{HOLDER}"
         self._count = self._renewals = 0
         self._held: dict[str, bytes] = {}
         self._seen: dict[str, tuple[bytes | None, float]] = {}
@@ -98,10 +99,6 @@ class Leases:
                 self.release(key)
             if self._renewals:
                 self._remote.remove(self._own_name)
-
-    @property
-    def _own_name(self) -> str:
-        return f"{self._folder}{self._token}{HOLDER}"
 
     def _has_lapsed(self, name: str, lease: bytes, began: float) -> bool:
         """Whether nobody holds a lease any more, as far as this process has seen.

@@ -22,9 +22,6 @@ MIGRATIONS: dict[int, Migration] = {number: lambda record: record for number in 
 `lineage`, which only models that a recipe made have, schema 5 `run` and a lineage's `sweep`, and schema 6 the
 `folder` of a model."""
 
-DIGEST_SINCE = 3
-"""The first schema with a digest."""
-
 EXAMPLE_COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
 """Columns of the per-example file, described in results/README.md."""
 
@@ -72,12 +69,9 @@ class ExamplesPart(DocumentPart):
     sha256: str
 
 
-class RunPart(DocumentPart):
+class RunPart(ExamplesPart):
     """The run file beside the record of a retrieval task: the best documents of each query."""
 
-    file: FileName
-    rows: int
-    sha256: str
     depth: int
     """The largest rank: the most documents of a query."""
 
@@ -152,12 +146,13 @@ def find_score_problem(record: Record) -> str:
         parts += [score] if _is_value(score) else []
     if not _is_value(main):
         return ""
-    if parts and not is_same_score(main, sum(parts) / len(parts)):
-        return f"its main score is {main}, but the mean over splits and subsets is {sum(parts) / len(parts)}"
+    if parts:
+        mean = sum(parts) / len(parts)
+        problem = f"its main score is {main}, but the mean over splits and subsets is {mean}"
+        return "" if is_same_score(main, mean) else problem
     values = [value for metrics in record.subset_metrics for value in metrics.values() if _is_value(value)]
-    if not parts and not _is_mean_of_some(main, values):
-        return f"its main score is {main}, which no mean of its metrics is"
-    return ""
+    problem = f"its main score is {main}, which no mean of its metrics is"
+    return "" if _is_mean_of_some(main, values) else problem
 
 
 def _is_value(value: Any) -> TypeGuard[float]:
@@ -178,6 +173,6 @@ RECORDS = DocumentKind(
     schema=SCHEMA,
     migrations=MIGRATIONS,
     newer="Update the harness, or choose another folder with --results DIR.",
-    digest_since=DIGEST_SINCE,
+    digest_since=3,
     find_problem=find_score_problem,
 )

@@ -65,6 +65,10 @@ class Remote:
 
     Every method raises StoreError where the storage cannot be reached or refuses. All of them can be called
     from several threads.
+
+    Attributes:
+        url: The URL, its scheme in the form of `SCHEMES`.
+        needs_network: Whether it is reached over a network.
     """
 
     def __init__(self, url: str) -> None:
@@ -84,15 +88,11 @@ class Remote:
         if scheme == "file" and not place.startswith("/"):
             raise UsageError(f"--remote is {url!r}: a path after file:// begins with /.", hint=None)
         self.url = f"{scheme}://{place}"
+        self.needs_network = scheme != "file"
 
     @cached_property
     def _objects(self) -> Any:
         return _open_store(self.url, ATTEMPTS)
-
-    @property
-    def needs_network(self) -> bool:
-        """Whether it is reached over a network."""
-        return not self.url.startswith("file://")
 
     def require_usable(self) -> None:
         """Write, read and remove a small object, so that a run ends before it begins where it could not.

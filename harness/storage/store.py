@@ -6,24 +6,24 @@ With a remote, the folder is a working copy of records that several machines sha
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from harness.core import files
 from harness.core.documents import read_limited
-from harness.core.errors import NewerSchemaError, RecordError
+from harness.core.errors import NewerSchemaError, RecordError, warn
 from harness.core.identity import digest
 from harness.core.types import Purpose, build_artifact_slug
-from harness.storage import imported
-from harness.storage.imported import Imported
 from harness.storage.leases import sweep_leases
-from harness.storage.record import RECORDS, ExamplesPart, Record, RunPart
+from harness.storage.record import RECORDS, Record
 from harness.storage.remote import ObjectInfo, Remote
 
 
@@ -35,23 +35,15 @@ class Store:
 
     Attributes:
         root: The results folder.
+        leases: The folder of leases on work in progress.
+        remote: The object storage that has copies of what is made, None without any.
         shared: The records of the remote; None without one.
     """
 
     def __init__(self, root: Path, remote: Remote | None = None) -> None:
-        self.root = root
-        self._artifacts = _ArtifactFolders(root / "records")
+        self.root, self.leases = root, root / "leases"
+        self.remote = remote
         self.shared = None if remote is None else SharedRecords(remote, self)
-
-    @property
-    def remote(self) -> Remote | None:
-        """The object storage that has copies of what is made, None without any."""
-        return None if self.shared is None else self.shared.remote
-
-    @property
-    def leases(self) -> Path:
-        """The folder of leases on work in progress."""
-        return self.root / "leases"
 
     def prepare(self, artifacts: Iterable[str]) -> None:
         """Make the folder, check that it can be written, and remove what killed processes left there.
@@ -75,10 +67,9 @@ class Store:
         `artifact` is the artifact's folder (`Artifact.slug`). An artifact has one folder, whatever its name
         in the first run: an existing folder that ends in the same key is used.
         """
-        folders = self._list_artifact_folders(artifact)
-        places = [
-            self.root / "records" / folder / format_task_folder(task) / f"{key}.json" for folder in folders
-        ]
+        folders = self.list_record_folders(artifact.rpartition("-")[2]) or [self.root / "records" / artifact]
+        folders.sort(key=lambda folder: folder.name != artifact)
+        places = [folder / format_task_folder(task) / f"{key}.json" for folder in folders]
         return next((place for place in places if place.exists()), places[0])
 
     def get(
@@ -141,7 +132,7 @@ class Store:
         """
         path = self.locate_record(artifact, record.task.name, record.key)
         if record.status == "failed":
-            files.replace(_resolve_failure_path(path), record.to_json().encode())
+            files.replace(path.with_suffix(FAILED), record.to_json().encode())
             return record
         stored = self._put(path, record, examples, run, again=again)
         return stored if self.shared is None else self.shared.send(path, again=again) or stored
@@ -163,54 +154,19 @@ class Store:
             _remove_beside(path, BESIDE.keys() - contents.keys())
         elif not files.write_once(path, content):
             record = self._resolve_first_record(path, record, contents)
-        _resolve_failure_path(path).unlink(missing_ok=True)
+        path.with_suffix(FAILED).unlink(missing_ok=True)
         return record
 
-    def iter_records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
-        """Every finished record (or failure) of a purpose, sorted by path; unreadable files only warn."""
-        for path in sorted((self.root / "records").glob("*/*/*.json")):
-            if path.name.endswith(FAILED) != failed:
-                continue
-            try:
-                record = self.read_record(path)
-            except RecordError as error:
-                warn_unread(error)
-                continue
-            if record is not None and record.purpose == purpose:
-                yield record
-
-    def find_examples_file(self, record: Record, artifact: str) -> Path | None:
-        """The path of a record's per-example file, None without one; a damaged one only warns."""
-        return self._find_part_file(record, artifact, record.examples)
-
-    def run(self, record: Record, artifact: str) -> Path | None:
-        """The path of a record's run file, None without one; a damaged one only warns."""
-        return self._find_part_file(record, artifact, record.run)
-
-    def _find_part_file(
-        self, record: Record, artifact: str, part: ExamplesPart | RunPart | None
-    ) -> Path | None:
-        if part is None:
+    def find_part_file(self, record: Record, artifact: str, part: str = "examples") -> Path | None:
+        """The path of a record's per-example or run file, None without one; a damaged one only warns."""
+        facts = getattr(record, part)
+        path = facts and self.locate_record(artifact, record.task.name, record.key).with_name(facts.file)
+        if path is None or not path.is_file():
             return None
-        part_path = self.locate_record(artifact, record.task.name, record.key).with_name(part.file)
-        if not part_path.is_file():
-            return None
-        if files.hash_file(part_path) == part.sha256:
-            return part_path
-        _warn_once(
-            part_path, f"{part_path} is damaged: its record has another SHA-256. It counts as missing."
-        )
+        if files.has_sha256(path, facts.sha256):
+            return path
+        _warn_once(path, f"{path} is damaged: its record has another SHA-256. It counts as missing.")
         return None
-
-    def read_imports(self) -> list[Imported]:
-        """The imports in this folder, which are never among its records; unreadable imports only warn."""
-        imports = []
-        for folder in imported.Imported.list_import_folders(self.root):
-            try:
-                imports.append(imported.Imported.read_import(folder))
-            except RecordError as error:
-                warn_unread(error)
-        return [published for published in imports if published is not None]
 
     def _resolve_first_record(self, path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
         """The record that was written first; the new one if it has just replaced a file beside the first."""
@@ -226,17 +182,15 @@ class Store:
                 return record
         return stored
 
-    def _list_artifact_folders(self, artifact: str) -> list[str]:
-        """The folders of one artifact, at least one, the folder in use first."""
-        key = artifact.rpartition("-")[2]
-        folders = self._artifacts.list_folder_names(key)
-        if not folders:
-            return [artifact]
-        return sorted(folders, key=lambda name: name != artifact)
-
     def list_record_folders(self, key: str) -> list[Path]:
         """The folders of the records of an artifact, by the start of its key as it is in their names."""
-        return [self.root / "records" / name for name in sorted(self._artifacts.list_folder_names(key))]
+        records, now = self.root / "records", time.time_ns()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            changed = records.stat().st_mtime_ns
+            # A change in the same tick of the clock would not be seen: a new listing counts once.
+            names = _list_artifact_folders(records, changed if now - changed > SETTLED_NS else now)
+            return [records / name for name in names.get(key, ())]
+        return []
 
     def _can_replace_record(self, path: Path, record: Record) -> bool:
         """Whether the file at `path` is replaced; a damaged file is moved aside."""
@@ -245,7 +199,7 @@ class Store:
         stored = self.read_record(path)
         if stored is None:
             aside = path.with_suffix(".broken")
-            _warn(f"{path} was damaged; it is kept as {aside.name}.")
+            warn(f"{path} was damaged; it is kept as {aside.name}.")
             files.move(path, aside)
             return False
         return stored.purpose == "trial" and record.purpose == "final"
@@ -268,21 +222,22 @@ class Store:
             return None
 
     @staticmethod
-    def parse(path: Path) -> Record:
+    def parse(path: Path, content: bytes | None = None, *, where: str = "") -> Record:
         """The record in a file, compared with the file's place.
+
+        Args:
+            path: The file.
+            content: What is in the file, or would be; None to read it.
+            where: Its name in messages; empty for its path.
 
         Raises:
             OSError: The file cannot be read.
             RecordError: The record is of a newer schema, or the file holds none.
             ValueError: The file is damaged, or holds another record than its place says.
         """
-        return Store._parse(read_limited(path, RECORDS.limit), path, where=str(path))
-
-    @staticmethod
-    def _parse(content: bytes, path: Path, *, where: str) -> Record:
-        """The record in some bytes, compared with the place of its file."""
+        content = read_limited(path, RECORDS.limit) if content is None else content
         try:
-            record = RECORDS.parse(content.decode("utf-8"), where=where)
+            record = RECORDS.parse(content, where=where or path)
             problem = _explain_misplacement(record, path)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError("it is truncated, or no JSON") from error
@@ -309,15 +264,6 @@ class _Differences:
     objects: Mapping[str, ObjectInfo]
 
 
-@dataclass(kw_only=True)
-class _Listing:
-    """The records of one artifact in a remote, as listed; those that were dealt with are in `done`, too."""
-
-    until: float
-    names: dict[str, ObjectInfo]
-    done: dict[str, ObjectInfo] = field(default_factory=dict)
-
-
 class SharedRecords:
     """The records of a remote, of which those in a results folder are copies.
 
@@ -330,7 +276,8 @@ class SharedRecords:
     def __init__(self, remote: Remote, store: Store) -> None:
         self.remote = remote
         self._store = store
-        self._listings: dict[str, _Listing] = {}
+        # By the start of an artifact's key: the records as listed, and the time until which that is believed.
+        self._listings: dict[str, tuple[float, Mapping[str, ObjectInfo]]] = {}
         self._better: set[Path] = set()
 
     def look_up(self, artifact: str, task: str, key: str, *, now: bool = False) -> bool:
@@ -345,41 +292,34 @@ class SharedRecords:
             now: Whether to ask for this record instead of believing the last listing.
         """
         if now:
-            return self._fetch(
-                self._format_record_object(artifact, task, key),
-                self._store.locate_record(artifact, task, key),
-            )
-        start = artifact.rpartition("-")[2]
-        listing = self._listings.get(start)
-        begun = time.monotonic()
-        if listing is not None and begun < listing.until:
+            return self._fetch(self._resolve_record_object(self._store.locate_record(artifact, task, key)))
+        start, begun = artifact.rpartition("-")[2], time.monotonic()
+        until, known = self._listings.get(start, (begun, {}))
+        if begun < until:
             return False
-        names, ended = self.remote.list_objects(f"records/{start}"), time.monotonic()
-        until = ended + max(LISTING_SECONDS, 10 * (ended - begun))
-        listing = _Listing(until=until, names=names, done=listing.done if listing else {})
-        self._listings[start] = listing
-        # An object with another size or tag than when it was dealt with has been replaced since.
-        new = [n for n, info in names.items() if n.endswith(".json") and listing.done.get(n) != info]
-        fetched = self.remote.map_concurrently(
-            lambda name: self._fetch_listed(name, names[name], artifact), new
-        )
-        listing.done |= {name: names[name] for name in new}
-        return any(fetched)
+        changes = self.compare_records(known, start)
+        ended = time.monotonic()
+        self._listings[start] = ended + max(LISTING_SECONDS, 10 * (ended - begun)), changes.objects
+        return self.fetch(changes.fetch) > 0
 
     def has_listed(self, artifact: str) -> bool:
         """Whether the records of an artifact were looked up before."""
         return artifact.rpartition("-")[2] in self._listings
 
-    def compare_records(self, known: Mapping[str, ObjectInfo] = MappingProxyType({})) -> _Differences:
+    def compare_records(
+        self, known: Mapping[str, ObjectInfo] = MappingProxyType({}), start: str = ""
+    ) -> _Differences:
         """What is to be fetched and sent so that remote and folder have the same records.
 
         A record that is on both sides, and not the same, is to be fetched: the remote's counts.
 
         Args:
             known: Objects that were compared before; those that have not changed are not compared again.
+            start: The start of the key of the only artifact whose records are compared; empty for all.
         """
-        remote_objects = {n: i for n, i in self.remote.list_objects("records").items() if n.endswith(".json")}
-        here = {self._resolve_record_object(path): path for path in self._list_record_files("*")}
+        listing = self.remote.list_objects(f"records/{start}".rstrip("/"))
+        remote_objects = {name: info for name, info in listing.items() if name.endswith(".json")}
+        here = {self._resolve_record_object(path): path for path in self._list_record_files(start)}
         new = [name for name, info in remote_objects.items() if known.get(name) != info]
         # A comparison may cost a request, so several run at once.
         differs = self.remote.map_concurrently(
@@ -393,7 +333,7 @@ class SharedRecords:
 
     def fetch(self, names: Iterable[str]) -> int:
         """Fetch records by the names of their objects; returns how many there were."""
-        return sum(self.remote.map_concurrently(lambda name: self._fetch(name, None), [*names]))
+        return sum(self.remote.map_concurrently(self._fetch, [*names]))
 
     def send_missing(self) -> int:
         """Send the records that the remote lacks, of every artifact that was looked up; returns their number.
@@ -402,9 +342,9 @@ class SharedRecords:
         """
         missing = [
             path
-            for start, listing in self._listings.items()
-            for path in self._list_record_files(f"*-{start}")
-            if self._resolve_record_object(path) not in listing.names or path in self._better
+            for start, (_, objects) in self._listings.items()
+            for path in self._list_record_files(start)
+            if self._resolve_record_object(path) not in objects or path in self._better
         ]
         return len(self.remote.map_concurrently(self.send, missing))
 
@@ -441,15 +381,9 @@ class SharedRecords:
             if file.is_file() and files.has_sha256(file, getattr(record, part).sha256):
                 content = file.read_bytes()
                 if not self.remote.create(name, content):
-                    _warn(f"{self.remote.url}/{name} was damaged; it is replaced.")
+                    warn(f"{self.remote.url}/{name} was damaged; it is replaced.")
                     self.remote.replace(name, content)
         return {*objects.values()}
-
-    def _fetch_listed(self, name: str, info: ObjectInfo, artifact: str) -> bool:
-        """Fetch a record unless the folder has the same; a final one there stays before a trial."""
-        place = PurePosixPath(name)
-        path = self._store.locate_record(artifact, place.parent.name, place.stem)
-        return (not path.exists() or self._has_other_content(name, info, path)) and self._fetch(name, path)
 
     def _has_other_content(self, name: str, info: ObjectInfo, path: Path) -> bool:
         """Whether the object of a record is another than its file."""
@@ -460,17 +394,17 @@ class SharedRecords:
         # Another tag proves nothing where the storage encrypts, so the content is read then.
         return not info.has_content(content) and self.remote.read_object(name) != content
 
-    def _fetch(self, name: str, path: Path | None) -> bool:
+    def _fetch(self, name: str) -> bool:
         """Fetch a record with the files beside it to its place; False without one, or if it is damaged."""
         # What comes damaged is read once more before a word is said: the transfer may be at fault.
         for attempt in range(2):
             content = self.remote.read_object(name)
             if content is None:
                 return False
-            record = self._parse(name, content, warn=attempt > 0)
+            record = self._parse(name, content, again=attempt > 0)
             if record is not None:
                 slug = build_artifact_slug(record.model.name, record.model.artifact)
-                path = path or self._store.locate_record(slug, record.task.name, record.key)
+                path = self._store.locate_record(slug, record.task.name, record.key)
                 return self._write_local_record(path, name, record, content)
         return False
 
@@ -485,7 +419,7 @@ class SharedRecords:
         _put_beside(path, contents)
         files.replace(path, content)
         _remove_beside(path, BESIDE.keys() - contents.keys())
-        _resolve_failure_path(path).unlink(missing_ok=True)
+        path.with_suffix(FAILED).unlink(missing_ok=True)
         return True
 
     def _read_beside(self, name: str, record: Record) -> dict[str, bytes]:
@@ -497,36 +431,37 @@ class SharedRecords:
                 contents[part] = content
             else:
                 what = "is not there" if content is None else "is damaged: its record has another SHA-256"
-                _warn(f"{self.remote.url}/{beside} {what}. It counts as missing.")
+                warn(f"{self.remote.url}/{beside} {what}. It counts as missing.")
         return contents
 
-    def _parse(self, name: str, content: bytes, *, warn: bool = True, newer: bool = False) -> Record | None:
-        """The record in an object; None if it is damaged, or of a newer schema unless that is an error."""
+    def _parse(self, name: str, content: bytes, *, again: bool = True, newer: bool = False) -> Record | None:
+        """The record in an object; None if it is damaged, or of a newer schema unless that is an error.
+
+        That it is damaged is said where it was read `again`.
+        """
         where = f"{self.remote.url}/{name}"
         try:
-            return Store._parse(content, Path(name), where=where)
+            return Store.parse(Path(name), content, where=where)
         except NewerSchemaError as error:
             if newer:
                 raise
-            warn_unread(error)
+            warn(f"{error.message} It is left out.")
         except (RecordError, ValueError) as error:
-            if warn:
-                _warn(f"{where} is damaged: {str(error).splitlines()[0].rstrip('.')}. It counts as not done.")
+            if again:
+                warn(f"{where} is damaged: {str(error).splitlines()[0].rstrip('.')}. It counts as not done.")
         return None
 
-    def _list_record_files(self, folders: str) -> list[Path]:
-        """The files of finished records in some folders of the results folder, sorted."""
-        paths = (self._store.root / "records").glob(f"{folders}/*/*.json")
+    def _list_record_files(self, start: str) -> list[Path]:
+        """The files of finished records of an artifact in the results folder, or of all, sorted."""
+        every = (self._store.root / "records").glob("*")
+        folders = self._store.list_record_folders(start) if start else every
+        paths = (path for folder in folders for path in folder.glob("*/*.json"))
         return sorted(path for path in paths if not path.name.endswith(FAILED))
-
-    @staticmethod
-    def _format_record_object(artifact: str, task: str, key: str) -> str:
-        return f"records/{artifact.rpartition('-')[2]}/{format_task_folder(task)}/{key}.json"
 
     @staticmethod
     def _resolve_record_object(path: Path) -> str:
         """The name of the object of a record's file."""
-        return SharedRecords._format_record_object(path.parent.parent.name, path.parent.name, path.stem)
+        return f"records/{path.parts[-3].rpartition('-')[2]}/{path.parts[-2]}/{path.name}"
 
 
 def _should_replace(stored: Record, new: Record) -> bool:
@@ -545,33 +480,14 @@ def _list_part_objects(name: str, record: Record) -> dict[str, str]:
     }
 
 
-class _ArtifactFolders:
-    """The names of the folders in `records/`, listed again when that folder has changed.
-
-    Without it each look-up would list all of them, perhaps thousands.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._stamp = 0
-        self._names: dict[str, list[str]] = {}
-
-    def list_folder_names(self, key: str) -> list[str]:
-        """The names that end in the start of an artifact's key, sorted."""
-        try:
-            changed = self._folder.stat().st_mtime_ns
-            if changed != self._stamp:
-                self._list()
-                # A change in the same tick of the clock would not be seen: a new listing counts once.
-                self._stamp = changed if time.time_ns() - changed > SETTLED_NS else 0
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return self._names.get(key, [])
-
-    def _list(self) -> None:
-        self._names = {}
-        for name in sorted(os.listdir(self._folder)):
-            self._names.setdefault(name.rpartition("-")[2], []).append(name)
+# Without it each look-up would list all of them, perhaps thousands.
+@functools.lru_cache(maxsize=8)
+def _list_artifact_folders(records: Path, _stamp: int) -> Mapping[str, list[str]]:
+    """The names of the folders in `records/`, sorted, by the start of an artifact's key in which they end."""
+    names = defaultdict(list)
+    for name in sorted(os.listdir(records)):
+        names[name.rpartition("-")[2]].append(name)
+    return names
 
 
 def _explain_misplacement(record: Record, path: Path) -> str:
@@ -612,18 +528,7 @@ def _warn_once(path: Path, message: str) -> None:
         stat = path.stat()
         if (stamp := (path, stat.st_size, stat.st_mtime_ns)) not in _warned:
             _warned.add(stamp)
-            _warn(message)
-
-
-def warn_unread(error: RecordError) -> None:
-    """Warn of a document that is left out, and of the reason."""
-    _warn(f"{error.message} It is left out.")
-
-
-def _warn(message: str) -> None:
-    import logging
-
-    logging.getLogger(__name__).warning("%s", message)
+            warn(message)
 
 
 SETTLED_NS = 2_000_000_000
@@ -655,10 +560,6 @@ def _remove_beside(path: Path, parts: Iterable[str]) -> None:
     """Remove the files of a replaced record that the new one does not have."""
     for part in parts:
         path.with_suffix(BESIDE[part]).unlink(missing_ok=True)
-
-
-def _resolve_failure_path(path: Path) -> Path:
-    return path.with_suffix(FAILED)
 
 
 def _parse_record_key(path: Path) -> str:

@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from harness.core import files
 from harness.core.encoding import Encoding
-from harness.core.errors import DataError
+from harness.core.errors import DataError, warn
 from harness.core.identity import digest, serialize_canonical
 from harness.core.types import Artifact, Role
 from harness.storage.remote import Remote
@@ -68,10 +68,8 @@ class TokenVectors:
         """The vectors of some texts, in this order."""
         chosen = np.asarray(texts, dtype=np.int64)
         lengths = self.lengths[chosen]
-        return TokenVectors(
-            vectors=self.vectors[_compute_span_rows(self.offsets[chosen], lengths)],
-            offsets=_compute_offsets(lengths),
-        )
+        rows = _compute_span_rows(self.offsets[chosen], lengths)
+        return TokenVectors(vectors=self.vectors[rows], offsets=_compute_offsets(lengths))
 
     @property
     def nbytes(self) -> int:
@@ -79,12 +77,20 @@ class TokenVectors:
         return self.vectors.nbytes
 
     @staticmethod
-    def join(parts: Sequence[TokenVectors]) -> TokenVectors:
-        """The texts of several parts, one part after the other."""
-        lengths = np.concatenate([part.lengths for part in parts])
+    def join(parts: Sequence[Vectors | TokenVectors]) -> TokenVectors:
+        """The texts of several parts, one part after the other; a text of an array has one vector."""
+        tokens = [TokenVectors.of(part) for part in parts]
         return TokenVectors(
-            vectors=np.concatenate([part.vectors for part in parts]), offsets=_compute_offsets(lengths)
+            vectors=np.concatenate([part.vectors for part in tokens]),
+            offsets=_compute_offsets(np.concatenate([part.lengths for part in tokens])),
         )
+
+    @staticmethod
+    def of(vectors: Vectors | TokenVectors) -> TokenVectors:
+        """Vectors as those of tokens: of an array each row is the vector of the only token of a text."""
+        if isinstance(vectors, TokenVectors):
+            return vectors
+        return TokenVectors(vectors=vectors, offsets=np.arange(len(vectors) + 1))
 
 
 def _compute_offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -103,11 +109,11 @@ def _compute_span_rows(starts: NDArray[np.int64], lengths: NDArray[np.int64]) ->
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Shard:
-    """The hashes of some texts, (texts,), and their vectors; with `offsets` those of their tokens."""
+    """The hashes of some texts, (texts,), their vectors, and the file of both; None before it is written."""
 
     keys: NDArray[np.void]
-    vectors: Vectors
-    offsets: NDArray[np.int64] | None = None
+    tokens: TokenVectors
+    path: Path | None = None
 
 
 def _resolve_space_folder(root: Path, identity: Mapping[str, object]) -> Path:
@@ -125,9 +131,8 @@ class EmbeddingCache:
         self._shards: set[Path] = set()
         self._high = np.empty(0, np.uint64)
         self._low = np.empty(0, np.uint64)
-        self._place = np.empty((0, 2), np.int64)
+        self._place = np.empty((0, 3), np.int64)
         self._order: list[_Shard] = []
-        self._paths: list[Path | None] = []
         self._held: dict[str, int] = {}
         self.refresh()
 
@@ -140,9 +145,8 @@ class EmbeddingCache:
         opened = {path: shard for path in new if (shard := self._open_shard(path)) is not None}
         self._shards.update(opened)
         for path in [path for path in opened if path.name in self._held]:
-            place = self._held.pop(path.name)
-            self._order[place], self._paths[place] = opened.pop(path), path
-        self._take_in([*opened.values()], [*opened])
+            self._order[self._held.pop(path.name)] = opened.pop(path)
+        self._take_in([*opened.values()])
 
     def _open_shard(self, path: Path) -> _Shard | None:
         """A shard that is what its name says; None if it is damaged or cannot be read."""
@@ -152,13 +156,13 @@ class EmbeddingCache:
             if not problem:
                 return _read_shard(path)
             path.unlink()
-            _warn(f"{path} is damaged: {problem}. It is removed, and its texts are encoded again.")
+            warn(f"{path} is damaged: {problem}. It is removed, and its texts are encoded again.")
         except FileNotFoundError:  # another process has removed it
             return None
         except OSError as error:
             # Not tried again: it would warn at each refresh.
             self._shards.add(path)
-            _warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
+            warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
         return None
 
     def round_vectors(self, vectors: Vectors | TokenVectors) -> Vectors | TokenVectors:
@@ -167,31 +171,27 @@ class EmbeddingCache:
         Raises:
             DataError: A component is too large for float16.
         """
-        if isinstance(vectors, TokenVectors):
-            return TokenVectors(vectors=self._round_array(vectors.vectors), offsets=vectors.offsets)
-        return self._round_array(vectors)
-
-    def _round_array(self, vectors: Vectors) -> Vectors:
         if self.identity.get("vectors") != "float16":
             return vectors
+        array = TokenVectors.of(vectors).vectors
         # An overflow is told below, once, with what to do about it.
         with np.errstate(over="ignore"):
-            half_vectors = vectors.astype(np.float16)
+            half_vectors = array.astype(np.float16)
         # A model that gives infinite components is another error, which is reported when vectors are read.
-        if np.isinf(half_vectors).any() and np.isfinite(vectors).all():
+        if np.isinf(half_vectors).any() and np.isfinite(array).all():
             raise DataError(
                 "A vector has a component above 65,504, the largest number of float16.",
                 hint="Leave out --vectors float16.",
             )
+        if isinstance(vectors, TokenVectors):
+            return TokenVectors(vectors=half_vectors, offsets=vectors.offsets)
         return half_vectors
 
     @staticmethod
     def join(parts: Sequence[Vectors | TokenVectors]) -> Vectors | TokenVectors:
-        """The vectors of several parts, one part after the other."""
-        of_tokens = [part for part in parts if isinstance(part, TokenVectors)]
-        if of_tokens:
-            return TokenVectors.join(of_tokens)
-        return np.concatenate([part for part in parts if not isinstance(part, TokenVectors)])
+        """The vectors of several parts of one kind, one part after the other."""
+        joined = TokenVectors.join(parts)
+        return joined if isinstance(parts[0], TokenVectors) else joined.vectors
 
     def hold(self, keys: NDArray[np.void], vectors: Vectors | TokenVectors, content: bytes) -> None:
         """Make vectors available in this process that the driver has yet to write.
@@ -202,24 +202,23 @@ class EmbeddingCache:
             content: The file that will have them (see `serialize_shard`).
         """
         self._held[_format_shard_name(content)] = len(self._order)
-        self._take_in([_build_shard(keys, vectors)], [None])
+        self._take_in([_Shard(keys=keys, tokens=TokenVectors.of(vectors))])
 
-    def _take_in(self, shards: Sequence[_Shard], paths: Sequence[Path | None]) -> None:
+    def _take_in(self, shards: Sequence[_Shard]) -> None:
         if not shards:
             return
-        highs, lows, places = [self._high], [self._low], [self._place]
-        for shard in shards:
-            highs.append(shard.keys["high"])
-            lows.append(shard.keys["low"])
-            rows = np.arange(len(shard.keys), dtype=np.int64)
-            places.append(np.column_stack([np.full(len(rows), len(self._order)), rows]))
-            self._order.append(shard)
-        self._paths += paths
-        high = np.concatenate(highs)
+        places = [
+            np.column_stack(
+                [np.full(len(shard.keys), number), np.arange(len(shard.keys)), shard.tokens.lengths]
+            )
+            for number, shard in enumerate(shards, len(self._order))
+        ]
+        self._order += shards
+        high = np.concatenate([self._high, *(shard.keys["high"] for shard in shards)])
         by_high = np.argsort(high, kind="stable")
         self._high = high[by_high]
-        self._low = np.concatenate(lows)[by_high]
-        self._place = np.concatenate(places)[by_high]
+        self._low = np.concatenate([self._low, *(shard.keys["low"] for shard in shards)])[by_high]
+        self._place = np.concatenate([self._place, *places])[by_high]
 
     def find_missing_texts(self, texts: Sequence[str]) -> list[str]:
         """The texts without a cached vector, each once, in order."""
@@ -234,14 +233,7 @@ class EmbeddingCache:
             KeyError: A text has no cached vector.
             DataError: A cached vector is not finite.
         """
-        places = self._locate_texts(texts)
-        dimension = self._order[0].vectors.shape[1] if self._order else 0
-        out = np.empty((len(texts), dimension), np.float32)
-        # One shard after the other: its rows come from the memory map in one go.
-        for shard in np.unique(places[:, 0]):
-            here = places[:, 0] == shard
-            out[here] = self._read_shard_rows(shard, places[here, 1])
-        return out
+        return np.asarray(self._read_tokens(texts, np.float32).vectors, np.float32)
 
     def get_tokens(self, texts: Sequence[str]) -> TokenVectors:
         """The vectors of the tokens of `texts`, in the precision of the space.
@@ -250,17 +242,21 @@ class EmbeddingCache:
             KeyError: A text has no cached vectors.
             DataError: A cached vector is not finite.
         """
-        places = self._locate_texts(texts)
-        lengths = self._count_row_tokens(places)
+        return self._read_tokens(texts)
+
+    def _read_tokens(self, texts: Sequence[str], dtype: DTypeLike | None = None) -> TokenVectors:
+        """The vectors of the tokens of `texts` in a precision; None for that of the space."""
+        shards, rows, lengths = self._locate_texts(texts).T
         offsets = _compute_offsets(lengths)
-        first = self._order[0].vectors if self._order else np.zeros((0, 0), np.float16)
-        out = np.empty((int(offsets[-1]), first.shape[1]), first.dtype)
-        for shard in np.unique(places[:, 0]):
-            here = places[:, 0] == shard
-            starts = np.asarray(self._order[shard].offsets)[places[here, 1]]
-            out[_compute_span_rows(offsets[:-1][here], lengths[here])] = self._read_shard_rows(
-                shard, _compute_span_rows(starts, lengths[here])
-            )
+        first = self._order[0].tokens.vectors if self._order else np.zeros((0, 0), np.float16)
+        out = np.empty((int(offsets[-1]), first.shape[1]), dtype or first.dtype)
+        # One shard after the other: its rows come from the memory map in one go.
+        for number in np.unique(shards):
+            here, shard = shards == number, self._order[number]
+            starts = shard.tokens.offsets[rows[here]]
+            vectors = shard.tokens.vectors[_compute_span_rows(starts, lengths[here])]
+            _require_finite(shard, vectors)
+            out[_compute_span_rows(offsets[:-1][here], lengths[here])] = vectors
         return TokenVectors(vectors=out, offsets=offsets)
 
     def list_token_views(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
@@ -272,12 +268,10 @@ class EmbeddingCache:
             KeyError: A text has no cached vectors.
             DataError: A cached vector is not finite.
         """
-        places = self._locate_texts(texts)
         views = []
-        for shard, row in places.tolist():
-            offsets = np.asarray(self._order[shard].offsets)
-            text_vectors = self._order[shard].vectors[offsets[row] : offsets[row + 1]]
-            self._require_finite(shard, text_vectors)
+        for number, row, _ in self._locate_texts(texts).tolist():
+            text_vectors = self._order[number].tokens.select_text_vectors(row)
+            _require_finite(self._order[number], text_vectors)
             views.append(text_vectors.astype(np.float16, copy=False))
         return views
 
@@ -287,35 +281,15 @@ class EmbeddingCache:
         Raises:
             KeyError: A text has no cached vectors.
         """
-        return self._count_row_tokens(self._locate_texts(texts))
-
-    def _count_row_tokens(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        lengths = np.zeros(len(places), np.int64)
-        for shard in np.unique(places[:, 0]):
-            here = places[:, 0] == shard
-            lengths[here] = np.diff(np.asarray(self._order[shard].offsets))[places[here, 1]]
-        return lengths
+        return self._locate_texts(texts)[:, 2]
 
     def _locate_texts(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """The shard of each text and its row there, (texts, 2)."""
+        """The shard of each text, its row there, and the number of its tokens, (texts, 3)."""
         positions = self._find(EmbeddingCache.hash_texts(texts))
         if (positions < 0).any():
             raise KeyError(texts[int(np.argmax(positions < 0))])
         places: NDArray[np.int64] = self._place[positions]
         return places
-
-    def _read_shard_rows(self, shard: int, rows: NDArray[np.int64]) -> Vectors:
-        """Some vectors of a shard, all of them finite."""
-        vectors = self._order[shard].vectors[rows]
-        self._require_finite(shard, vectors)
-        return vectors
-
-    def _require_finite(self, shard: int, vectors: Vectors) -> None:
-        if not np.isfinite(vectors).all():
-            raise DataError(
-                f"A vector in {self._paths[shard] or 'memory'} is not finite.",
-                hint="`harness audit --repair` removes the file; its texts are encoded again then.",
-            )
 
     def _find(self, keys: NDArray[np.void]) -> NDArray[np.int64]:
         if not len(self._high) or not len(keys):
@@ -372,12 +346,13 @@ class EmbeddingCache:
 
         Of TokenVectors those of all tokens, and offsets (n + 1,).
         """
-        shard = _build_shard(keys, vectors)
-        hashes = np.ascontiguousarray(shard.keys).view(np.uint8).reshape(len(shard.keys), 16)
-        offsets = {} if shard.offsets is None else {"offsets": np.ascontiguousarray(shard.offsets)}
         from safetensors.numpy import save  # an audit works without it
 
-        return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(shard.vectors), **offsets}))
+        hashes = np.ascontiguousarray(keys).view(np.uint8).reshape(len(keys), 16)
+        arrays: dict[str, NDArray[Any]] = {"keys": hashes, "vectors": TokenVectors.of(vectors).vectors}
+        if isinstance(vectors, TokenVectors):
+            arrays["offsets"] = vectors.offsets
+        return bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
 
     @staticmethod
     def write_shard(
@@ -405,7 +380,7 @@ class EmbeddingCache:
         if not files.write_once(path, content) and find_shard_problem(path, root):
             files.replace(path, content)
         if remote is not None:
-            remote.replace(_resolve_shard_object(path), content)
+            remote.replace(path.relative_to(root).as_posix(), content)
 
     def sync_shards(self, remote: Remote) -> None:
         """Fetch the shards of a remote that the cache lacks, send those that it lacks, and `refresh`.
@@ -415,11 +390,11 @@ class EmbeddingCache:
         Raises:
             StoreError: The remote cannot be read or written, or the cache not be written.
         """
-        remote_sizes = {
-            name: info.size for name, info in remote.list_objects(_resolve_shard_object(self.folder)).items()
-        }
-        here = {_resolve_shard_object(path): path for path in self.folder.glob("*.safetensors")}
-        about = f"{_resolve_shard_object(self.folder)}/space.json"
+        # The name of an object is the place of its file in the cache.
+        space = self.folder.relative_to(self._root).as_posix()
+        remote_sizes = {name: info.size for name, info in remote.list_objects(space).items()}
+        here = {f"{space}/{path.name}": path for path in self.folder.glob("*.safetensors")}
+        about = f"{space}/space.json"
         if about not in remote_sizes:
             remote.create(about, serialize_canonical(self.identity).encode())
         for name in sorted(remote_sizes.keys() - here.keys()):
@@ -441,13 +416,7 @@ class EmbeddingCache:
                 self.write_shard(self._root, self.identity, content)
                 return
         remote.remove(name)
-        _warn(f"{remote.url}/{name} was damaged, and is removed. Its texts are encoded again.")
-
-
-def _resolve_shard_object(path: Path) -> str:
-    """The name in a remote of a space's folder, or of a shard: the place in the cache."""
-    parts = path.parts
-    return "/".join(parts[len(parts) - 1 - parts[::-1].index("vectors") :])
+        warn(f"{remote.url}/{name} was damaged, and is removed. Its texts are encoded again.")
 
 
 def _format_shard_name(content: bytes) -> str:
@@ -466,10 +435,12 @@ def _collect_side_settings(encoding: Encoding, role: Role) -> dict[str, object]:
     return {"max_length": late.document_length, "prefix": late.document_prefix, "skiplist": late.skiplist}
 
 
-def _build_shard(keys: NDArray[np.void], vectors: Vectors | TokenVectors) -> _Shard:
-    if isinstance(vectors, TokenVectors):
-        return _Shard(keys=keys, vectors=vectors.vectors, offsets=vectors.offsets)
-    return _Shard(keys=keys, vectors=vectors)
+def _require_finite(shard: _Shard, vectors: Vectors) -> None:
+    if not np.isfinite(vectors).all():
+        raise DataError(
+            f"A vector in {shard.path or 'memory'} is not finite.",
+            hint="`harness audit --repair` removes the file; its texts are encoded again then.",
+        )
 
 
 def drop_vectors(cache: Path, artifact_key: str) -> int:
@@ -519,7 +490,7 @@ def find_shard_problem(path: Path, cache: Path | None) -> str:
 
 def is_finite_shard(path: Path) -> bool:
     """Whether all vectors of an undamaged shard are finite."""
-    return bool(np.isfinite(_read_shard(path).vectors).all())
+    return bool(np.isfinite(_read_shard(path).tokens.vectors).all())
 
 
 def _read_shard(path: Path) -> _Shard:
@@ -543,24 +514,19 @@ def _read_shard(path: Path) -> _Shard:
             for name, dtype in dtypes.items()
             if name in layout
         }
-        keys, vectors, offsets = parts["keys"], parts["vectors"], parts.get("offsets")
-        texts = len(vectors) if offsets is None else len(offsets) - 1
+        tokens, keys = TokenVectors.of(parts["vectors"]), parts["keys"]
+        if "offsets" in parts:
+            tokens = TokenVectors(vectors=parts["vectors"], offsets=parts["offsets"])
         # A file that was cut off still has its whole header; its size tells.
-        if 8 + length + sum(part.nbytes for part in parts.values()) != size or keys.shape != (texts, 16):
-            raise ValueError
-        if offsets is not None and (offsets[-1] != len(vectors) or (np.diff(offsets) < 0).any()):
+        whole = 8 + length + sum(part.nbytes for part in parts.values()) == size
+        fits = keys.shape == (len(tokens), 16) and tokens.offsets[-1] == len(tokens.vectors)
+        if not (whole and fits) or (tokens.lengths < 0).any():
             raise ValueError
     except (ValueError, LookupError, TypeError, OverflowError) as error:
         raise ValueError("it is not a complete shard of vectors") from error
-    return _Shard(keys=np.ascontiguousarray(keys).view(KEY).reshape(-1), vectors=vectors, offsets=offsets)
+    return _Shard(keys=np.ascontiguousarray(keys).view(KEY).reshape(-1), tokens=tokens, path=path)
 
 
 def _map_array(path: Path, dtype: DTypeLike, start: int, shape: Sequence[int]) -> NDArray[Any]:
     """An array in a file; one without elements cannot be mapped."""
     return np.memmap(path, dtype, "r", start, tuple(shape)) if 0 not in shape else np.zeros(shape, dtype)
-
-
-def _warn(message: str) -> None:
-    import logging
-
-    logging.getLogger(__name__).warning("%s", message)

@@ -234,8 +234,10 @@ def _read_run_tables(record: Record, again: str, results: Path | None) -> tuple[
     import pyarrow.parquet as pq
 
     stores, slug = open_stores(results), _find_artifact_folder(record, results)
-    run = next((path for store in stores if (path := store.run(record, slug))), None)
-    examples = next((path for store in stores if (path := store.find_examples_file(record, slug))), None)
+    run, examples = (
+        next((path for store in stores if (path := store.find_part_file(record, slug, part))), None)
+        for part in ("run", "examples")
+    )
     if run is None or examples is None:
         what = "run" if run is None else "per-example file"
         part = record.run if run is None else record.examples

@@ -24,7 +24,7 @@ from typing import Any
 
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
-from harness.core.errors import HarnessError, RecordError, StoreError
+from harness.core.errors import HarnessError, RecordError, StoreError, warn
 from harness.core.lineage import DOCUMENTS, FILE, Lineage, ModelDocument, read_document
 from harness.core.types import build_artifact_slug
 from harness.encoder.folder.content import compute_folder_identity
@@ -247,10 +247,8 @@ class ModelStore:
         return None
 
     def _remove_damaged(self, name: str) -> None:
-        import logging
-
         assert self._remote is not None
-        logging.getLogger(__name__).warning("%s/%s is damaged, and is removed.", self._remote.url, name)
+        warn(f"{self._remote.url}/{name} is damaged, and is removed.")
         self._remote.remove(name)
 
     def _fetch(self, key: str, slug: str) -> bool:
@@ -488,9 +486,7 @@ _warned: set[tuple[Path, str]] = set()
 
 
 def _warn_once(folder: Path, problem: str) -> None:
-    import logging
-
     # A run looks a model up many times.
     if (folder, problem) not in _warned:
         _warned.add((folder, problem))
-        logging.getLogger(__name__).warning("%s is damaged: %s. It counts as missing.", folder, problem)
+        warn(f"{folder} is damaged: {problem}. It counts as missing.")

@@ -15,7 +15,6 @@ from packaging.version import InvalidVersion, Version
 from harness.core.types import Offer
 from harness.plan import catalog
 from harness.storage.imported import Imported
-from harness.storage.store import Store
 from leaderboard.data.entries import TRUST, NewEntry
 from leaderboard.data.suites import REASONS, Scope, read_revisions, resolve_data_revision
 from leaderboard.data.tables import Row, Tables, build_entry_row, compute_permanent_id
@@ -26,7 +25,7 @@ MAIN_REVISIONS = Path(__file__).with_name("main_revisions.csv")
 
 def list_imports(roots: Sequence[Path]) -> list[Imported]:
     """Every import of some folders."""
-    return [source for root in roots for source in Store(root).read_imports()]
+    return [source for root in roots for source in Imported.read_imports(root)]
 
 
 def resolve_table_path(source: Imported, table: str) -> Path:

@@ -146,7 +146,7 @@ def import_results(
     with Imported.lock(folder):
         former = Imported.read_import(folder)
         versions = {"harness": __version__, "parser": PARSER}
-        if former is not None and (former.stamp.get("versions") != versions or not former.has_all_tables()):
+        if former is not None and (former.stamp.get("versions") != versions or former.find_problem()):
             former = None
         facts = {"commit": read_git_commit(root), "scan": hashlib.sha256(repr(files).encode()).hexdigest()}
         # Files that could not be read for want of rights or memory may be readable now, though none
@@ -196,11 +196,11 @@ def _load_former_import(imported: Imported | None) -> _Former:
     if imported is None:
         return _Former()
     try:
-        entries = imported.load_entries(["folder", "card", *FACTS]).to_pylist()
+        entries = imported.load_table("entries", ["folder", "card", *FACTS]).to_pylist()
         return _Former(
             imported=imported,
-            files=imported.load_files(_FILES.names).cast(_FILES),
-            scores=imported.load_scores(_SCORES.names),
+            files=imported.load_table("files", _FILES.names).cast(_FILES),
+            scores=imported.load_table("scores", _SCORES.names),
             cards={f"{e['folder']}/{CARD}": {name: e[name] for name in FACTS} for e in entries if e["card"]},
         )
     except RecordError as error:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
-from harness.core.errors import RecordError
+from harness.core.documents import read_or_warn
 from harness.core.paths import resolve_cache_folder
 from harness.results.results import (
     Condition,
@@ -134,11 +134,7 @@ def _read_record_entries(
 ) -> list[NewEntry]:
     records: dict[tuple[str, str], Located] = {}
     for path in paths:
-        try:
-            record = Store.read_record(path)
-        except RecordError as error:
-            log.warning("%s It is left out.", error.message)
-            continue
+        record = read_or_warn(Store.read_record, path)
         if record is None or record.purpose != "final":
             continue
         previous = records.get((record.key, get_record_weights(record)))

@@ -642,7 +642,7 @@ def trained(backbone: Path, folder: Folder, tmp_path: Path, monkeypatch: pytest.
 def columns_of(report: Report, results: Path) -> dict[str, list[Any]]:
     """The per-example file of a report's only score."""
     (record,) = report.records
-    path = Store(results).find_examples_file(record, report.prepared.subjects[0].artifact.slug)
+    path = Store(results).find_part_file(record, report.prepared.subjects[0].artifact.slug)
     assert path is not None
     found: dict[str, list[Any]] = pq.read_table(path).to_pydict()
     return found

@@ -44,6 +44,7 @@ from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import open_index
 from proxies import put as put_import
 from proxies import suite
+from stored_records import iter_records
 
 LINEAGES = {seed: fakes.lineage(seed=seed) for seed in (1, 2)}
 CLUSTERS = {name: {"set": name} for name in ("first", "second")}
@@ -76,7 +77,7 @@ def fill_folders(results: Path, cache: Path) -> None:
 
 
 def _put_documents(results: Path) -> None:
-    records = [*Store(results).iter_records()]
+    records = [*iter_records(Store(results))]
     for at, name in enumerate(("first", "second")):
         record = records[at]
         slug = artifact(results, key=record.model.artifact).slug
@@ -146,7 +147,7 @@ def _fill_cache(results: Path, cache: Path) -> None:
         files.replace(index / "codes", name.encode() * 9)
         manifest = {"identity": {"name": name}, "files": {"codes": files.hash_file(index / "codes")}}
         files.replace(index / MANIFEST, serialize_canonical(manifest).encode())
-    for record in Store(results).iter_records():
+    for record in iter_records(Store(results)):
         slug = artifact(results, key=record.model.artifact).slug
         ScoredRecord.load_record(Store(results), slug, record.task.name, record.key, parts=(), cache=cache)
     for host in ("here", "elsewhere"):
@@ -181,7 +182,7 @@ def _read_files(root: Path, pattern: str, read: Callable[[Path], Any]) -> dict[s
 def _read_import(path: Path) -> Any:
     imported = Imported.read_import(path.parent)
     assert imported is not None
-    tables = (imported.load_entries(), imported.load_files(), imported.load_scores())
+    tables = (imported.load_table("entries"), imported.load_table("files"), imported.load_table("scores"))
     return imported.stamp, [table.to_pylist() for table in tables]
 
 

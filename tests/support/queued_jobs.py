@@ -27,6 +27,7 @@ from harness.jobs.jobs import ScoreJob, build_model_part
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.store import Store
 from harness.training.training import TrainingSpec, run_training
+from stored_records import iter_records
 
 QUICK = SlurmTimes(look=0.05, states=0.5, wave=0.2, refusal=5.0)
 
@@ -123,7 +124,7 @@ def driver(folder: Path, planned: Plan, **options: Any) -> Driver:
 def records(folder: Path) -> dict[str, Any]:
     """What the store has, by key, without what changes with each run."""
     found = {}
-    for record in Store(folder / "results").iter_records():
+    for record in iter_records(Store(folder / "results")):
         found[record.key] = record.model_copy(update={"provenance": {}}).to_json()
     return found
 

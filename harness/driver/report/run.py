@@ -326,7 +326,7 @@ class Report:
             part,
             self._collect_records(model, part),
             self._find_convention(suite),
-            lambda record: store.find_examples_file(record, slug),
+            lambda record: store.find_part_file(record, slug),
         )
 
     def _format_suite_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:

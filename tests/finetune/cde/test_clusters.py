@@ -152,8 +152,9 @@ def test_clusters_that_were_killed_end_as_undisturbed_ones(
     assert [path.name for path in (tmp_path / "cut").iterdir()] == [FILE]
 
 
-def test_damaged_points_of_a_killed_run_are_named_and_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("name", ["points.npy", "state.npz"])
+def test_a_damaged_file_of_a_killed_run_is_noted_and_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(module, "KEPT_SECONDS", -1.0)
     monkeypatch.setattr(module, "ROWS", 500)
@@ -162,12 +163,14 @@ def test_damaged_points_of_a_killed_run_are_named_and_made_again(
     looks = iter(range(10_000))
     with pytest.raises(Stopped):
         made(pairs, tmp_path / "cut", tight, stop=lambda: next(looks) >= 25)
-    (points,) = (tmp_path / "cut").rglob("points.npy")
-    changed = np.load(points, mmap_mode="r+")
-    changed[:1000] *= -1
-    changed.flush()
-    made(pairs, tmp_path / "cut", tight)
-    assert f"{points} is damaged" in caplog.text
+    (path,) = (tmp_path / "cut").rglob(name)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    notes: list[str] = []
+    made(pairs, tmp_path / "cut", tight, note=notes.append)
+    (note,) = notes
+    assert note.startswith(f"{path} is damaged")
     assert (tmp_path / "cut" / FILE).read_bytes() == (tmp_path / "whole" / FILE).read_bytes()
 
 

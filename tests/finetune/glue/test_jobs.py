@@ -45,6 +45,7 @@ from harness.driver.report.run import Report
 from harness.plan import catalog
 from harness.storage.record import Record
 from harness.storage.store import Store
+from stored_records import iter_records
 
 # From a backbone to the table of GLUE: grids, choice, transfer, fresh seeds, and going on after a stop
 
@@ -105,7 +106,7 @@ def small(backbone: Path, data: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def trials(results: Path) -> dict[str, Record]:
-    return {record.key: record for record in Store(results).iter_records(purpose="trial")}
+    return {record.key: record for record in iter_records(Store(results), purpose="trial")}
 
 
 def finals(report: Report) -> dict[str, Record]:
@@ -160,7 +161,7 @@ def test_predictions_of_every_fresh_seed_give_the_score(small: Runner, tmp_path:
     report = small(tasks=("STS-B", "CoLA"))
     for name, record in finals(report).items():
         folder = Store(tmp_path / "results")
-        path = folder.find_examples_file(record, report.prepared.subjects[0].artifact.slug)
+        path = folder.find_part_file(record, report.prepared.subjects[0].artifact.slug)
         assert path is not None
         table = pq.read_table(path).to_pydict()
         seeds = np.array(table["replicate"])
@@ -251,7 +252,7 @@ def test_a_diverged_seed_is_left_out_of_the_mean_and_shown_with_it(
     record = finals(report)["SST-2"]
     whole, lost = record.training["seeds"]["scores"]
     assert (record.main_score, lost, record.training["seeds"]["diverged"]) == (whole, None, 1)
-    path = report.prepared.store.find_examples_file(record, report.prepared.subjects[0].artifact.slug)
+    path = report.prepared.store.find_part_file(record, report.prepared.subjects[0].artifact.slug)
     assert path is not None
     zeros = float(np.mean(np.array(pq.read_table(path)["gold"].to_pylist()) == 0))
     ((_, _, value),) = record.training["with_diverged"]
@@ -318,6 +319,17 @@ def test_weights_that_are_gone_are_made_again(small: Runner, tmp_path: Path) -> 
     assert (tmp_path / "cache-results" / "finetuned").exists()
     whole = finals(small(tasks=("RTE",), results="whole"))["RTE"]
     assert record.main_score == pytest.approx(whole.main_score, abs=1e-6)
+
+
+def test_a_damaged_state_of_a_grid_is_noted(small: Runner, tmp_path: Path) -> None:
+    small(tasks=("MNLI",))
+    (state,) = (tmp_path / "cache-results" / "finetuned").glob("*/best.json")
+    state.write_text(state.read_text().replace("0.", "1.", 1))
+    notes: list[str] = []
+    small(tasks=("RTE",), listeners=Listeners(event=lambda _job, event: notes.append(event.text)))
+    assert [note for note in notes if "damaged" in note] == [
+        f"{state} is damaged. The weights beside it count as missing."
+    ]
 
 
 def test_weights_of_another_making_are_not_taken(small: Runner, tmp_path: Path) -> None:
@@ -647,7 +659,7 @@ def test_weights_of_another_model_are_refused(small: Runner, tmp_path: Path) -> 
 
 @pytest.fixture
 def place(tmp_path: Path) -> _Checkpoints:
-    return _Checkpoints(folder=tmp_path / "finetuned")
+    return _Checkpoints(folder=tmp_path / "finetuned", tell=lambda notes: None)
 
 
 def offer(place: _Checkpoints, key: str, watched: float, value: float = 0.0, group: str = "grid") -> None:
@@ -695,11 +707,15 @@ def test_weights_are_those_of_what_they_scored(place: _Checkpoints) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "best.json"])
-def test_damaged_weights_are_not_found(place: _Checkpoints, name: str) -> None:
+def test_damaged_weights_are_named_and_not_found(place: _Checkpoints, name: str) -> None:
+    notes: list[str] = []
+    place = replace(place, tell=notes.extend)
     offer(place, "a", 0.5, value=1)
     path = place.folder / "grid" / name
     path.write_bytes(path.read_bytes()[:-4] + b"lost")
     assert place.find("a", 0.5) is None
+    (note,) = notes
+    assert note.startswith(f"{path} is damaged")
     offer(place, "a", 0.5, value=2)
     found = place.find("a", 0.5)
     assert found is not None

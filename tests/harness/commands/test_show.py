@@ -23,6 +23,7 @@ from harness.plan import catalog
 from harness.search.bm25 import resolve_bm25
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
 from harness.storage.store import Store
+from stored_records import iter_records
 
 # `harness list`
 
@@ -319,7 +320,7 @@ def test_show_of_a_suite_nothing_of_which_was_measured(results: Path, capsys: An
 def test_show_of_a_task_is_the_whole_record(results: Path, capsys: Any) -> None:
     rows = asked(capsys, "show", "model-a", "--task", "STS13", "--results", results)
     assert [Record.model_validate(row) for row in rows] == [
-        one for one in Store(results).iter_records() if one.task.name == "STS13"
+        one for one in iter_records(Store(results)) if one.task.name == "STS13"
     ]
 
 

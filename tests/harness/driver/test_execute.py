@@ -35,6 +35,7 @@ from harness.storage.leases import Leases
 from harness.storage.record import Record
 from harness.storage.store import Store
 from harness.storage.vectors import EmbeddingCache
+from stored_records import iter_records
 from worker_jobs import Greedy, LookThenAsk, Say
 
 Encoders = dict[str, FakeEncoder]
@@ -222,7 +223,7 @@ def test_a_failed_task_is_recorded_the_rest_goes_on_and_it_is_tried_again(
     tasks = (task("Bad", error="boom"), task("Good"))
     _, (bad, good) = run(tmp_path, plan(tmp_path, *tasks))
     assert (bad.how, good.how) == ("failed", "done")
-    (recorded,) = Store(tmp_path / "r").iter_records(failed=True)
+    (recorded,) = iter_records(Store(tmp_path / "r"), failed=True)
     assert recorded.error is not None
     assert (recorded.error.kind, recorded.error.message) == ("RuntimeError", "boom")
     assert "in evaluate" in recorded.error.traceback
@@ -252,7 +253,7 @@ def test_a_model_the_gate_refuses_fails_its_tasks_and_no_other_model(
     assert (a.how, b.how) == ("failed", "done")
     assert a.failure is not None
     assert a.failure.message == "constant embeddings"
-    assert list(Store(tmp_path / "r").iter_records(failed=True)) == []
+    assert list(iter_records(Store(tmp_path / "r"), failed=True)) == []
 
 
 def test_force_runs_again_and_takes_the_place(tmp_path: Path, encoders: Encoders) -> None:
@@ -260,7 +261,7 @@ def test_force_runs_again_and_takes_the_place(tmp_path: Path, encoders: Encoders
     _, (second,) = run(tmp_path, plan(tmp_path, task(), force=True), again=True)
     assert (first.how, second.how) == ("done", "done")
     assert record_of(second).provenance["texts_encoded"] == 0
-    assert len(list(Store(tmp_path / "r").iter_records())) == 1
+    assert len(list(iter_records(Store(tmp_path / "r")))) == 1
 
 
 @pytest.mark.parametrize("rows", [(), ("a", None), ("a", 3)])

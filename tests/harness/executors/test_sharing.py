@@ -13,6 +13,7 @@ import pytest
 
 from harness.storage.store import Store
 from queued_jobs import ended
+from stored_records import iter_records
 
 SUPPORT = Path(__file__).parents[2] / "support"
 
@@ -40,7 +41,7 @@ def test_two_drivers_with_clocks_ten_minutes_apart_share_the_work(tmp_path: Path
     told, _ = late.communicate(timeout=120)
     others, _ = early.communicate(timeout=120)
     assert late.returncode == 0
-    keys = [record.key for record in Store(tmp_path / "results").iter_records()]
+    keys = [record.key for record in iter_records(Store(tmp_path / "results"))]
     assert len(keys) == len(set(keys)) == 40
     assert all(ended(tmp_path)[key] == 1 or killed for key in keys)
     if not killed:

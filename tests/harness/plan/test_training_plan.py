@@ -41,6 +41,7 @@ from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 from harness.watch.watch import WatchOptions, follow
 from stopped_trainings import train_in_this_process
+from stored_records import iter_records
 
 PLUGIN = Path(__file__).parents[2] / "plugin"
 
@@ -412,9 +413,9 @@ def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], caps
         assert record.main_score == alone[best][record.task.name]
         assert record.lineage.all_selected_on == ("one", "two")
         assert record.lineage.sweep == sweep
-    final = list(Store(asked["results"]).iter_records())
+    final = list(iter_records(Store(asked["results"])))
     assert {record.model.artifact for record in final} == {one.artifact.key}, "a trial enters no table"
-    assert len(list(Store(asked["results"]).iter_records(purpose="trial"))) == 6
+    assert len(list(iter_records(Store(asked["results"]), purpose="trial"))) == 6
 
     assert hows(swept(asked)) == ["cached", "cached"]
     assert not swept(asked).prepared.plan.jobs
@@ -471,7 +472,7 @@ def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None
     assert before is not None
     assert before.lineage.sweep is not None
     shutil.rmtree(one.artifact.folder)
-    trial = next(Store(asked["results"]).iter_records(purpose="trial"))
+    trial = next(iter_records(Store(asked["results"]), purpose="trial"))
     (path,) = (asked["results"] / "records").glob(f"*/*/{trial.key}.json")
     content = json.loads(path.read_text())
     del content["digest"]
@@ -658,7 +659,7 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
 
     assert start("before", "killed").wait() == -signal.SIGKILL
     assert count() == 2
-    assert len(list(Store(tmp_path / "killed").iter_records(purpose="trial"))) == 4
+    assert len(list(iter_records(Store(tmp_path / "killed"), purpose="trial"))) == 4
     assert start("half", "killed").wait() == -signal.SIGKILL
     events: list[str] = []
     heard = Listeners(event=lambda job, event: events.append(job.kind) if event.kind == "finished" else None)

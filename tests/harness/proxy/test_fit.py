@@ -109,7 +109,7 @@ def test_given_tasks_are_taken_whatever_they_cost(tmp_path: Path) -> None:
 
 def test_minutes_can_be_those_of_a_named_model(tmp_path: Path) -> None:
     source = imported(tmp_path)
-    names = source.load_files()["seconds"].to_pylist()
+    names = source.load_table("files")["seconds"].to_pylist()
     found = fit_made(source, tasks=("B",), reference="org3/model7")
     seconds = names[7 * COLUMNS + 1]
     assert found.cost.minutes == pytest.approx(seconds / 60)

@@ -64,11 +64,11 @@ def test_times_of_more_than_was_asked_for_do_not_count(tmp_path: Path) -> None:
     of, scores = suite(3), DRAW.random((25, 3))
     source = put(tmp_path, of, scores, seconds=np.full((25, 3), 7.0))
     assert np.nansum(ScoreTable.read_score_table(source, of).seconds) == 7 * 75
-    wider = source.load_scores().to_pylist()
+    wider = source.load_table("scores").to_pylist()
     extra = {**wider[0], "split": "train"}
     tables = {
-        "entries": source.load_entries(),
-        "files": source.load_files(),
+        "entries": source.load_table("entries"),
+        "files": source.load_table("files"),
         "scores": pa.Table.from_pylist([*wider, extra]),
     }
     with imported.Imported.lock(source.folder):

@@ -28,6 +28,7 @@ from harness.storage.leases import locate_holder_file
 from harness.storage.store import Store
 from harness.storage.vectors import EmbeddingCache
 from lease_worker import dead_lease
+from stored_records import iter_records
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def stale_lease(world: World) -> Path:
 
 
 def superseded_failure(world: World) -> Path:
-    record = next(Store(world.results).iter_records())
+    record = next(iter_records(Store(world.results)))
     path = next(world.results.rglob(f"{record.key}.json"))
     failure = record.model_copy(update={"status": "failed"})
     path.with_suffix(".failed.json").write_text(failure.to_json())

@@ -26,6 +26,7 @@ from harness.results.names import NamedModel, distinguish_names
 from harness.results.results import MeasuredSuite
 from harness.storage.record import Record
 from harness.storage.store import Store
+from stored_records import iter_records
 
 MODELS = 16
 
@@ -53,7 +54,7 @@ def build_model(record: Record) -> NamedModel:
 
 def read_all(folder: Path) -> list[object]:
     """What the records say, each of them read."""
-    records = list(Store(folder).iter_records())
+    records = list(iter_records(Store(folder)))
     models = [build_model(record) for record in records]
     labels = distinguish_names(models)
     return [
@@ -98,7 +99,7 @@ def ask_everything(scores: PastScores) -> list[object]:
 
 
 def test_estimates_learn_the_same_from_the_index(folder: Path, tmp_path: Path) -> None:
-    every = [PastScore.from_record(record) for record in Store(folder).iter_records()]
+    every = [PastScore.from_record(record) for record in iter_records(Store(folder))]
     truth = ask_everything(PastScores.from_scores(every))
     assert all(truth[:6])
     for _ in range(2):
@@ -333,7 +334,7 @@ def test_rows_are_in_the_order_of_paths(folder: Path, tmp_path: Path) -> None:
 def test_show_reads_the_records_of_its_model_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = pick_record(folder)
     key = Store.parse(path).model.artifact
-    mine = sum(record.model.artifact == key for record in Store(folder).iter_records())
+    mine = sum(record.model.artifact == key for record in iter_records(Store(folder)))
     MeasuredSuite.load_records(key, folder)
     reads = count_reads(monkeypatch)
     assert len(MeasuredSuite.load_records(key, folder).records) == mine
@@ -358,7 +359,7 @@ def test_a_record_that_vanishes_while_it_is_looked_up_is_left_out(
 
 
 def test_a_limit_shows_the_first_rows_and_the_number_of_all(folder: Path) -> None:
-    total = len(list(Store(folder).iter_records()))
+    total = len(list(iter_records(Store(folder))))
     words = ["records", "--results", str(folder)]
     shown = CliRunner().invoke(list_command, [*words, "--limit", "3"], standalone_mode=False)
     assert f"3 of {total} records" in shown.output

@@ -631,6 +631,31 @@ def test_a_run_that_ends_goes_on_with_the_index_that_is_there(
     assert found["provenance"]["index"]["searches"][0]["was_there"]
 
 
+@pytest.mark.parametrize("name", ["centroids.npy", "exact.*.json"])
+def test_a_damaged_index_is_noted_and_made_again(
+    suite: Path, colbert: Path, tmp_path: Path, command: Command, name: str
+) -> None:
+    asked = (
+        "run",
+        "--model",
+        colbert,
+        "--suite",
+        f"local:{suite}",
+        "--offline",
+        "--index",
+        "plaid",
+        "--force",
+    )
+    assert "is damaged:" not in "".join(command(*asked)[1:])
+    (path,) = tmp_path.glob(f"**/plaid/*/{name}")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    text = " ".join("".join(command(*asked)[1:]).split())
+    assert text.count("is damaged:") == 1
+    assert "is damaged:" not in "".join(command(*asked)[1:])
+
+
 def test_the_cache_lists_and_prunes_indexes(
     suite: Path, colbert: Path, tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,7 @@ from harness.storage.leases import Leases
 from harness.storage.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, RunPart, TaskPart
 from harness.storage.store import Store
 from lease_worker import dead_lease
+from stored_records import iter_records
 
 # Identities
 
@@ -280,7 +281,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     store.put("tiny-aaaa", made())
     assert store.get("tiny-aaaa", "STS12", KEY) == made()
     assert store.get("tiny-aaaa", "STS12", "other") is None
-    assert list(store.iter_records()) == [made()]
+    assert list(iter_records(store)) == [made()]
 
 
 def test_the_first_record_stays_unless_asked(tmp_path: Path) -> None:
@@ -303,8 +304,8 @@ def test_examples_and_run_lie_beside_the_record(tmp_path: Path) -> None:
     store = Store(tmp_path)
     record = store.put(SLUG, made(**BESIDE), b"columns", run=b"hits")
     for beside, part, content in (
-        (store.find_examples_file(record, SLUG), record.examples, b"columns"),
-        (store.run(record, SLUG), record.run, b"hits"),
+        (store.find_part_file(record, SLUG), record.examples, b"columns"),
+        (store.find_part_file(record, SLUG, "run"), record.run, b"hits"),
     ):
         assert beside is not None
         assert part is not None
@@ -323,14 +324,14 @@ def test_predictions_without_a_record_are_what_a_killed_process_left(tmp_path: P
     store.put(SLUG, made(**BESIDE), b"of the killed", run=b"of the killed")
     store.locate_record(SLUG, "STS12", KEY).unlink()
     record = store.put(SLUG, made(**BESIDE), b"its own", run=b"its run")
-    run = store.run(record, SLUG)
+    run = store.find_part_file(record, SLUG, "run")
     assert run is not None
     assert run.read_bytes() == b"its run"
-    beside = store.find_examples_file(record, SLUG)
+    beside = store.find_part_file(record, SLUG)
     assert beside is not None
     assert beside.read_bytes() == b"its own"
     beside.unlink()
-    assert store.find_examples_file(record, SLUG) is None
+    assert store.find_part_file(record, SLUG) is None
 
 
 def test_a_failure_is_kept_apart_and_ends_with_success(tmp_path: Path) -> None:
@@ -338,17 +339,17 @@ def test_a_failure_is_kept_apart_and_ends_with_success(tmp_path: Path) -> None:
     error = ErrorPart(kind="ValueError", message="no", traceback="Traceback …")
     store.put(SLUG, made(status="failed", main_score=None, error=error))
     assert store.get(SLUG, "STS12", KEY) is None
-    assert [r.error for r in store.iter_records(failed=True)] == [error]
+    assert [r.error for r in iter_records(store, failed=True)] == [error]
     store.put(SLUG, made())
-    assert list(store.iter_records(failed=True)) == []
-    assert len(list(store.iter_records())) == 1
+    assert list(iter_records(store, failed=True)) == []
+    assert len(list(iter_records(store))) == 1
 
 
 def test_trials_never_come_with_final_records(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(SLUG, made(purpose="trial"))
-    assert list(store.iter_records()) == []
-    assert len(list(store.iter_records(purpose="trial"))) == 1
+    assert list(iter_records(store)) == []
+    assert len(list(iter_records(store, purpose="trial"))) == 1
 
 
 @pytest.mark.parametrize("content", [b'{"schema": 1, "ke', b"", b"\xff\xfe\x00"])
@@ -402,13 +403,13 @@ def test_a_record_is_believed_for_its_content_not_its_place(
     path.write_text(text)
     with caplog.at_level(logging.WARNING):
         assert [store.get(SLUG, "STS12", KEY) for _ in range(2)] == [None, None]
-        assert list(store.iter_records()) == []
+        assert list(iter_records(store)) == []
     (warning,) = caplog.messages
     assert str(path) in warning
     assert said in warning
     assert store.put(SLUG, made()) == made()
     assert path.with_suffix(".broken").read_text() == text
-    assert list(store.iter_records()) == [made()]
+    assert list(iter_records(store)) == [made()]
 
 
 def test_records_without_a_digest_are_held_against_their_key(tmp_path: Path) -> None:
@@ -444,10 +445,10 @@ def test_the_committed_reference_records_hold() -> None:
 def test_damaged_examples_count_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(tmp_path)
     record = store.put(SLUG, made(**BESIDE), b"columns", run=b"hits")
-    for end, read in ((".examples.parquet", store.find_examples_file), (".run.parquet", store.run)):
-        path = store.locate_record(SLUG, "STS12", KEY).with_suffix(end)
+    for part in ("examples", "run"):
+        path = store.locate_record(SLUG, "STS12", KEY).with_suffix(f".{part}.parquet")
         path.write_bytes(b"colunms")
-        assert [read(record, SLUG) for _ in range(2)] == [None, None]
+        assert [store.find_part_file(record, SLUG, part) for _ in range(2)] == [None, None]
         assert f"{path} is damaged" in caplog.messages[-1]
     assert len(caplog.messages) == 2
 
@@ -469,10 +470,10 @@ def test_of_two_at_once_a_record_has_the_examples_beside_it(
 
     monkeypatch.setattr(files, "write_once", late)
     store.put(SLUG, scored(0.2, **BESIDE), b"second", run=b"second run")
-    (record,) = store.iter_records()
+    (record,) = iter_records(store)
     assert record.main_score == 0.2
-    assert store.find_examples_file(record, SLUG) is not None
-    assert store.run(record, SLUG) is not None
+    assert store.find_part_file(record, SLUG) is not None
+    assert store.find_part_file(record, SLUG, "run") is not None
 
 
 def test_preparing_removes_what_dead_processes_and_past_failures_left(tmp_path: Path) -> None:
@@ -544,7 +545,7 @@ def test_files_that_are_no_records_are_left_out_with_a_warning(
     for name, content in (("a", "[]"), ("b", newer), ("c", "{")):
         (tmp_path / "records" / SLUG / "STS12" / f"{name}.json").write_text(content)
     with caplog.at_level(logging.WARNING):
-        assert list(store.iter_records()) == [made()]
+        assert list(iter_records(store)) == [made()]
     assert len(caplog.records) == 3
 
 

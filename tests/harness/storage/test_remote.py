@@ -280,7 +280,7 @@ def content(store: Store, key: str = KEY, name: str = "Fake") -> tuple[bytes, by
     """The record of a store and its per-example file."""
     found = store.get(SLUG, name, key)
     assert found is not None
-    beside = store.find_examples_file(found, SLUG)
+    beside = store.find_part_file(found, SLUG)
     assert beside is not None
     return store.locate_record(SLUG, name, key).read_bytes(), beside.read_bytes()
 
@@ -366,7 +366,7 @@ def test_a_damaged_file_beside_a_record_is_missing_until_it_is_sent_again(
     remote.replace(beside, b"exampl")
     two = machine("two")
     assert two.get(SLUG, "Fake", KEY) == stored
-    assert two.find_examples_file(stored, SLUG) is None
+    assert two.find_part_file(stored, SLUG) is None
     assert f"{beside} is damaged" in caplog.text
     one.put(SLUG, stored, b"examples", again=True)
     assert content(machine("three")) == content(one)
@@ -638,7 +638,7 @@ class Reader(threading.Thread):
             self._whole.add(name)
         elif name.startswith("records/"):
             self.require(name, self._records.setdefault(name, content) == content)
-            record = Store._parse(content, Path(name), where=name)
+            record = Store.parse(Path(name), content)
             for part in (record.examples, record.run):
                 assert part is not None
                 beside = f"{name.removesuffix('.json')}.{part.sha256[:16]}.{part.file.partition('.')[2]}"
@@ -714,8 +714,8 @@ def test_no_half_object_is_ever_read_however_writers_are_killed(
             assert path.read_bytes() == remote.read_object(name)
             found = Store.read_record(path)
             assert found is not None
-            assert store.find_examples_file(found, SLUG) is not None
-            assert store.run(found, SLUG) is not None
+            assert store.find_part_file(found, SLUG) is not None
+            assert store.find_part_file(found, SLUG, "run") is not None
         vectors.sync_shards(remote)
         assert (
             vectors.find_missing_texts([f"{n} {row}" for n in remote_writer.SHARDS for row in (0, 3599)])

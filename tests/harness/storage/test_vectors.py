@@ -328,7 +328,7 @@ def test_vectors_that_wait_for_the_driver_are_there_at_once(tmp_path: Path) -> N
     EmbeddingCache.write_shard(tmp_path, there.identity, content)
     there.refresh()
     (shard,) = there._order
-    assert isinstance(shard.vectors, np.memmap), "what is written is read from its file"
+    assert isinstance(shard.tokens.vectors, np.memmap), "what is written is read from its file"
     assert there.get_tokens(["", "abc"]).lengths.tolist() == [0, 3]
 
 

@@ -26,6 +26,7 @@ from harness.storage.store import Store
 from harness.watch.changes import detect_change_points
 from harness.watch.state import WATCHES, Watch, WatchEntry, read_watch
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
+from stored_records import iter_records
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def test_every_checkpoint_is_evaluated_once(tmp_path: Path, write: Write, loads:
     watch, ended = watched(tmp_path)
     assert ended == [(200, 2, 0), (1000, 2, 0)]
     first = watch.checkpoints[0]
-    record = next(r for r in Store(tmp_path / "results").iter_records() if r.model.artifact == first.artifact)
+    record = next(r for r in iter_records(Store(tmp_path / "results")) if r.model.artifact == first.artifact)
     assert (record.model.name, first.model) == ("run-checkpoint-200", "run-checkpoint-200")
     assert first.scores[record.task.name] == record.main_score
     assert first.records[record.task.name] == record.key

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import StoreError, UsageError
-from harness.storage import imported
-from harness.storage.store import Store
+from harness.storage.imported import Imported
 from hostile import EVIL
 from leaderboard.commands.import_ import command
 from leaderboard.data import mteb_files, mteb_import
@@ -84,12 +83,16 @@ def run(root: Path, to: Path, **more: Any) -> ImportResult:
 
 
 def rows(done: ImportResult) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = done.imported.load_scores().to_pylist()
+    found: list[dict[str, Any]] = done.imported.load_table("scores").to_pylist()
     return found
 
 
 def tables(done: ImportResult) -> list[Any]:
-    return [done.imported.load_entries(), done.imported.load_files(), done.imported.load_scores()]
+    return [
+        done.imported.load_table("entries"),
+        done.imported.load_table("files"),
+        done.imported.load_table("scores"),
+    ]
 
 
 def parsed(tmp_path: Path, content: Any) -> tuple[str, list[tuple[str, str, float | None, str]]]:
@@ -103,7 +106,7 @@ def parsed(tmp_path: Path, content: Any) -> tuple[str, list[tuple[str, str, floa
 
 def test_every_score_is_a_row_of_its_entry(tmp_path: Path) -> None:
     done = run(tree(tmp_path / "in"), tmp_path / "out")
-    entries = done.imported.load_entries().to_pylist()
+    entries = done.imported.load_table("entries").to_pylist()
     named = [(e["model"], e["revision"], e["experiment"], e["trust"], e["files"], e["rows"]) for e in entries]
     assert named == [
         ("org/one", COMMIT, "", "commit", 2, 3),
@@ -129,7 +132,7 @@ def test_every_score_is_a_row_of_its_entry(tmp_path: Path) -> None:
 
 
 def test_the_facts_of_a_card_belong_to_its_own_revision_only(tmp_path: Path) -> None:
-    entries = run(tree(tmp_path / "in"), tmp_path / "out").imported.load_entries().to_pylist()
+    entries = run(tree(tmp_path / "in"), tmp_path / "out").imported.load_table("entries").to_pylist()
     facts = [(e["card"], e["n_parameters"], e["embed_dim"]) for e in entries]
     assert facts == [(True, 7, 3), (False, None, None), (True, None, None), (False, None, None)]
 
@@ -413,9 +416,9 @@ def test_a_time_beyond_what_a_column_holds_is_no_obstacle(places: tuple[Path, Pa
 
 def test_only_the_entries_of_changed_files_get_another_digest(places: tuple[Path, Path]) -> None:
     root, out = places
-    before = run(root, out).imported.load_entry_digests()
+    before = run(root, out).imported.load_table("entries")["digest"].to_pylist()
     write(root, {f"org__one/{COMMIT}/experiments/long/STS12.json": result("STS12", 0.61)})
-    after = run(root, out).imported.load_entry_digests()
+    after = run(root, out).imported.load_table("entries")["digest"].to_pylist()
     assert [a == b for a, b in zip(before, after, strict=True)] == [True, False, True, True]
 
 
@@ -423,7 +426,7 @@ def test_a_card_that_becomes_unreadable_states_nothing(places: tuple[Path, Path]
     root, out = places
     run(root, out)
     write(root, {f"org__one/{COMMIT}/model_meta.json": "{"})
-    entry = run(root, out).imported.load_entries().to_pylist()[0]
+    entry = run(root, out).imported.load_table("entries").to_pylist()[0]
     assert (entry["model"], entry["card"], entry["embed_dim"]) == ("org/one", False, None)
 
 
@@ -508,7 +511,7 @@ def test_a_wrong_folder_writes_nothing_and_does_not_empty_an_import(
     run(tree(tmp_path / "in"), tmp_path / "out")
     with pytest.raises(UsageError, match=said):
         run(tmp_path / wrong, tmp_path / "out")
-    assert Store(tmp_path / "out").read_imports()[0].counts["rows"] == 6
+    assert Imported.read_imports(tmp_path / "out")[0].counts["rows"] == 6
 
 
 def test_a_file_in_place_of_the_results_is_said_to_be_one(tmp_path: Path) -> None:
@@ -542,12 +545,10 @@ def test_a_crash_while_writing_keeps_the_former_import(
     run(root, out)
     write(root, {"org__new/main/STS12.json": result("STS12", 0.9)})
     with monkeypatch.context() as patched:
-        patched.setattr(
-            imported.Imported, "update_stamp", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-        )
+        patched.setattr(Imported, "update_stamp", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run(root, out)
-    assert Store(out).read_imports()[0].load_scores().num_rows == 6
+    assert Imported.read_imports(out)[0].load_table("scores").num_rows == 6
     assert len(rows(run(root, out))) == 7
 
 
@@ -602,7 +603,7 @@ def test_a_card_is_cleaned(tmp_path: Path, card: dict[str, Any], expected: dict[
     found = parse_card_facts(card)
     assert {name: found[name] for name in expected} == expected
     root = write(tmp_path / "in", {"m/external/model_meta.json": card})
-    [entry] = run(root, tmp_path / "out").imported.load_entries().to_pylist()
+    [entry] = run(root, tmp_path / "out").imported.load_table("entries").to_pylist()
     assert {name: entry[name] for name in expected} == expected
 
 
@@ -657,9 +658,9 @@ def test_the_time_that_a_file_tells_is_kept(tmp_path: Path) -> None:
             f"{one}/E.json": {**old, "test": {"cos_sim": {"spearman": 0.8}}},
         },
     )
-    kept = run(root, tmp_path / "out").imported.load_files(["path", "seconds"]).to_pylist()
+    kept = run(root, tmp_path / "out").imported.load_table("files", ["path", "seconds"]).to_pylist()
     told = {row["path"].rpartition("/")[2][0]: row["seconds"] for row in kept}
     assert told == {"A": 1.5, "B": None, "C": None, "D": 7.0, "E": None}
     write(root, {f"{one}/B.json": result("B", 0.5, evaluation_time=2)})
-    again = run(root, tmp_path / "out").imported.load_files(["path", "seconds"]).to_pylist()
+    again = run(root, tmp_path / "out").imported.load_table("files", ["path", "seconds"]).to_pylist()
     assert {row["path"].rpartition("/")[2][0]: row["seconds"] for row in again} == {**told, "B": 2.0}

@@ -21,6 +21,7 @@ from site_data import (
     standard_imports,
     suites,
 )
+from stored_records import iter_records
 
 
 def queries() -> Queries:
@@ -123,7 +124,7 @@ def test_entries_of_suites_are_those_with_scores_there() -> None:
 def test_results_and_documents(tmp_path: Path) -> None:
     site = small_site(tmp_path)
     records = {
-        r.key: r for failed in (False, True) for r in Store(tmp_path / "results").iter_records(failed=failed)
+        r.key: r for failed in (False, True) for r in iter_records(Store(tmp_path / "results"), failed=failed)
     }
     rows = [row for row in site.queries.find_results() if row.key]
     assert {row.key for row in rows} == set(records)

@@ -24,6 +24,7 @@ from leaderboard.data import records as measured
 from leaderboard.data.entries import EntryOutcome, NewEntry
 from leaderboard.data.suites import build_task_scope
 from site_data import made_of, measured_model, names, put, put_model, scored, suites, task, trained
+from stored_records import iter_records
 
 M = measured_model("m")
 FAILED = ErrorPart(kind="E", message="m")
@@ -261,12 +262,12 @@ def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
     store.put(model.slug, trained(model, "CoLA", 0.5))
     found = only(tmp_path)
     assert (found.output, found.recipe) == ("label", "glue-optibert")
-    records = {record.task.name: record for record in store.iter_records()}
+    records = {record.task.name: record for record in iter_records(store)}
     documents = {view: json.loads(text) for suite, view, text in found.averages if suite == "glue"}
     assert documents.keys() == GLUE.conventions.keys()
     for view, convention in GLUE.conventions.items():
         wanted = TrainedResult.build_trained_result(
-            GLUE, records, convention, lambda r: store.find_examples_file(r, model.slug)
+            GLUE, records, convention, lambda r: store.find_part_file(r, model.slug)
         )
         document = documents[view]
         counts = (document["there"], document["wanted"])
