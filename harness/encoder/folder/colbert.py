@@ -10,12 +10,9 @@ from typing import Any
 from harness.core.encoding import LateInteraction
 from harness.core.errors import DamagedModelError, ModelError
 from harness.encoder.folder.configs import TOKENS, explain_not_run, find_sentence_config
-from harness.encoder.folder.files import read_object
+from harness.encoder.folder.files import SETTINGS, read_object
 from harness.encoder.folder.modules import MASK, Module, find_library_class
 from harness.encoder.folder.pooling import infer_vector_size
-
-SETTINGS = "config_sentence_transformers.json"
-"""The file with the settings of a model of several modules."""
 
 COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"
 """The types of a PyLate model in its settings, and of sentence-transformers' own multi-vector model."""

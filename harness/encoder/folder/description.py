@@ -20,13 +20,7 @@ from harness.encoder.backbones import (
     read_architecture,
     read_family,
 )
-from harness.encoder.folder.colbert import (
-    COLBERT,
-    MULTI_VECTOR,
-    SETTINGS,
-    read_late_interaction,
-    require_late_files,
-)
+from harness.encoder.folder.colbert import COLBERT, MULTI_VECTOR, read_late_interaction, require_late_files
 from harness.encoder.folder.configs import (
     LATE,
     TEXT,
@@ -35,7 +29,7 @@ from harness.encoder.folder.configs import (
     read_module_config,
 )
 from harness.encoder.folder.content import check_external_references
-from harness.encoder.folder.files import is_schema_file, read_object
+from harness.encoder.folder.files import SETTINGS, is_schema_file, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     MASK,
@@ -182,8 +176,7 @@ def _check_module_configs(folder: Path, *, is_late: bool) -> None:
 def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | None) -> int | None:
     """The dimensions to which vectors are cut; None for all."""
     size: int | None = library.get("truncate_dim")
-    most = infer_vector_size(folder, pooling or "") or NO_LIMIT
-    if size is not None and size > most:
+    if size is not None and size > (infer_vector_size(folder, pooling or "") or size):
         raise explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
     return size
 

@@ -16,6 +16,9 @@ from typing import Any
 from harness.core.errors import DamagedModelError
 from harness.core.files import require_size
 
+SETTINGS = "config_sentence_transformers.json"
+"""The file with the settings of a model of several modules."""
+
 LARGEST = 64 * 2**20
 """The most bytes of a config or of a file of a tokenizer; the largest known has 35 MB."""
 
@@ -45,8 +48,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 SCHEMA_FILES = (
     *("config.json", "sentence_*_config.json", "wordembedding_config.json", "router_config.json"),
-    *("config_sentence_transformers.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("added_tokens.json", "*.index.json"),
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", SETTINGS, "*.index.json"),
 )
 """The files whose fields have types."""
 
@@ -110,7 +112,7 @@ FIELDS = {
     CODE: "auto_map",
     OBJECT: "text_config id2label quantization_config architecture model_args tokenizer_args config_args "
     "router_config.json/structure added_tokens_decoder",
-    NAMED: "config_sentence_transformers.json/prompts router_config.json/types weight_map",
+    NAMED: f"{SETTINGS}/prompts router_config.json/types weight_map",
     COUNT: "vocab_size hidden_size in_features out_features heads truncate_dim query_length document_length",
     SIZE: "word_embedding_dimension",
     LENGTH: "max_seq_length",

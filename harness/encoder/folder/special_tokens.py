@@ -40,12 +40,14 @@ _SAVE = (
 class SpecialTokens:
     """The tokens that the files in the folder of a tokenizer say are put around a text.
 
-    `config` is the content of tokenizer_config.json, with tokens as texts; `first` and `last` are the tokens
-    that the post-processor of tokenizer.json adds, "" for none and None where it says nothing.
+    `config` is the content of tokenizer_config.json, with tokens as texts, and `tokenizer` that of
+    tokenizer.json; `first` and `last` are the tokens that its post-processor adds, "" for none and None where
+    it says nothing.
     """
 
     folder: Path
     config: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
     first: str | None
     last: str | None
 
@@ -57,8 +59,9 @@ class SpecialTokens:
             name: value.get("content") if isinstance(value, Mapping) else value
             for name, value in config.items()
         }
-        first, last = _read_processor(read_object(folder / _TOKENIZER).get("post_processor"))
-        return SpecialTokens(folder=folder, config=tokens, first=first, last=last)
+        tokenizer = read_object(folder / _TOKENIZER)
+        first, last = _read_processor(tokenizer.get("post_processor"))
+        return SpecialTokens(folder=folder, config=tokens, tokenizer=tokenizer, first=first, last=last)
 
     def declare(self, end: str) -> str | None:
         """The token that belongs to an end, "first" or "last": "" for none, None where no file says it."""

@@ -5,7 +5,6 @@ It is checked before anything of the folder is imported.
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import re
 from collections.abc import Sequence
@@ -90,10 +89,9 @@ def read_library_types() -> frozenset[str]:
         return frozenset()
     roots = () if spec is None else spec.submodule_search_locations or ()
     for path in (Path(root) / "models/auto/configuration_auto.py" for root in roots):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else ():
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CONFIG_MAPPING_NAMES":
-                pairs = node.value.args[0] if isinstance(node.value, ast.Call) else node.value
-                return frozenset(name for name, _ in ast.literal_eval(pairs))
+        if path.is_file():
+            text = path.read_text(encoding="utf-8").partition("CONFIG_MAPPING_NAMES =")[2]
+            return frozenset(re.findall(r'\("([^"]+)", "', text.partition("\n)")[0]))
     return frozenset()
 
 

@@ -61,8 +61,7 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
             pooling or a recipe that trains the model for every task.
 
     Raises:
-        ModelError: It cannot be loaded as it is.
-        UsageError: It is a model of another kind, or a setting does not fit it.
+        UsageError: It is of another kind, a setting does not fit it, or it cannot be loaded (ModelError).
     """
     folder = artifact.folder
     if not any_kind and not read_modules(folder):
@@ -140,9 +139,6 @@ def _check_prefixes(place: Path, late: LateInteraction) -> None:
             )
 
 
-# A backbone: its config, tensors and tokenizer
-
-
 def _check_backbone_files(place: Path, artifact: Artifact) -> None:
     config = read_object(place / "config.json")
     _check_type(place, config, own_code=artifact.trust_remote_code)
@@ -181,9 +177,6 @@ def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
             if close
             else "`harness list backbones` shows what the harness adds.",
         )
-
-
-# What the folder is
 
 
 COLBERT = "a ColBERT of colbert-ai, which gives a vector for each token"
