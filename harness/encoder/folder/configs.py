@@ -44,6 +44,7 @@ SETTINGS_OF = {
     "Transformer": {*_OUTER, *RUN, *LATE, "model_args", "tokenizer_args", "config_args"},
     "Pooling": {"word_embedding_dimension", "pooling_mode", "include_prompt"},
     "Dense": {*_NAMES, "in_features", "out_features", "bias", "activation_function", "use_residual"},
+    "Dropout": {"dropout"},
     "Normalize": _NAMES,
     "MultiVectorMask": {"skiplist_words", "skiplist_tasks", "keep_only_token_ids"},
 }

@@ -42,7 +42,7 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DamagedModelError(f"{path} holds no JSON object.")
     for name, value in content.items() if is_schema_file(path) else ():
-        content[name] = _check_field(path, name, value)
+        content[name] = _parse_field(path, name, value)
     return content
 
 
@@ -131,7 +131,7 @@ FIELDS = {
 _TYPES = {name: kind for kind, names in FIELDS.items() for name in names.split()}
 
 
-def _check_field(path: Path, name: str, value: Any) -> Any:
+def _parse_field(path: Path, name: str, value: Any) -> Any:
     """The value of a field, with 32.0 as 32; ModelError if it is of another type or out of range."""
     kind = _TYPES.get(f"{path.name}/{name}") or _TYPES.get(name)
     kind = FLAG if name.startswith("pooling_mode_") else kind
