@@ -102,6 +102,7 @@ NAMED = _Type(
 )
 CODE = _Type("an object or a list", lambda value: isinstance(value, dict | list))
 NUMBER = _Type("a number", lambda value: type(value) in (int, float) and math.isfinite(value))
+SHARE = _Type("a number from 0 to 1", lambda value: type(value) in (int, float) and 0 <= value <= 1)
 POSITIONS = _Type("an integer", lambda value: _is_count(value, -1))
 
 FIELDS = {
@@ -121,6 +122,7 @@ FIELDS = {
     TOKEN: "num_labels",
     POSITIONS: "max_position_embeddings n_positions",
     NUMBER: "layer_norm_eps",
+    SHARE: "hidden_dropout_prob attention_probs_dropout_prob",
     SIDE: "padding_side truncation_side",
     WORD: "unk_token",
     FLAG: "position_biased_input tie_word_embeddings is_decoder do_lower_case bias use_residual "
