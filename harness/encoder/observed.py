@@ -135,8 +135,7 @@ def _observe_padding(module: Any, files: SpecialTokens, encoding: Encoding) -> O
     mask = module.tokenize([TEXT, f"{TEXT} {TEXT}"])["attention_mask"][0]
     observed = None if mask.all() else "right" if mask[0] else "left"
     wrong = None not in (declared, observed) and declared != observed
-    padding = files.tokenizer.get("padding")
-    other = padding["direction"].lower() if padding else None
+    other = (files.tokenizer.get("padding") or {}).get("direction", "").lower() or None
     return Observation(
         name="padding_side",
         declared=declared,
@@ -193,9 +192,8 @@ def _read_case(normalizer: Any) -> bool | None:
     if not isinstance(normalizer, Mapping):
         return None
     flags = [normalizer.get("lowercase"), *map(_read_case, normalizer.get("normalizers", ()))]
-    if normalizer.get("type") == "Lowercase" or True in flags:
-        return True
-    return False if False in flags else None
+    lowers = normalizer.get("type") == "Lowercase" or True in flags
+    return lowers or (False if False in flags else None)
 
 
 def _note_difference(declared: Any, observed: Any, other: Any, words: str) -> str:

@@ -179,14 +179,12 @@ def check_encoder(
     return _SanityReport(
         checks=tuple(ran),
         failures=refused,
-        accepted=(
-            *(
-                f"accepted by --allow {one.allowance}: {one.message}"
-                for one in failures
-                if one is not None and one not in refused
-            ),
-            *(one.note for one in observed if one.note),
-        ),
+        accepted=tuple(
+            f"accepted by --allow {one.allowance}: {one.message}"
+            for one in failures
+            if one is not None and one not in refused
+        )
+        + tuple(one.note for one in observed if one.note),
         observed={one.name: {"declared": one.declared, "observed": one.observed} for one in observed},
         seconds=seconds,
         speed=_measure_speed(encoder) if is_measured else None,
