@@ -51,6 +51,7 @@ class Observation:
         allowance: The name by which the contradiction is accepted; "" where there is none.
         message: The contradiction in words.
         hint: Its cure.
+        note: What another file says, where the model does as declared.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Observation:
     allowance: str = ""
     message: str = ""
     hint: str = ""
+    note: str = ""
 
 
 def observe(encoder: Encoder | TokenEncoder, folder: Path, vectors: NDArray[np.float32]) -> list[Observation]:
@@ -85,15 +87,16 @@ def observe(encoder: Encoder | TokenEncoder, folder: Path, vectors: NDArray[np.f
 
 def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Iterator[Observation]:
     """What is seen of a backbone and its tokenizer."""
-    yield from _observe_special_tokens(module, folder)
-    yield _observe_padding(module, folder, encoding)
+    files = SpecialTokens.read_folder(folder)
+    yield from _observe_special_tokens(module, files)
+    yield _observe_padding(module, files, encoding)
     yield from _observe_padding_token(module, folder)
-    yield _observe_case(module, folder)
+    yield _observe_case(module, files)
     yield from _observe_attention(module, folder, encoding)
 
 
-def _observe_special_tokens(module: Any, folder: Path) -> Iterator[Observation]:
-    tokenizer, files = module.tokenizer, SpecialTokens.read_folder(folder)
+def _observe_special_tokens(module: Any, files: SpecialTokens) -> Iterator[Observation]:
+    tokenizer = module.tokenizer
     whole, bare = (list(tokenizer(TEXT, add_special_tokens=added)["input_ids"]) for added in (True, False))
     starts = [at for at in range(len(whole) - len(bare) + 1) if whole[at : at + len(bare)] == bare]
     if not bare or not starts:
@@ -125,14 +128,14 @@ def _explain_hidden(module: Any, count: int) -> tuple[str, str] | None:
     )
 
 
-def _observe_padding(module: Any, folder: Path, encoding: Encoding) -> Observation:
-    arguments = read_module_config(folder, "Transformer").get("tokenizer_args") or {}
-    files = {**read_object(folder / "tokenizer_config.json"), **arguments}
+def _observe_padding(module: Any, files: SpecialTokens, encoding: Encoding) -> Observation:
+    arguments = read_module_config(files.folder, "Transformer").get("tokenizer_args") or {}
     # Poolings that count places are padded on the right whatever the files say; no vector depends on it.
-    declared = None if counts_places(encoding.pooling) else files.get("padding_side")
+    declared = None if counts_places(encoding.pooling) else {**files.config, **arguments}.get("padding_side")
     mask = module.tokenize([TEXT, f"{TEXT} {TEXT}"])["attention_mask"][0]
     observed = None if mask.all() else "right" if mask[0] else "left"
     wrong = None not in (declared, observed) and declared != observed
+    other = (files.tokenizer.get("padding") or {}).get("direction", "").lower() or None
     return Observation(
         name="padding_side",
         declared=declared,
@@ -140,6 +143,7 @@ def _observe_padding(module: Any, folder: Path, encoding: Encoding) -> Observati
         allowance="padding-side" if wrong else "",
         message=f"The tokenizer's files say that padding stands {declared}, and it stands {observed}.",
         hint=f'Set "padding_side": "{observed}" in tokenizer_config.json if the model was trained so.',
+        note=_note_difference(declared, observed, other, f"padding stands {other}"),
     )
 
 
@@ -161,8 +165,8 @@ def _observe_padding_token(module: Any, folder: Path) -> Iterator[Observation]:
     )
 
 
-def _observe_case(module: Any, folder: Path) -> Observation:
-    of_tokenizer = read_object(folder / "tokenizer_config.json").get("do_lower_case")
+def _observe_case(module: Any, files: SpecialTokens) -> Observation:
+    of_tokenizer = files.config.get("do_lower_case")
     if _ignores_case(module.tokenizer):
         of_tokenizer = None
     declared = True if module.do_lower_case else of_tokenizer
@@ -170,7 +174,7 @@ def _observe_case(module: Any, folder: Path) -> Observation:
     # Two unknown tokens are equal whatever the case of their letters.
     observed = None if ids == lower and module.tokenizer.unk_token_id in ids else ids == lower
     wrong = None not in (declared, observed) and declared != observed
-    words = ("lower-cased", "left in their case")
+    words, other = ("lower-cased", "left in their case"), _read_case(files.tokenizer.get("normalizer"))
     return Observation(
         name="lower_case",
         declared=declared,
@@ -179,7 +183,24 @@ def _observe_case(module: Any, folder: Path) -> Observation:
         message=f"By do_lower_case texts are {words[not declared]}, and they are {words[not observed]}.",
         hint=f'If trained so, set "do_lower_case": {str(observed).lower()} in tokenizer_config.json, else '
         '"lowercase" of the normalizer in tokenizer.json.',
+        note=_note_difference(declared, observed, other, f"texts are {words[not other]}"),
     )
+
+
+def _read_case(normalizer: Any) -> bool | None:
+    """Whether a normalizer of tokenizer.json makes letters small; None where that is not known."""
+    if not isinstance(normalizer, Mapping):
+        return None
+    flags = [normalizer.get("lowercase"), *map(_read_case, normalizer.get("normalizers", ()))]
+    lowers = normalizer.get("type") == "Lowercase" or True in flags
+    return lowers or (False if False in flags else None)
+
+
+def _note_difference(declared: Any, observed: Any, other: Any, words: str) -> str:
+    """The note on a tokenizer.json that says something else than is declared and done; "" without one."""
+    if None in (declared, other) or declared != observed or other == declared:
+        return ""
+    return f"tokenizer.json says that {words}: other files say otherwise, and the model does as those say"
 
 
 def _ignores_case(tokenizer: PreTrainedTokenizerBase) -> bool:

@@ -118,7 +118,7 @@ class _SanityReport:
     Attributes:
         checks: The checks that ran.
         failures: What failed.
-        accepted: What failed and the user accepts, as sentences.
+        accepted: What failed and the user accepts, and the files that the model does not follow, in words.
         observed: By name, what the files declare and what the model does.
         seconds: The time that it took.
         speed: The tokens and seconds of an encoding.
@@ -183,7 +183,8 @@ def check_encoder(
             f"accepted by --allow {one.allowance}: {one.message}"
             for one in failures
             if one is not None and one not in refused
-        ),
+        )
+        + tuple(one.note for one in observed if one.note),
         observed={one.name: {"declared": one.declared, "observed": one.observed} for one in observed},
         seconds=seconds,
         speed=_measure_speed(encoder) if is_measured else None,

@@ -42,7 +42,7 @@ from harness.encoder.folder.modules import (
     read_modules,
     weight_files,
 )
-from harness.encoder.folder.pooling import POOLING_FLAGS, read_pooling, split_pooling
+from harness.encoder.folder.pooling import read_pooling, split_pooling
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,
@@ -63,15 +63,11 @@ KNOWN = frozenset({"Transformer", "Pooling", "Normalize", "Dense", "Dropout", AT
 UNKNOWN = "日 Ж 😀"
 """A text with words that few vocabularies have."""
 
-FIELDS: dict[str, tuple[set[str], set[str]]] = {
-    "Pooling": ({"word_embedding_dimension"}, {*POOLING_FLAGS, "pooling_mode", "include_prompt"}),
-    "Dense": (
-        {"in_features", "out_features", "activation_function"},
-        {"bias", "use_residual", "module_input_name"},
-    ),
-    "Dropout": (set(), {"dropout"}),
+REQUIRED = {
+    "Pooling": ("word_embedding_dimension",),
+    "Dense": ("in_features", "out_features", "activation_function"),
 }
-"""The fields that the config of a module must have, and those that it may have; others are left to a load."""
+"""The fields that the config of a module must have; without them it is left to a load."""
 
 ENCODER_CLASSES = {
     "T5Config": "T5EncoderModel",
@@ -192,10 +188,8 @@ def _require_readable(path: Path) -> None:
 
 
 def _require_plain(name: str, config: Mapping[str, Any]) -> None:
-    """Doubt a module whose config has other fields than its class takes, or an unknown activation."""
-    required, optional = FIELDS.get(name, (set(), config.keys()))
-    missing = [field for field in required if config.get(field) is None]
-    if missing or not config.keys() <= required | optional:
+    """Doubt a module whose config lacks a field, or has an unknown activation."""
+    if any(config.get(field) is None for field in REQUIRED.get(name, ())):
         raise _DoubtError
     if name == "Dense":
         package, _, activation = str(config["activation_function"]).rpartition(".")

@@ -19,7 +19,7 @@ from harness.encoder.encoding import resolve_encoding
 from harness.encoder.family import BackboneEntry
 from harness.encoder.folder import content
 from harness.encoder.folder.description import describe
-from harness.encoder.preflight import check_folder, check_load
+from harness.encoder.folder.preflight import check_folder, check_load
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
 from harness.training.model_store import ModelStore, StoredModel

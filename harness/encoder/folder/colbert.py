@@ -8,54 +8,54 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import LateInteraction
-from harness.core.errors import ModelError
-from harness.encoder.folder.configs import TOKENS, explain_not_run, read_sentence_config
-from harness.encoder.folder.files import read_object
+from harness.core.errors import DamagedModelError, ModelError
+from harness.encoder.folder.configs import TOKENS, explain_not_run, find_sentence_config
+from harness.encoder.folder.files import SETTINGS, read_object
 from harness.encoder.folder.modules import MASK, Module, find_library_class
 from harness.encoder.folder.pooling import infer_vector_size
 
-SETTINGS = "config_sentence_transformers.json"
-"""The file with the settings of a model of several modules."""
-
-COLBERT = "ColBERT"
-"""The type of a PyLate model in its settings."""
-
-MULTI_VECTOR = "MultiVectorEncoder"
-"""The type of sentence-transformers' own multi-vector model in its settings, since 6.0."""
+COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"
+"""The types of a PyLate model in its settings, and of sentence-transformers' own multi-vector model."""
 
 
-def require_colbert_files(folder: Path, modules: Sequence[Module]) -> None:
+def require_late_files(folder: Path, modules: Sequence[Module]) -> None:
     """Refuse a multi-vector folder without one of its files, which would be another model by defaults."""
     is_late = any(kind.startswith("pylate.") or find_library_class(kind) == MASK for kind, _ in modules)
-    if modules and not (is_late and not (folder / SETTINGS).is_file()):
-        return
+    if not modules:
+        is_late = read_object(folder / SETTINGS).get("model_type") in (COLBERT, MULTI_VECTOR)
     lost = SETTINGS if modules else "modules.json"
-    if modules or read_object(folder / SETTINGS).get("model_type") in (COLBERT, MULTI_VECTOR):
-        raise ModelError(
-            f"{folder} is a multi-vector model without {lost}, which its library writes.",
-            hint="Copy or fetch the whole model folder again.",
-        )
+    if is_late and not (folder / lost).is_file():
+        raise DamagedModelError(f"{folder} is a multi-vector model without {lost}, which belongs to it.")
 
 
-def read_colbert_settings(
-    folder: Path, modules: Sequence[Module], library: Mapping[str, Any]
+def read_late_interaction(
+    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], length: int
 ) -> LateInteraction | None:
-    """The settings of a PyLate model as its files have them; None for a model with one vector a text.
+    """The settings of a multi-vector model as its files have them; None for a model with one vector a text.
 
-    Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate. Settings that they do not
-    name have PyLate's defaults.
+    Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate.
 
     Args:
         folder: The model folder.
         modules: Its modules, as in modules.json.
         library: The content of its config_sentence_transformers.json.
+        length: The most tokens of a text where sentence-transformers' model has no length of its own.
 
     Raises:
-        ModelError: Its modules are not a backbone and projections, or a setting has an invalid value.
+        ModelError: Its modules are not those that run here, or a setting has another value than runs here.
     """
-    marks = (library.get("model_type") == COLBERT, library.get("similarity_fn_name") == "MaxSim")
-    if not (any(marks) or any(kind.startswith("pylate.") for kind, _ in modules)):
-        return None
+    is_pylate = any(kind.startswith("pylate.") for kind, _ in modules)
+    if library.get("model_type") == MULTI_VECTOR:
+        return _read_multi_vector_settings(folder, modules, library, length)
+    if is_pylate or library.get("model_type") == COLBERT or library.get("similarity_fn_name") == "MaxSim":
+        return _read_pylate_settings(folder, modules, library)
+    return None
+
+
+def _read_pylate_settings(
+    folder: Path, modules: Sequence[Module], library: Mapping[str, Any]
+) -> LateInteraction:
+    """The settings of a PyLate model; those that its files do not name have PyLate's defaults."""
     classes = [find_library_class(kind) for kind, _ in modules]
     if len(modules) < 2 or classes != ["Transformer", *["Dense"] * (len(modules) - 1)]:
         raise ModelError(
@@ -81,18 +81,13 @@ def _name_classes(modules: Sequence[Module]) -> str:
     return ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
 
 
-def read_multi_vector_settings(folder: Path, modules: Sequence[Module], length: int) -> LateInteraction:
-    """The settings of a MultiVectorEncoder of sentence-transformers; its prefixes are prompts.
-
-    Args:
-        folder: The model folder.
-        modules: Its modules, as in modules.json.
-        length: The most tokens of a text where the model has no length of its own.
-
-    Raises:
-        ModelError: Its modules are others than a backbone, projections, a mask and normalised vectors, or a
-            setting is not run here.
-    """
+def _read_multi_vector_settings(
+    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], length: int
+) -> LateInteraction:
+    """The settings of a MultiVectorEncoder of sentence-transformers; its prefixes are prompts."""
+    similarity = library.get("similarity_fn_name")
+    if similarity not in (None, "maxsim"):
+        raise explain_not_run(folder / SETTINGS, "similarity_fn_name", similarity, "maxsim")
     places = [(find_library_class(kind), folder / sub) for kind, sub in modules]
     order = [name for name, _ in places if name != MASK]
     masks = [place / "config.json" for name, place in places if name == MASK]
@@ -114,7 +109,7 @@ def read_multi_vector_settings(folder: Path, modules: Sequence[Module], length: 
     words, tasks = mask.get("skiplist_words") or [], mask.get("skiplist_tasks") or ["document"]
     if words and tasks not in (["document"], "document"):
         raise explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
-    path, config = read_sentence_config(places[0][1])
+    config = read_object(path := find_sentence_config(places[0][1]))
     expansion, query_length = config.get("query_expansion"), config.get("query_length") or length
     if expansion is not None:
         _require_fixed_expansion(path, expansion, query_length)

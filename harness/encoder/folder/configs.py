@@ -44,6 +44,7 @@ SETTINGS_OF = {
     "Transformer": {*_OUTER, *RUN, *LATE, "model_args", "tokenizer_args", "config_args"},
     "Pooling": {"word_embedding_dimension", "pooling_mode", "include_prompt"},
     "Dense": {*_NAMES, "in_features", "out_features", "bias", "activation_function", "use_residual"},
+    "Dropout": {"dropout"},
     "Normalize": _NAMES,
     "MultiVectorMask": {"skiplist_words", "skiplist_tasks", "keep_only_token_ids"},
 }
@@ -52,17 +53,13 @@ SETTINGS_OF = {
 
 def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
     """The config in a module's folder, empty where there is none; ModelError as of `adapt_config`."""
-    if class_name == "Transformer":
-        path, config = read_sentence_config(place)
-    else:
-        path, config = place / "config.json", read_object(place / "config.json")
-    return adapt_config(class_name, config, path)
+    path = find_sentence_config(place) if class_name == "Transformer" else place / "config.json"
+    return adapt_config(class_name, read_object(path), path)
 
 
-def read_sentence_config(place: Path) -> tuple[Path, dict[str, Any]]:
-    """The file in which sentence-transformers keeps its own settings of a Transformer, and these."""
-    path = min(place.glob("sentence_*_config.json"), default=place / "sentence_bert_config.json")
-    return path, read_object(path)
+def find_sentence_config(place: Path) -> Path:
+    """The file in which sentence-transformers keeps its own settings of a Transformer."""
+    return min(place.glob("sentence_*_config.json"), default=place / "sentence_bert_config.json")
 
 
 def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path | str) -> dict[str, Any]:
@@ -70,11 +67,8 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
 
     Args:
         class_name: The module's class.
-        config: The config as any version wrote it.
+        config: The config as any version wrote it; it is a ModelError if a setting is not run here.
         path: Its file, which errors name.
-
-    Raises:
-        ModelError: A setting has a value that is not run here.
     """
     known = {RENAMED.get(name, name): value for name, value in config.items()}
     for name in known.keys() - SETTINGS_OF.get(class_name or "", known.keys()):
@@ -100,14 +94,7 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
 
 
 def explain_not_run(path: Path | str, name: str, value: Any, run: Any) -> ModelError:
-    """The refusal of a setting that would change vectors.
-
-    Args:
-        path: The file that has it.
-        name: Its name.
-        value: Its value.
-        run: A value that is run here.
-    """
+    """The refusal of a setting `name` in a file, whose `value` would change vectors; `run` is run here."""
     return ModelError(
         f"{path} has {name} = {value!r}, which is not run here.",
         hint=f"Of {name}, {run!r} is: save the model so, or run it with sentence-transformers itself.",
@@ -115,11 +102,7 @@ def explain_not_run(path: Path | str, name: str, value: Any, run: Any) -> ModelE
 
 
 def read_router_config(place: Path) -> dict[str, Any]:
-    """The config of a Router, with a route under the name of each side that its mappings send elsewhere.
-
-    Raises:
-        ModelError: Its mappings name no route.
-    """
+    """The config of a Router, with a route under the name of each side that its mappings send elsewhere."""
     # Asym, the module before Router, has its structure in config.json.
     config = read_object(place / "router_config.json") or read_object(place / "config.json")
     structure, parameters = config.get("structure"), config.get("parameters")

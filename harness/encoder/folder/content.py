@@ -19,39 +19,22 @@ from harness.core.errors import ModelError
 from harness.core.files import hash_file, hash_files, require_size
 from harness.core.identity import digest
 from harness.core.lineage import ModelDocument, read_document
-from harness.encoder.folder.files import LARGEST, read_json, read_object
+from harness.encoder.folder.files import LARGEST, SETTINGS, read_json, read_object
 from harness.encoder.folder.modules import list_module_folders, weight_files
 from harness.encoder.weights import hash_shards, list_module_weights
 
-CONFIGS = frozenset(
-    {
-        "config.json",
-        "modules.json",
-        "config_sentence_transformers.json",
-        "special_tokens_map.json",
-        "added_tokens.json",
-    }
-)
+CONFIGS = ("config.json", "modules.json", SETTINGS, "special_tokens_map.json", "added_tokens.json")
 """Configuration files, compared as JSON without VOLATILE, like every *_config.json except LEFTOVERS."""
 
-LEFTOVERS = frozenset({"data_config.json", "generation_config.json", "preprocessor_config.json"})
+LEFTOVERS = ("data_config.json", "generation_config.json", "preprocessor_config.json")
 """Configuration files without effect on a text's vector."""
 
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "bpe.codes", "*.model", "*.tiktoken")
 """Tokenizer files, compared byte by byte."""
 
-VOLATILE = frozenset(
-    {
-        "_name_or_path",
-        "name_or_path",
-        "_commit_hash",
-        "transformers_version",
-        "__version__",
-        "special_tokens_map_file",
-        "tokenizer_file",
-        "dtype",
-        "torch_dtype",
-    }
+VOLATILE = (
+    *("_name_or_path", "name_or_path", "_commit_hash", "transformers_version", "__version__"),
+    *("special_tokens_map_file", "tokenizer_file", "dtype", "torch_dtype"),
 )
 """Fields on the origin of a model or the program that saved it; a dtype is always requested."""
 
@@ -73,26 +56,19 @@ def list_content_files(folder: Path) -> list[Path]:
     paths.update(folder.rglob("*.py"))
     content_files = sorted(p for p in paths if p.exists() and not p.is_dir())
     for path in content_files:
-        _require_size(path)
+        is_weights = path.suffix in (".safetensors", ".bin", ".pt", ".h5")
+        try:
+            require_size(path, sys.maxsize if is_weights else LARGEST)
+        except ValueError as error:
+            raise ModelError(f"{path} cannot be read: {error}.") from None
     return content_files
-
-
-def _require_size(path: Path) -> None:
-    weights = path.suffix in (".safetensors", ".bin", ".pt", ".h5")
-    try:
-        require_size(path, sys.maxsize if weights else LARGEST)
-    except ValueError as error:
-        raise ModelError(f"{path} cannot be read: {error}.") from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FolderIdentity:
-    """The identity of a model folder.
+    """The ArtifactKey of a folder and the hash of its weights, 64 hex digits each.
 
-    Attributes:
-        key: Its ArtifactKey, 64 hex digits.
-        weights: The hash of its weights, 64 hex digits.
-        document: Its model.json, where the key comes from there.
+    `document` is its model.json, where the key comes from there.
     """
 
     key: str
@@ -123,9 +99,6 @@ def compute_folder_identity(
         cache_dir: Where hashes of files are cached; None to compute each.
         trust_remote_code: Whether the folder's own classes run. With such classes it then has another key,
             because it is another program.
-
-    Raises:
-        ModelError: There are no weights, or a config cannot be read.
     """
     hashes = _hash_files(folder, list_content_files(folder), cache_dir)
     content = digest(sorted(hashes.items()))
@@ -136,11 +109,8 @@ def compute_folder_identity(
     if document is not None and document.content != content:
         document = None
     key = content if document is None else document.key
-    return FolderIdentity(
-        key=digest({"content": key, "own code": True}) if own_code else key,
-        weights=weights_hash,
-        document=document,
-    )
+    key = digest({"content": key, "own code": True}) if own_code else key
+    return FolderIdentity(key=key, weights=weights_hash, document=document)
 
 
 def _hash_files(folder: Path, files: Sequence[Path], cache_dir: Path | None) -> dict[str, str]:
@@ -222,9 +192,6 @@ REFUSED = {
 }
 """Arguments of sentence-transformers and transformers that are refused, by their effect."""
 
-NOTHING: tuple[Any, ...] = (None, False, {}, [], "")
-"""Values with which an argument has no effect."""
-
 
 def check_external_references(folder: Path) -> None:
     """Refuse settings of any module that name other weights, an adapter, another tokenizer or a kernel."""
@@ -242,17 +209,14 @@ def check_external_references(folder: Path) -> None:
 
 def _check_settings(path: Path, settings: Mapping[str, Any], names: Container[str]) -> None:
     """Refuse arguments of REFUSED, and an attention named like a repository: it is code from the hub."""
-    wrong = {
-        name: effect
-        for effect, refused in REFUSED.items()
-        for name in refused
-        # Loading prefers safetensors in any case.
-        if name in names
-        and settings.get(name) not in ((None, True) if name == "use_safetensors" else NOTHING)
-    }
+    refused = [(name, effect) for effect, group in REFUSED.items() for name in group if name in names]
+    # With these values a setting has no effect; loading prefers safetensors in any case.
+    nothing: tuple[Any, ...] = (None, False, {}, [], "")
+    harmless = {"use_safetensors": (None, True)}
+    wrong = [pair for pair in refused if settings.get(pair[0]) not in harmless.get(pair[0], nothing)]
     attention = ("attn_implementation", "_attn_implementation")
-    wrong |= {name: "fetches code" for name in attention if "/" in str(settings.get(name))}
-    for name, effect in wrong.items():
+    wrong += [(name, "fetches code") for name in attention if "/" in str(settings.get(name))]
+    for name, effect in wrong:
         raise ModelError(
             f"{path} sets {name}, which {effect}: what would be loaded is not what lies in the folder.",
             hint="Save the model with what it names in place, without this setting.",

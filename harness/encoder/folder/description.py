@@ -20,28 +20,22 @@ from harness.encoder.backbones import (
     read_architecture,
     read_family,
 )
-from harness.encoder.folder.colbert import (
-    COLBERT,
-    MULTI_VECTOR,
-    SETTINGS,
-    read_colbert_settings,
-    read_multi_vector_settings,
-    require_colbert_files,
-)
+from harness.encoder.folder.colbert import COLBERT, MULTI_VECTOR, read_late_interaction, require_late_files
 from harness.encoder.folder.configs import (
     LATE,
     TEXT,
     explain_not_run,
+    find_sentence_config,
     read_module_config,
-    read_sentence_config,
 )
 from harness.encoder.folder.content import check_external_references
-from harness.encoder.folder.files import is_schema_file, read_object
+from harness.encoder.folder.files import SETTINGS, is_schema_file, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     MASK,
     TEXT_STAGE,
     TOKENIZED,
+    TRANSFORMER,
     TWO_STAGE,
     Module,
     find_backbone_folder,
@@ -52,19 +46,12 @@ from harness.encoder.folder.modules import (
     read_modules,
     weight_files,
 )
-from harness.encoder.folder.pooling import (
-    OWN_POOLING,
-    infer_vector_size,
-    read_pooling,
-)
+from harness.encoder.folder.pooling import OWN_POOLING, infer_vector_size, name_pooling, read_pooling
 from harness.encoder.two_stage_settings import PREFIXES, TwoStageSettings
 from harness.encoder.weights import check_weights
 
 VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.bpe", "*.codes", "merges.txt")
 """The files of a tokenizer, one of which must exist."""
-
-OF_CHARACTERS = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
-"""Tokenizers without a vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +87,12 @@ class Description:
 def describe(folder: Path, *, own_code: bool = False) -> Description:
     """The description of the model in `folder`; with `own_code`, the model's own code is run.
 
-    Raises:
-        ModelError: It is not a model folder, its JSON or weights are unreadable, or it has no weights.
+    It is a ModelError if there is no model, its JSON or weights are unreadable, or it has no weights.
     """
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
     modules = read_modules(folder)
-    require_colbert_files(folder, modules)
+    require_late_files(folder, modules)
     library = read_object(folder / SETTINGS) if modules else {}
     kind = _find_model_kind(modules, library)
     if kind not in ("SentenceTransformer", COLBERT, MULTI_VECTOR):
@@ -114,26 +100,19 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
             f"{folder} is a {kind}, which gives no dense vector of a text.",
             hint="Give a SentenceTransformer, a MultiVectorEncoder, or a bare backbone.",
         )
-    if kind == MULTI_VECTOR and library.get("similarity_fn_name") not in (None, "maxsim"):
-        raise explain_not_run(
-            folder / SETTINGS, "similarity_fn_name", library["similarity_fn_name"], "maxsim"
-        )
     if modules:
         _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
     _check_files(folder)
     pooling, family = read_pooling(folder, modules), read_family(find_backbone_folder(folder))
     token_limits = read_token_limits(folder, own_code=own_code)
-    late = (
-        read_multi_vector_settings(folder, modules, token_limits[0].most)
-        if kind == MULTI_VECTOR
-        else read_colbert_settings(folder, modules, library)
-    )
+    late = read_late_interaction(folder, modules, library, token_limits[0].most)
     stages = _read_two_stage(folder, modules)
     kind, sub = modules[-1] if modules else ("", "")
     last = find_library_class(kind)
     prompts, default_prompt = _read_prompts(folder, library)
     if stages is not None:
         token_limits = (_compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
+    limits = [length.limit for length in token_limits if length.limit is not None]
     return Description(
         folder=folder,
         name=folder.name,
@@ -144,15 +123,11 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         truncate_dim=_read_truncation(folder, library, pooling),
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
-        position_limit=max(
-            (length.limit for length in token_limits if length.limit is not None), default=None
-        ),
+        position_limit=max(limits, default=None),
         lengths=token_limits,
         prompts=prompts,
         default_prompt_name=default_prompt,
-        similarity_fn_name="maxsim"
-        if late is not None
-        else _parse_similarity(folder, library.get("similarity_fn_name")),
+        similarity_fn_name="maxsim" if late is not None else _read_similarity(folder, library),
         late_interaction=late,
         two_stage=stages,
     )
@@ -160,7 +135,9 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
 
 def _check_files(folder: Path) -> None:
     """Refuse files that are missing, cannot be read, or have a value of another type."""
-    _require_configs(folder)
+    backbones = [place for class_name, place in locate_modules(folder) if class_name == "Transformer"]
+    for place in backbones:
+        _require_config(place)
     for place in list_module_folders(folder):
         for path in sorted(filter(is_schema_file, place.iterdir())) if place.is_dir() else ():
             read_object(path)
@@ -168,7 +145,8 @@ def _check_files(folder: Path) -> None:
     check_external_references(folder)
     for path in weight_files(folder):
         check_weights(path)
-    _require_tokenizers(folder)
+    for place in backbones:
+        _require_tokenizer(place)
 
 
 def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> str:
@@ -182,11 +160,13 @@ def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> s
 def _check_module_configs(folder: Path, *, is_late: bool) -> None:
     """Refuse settings of modules that change vectors and are not run here."""
     for class_name, place in locate_modules(folder):
-        read_module_config(place, class_name)
-        path, config = read_sentence_config(place)
+        config = read_module_config(place, class_name)
+        if class_name == "Pooling":
+            name_pooling(config, place / "config.json")
+        own = read_object(path := find_sentence_config(place))
         for name in LATE if class_name == "Transformer" and not is_late else ():
-            if config.get(name) is not None:
-                raise explain_not_run(path, name, config[name], None)
+            if own.get(name) is not None:
+                raise explain_not_run(path, name, own[name], None)
         if class_name == MASK and not is_late:
             raise ModelError(
                 f"{folder} has a {MASK}, which only a {MULTI_VECTOR} has.", hint="Save the model again."
@@ -196,26 +176,24 @@ def _check_module_configs(folder: Path, *, is_late: bool) -> None:
 def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | None) -> int | None:
     """The dimensions to which vectors are cut; None for all."""
     size: int | None = library.get("truncate_dim")
-    most = infer_vector_size(folder, pooling or "") or NO_LIMIT
-    if size is not None and size > most:
+    if size is not None and size > (infer_vector_size(folder, pooling or "") or size):
         raise explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
     return size
 
 
 def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
     """The settings of a two-stage model, whose backbones must be ours; None for any other."""
-    places = [folder / sub if find_library_class(kind) == TWO_STAGE else None for kind, sub in modules]
-    place = next(filter(None, places), None)
-    if place is None:
+    classes = [find_library_class(kind) for kind, _ in modules]
+    if TWO_STAGE not in classes:
         return None
-    if places[0] is None:
+    if classes[0] != TWO_STAGE:
         raise ModelError(
             f"{folder} has two stages behind another module.",
             hint="Save the model again, with that module first.",
         )
+    place = folder / modules[0][1]
     for stage in (TEXT_STAGE, CONTEXT_STAGE):
-        if not has_network(place / stage):
-            raise _explain_missing_network(place / stage)
+        _require_network(place / stage)
     return TwoStageSettings.read_stage_settings(place)
 
 
@@ -234,17 +212,13 @@ def describe_two_stage(
     """The description of a two-stage model that is to be made of a backbone, for both stages.
 
     Args:
-        backbone: The description of the backbone.
+        backbone: The description of the backbone; ModelError if our network does not run it.
         stages: The settings of the two stages.
-        max_length: The most tokens of a text.
+        max_length: The most tokens of a text; ModelError if there are too few positions.
         prompts: Its prompts by name.
-
-    Raises:
-        ModelError: The backbone has no network of ours, or too few positions.
     """
     place = find_backbone_folder(backbone.folder)
-    if not has_network(place):
-        raise _explain_missing_network(place)
+    _require_network(place)
     limits = replace(backbone.lengths[0], most=max_length, named=max_length)
     length = _compute_text_limits(place, stages, limits)
     return replace(
@@ -262,20 +236,19 @@ def describe_two_stage(
     )
 
 
-def _explain_missing_network(backbone: Path) -> ModelError:
-    return ModelError(
-        f"The backbone in {backbone} runs through transformers' own class: it takes no context.",
-        hint="Take a backbone of a family that our network runs (`harness list backbones`).",
-    )
+def _require_network(backbone: Path) -> None:
+    if not has_network(backbone):
+        raise ModelError(
+            f"The backbone in {backbone} runs through transformers' own class: it takes no context.",
+            hint="Take a backbone of a family that our network runs (`harness list backbones`).",
+        )
 
 
-def _require_configs(folder: Path) -> None:
-    """Refuse a folder in which a transformer has no config."""
-    for class_name, place in locate_modules(folder):
-        if class_name != "Transformer" or (place / "config.json").is_file():
-            continue
-        adapter = place / "adapter_config.json"
-        base = read_object(adapter).get("base_model_name_or_path") or "another model"
+def _require_config(place: Path) -> None:
+    """Refuse the folder of a transformer without a config."""
+    adapter = place / "adapter_config.json"
+    base = read_object(adapter).get("base_model_name_or_path") or "another model"
+    if not (place / "config.json").is_file():
         raise ModelError(
             f"{place} has no config.json.",
             hint=f"It is an adapter of {base}: merge it into its base model (`merge_and_unload()` of peft)."
@@ -284,23 +257,19 @@ def _require_configs(folder: Path) -> None:
         )
 
 
-def _require_tokenizers(folder: Path) -> None:
+def _require_tokenizer(place: Path) -> None:
     """Refuse a transformer without tokenizer files, for which transformers would make an empty tokenizer."""
-    for class_name, place in locate_modules(folder):
-        config = read_object(place / "tokenizer_config.json")
-        if (
-            class_name != "Transformer"
-            or any(any(place.glob(name)) for name in VOCABULARIES)
-            or config.get("auto_map")
-            or config.get("tokenizer_class") in OF_CHARACTERS
-        ):
-            continue
+    config = read_object(place / "tokenizer_config.json")
+    # Tokenizers of characters have no vocabulary.
+    of_characters = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
+    needs_none = config.get("auto_map") or config.get("tokenizer_class") in of_characters
+    if not needs_none and not any(any(place.glob(name)) for name in VOCABULARIES):
         family = read_family(place)
         tokenizer_id = None if family is None else family.tokenizer
+        usual = f"that of {tokenizer_id}" if tokenizer_id else "the one it was trained with"
         raise ModelError(
             f"{place} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
-            hint=f"Copy {f'that of {tokenizer_id}' if tokenizer_id else 'the one it was trained with'} "
-            "into it (`tokenizer.save_pretrained(folder)`).",
+            hint=f"Copy {usual} into it (`tokenizer.save_pretrained(folder)`).",
         )
 
 
@@ -318,8 +287,8 @@ def _read_prompts(folder: Path, library: Mapping[str, Any]) -> tuple[dict[str, s
     return prompts, name
 
 
-def _parse_similarity(folder: Path, name: str | None) -> Similarity:
-    similarities = get_args(Similarity)
+def _read_similarity(folder: Path, library: Mapping[str, Any]) -> Similarity:
+    name, similarities = library.get("similarity_fn_name"), get_args(Similarity)
     if name is not None and name not in similarities:
         raise ModelError(
             f"{folder} compares vectors with {name!r}, which is unknown here.",
@@ -331,26 +300,11 @@ def _parse_similarity(folder: Path, name: str | None) -> Similarity:
 NO_LIMIT = 1_000_000
 """The max_length of a model that truncates nothing."""
 
-OFFSET_MODELS = frozenset(
-    {
-        "camembert",
-        "data2vec-text",
-        "ibert",
-        "longformer",
-        "luke",
-        "mluke",
-        "mpnet",
-        "roberta",
-        "roberta-prelayernorm",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-        "xmod",
-    }
+OFFSET_MODELS = (
+    *("camembert", "data2vec-text", "ibert", "longformer", "luke", "mluke", "mpnet", "roberta"),
+    *("roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
 )
 """Model types whose position table starts after the padding id, as in RoBERTa."""
-
-UNBOUND_MODELS = frozenset({"t5", "mt5", "umt5", "xlnet"})
-"""Model types with relative positions, for which the length in the config is no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,11 +323,10 @@ class _TokenLimits:
 
 def read_token_limits(folder: Path, *, own_code: bool = False) -> tuple[_TokenLimits, ...]:
     """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
-    entered = [(find_library_class(kind), folder / sub) for kind, sub in list_input_modules(folder)]
-    bare = not entered
+    entered = list_input_modules(folder)
     return tuple(
-        _read_module_limits(class_name, place, bare=bare, own_code=own_code)
-        for class_name, place in entered or [("Transformer", folder)]
+        _read_module_limits(find_library_class(kind), folder / sub, bare=not entered, own_code=own_code)
+        for kind, sub in entered or [(TRANSFORMER, "")]
     )
 
 
@@ -382,7 +335,9 @@ def _read_module_limits(class_name: str | None, root: Path, *, bare: bool, own_c
     # A config that also covers other inputs has a part for texts.
     if config.get("text_config") is not None and _parse_positions(config) is None:
         config = config["text_config"]
-    named = config_length = None if bare else _read_config_length(root)
+    files = [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]
+    lengths = [read_object(path).get("max_seq_length") or 0 for path in files if not bare]
+    named = config_length = next((int(length) for length in lengths if length > 0), None)
     table, positions = _count_position_rows(config, own_code=own_code), _parse_positions(config)
     # Computed positions reach as far as the config says, or to the model's own length if that is longer.
     computed = None if positions is None else max(positions, config_length or 0)
@@ -396,18 +351,10 @@ def _read_module_limits(class_name: str | None, root: Path, *, bare: bool, own_c
     return _TokenLimits(cuts=cuts, most=most, named=length_limit, limit=limit, table=table)
 
 
-def _read_config_length(root: Path) -> int | None:
-    """The length in the config of a sentence-transformers module, None without one."""
-    for path in [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]:
-        length = read_object(path).get("max_seq_length")
-        if length is not None and length > 0:
-            return int(length)
-    return None
-
-
 def _parse_positions(config: Mapping[str, Any]) -> int | None:
     positions = config.get("max_position_embeddings", config.get("n_positions"))
-    unbound = config.get("model_type") in UNBOUND_MODELS
+    # With relative positions the length in the config is no limit.
+    unbound = config.get("model_type") in ("t5", "mt5", "umt5", "xlnet")
     return None if positions is None or positions < 1 or unbound else positions
 
 

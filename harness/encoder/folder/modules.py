@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import ModelError
+from harness.core.errors import DamagedModelError, ModelError
 from harness.encoder.folder.configs import read_router_config
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.weights import list_module_weights, read_tensor_headers
@@ -16,17 +16,15 @@ from harness.encoder.weights import list_module_weights, read_tensor_headers
 Module = tuple[str, str]
 """The type of a module, and its subfolder."""
 
-ATTENTIVE = "AttentivePooling"
-"""Our own pooling, whose weights over the tokens are learned."""
-
-TWO_STAGE = "TwoStage"
-"""Our own module of two backbones, whose vectors depend on context documents."""
+ATTENTIVE, TWO_STAGE = "AttentivePooling", "TwoStage"
+"""Our own modules: a pooling whose weights over the tokens are learned, and two backbones, whose vectors
+depend on context documents."""
 
 TRANSFORMER = "sentence_transformers.models.Transformer"
 """The module type of a bare backbone."""
 
 TEXT_STAGE, CONTEXT_STAGE = "text", "context"
-"""The subfolders of its backbones: that of texts, and that of context documents."""
+"""The subfolders of a TwoStage's backbones: that of texts, and that of context documents."""
 
 WEIGHTS, CONFIG, BEHIND = "weights", "config", "behind"
 
@@ -107,18 +105,16 @@ def read_modules(folder: Path) -> list[Module]:
         config = read_object(folder / "config.json")
         if config.get("model_type", MODEL2VEC) != MODEL2VEC or not is_model2vec(folder):
             return []
+        modules = [("sentence_transformers.models.StaticEmbedding", "")]
         scaled = [("sentence_transformers.models.Normalize", "1_Normalize")]
-        return [
-            ("sentence_transformers.models.StaticEmbedding", ""),
-            *(scaled if config.get("normalize") else []),
-        ]
+        return modules + scaled if config.get("normalize") else modules
     content = read_json(path)
     try:
         modules = [(m["type"], m["path"]) for m in content]
         names = [m["name"] for m in content if "name" in m]
     except (TypeError, KeyError) as error:
         raise ModelError(f"{path} is not a list of modules.") from error
-    if any(not isinstance(value, str) for value in (*names, *chain.from_iterable(modules))):
+    if any(not isinstance(value, str) for value in chain(names, *modules)):
         raise ModelError(f"{path} has a type, path or name of a module that is no text.")
     # The library keeps modules by their names: of two alike it would drop one.
     if len({*names}) < len(names) or any(not name or "." in name for name in names):
@@ -128,9 +124,7 @@ def read_modules(folder: Path) -> list[Module]:
     for _, sub in modules:
         _require_inside(path, sub)
     if BEHIND in MODULES.get(first := find_library_class(modules[0][0]) or "", ()):
-        raise ModelError(
-            f"{path} begins with {first}, which reads no text.", hint="Save or fetch the model folder again."
-        )
+        raise DamagedModelError(f"{path} begins with {first}, which reads no text.")
     return modules
 
 
@@ -215,38 +209,29 @@ def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
 
 
 OTHER_FORMATS = {
-    "tf_model.h5": "is for another framework: save the model with PyTorch",
-    "flax_model.msgpack": "is for another framework: save the model with PyTorch",
-    "rust_model.ot": "is for another framework: save the model with PyTorch",
-    "openvino_model.xml": "is for another framework: save the model with PyTorch",
-    "*.onnx": "is an exported program: take the model that it was exported from",
-    "onnx/*.onnx": "is an exported program: take the model that it was exported from",
+    "tf_model.h5 *.msgpack *.ot openvino_model.xml": "is for another framework: save the model with PyTorch",
+    "*.onnx onnx/*.onnx": "is an exported program: take the model that it was exported from",
     "*.gguf": "is a quantised copy for llama.cpp: take the model that it was made of",
     "adapter_model.*": "is an adapter: merge it into its base model (`merge_and_unload()` of peft)",
     "*-of-*.safetensors": "is a part of a sharded checkpoint, whose model.safetensors.index.json is not here",
     "*.safetensors": "has another name: call it model.safetensors if it holds the model",
-    "*.ckpt": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",
-    "*.pt": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",
-    "*.pth": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",
+    "*.ckpt *.pt *.pth": "is a training checkpoint: load it into its model and save that (save_pretrained)",
 }
-"""Weights that never load, and what to do with them."""
+"""Weights that never load, by the patterns of their names, and what to do with them."""
 
-SHARDED = (None, "Transformer", "CLIPModel")
-"""Modules that transformers loads, which supports sharded weights; None is a module of the model's own."""
+TOKENIZED = ("Transformer", "CLIPModel")
+"""Modules of transformers: with a tokenizer, whose length applies where the module names none."""
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The weight files that loading reads, of every module, sorted by name.
+    """The weight files that loading reads, of every module, sorted; ModelError if some are missing.
 
     In each module safetensors take precedence over .bin, and an index stands for its parts.
-
-    Raises:
-        ModelError: A module lacks its weights, or a part of a sharded checkpoint is missing.
     """
-    weights: set[Path] = set()
-    modules = locate_modules(folder)
+    weights, modules = set[Path](), locate_modules(folder)
     for class_name, place in modules:
-        paths = list_module_weights(place, sharded=class_name in SHARDED)
+        # Those alone, and modules of the model's own, may have sharded weights.
+        paths = list_module_weights(place, sharded=class_name in (None, *TOKENIZED))
         # A first module of the model's own is its backbone.
         needed = place == modules[0][1] if class_name is None else WEIGHTS in MODULES.get(class_name, ())
         if needed and not paths:
@@ -259,14 +244,8 @@ def _explain_missing_weights(folder: Path, place: Path) -> ModelError:
     prefix = "" if place == folder else f"{place.relative_to(folder).as_posix()}/"
     other = (
         f"It has {path.relative_to(folder).as_posix()}, which {why}."
-        for name, why in OTHER_FORMATS.items()
-        for path in sorted(place.glob(name))
+        for patterns, why in OTHER_FORMATS.items()
+        for path in sorted(path for pattern in patterns.split() for path in place.glob(pattern))
     )
-    return ModelError(
-        f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin.",
-        hint=next(other, "Fetch or write the model folder again."),
-    )
-
-
-TOKENIZED = ("Transformer", "CLIPModel")
-"""Modules with a transformers tokenizer, whose length applies where the module names none."""
+    lacks = f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin."
+    return ModelError(lacks, hint=next(other, "Fetch or write the model folder again."))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import ModelError
+from harness.core.errors import ModelError, find_similar_names
 from harness.encoder.folder.configs import explain_not_run, read_module_config
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
@@ -34,22 +34,18 @@ name for these three, although its vector has the maximum before the mean."""
 ORDER = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 """The modes in the order in which the library joins their vectors."""
 
-OWN_POOLING = "own"
-"""The pooling of a model that has no Pooling module."""
-
-ATTENTION = "attention"
-"""The pooling whose weights over the tokens are learned, which only a model that has it can use."""
+OWN_POOLING, ATTENTION = "own", "attention"
+"""The pooling of a model without a Pooling module, and that whose weights over the tokens are learned, which
+only a model that has it can use."""
 
 WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 """The names under which configs have the width of a backbone."""
 
 
 def infer_vector_size(folder: Path, pooling: str) -> int | None:
-    """The dimension of a model's vectors, from its configs; None where these do not say.
+    """The dimension of a model's vectors with a pooling ("cls+mean" has twice the width), from its configs.
 
-    Args:
-        folder: The model, which need not be loaded.
-        pooling: The pooling of its Encoding; "cls+mean" has twice the width.
+    None where these do not say.
     """
     try:
         config = read_object(find_backbone_folder(folder) / "config.json")
@@ -58,22 +54,20 @@ def infer_vector_size(folder: Path, pooling: str) -> int | None:
     except (ModelError, OSError):
         return None
     width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
-    if isinstance(out, int):
-        return out
-    return None if width is None else width * len(split_pooling(pooling))
+    return out or (None if width is None else width * len(split_pooling(pooling)))
 
 
 def read_pooling(folder: Path, modules: list[Module]) -> str | None:
     """The pooling of the modules, ATTENTION or OWN_POOLING without modes; None for a bare backbone."""
     if not modules:
         return None
-    classes = [(find_library_class(kind), sub) for kind, sub in modules]
-    path = next((sub for kind, sub in classes if kind == "Pooling"), None)
-    if path is None:
-        if any(kind == "StaticEmbedding" and is_model2vec(folder / sub) for kind, sub in classes):
-            return MODEL2VEC
-        return ATTENTION if ATTENTIVE in (kind for kind, _ in classes) else OWN_POOLING
-    return name_pooling(read_module_config(folder / path, "Pooling"), folder / path / "config.json")
+    places = {find_library_class(kind): folder / sub for kind, sub in reversed(modules)}
+    if place := places.get("Pooling"):
+        return name_pooling(read_module_config(place, "Pooling"), place / "config.json")
+    if ATTENTIVE in places:
+        return ATTENTION
+    static = places.get("StaticEmbedding")
+    return MODEL2VEC if static is not None and is_model2vec(static) else OWN_POOLING
 
 
 def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
@@ -85,12 +79,19 @@ def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
     ['cls+mean+max', 'mean,cls']
 
     Raises:
-        ModelError: The modes are no texts, or would leave the prompt out in a way that is not run here.
+        ModelError: A mode or a flag is unknown, no mode is set, or they would leave the prompt out in a way
+            that is not run here.
     """
     named = config.get("pooling_mode")
+    _require_known(
+        path, "has the flag", [name for name in config if name.startswith("pooling_mode_")], POOLING_FLAGS
+    )
     if named is None:
         # A missing flag means off, but for the mean on.
-        return "+".join(mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean"))
+        modes = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]
+        if not modes:
+            raise ModelError(f"{path} sets no pooling.", hint="One of its flags must be true.")
+        return "+".join(modes)
     text = named.lower() if isinstance(named, str) else ""
     modes = text.split("+") if text else named if isinstance(named, list) else []
     if not modes or not all(isinstance(mode, str) for mode in modes):
@@ -98,12 +99,20 @@ def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
     if "cls" in modes and config.get("include_prompt") is False:
         # Since 5.4 that is the first token behind the prompt, before it was the first of all.
         raise explain_not_run(path, "include_prompt", False, True)
-    if text and {*modes} <= {*ORDER}:
-        # "+" is the library's own way to name flags, which have no order.
-        modes = sorted({*modes}, key=ORDER.index)
-    if modes == sorted(set(modes) & {*ORDER}, key=ORDER.index):
+    _require_known(path, "names the pooling", modes, ORDER)
+    in_order = sorted({*modes}, key=ORDER.index)
+    # "+" is the library's own way to name flags, which have no order.
+    if text or modes == in_order:
         return "+".join(mode for mode in POOLING_FLAGS.values() if mode in modes)
     return ",".join(modes)
+
+
+def _require_known(path: Path | str, what: str, names: Sequence[str], choices: Collection[str]) -> None:
+    for name in names:
+        if name not in choices:
+            close = " or ".join(find_similar_names(name, choices))
+            hint = f"Did you mean {close}?" if close else f"There is: {', '.join(sorted(choices))}."
+            raise ModelError(f"{path} {what} {name!r}.", hint=hint)
 
 
 def split_pooling(name: str) -> list[str]:

@@ -38,17 +38,16 @@ _SAVE = (
 
 @dataclass(frozen=True, kw_only=True)
 class SpecialTokens:
-    """The tokens that files say are put around a text.
+    """The tokens that the files in the folder of a tokenizer say are put around a text.
 
-    Attributes:
-        folder: The folder of the tokenizer.
-        config: The content of tokenizer_config.json, with tokens as texts.
-        first, last: The tokens that the post-processor of tokenizer.json adds, "" for none; None where there
-            is no such file, or it says nothing.
+    `config` is the content of tokenizer_config.json, with tokens as texts, and `tokenizer` that of
+    tokenizer.json; `first` and `last` are the tokens that its post-processor adds, "" for none and None where
+    it says nothing.
     """
 
     folder: Path
     config: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
     first: str | None
     last: str | None
 
@@ -60,9 +59,9 @@ class SpecialTokens:
             name: value.get("content") if isinstance(value, Mapping) else value
             for name, value in config.items()
         }
-        ends = _read_processor(read_object(folder / _TOKENIZER).get("post_processor"))
-        first, last = (None, None) if ends is None else ends
-        return SpecialTokens(folder=folder, config=tokens, first=first, last=last)
+        tokenizer = read_object(folder / _TOKENIZER)
+        first, last = _read_processor(tokenizer.get("post_processor"))
+        return SpecialTokens(folder=folder, config=tokens, tokenizer=tokenizer, first=first, last=last)
 
     def declare(self, end: str) -> str | None:
         """The token that belongs to an end, "first" or "last": "" for none, None where no file says it."""
@@ -77,12 +76,7 @@ class SpecialTokens:
         return added
 
     def explain_difference(self, first: str, last: str) -> tuple[str, str] | None:
-        """What the tokens around a text contradict, and the cure; None if they are as declared.
-
-        Args:
-            first: The token that is put before a text, "" for none.
-            last: The token that is put behind it.
-        """
+        """What the tokens around a text, "" for none, contradict, and the cure; None if they are declared."""
         done = {"first": first, "last": last}
         wrong = [end for end in _FLAGS if self.declare(end) not in (None, done[end])]
         if wrong:
@@ -127,23 +121,21 @@ def check_special_tokens(folder: Path, allow: Sequence[str]) -> None:
     """Refuse a tokenizer.json that does not add what tokenizer_config.json says, unless that is accepted."""
     config = read_object(folder / _CONFIG)
     # tokenizer.json is megabytes long: it is read only where there is something to compare.
-    if SPECIAL_TOKENS in allow or not any(
-        isinstance(config.get(flag), bool) for flag, _, _ in _FLAGS.values()
-    ):
+    declares = any(isinstance(config.get(flag), bool) for flag, _, _ in _FLAGS.values())
+    if SPECIAL_TOKENS in allow or not declares or "auto_map" in config:
         return
     tokens = SpecialTokens.read_folder(folder)
-    if tokens.first is None or tokens.last is None or "auto_map" in config:
+    first, last = tokens.first, tokens.last
+    if first is None or last is None or (first, last) == (tokens.declare("first"), tokens.declare("last")):
         return
-    wrong = [end for end in _FLAGS if tokens.declare(end) != getattr(tokens, end)]
-    difference = tokens.explain_difference(tokens.first, tokens.last) if wrong else None
-    if difference is not None:
+    if difference := tokens.explain_difference(first, last):
         raise ModelError(
             f"{folder}: {difference[0]}",
             hint=f"{difference[1]} Or take it as it is: --allow {SPECIAL_TOKENS}",
         )
 
 
-def _read_processor(processor: Any) -> tuple[str, str] | None:
+def _read_processor(processor: Any) -> tuple[str, str] | tuple[None, None]:
     """The tokens that a post-processor puts before and behind a text; None where that is not known."""
     kind = processor.get("type") if isinstance(processor, Mapping) else None
     if kind in ("BertProcessing", "RobertaProcessing"):
@@ -157,8 +149,7 @@ def _read_processor(processor: Any) -> tuple[str, str] | None:
         return "", ""
     if kind == "Sequence":
         # The later ones put theirs around those of the earlier.
-        ends = [_read_processor(inner) for inner in processor["processors"]]
-        if None not in ends:
-            known = [end for end in ends if end is not None]
-            return tuple(next((end[side] for end in reversed(known) if end[side]), "") for side in (0, 1))  # type: ignore[return-value]
-    return None
+        ends = [_read_processor(inner) for inner in reversed(processor["processors"])]
+        if (None, None) not in ends:
+            return next((end[0] for end in ends if end[0]), ""), next((end[1] for end in ends if end[1]), "")
+    return None, None

@@ -5,7 +5,6 @@ It is checked before anything of the folder is imported.
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import re
 from collections.abc import Sequence
@@ -27,11 +26,6 @@ from harness.encoder.folder.modules import (
     locate_modules,
 )
 
-ALLOW = "--trust-remote-code"
-"""The option that allows a model's own code."""
-
-COMMIT = re.compile(r"[0-9a-f]{40}")
-
 ACTIVATIONS = ("torch.nn.", "sentence_transformers.", "transformers.activations.")
 """The modules from which a config may import its activation function."""
 
@@ -45,14 +39,11 @@ TOKENIZER = re.compile(
 def check_trust(artifact: Artifact) -> None:
     """Refuse a model that would run code of its own, unless that is allowed and the code is pinned.
 
-    Raises:
-        ModelError: It would run code, or it names code of its own without which it would be another model.
+    It is refused as well where it names code of its own without which it would be another model.
     """
-    foreign = [
-        kind
-        for kind in _list_import_names(artifact.folder)
-        if not (find_library_class(kind) or TOKENIZER.fullmatch(kind))
-    ]
+    names, hint = _list_import_names(artifact.folder), _format_trust_hint(artifact)
+    needs = f"{artifact.name} needs code of its own"
+    foreign = [kind for kind in names if not (find_library_class(kind) or TOKENIZER.fullmatch(kind))]
     for kind in foreign:
         if kind.startswith("sentence_transformers."):
             raise ModelError(
@@ -66,23 +57,14 @@ def check_trust(artifact: Artifact) -> None:
         _check_pinned(artifact, remote_classes)
         return
     if foreign:
-        raise ModelError(
-            f"{artifact.name} needs code of its own: its module {foreign[0]}.",
-            hint=_format_trust_hint(artifact),
-        )
-    networks = {one: _find_network_family(one) for one in remote_classes}
-    for remote_class in remote_classes:
-        kind = _read_model_type(remote_class)
-        if networks[remote_class] is None and kind not in read_library_types():
-            raise ModelError(
-                f"{artifact.name} needs code of its own: transformers knows no "
-                f"{kind or 'such model type'!r}.",
-                hint=_format_trust_hint(artifact),
-            )
-    for remote_class, family in networks.items():
-        is_ours = family is not None and family.replaces(remote_class.reference)
-        if remote_class.is_replacement and not is_ours:
-            _require_no_other(artifact, remote_class, family)
+        raise ModelError(f"{needs}: its module {foreign[0]}.", hint=hint)
+    for remote in remote_classes:
+        family, kind = _find_network_family(remote), _read_model_type(remote)
+        if family is None and kind not in read_library_types():
+            raise ModelError(f"{needs}: transformers knows no {kind or 'such model type'!r}.", hint=hint)
+        is_ours = family is not None and family.replaces(remote.reference)
+        if remote.is_replacement and not is_ours:
+            _require_no_other(artifact, remote, family)
 
 
 def _list_import_names(folder: Path) -> list[str]:
@@ -95,10 +77,8 @@ def _list_import_names(folder: Path) -> list[str]:
 
 def _find_network_family(remote: RemoteClass) -> Family | None:
     """The family whose network may replace a class that a config names, None without one."""
-    family = read_family(remote.folder)
-    return (
-        family if remote.file == "config.json" and family is not None and family.shape is not None else None
-    )
+    family = read_family(remote.folder) if remote.file == "config.json" else None
+    return family if family is not None and family.shape is not None else None
 
 
 def read_library_types() -> frozenset[str]:
@@ -109,17 +89,20 @@ def read_library_types() -> frozenset[str]:
         return frozenset()
     roots = () if spec is None else spec.submodule_search_locations or ()
     for path in (Path(root) / "models/auto/configuration_auto.py" for root in roots):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else ():
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CONFIG_MAPPING_NAMES":
-                pairs = node.value.args[0] if isinstance(node.value, ast.Call) else node.value
-                return frozenset(name for name, _ in ast.literal_eval(pairs))
+        if path.is_file():
+            text = path.read_text(encoding="utf-8").partition("CONFIG_MAPPING_NAMES =")[2]
+            return frozenset(re.findall(r'\("([^"]+)", "', text.partition("\n)")[0]))
     return frozenset()
 
 
 def _require_no_other(artifact: Artifact, remote: RemoteClass, family: Family | None) -> None:
     kind = _read_model_type(remote)
-    if remote.name == "AutoTokenizer" and _has_library_tokenizer(kind):
-        return
+    if remote.name == "AutoTokenizer":
+        from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+
+        # For these transformers takes its own tokenizer, even where the folder's code is trusted.
+        if kind in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS:
+            return
     owner = "transformers'" if family is None or family.native else "the harness's"
     raise ModelError(
         f"{artifact.name} names code of its own, {remote.reference} as {remote.name}: without it, "
@@ -129,27 +112,20 @@ def _require_no_other(artifact: Artifact, remote: RemoteClass, family: Family | 
     )
 
 
-def _has_library_tokenizer(kind: str) -> bool:
-    """Whether transformers uses a tokenizer class of its own, even where the folder's code is trusted."""
-    from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
-
-    return kind in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
-
-
 def _read_model_type(remote: RemoteClass) -> str:
     return str(read_object(remote.folder / "config.json").get("model_type", ""))
 
 
 def _format_trust_hint(artifact: Artifact) -> str:
     pin = "" if artifact.revision is None else f" and type {artifact.source}@<the commit you have read>"
-    return f"Read that code; if you trust it, add {ALLOW}{pin}."
+    return f"Read that code; if you trust it, add --trust-remote-code{pin}."
 
 
 def _check_pinned(artifact: Artifact, remote_classes: Sequence[RemoteClass]) -> None:
     # A local folder has no revision: it is what lies there.
-    if artifact.revision is not None and not COMMIT.fullmatch(artifact.revision):
+    if artifact.revision is not None and not re.fullmatch(r"[0-9a-f]{40}", artifact.revision):
         raise ModelError(
-            f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
+            f"--trust-remote-code needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
             hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
         )
     named = [(remote.name, remote.reference, remote.file) for remote in remote_classes]
@@ -175,20 +151,8 @@ def _check_activations(folder: Path) -> None:
             )
 
 
-RELATIVE = ("relative_key", "relative_key_query")
-"""Kinds of positions that older versions of transformers had for BERT."""
-
-HAVE_RELATIVE = ("esm",)
-"""Model types that still have them."""
-
-
 def check_family(artifact: Artifact, encoding: Encoding) -> None:
-    """Refuse backbones that cannot run with the requested settings, as far as their family knows.
-
-    Raises:
-        ModelError: It is a variant that nothing here computes.
-        UsageError: It does not run in the requested dtype.
-    """
+    """Refuse a variant that nothing here computes (ModelError), and a dtype that it does not run in."""
     for folder in list_module_folders(artifact.folder):
         config, family = read_object(folder / "config.json"), read_family(folder)
         if not has_network(folder, own_code=artifact.trust_remote_code):
@@ -205,7 +169,9 @@ def check_family(artifact: Artifact, encoding: Encoding) -> None:
 def _check_positions(artifact: Artifact, config: Config) -> None:
     positions = config.get("position_embedding_type")
     own_code = can_run_remote_code(config, artifact.trust_remote_code)
-    if positions in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
+    # Of the types that had them, ESM alone still has.
+    is_relative = positions in ("relative_key", "relative_key_query") and config.get("model_type") != "esm"
+    if is_relative and not own_code:
         raise ModelError(
             f"{artifact.name} has {positions} positions, which transformers 5 has dropped: "
             "it would run without.",

@@ -445,3 +445,56 @@ def test_padding_on_the_side_that_the_settings_say_is_no_contradiction(
     rewrite(mode, pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
     seen, named = observe(folder, artifact)
     assert (seen["padding_side"], named) == ((None, "right"), [])
+
+
+@pytest.mark.parametrize(
+    ("field", "content", "config", "observation", "note"),
+    [
+        (
+            "padding",
+            {
+                "strategy": "BatchLongest",
+                "direction": "Left",
+                "pad_to_multiple_of": None,
+                "pad_id": 0,
+                "pad_type_id": 0,
+                "pad_token": "[PAD]",
+            },
+            {"padding_side": "right"},
+            {"padding_side": ("right", "right")},
+            "tokenizer.json says that padding stands left: other files say otherwise",
+        ),
+        (
+            "normalizer",
+            {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]},
+            {"tokenizer_class": "BertTokenizer", "do_lower_case": False},
+            {"lower_case": (False, False)},
+            "tokenizer.json says that texts are lower-cased: other files say otherwise",
+        ),
+    ],
+)
+def test_a_file_that_the_model_does_not_follow_is_noted(
+    field: str,
+    content: dict[str, Any],
+    config: dict[str, Any],
+    observation: dict[str, Any],
+    note: str,
+    copy: Path,
+    artifact: Callable[..., Artifact],
+    rewrite: Callable[..., None],
+) -> None:
+    from harness.encoder.loading import load_any
+
+    def list_notes() -> tuple[str, ...]:
+        seen, named = observe(copy, artifact)
+        assert named == []
+        assert seen | observation == seen
+        return check_encoder(
+            load_any(artifact(copy), resolve_encoding(describe(copy), Settings()), device="cpu"), folder=copy
+        ).accepted
+
+    rewrite(copy / "tokenizer_config.json", **config)
+    assert list_notes() == ()
+    rewrite(copy / "tokenizer.json", **{field: content})
+    (said,) = list_notes()
+    assert said.startswith(note)

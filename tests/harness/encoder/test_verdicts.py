@@ -168,6 +168,7 @@ FAULTS = {
     "labels": ("config.json", {"id2label": [1]}),
     "width": ("config.json", {"hidden_size": 32.5}),
     "epsilon": ("config.json", {"layer_norm_eps": "x"}),
+    "dropout": ("config.json", {"hidden_dropout_prob": "nan"}),
     "tokens": ("tokenizer_config.json", {"added_tokens_decoder": [1]}),
     "tokenizer": ("tokenizer_config.json", {"tokenizer_class": ["x"]}),
     "tokenizer length": ("tokenizer_config.json", {"model_max_length": "64"}),

@@ -6,7 +6,7 @@ tried once for each content (`harness/encoder/trial_load.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from harness.core.encoding import Encoding, LateInteraction
@@ -27,7 +27,6 @@ from harness.encoder.folder.modules import (
     locate_modules,
     read_modules,
 )
-from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
 from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.folder.trust import check_family, check_trust, read_library_types
 from harness.encoder.tensors import Shapes, require_shapes
@@ -37,15 +36,9 @@ from harness.encoder.weights import check_present, list_module_weights, read_ten
 
 
 def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> None:
-    """Refuse models that do not load, and lengths that leave nothing of a text.
+    """Refuse models that do not load (ModelError), and lengths that leave nothing of a text (UsageError).
 
-    Args:
-        models: The models and their settings, after `check_folder`.
-        cache: The folder of the cache, in which outcomes are kept; None to try every model.
-
-    Raises:
-        ModelError: A model does not load.
-        UsageError: A maximum length is as short as the special tokens.
+    They come after `check_folder`. Outcomes are kept in the folder `cache`; None to try every model.
     """
     for (artifact, encoding), verdict in zip(models, judge_models(models, cache), strict=True):
         if verdict.message is not None:
@@ -68,27 +61,20 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
             pooling or a recipe that trains the model for every task.
 
     Raises:
-        ModelError: It cannot be loaded as it is.
-        UsageError: It is a model of another kind, or a setting does not fit it.
+        UsageError: It is of another kind, a setting does not fit it, or it cannot be loaded (ModelError).
     """
     folder = artifact.folder
     if not any_kind and not read_modules(folder):
         _check_kind(folder)
     check_trust(artifact)
     check_family(artifact, encoding)
-    modules = locate_modules(folder)
-    for class_name, place in modules:
+    for class_name, place in locate_modules(folder):
         if CONFIG in MODULES.get(class_name or "", ()) and not (place / "config.json").is_file():
             what = "no config.json" if place.is_dir() else "no such folder"
             raise DamagedModelError(
                 f"modules.json of {folder} names the module {class_name} in "
                 f"{place.relative_to(folder).as_posix()}: there is {what}."
             )
-        if class_name == "Pooling":
-            _check_pooling(place / "config.json")
-    if encoding.late_interaction is not None:
-        _check_prefixes(find_backbone_folder(folder), encoding.late_interaction)
-    for class_name, place in modules:
         if class_name == "Transformer":
             _check_backbone_files(place, artifact)
             check_special_tokens(place, artifact.allow)
@@ -97,26 +83,8 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
             tensors = read_tensor_headers(list_module_weights(place, sharded=False))
             if tensors is not None and shapes is not None:
                 require_shapes(place, tensors, shapes)
-
-
-# The modules of sentence-transformers
-
-
-def _check_pooling(path: Path) -> None:
-    config = read_object(path)
-    named = config.get("pooling_mode")
-    flags = [flag for flag in config if flag.startswith("pooling_mode_")]
-    modes = split_pooling(name_pooling(config, path)) if named is not None else []
-    for what, names, choices in (
-        ("names the pooling", modes, POOLING_FLAGS.values()),
-        ("has the flag", flags, POOLING_FLAGS.keys()),
-    ):
-        for name in names:
-            if name not in choices:
-                raise ModelError(f"{path} {what} {name!r}.", hint=_describe_choices(name, choices))
-    # The flag of the mean is on where it is missing.
-    if named is None and flags and not any(config.get(f, m == "mean") for f, m in POOLING_FLAGS.items()):
-        raise ModelError(f"{path} sets no pooling.", hint="One of its flags must be true.")
+    if encoding.late_interaction is not None:
+        _check_prefixes(find_backbone_folder(folder), encoding.late_interaction)
 
 
 def _list_dense_shapes(_place: Path, config: Config) -> Shapes | None:
@@ -171,9 +139,6 @@ def _check_prefixes(place: Path, late: LateInteraction) -> None:
             )
 
 
-# A backbone: its config, tensors and tokenizer
-
-
 def _check_backbone_files(place: Path, artifact: Artifact) -> None:
     config = read_object(place / "config.json")
     _check_type(place, config, own_code=artifact.trust_remote_code)
@@ -205,29 +170,26 @@ def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
         return
     model_types = read_library_types()
     if model_types and kind not in model_types:
+        close = " or ".join(find_similar_names(kind, model_types))
         raise ModelError(
             f"{path} has the model_type {kind!r}, which transformers does not know.",
-            hint=_describe_choices(kind, model_types, most=0)
-            or "`harness list backbones` shows what the harness adds.",
+            hint=f"Did you mean {close}?"
+            if close
+            else "`harness list backbones` shows what the harness adds.",
         )
 
 
-# What the folder is
-
-
-CROSS_ENCODER = "a cross-encoder, which scores two texts at once"
-CLASSIFIER = "a classifier of texts"
-FINDER = "a model that finds answers in a text"
 COLBERT = "a ColBERT of colbert-ai, which gives a vector for each token"
 
-CLASSES = {
-    "ForSequenceClassification": CLASSIFIER,
-    "ForTokenClassification": "a classifier of tokens",
-    "ForQuestionAnswering": FINDER,
-    "ForMultipleChoice": "a model that chooses between answers",
-    "ForNextSentencePrediction": "a classifier of sentence pairs",
-}
-"""The endings of transformers' classes with the head of a task."""
+KINDS = (
+    ("ForTokenClassification", None, "a classifier of tokens"),
+    ("ForQuestionAnswering", "qa_outputs", "a model that finds answers in a text"),
+    ("ForMultipleChoice", None, "a model that chooses between answers"),
+    ("ForNextSentencePrediction", None, "a classifier of sentence pairs"),
+    ("ForSequenceClassification", "classifier", "a classifier of texts"),
+    ("ForSequenceClassification", "score", "a classifier of texts"),
+)
+"""The endings of transformers' classes with the head of a task, the module that is the head, and the kind."""
 
 
 def _check_kind(folder: Path) -> None:
@@ -253,22 +215,10 @@ def _detect_model_kind(root: Path) -> str | None:
         or config.get("num_labels") == 1
         or isinstance(config.get("sentence_transformers"), Mapping)
     )
-    for name in classes:
-        for ending, what in CLASSES.items():
-            if name.endswith(ending):
-                return CROSS_ENCODER if scores_pairs else what
     # Where the config names no class, the tensors of a head tell.
     tensors = read_tensor_headers(list_module_weights(root)) or {}
     names = {name.partition(".")[0] for name in tensors}
-    if "classifier" in names or "score" in names:
-        return CROSS_ENCODER if scores_pairs else CLASSIFIER
-    if "qa_outputs" in names:
-        return FINDER
+    for ending, head, what in KINDS:
+        if head in names or any(name.endswith(ending) for name in classes):
+            return "a cross-encoder, which scores two texts at once" if scores_pairs else what
     return COLBERT if "linear.weight" in tensors else None
-
-
-def _describe_choices(name: str, choices: Iterable[str], *, most: int = 12) -> str:
-    close = find_similar_names(name, choices)
-    if close:
-        return f"Did you mean {' or '.join(close)}?"
-    return f"There is: {', '.join(sorted(choices)[:most])}." if most else ""
