@@ -127,7 +127,6 @@ def _time_recipe(
         recipe, variant, settings = simcse.RECIPE, "mean", replace(simcse.SETTINGS, pooling="mean")
     else:
         recipe, variant, settings = dpr.RECIPE, "", dpr.SCRIPT
-        changes["chunk"] = min(batch, dpr.SCRIPT.chunk or batch)
 
     def train(count: int, place: Path) -> None:
         asked = replace(settings, **changes, max_steps=count)
