@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import in_turns, load_encoder, locate_minilm, own_peak, peak, read_options, report_missed
+from measuring import (
+    in_turns,
+    load_encoder,
+    load_library,
+    locate_minilm,
+    own_peak,
+    peak,
+    read_options,
+    report_missed,
+)
 
 BARS = {"float32": {4: 1.6, 2: 1.3}, "bfloat16": {4: 3.0, 2: 3.0}}
 """How many times the better float32 opponent, by cores."""
@@ -48,16 +57,7 @@ def ours(dtype: str) -> tuple[Run, Any]:
 
 def theirs(dtype: str, batch: int) -> Run:
     """SentenceTransformer.encode with its own threads."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    options = {"dtype": getattr(torch, dtype)}
-    model = SentenceTransformer(
-        str(locate_minilm()), device="cpu", local_files_only=True, model_kwargs=options
-    )
+    model = load_library(locate_minilm(), dtype=dtype)
     return lambda given: np.asarray(model.encode(given, batch_size=batch), dtype=np.float32)
 
 

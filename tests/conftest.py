@@ -26,7 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "shared" in item.keywords and not SHARED.is_dir():
             item.add_marker(pytest.mark.skip(reason="needs the real data sets in ../shared/datasets"))
-        if "gpu" in item.keywords and not _gpu():
+        # Not among the keywords, which hold the names of folders as well.
+        if item.get_closest_marker("gpu") and not _gpu():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
         if "browser" in item.keywords and not any(map(shutil.which, CHROMIUM)):
             item.add_marker(pytest.mark.skip(reason="needs Chromium"))

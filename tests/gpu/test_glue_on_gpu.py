@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -9,13 +11,13 @@ import torch
 from torch import nn
 
 import tiny
+from devices import on_gpu
+from finetune.glue import trainer
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Training, Trial
 from finetune.glue.rows import TokenizedRows
 from finetune.glue.schedule import Schedule
 from finetune.glue.trainer import Evaluation, build_autocast, predict, train_classifier
-
-pytestmark = pytest.mark.gpu
 
 WORDS = ("the", "cat", "sat", "on", "mat", "query")
 TRIAL = Trial(
@@ -63,23 +65,53 @@ def trained(device: str, autocast: str = "float32") -> tuple[list[float], float]
     return progress.losses, progress.evaluations[-1].watched
 
 
-def test_losses_are_those_of_the_cpu() -> None:
+SAME = 2e-3
+"""How far losses of float32 may lie apart, as a share: steps carry on what sums in another order leave."""
+
+
+@on_gpu
+def test_losses_are_those_of_the_cpu(device: torch.device) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
-    ours, _ = trained("cuda")
+    ours, _ = trained(device.type)
     theirs, _ = trained("cpu")
     assert len(ours) == len(theirs) == 32
-    assert ours == pytest.approx(theirs, abs=1e-3)
+    assert ours == pytest.approx(theirs, rel=SAME)
 
 
 @pytest.mark.parametrize("autocast", ["float16", "bfloat16"])
-def test_half_precision_learns_as_much(autocast: str) -> None:
-    losses, right = trained("cuda", autocast)
-    assert all(torch.isfinite(torch.tensor(losses)))
-    assert losses[-1] < 0.5 * losses[0]
+def test_half_precision_learns_as_much(autocast: str, device: torch.device) -> None:
+    """Steps that float16 leaves out at first make it one or two steps late, of 8 an epoch."""
+    losses, right = trained(device.type, autocast)
+    single, _ = trained(device.type)
+    assert all(map(math.isfinite, losses))
+    assert statistics.fmean(losses[-8:]) == pytest.approx(statistics.fmean(single[-8:]), rel=0.05)
     assert right > 0.9
 
 
-def test_memory_that_runs_out_halves_a_batch() -> None:
+@on_gpu
+def test_steps_that_overflow_in_float16_are_left_out_until_the_scale_fits(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scales: list[float] = []
+
+    class Scaler(torch.amp.GradScaler):
+        def __init__(self, device: str, *, enabled: bool) -> None:
+            super().__init__(device, init_scale=2.0**24, enabled=enabled)
+
+        def update(self, new_scale: float | torch.Tensor | None = None) -> None:
+            super().update(new_scale)
+            scales.append(self.get_scale())
+
+    monkeypatch.setattr(trainer, "GradScaler", Scaler)
+    losses, _ = trained(device.type, "float16")
+    assert scales[0] == 2.0**23
+    assert scales[-1] == scales[-8] < 2.0**20, "the scale fits in the end"
+    assert all(map(math.isfinite, losses))
+    assert statistics.fmean(losses[-8:]) < statistics.fmean(losses[:8])
+
+
+@on_gpu
+def test_memory_that_runs_out_halves_a_batch(device: torch.device) -> None:
     """A first pass that asks for more than there is; the losses are those of whole batches."""
     whole, _ = trained("cuda")
     asked = []
@@ -98,4 +130,4 @@ def test_memory_that_runs_out_halves_a_batch() -> None:
     progress = train_classifier(model, rows("cuda"), TRIAL, lambda _model, _step: nothing)
     assert progress.micro_batch == 4
     assert max(asked[1:]) == 4
-    assert progress.losses == pytest.approx(whole, abs=1e-3)
+    assert progress.losses == pytest.approx(whole, rel=SAME)

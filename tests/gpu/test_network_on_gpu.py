@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from torch import Tensor
 
 import plain_attention
 import tiny_networks
+from devices import SAME, largest_difference, on_gpu
 from harness.encoder import backbones
 from harness.encoder.attention import AUTO, BACKENDS, Needs, choose
 from harness.encoder.network.model import EncoderModel
@@ -20,9 +20,6 @@ from tiny_networks import batch, means, texts
 # Every attention backend of the GPU against float64 attention, forwards and backwards
 
 
-pytestmark = pytest.mark.gpu
-
-DEVICE = torch.device("cuda")
 LENGTHS = (700, 512, 512, 300, 129, 128, 127, 40, 33, 9, 1)
 HEADS, WIDTH = 8, 64
 
@@ -44,21 +41,13 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def few_compilations() -> Iterator[None]:
-    """Each test compiles for itself, so that none runs into the limit."""
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
-
-
-def packed(groups: int, dtype: torch.dtype) -> list[Tensor]:
+def packed(groups: int, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
     drawn = plain_attention.tokens(LENGTHS, heads=HEADS, groups=groups, width=WIDTH)
-    return [tensor.to(DEVICE, dtype).requires_grad_() for tensor in drawn]
+    return [tensor.to(device, dtype).requires_grad_() for tensor in drawn]
 
 
-def require(name: str, dtype: torch.dtype, needs: Needs) -> None:
-    reason = BACKENDS[name].explain_refusal(DEVICE, dtype, needs)
+def require(name: str, dtype: torch.dtype, needs: Needs, device: torch.device) -> None:
+    reason = BACKENDS[name].explain_refusal(device, dtype, needs)
     if reason is not None:
         pytest.skip(f"{name}: {reason}")
 
@@ -74,17 +63,17 @@ def off(found: Tensor, expected: Tensor) -> float:
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_backend_computes_attention_and_its_gradients(
-    name: str, layer: str, groups: int, dtype: torch.dtype
+    name: str, layer: str, groups: int, dtype: torch.dtype, device: torch.device
 ) -> None:
     needs = Needs(**LAYERS[layer], head_dim=WIDTH)
-    require(name, dtype, needs)
-    seen = plain_attention.partly(LENGTHS, 0.7).to(DEVICE) if needs.partly else None
-    tensors = packed(groups, dtype)
-    weights = plain_attention.tokens(LENGTHS, heads=HEADS, width=WIDTH, seed=1)[0].to(DEVICE)
+    require(name, dtype, needs, device)
+    seen = plain_attention.partly(LENGTHS, 0.7).to(device) if needs.partly else None
+    tensors = packed(groups, dtype, device)
+    weights = plain_attention.tokens(LENGTHS, heads=HEADS, width=WIDTH, seed=1)[0].to(device)
     expected = plain_attention.attend(*tensors, LENGTHS, seen, needs)
     wanted = torch.autograd.grad((expected * weights).sum(), tensors)
 
-    found = BACKENDS[name].build_layout(LENGTHS, seen, DEVICE).compute_attention(*tensors, needs)
+    found = BACKENDS[name].build_layout(LENGTHS, seen, device).compute_attention(*tensors, needs)
     assert (found.dtype, found.shape) == (dtype, expected.shape)
     assert off(found, expected) <= TOLERANCE[dtype]
     gradients = torch.autograd.grad(found, tensors, weights.to(dtype))
@@ -93,12 +82,12 @@ def test_a_backend_computes_attention_and_its_gradients(
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_queries_and_values_may_be_slices_of_one_projection(name: str) -> None:
+def test_queries_and_values_may_be_slices_of_one_projection(name: str, device: torch.device) -> None:
     needs = Needs(window=64, head_dim=WIDTH)
-    require(name, torch.bfloat16, needs)
-    tensors = packed(HEADS, torch.bfloat16)
+    require(name, torch.bfloat16, needs, device)
+    tensors = packed(HEADS, torch.bfloat16, device)
     fused = torch.stack(tensors, dim=1).detach().requires_grad_()
-    layout = BACKENDS[name].build_layout(LENGTHS, None, DEVICE)
+    layout = BACKENDS[name].build_layout(LENGTHS, None, device)
     expected = layout.compute_attention(*tensors, needs)
     found = layout.compute_attention(*fused.unbind(1), needs)
     assert off(found, expected) <= 1e-3
@@ -108,11 +97,11 @@ def test_queries_and_values_may_be_slices_of_one_projection(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_text_does_not_see_its_neighbours(name: str) -> None:
+def test_a_text_does_not_see_its_neighbours(name: str, device: torch.device) -> None:
     needs = Needs(head_dim=WIDTH)
-    require(name, torch.float16, needs)
-    tensors = [tensor.detach() for tensor in packed(HEADS, torch.float16)]
-    layout = BACKENDS[name].build_layout(LENGTHS, None, DEVICE)
+    require(name, torch.float16, needs, device)
+    tensors = [tensor.detach() for tensor in packed(HEADS, torch.float16, device)]
+    layout = BACKENDS[name].build_layout(LENGTHS, None, device)
     before = layout.compute_attention(*tensors, needs)
     for tensor in tensors:
         tensor[: LENGTHS[0]] *= 2
@@ -122,32 +111,34 @@ def test_a_text_does_not_see_its_neighbours(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_no_text_at_all_is_no_error_on_a_gpu(name: str) -> None:
-    tensors = [tensor.to(DEVICE, torch.float16) for tensor in plain_attention.tokens((), width=WIDTH)]
-    assert BACKENDS[name].build_layout((), None, DEVICE).compute_attention(*tensors, Needs()).shape == (
+def test_no_text_at_all_is_no_error_on_a_gpu(name: str, device: torch.device) -> None:
+    tensors = [tensor.to(device, torch.float16) for tensor in plain_attention.tokens((), width=WIDTH)]
+    assert BACKENDS[name].build_layout((), None, device).compute_attention(*tensors, Needs()).shape == (
         0,
         4,
         WIDTH,
     )
 
 
-def test_flash_attn_drops_attention() -> None:
+@on_gpu
+def test_flash_attn_drops_attention(device: torch.device) -> None:
     needs = Needs(dropout=0.5, head_dim=WIDTH)
-    require("flash", torch.bfloat16, needs)
-    tensors = packed(HEADS, torch.bfloat16)
-    layout = BACKENDS["flash"].build_layout(LENGTHS, None, DEVICE)
+    require("flash", torch.bfloat16, needs, device)
+    tensors = packed(HEADS, torch.bfloat16, device)
+    layout = BACKENDS["flash"].build_layout(LENGTHS, None, device)
     assert not torch.equal(
         layout.compute_attention(*tensors, needs), layout.compute_attention(*tensors, needs)
     )
 
 
-def test_what_is_chosen_on_this_gpu() -> None:
+@on_gpu
+def test_what_is_chosen_on_this_gpu(device: torch.device) -> None:
     def chosen(dtype: torch.dtype, needs: Needs) -> str:
-        return choose(DEVICE, dtype, needs)[0].name
+        return choose(device, dtype, needs)[0].name
 
     assert chosen(torch.float32, Needs()) == "sdpa"
     assert chosen(torch.bfloat16, Needs(slopes=SLOPES)) in ("flash", "sdpa")
-    if torch.cuda.get_device_capability(DEVICE) >= (8, 0):
+    if torch.cuda.get_device_capability(device) >= (8, 0):
         assert chosen(torch.bfloat16, Needs()) == "varlen"
         assert chosen(torch.float16, Needs(window=64)) == "varlen"
 
@@ -157,7 +148,6 @@ def test_what_is_chosen_on_this_gpu() -> None:
 
 HALVES = (torch.bfloat16, torch.float16)
 OF_TEXTS = (250, 180, 180, 64, 33, 20, 12, 5, 1)
-SAME = 1e-5
 FAMILIES = {
     name: entry.family
     for name, entry in backbones.list_backbones().items()
@@ -165,40 +155,42 @@ FAMILIES = {
 }
 
 
-def network(name: str, **changes: Any) -> EncoderModel:
+def network(name: str, device: torch.device, **changes: Any) -> EncoderModel:
     """A tiny network of a family in float32, with heads that every backend takes."""
     from dataclasses import replace
 
     shape = tiny_networks.shrunk(FAMILIES[name], head_dim=32)
-    return tiny_networks.network(replace(shape, **changes)).to(DEVICE)
+    return tiny_networks.network(replace(shape, **changes)).to(device)
 
 
 def half(model: EncoderModel, dtype: torch.dtype) -> EncoderModel:
     return copy.deepcopy(model).to(dtype)
 
 
-def moved(given: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.to(DEVICE) for name, tensor in given.items()}
+def moved(given: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    return {name: tensor.to(device) for name, tensor in given.items()}
 
 
-def arrangements(given: list[Tensor], pad: int) -> dict[str, Any]:
+def arrangements(given: list[Tensor], pad: int, device: torch.device) -> dict[str, Any]:
     """The means of texts by how they come: alone, together, in another order with more padding."""
 
     def alone(model: EncoderModel) -> Tensor:
-        return torch.cat([means(model, moved(batch([text], pad))) for text in given])
+        return torch.cat([means(model, moved(batch([text], pad), device)) for text in given])
 
     def together(model: EncoderModel) -> Tensor:
-        return means(model, moved(batch(given, pad)))
+        return means(model, moved(batch(given, pad), device))
 
     def turned(model: EncoderModel) -> Tensor:
-        return means(model, moved(batch(given[::-1], pad, columns=256, left=True))).flip(0)
+        return means(model, moved(batch(given[::-1], pad, columns=256, left=True), device)).flip(0)
 
     return {"alone": alone, "together": together, "turned": turned}
 
 
-def padded_error(model: EncoderModel, given: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def padded_error(
+    model: EncoderModel, given: list[Tensor], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Means in float32, and how far half precision is off where padding is computed, with SDPA."""
-    whole = moved(batch(given, model.shape.pad_token_id))
+    whole = moved(batch(given, model.shape.pad_token_id), device)
     computed = {**whole, "compute_mask": torch.ones_like(whole["input_ids"])}
     rounded = half(model, dtype)
     rounded.attention_asked = "sdpa"
@@ -208,11 +200,11 @@ def padded_error(model: EncoderModel, given: list[Tensor], dtype: torch.dtype) -
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_text_has_the_same_vector_in_any_batch_in_float32(name: str) -> None:
-    model = network(name)
+def test_a_text_has_the_same_vector_in_any_batch_in_float32(name: str, device: torch.device) -> None:
+    model = network(name, device)
     given = texts(OF_TEXTS, model.shape.pad_token_id)
-    found = [run(model) for run in arrangements(given, model.shape.pad_token_id).values()]
-    assert all((one - found[0]).abs().max() <= SAME for one in found)
+    found = [run(model) for run in arrangements(given, model.shape.pad_token_id, device).values()]
+    assert all(largest_difference(other, found[0]) <= SAME for other in found[1:])
 
 
 @torch.no_grad()
@@ -220,14 +212,14 @@ def test_a_text_has_the_same_vector_in_any_batch_in_float32(name: str) -> None:
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_half_precision_is_no_further_off_than_twice_what_padding_is(
-    name: str, dtype: torch.dtype, asked: str
+    name: str, dtype: torch.dtype, asked: str, device: torch.device
 ) -> None:
-    model = network(name)
+    model = network(name, device)
     given = texts(OF_TEXTS, model.shape.pad_token_id)
-    expected, error = padded_error(model, given, dtype)
+    expected, error = padded_error(model, given, dtype, device)
     rounded = half(model, dtype)
     rounded.attention_asked = asked
-    found = {how: run(rounded) for how, run in arrangements(given, model.shape.pad_token_id).items()}
+    found = {how: run(rounded) for how, run in arrangements(given, model.shape.pad_token_id, device).items()}
     if rounded.notes:
         pytest.skip(rounded.notes[0])
     for one in found.values():
@@ -235,25 +227,26 @@ def test_half_precision_is_no_further_off_than_twice_what_padding_is(
         assert (one - found["alone"]).abs().max() <= 2 * error
 
 
+@on_gpu
 @torch.no_grad()
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_network_on_the_gpu_is_the_one_on_the_cpu(name: str) -> None:
-    model = network(name)
+def test_a_network_on_the_gpu_is_the_one_on_the_cpu(name: str, device: torch.device) -> None:
+    model = network(name, device)
     given = batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id)
-    found = means(model, moved(given)).cpu()
-    assert (found - means(copy.deepcopy(model).cpu(), given)).abs().max() <= 1e-4
+    found = means(model, moved(given, device)).cpu()
+    assert largest_difference(found, means(copy.deepcopy(model).cpu(), given)) <= SAME
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", FAMILIES)
-def test_expansion_tokens_have_the_same_vectors_in_any_batch(name: str) -> None:
-    model = network(name)
+def test_expansion_tokens_have_the_same_vectors_in_any_batch(name: str, device: torch.device) -> None:
+    model = network(name, device)
     pad = model.shape.pad_token_id
-    queries = moved(batch(texts((40, 33, 20, 6, 1), pad), 4 + (pad == 4)))
+    queries = moved(batch(texts((40, 33, 20, 6, 1), pad), 4 + (pad == 4)), device)
     together = model(**queries).last_hidden_state
     for n in range(len(together)):
         one = {field: values[n : n + 1] for field, values in queries.items()}
-        assert (model(**one).last_hidden_state[0] - together[n]).abs().max() <= SAME
+        assert largest_difference(model(**one).last_hidden_state[0], together[n]) <= SAME
     chosen, usual = half(model, torch.bfloat16), half(model, torch.bfloat16)
     usual.attention_asked = "sdpa"
     error, bar = ((m(**queries).last_hidden_state - together).norm() for m in (chosen, usual))
@@ -262,7 +255,7 @@ def test_expansion_tokens_have_the_same_vectors_in_any_batch(name: str) -> None:
 
 def gradients(model: EncoderModel, given: dict[str, Tensor]) -> dict[str, Tensor]:
     found = model(**given).last_hidden_state.double()
-    weights = torch.linspace(-1, 1, found.shape[-1], device=DEVICE)
+    weights = torch.linspace(-1, 1, found.shape[-1], device=found.device)
     ((found * weights).sum(dim=-1) ** 2).mean().backward()
     return {name: p.grad.double() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -275,9 +268,11 @@ def apart(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
 
 @pytest.mark.parametrize("asked", [AUTO, *BACKENDS])
 @pytest.mark.parametrize("name", ["bert", "modernbert", "mosaicbert"])
-def test_gradients_are_no_further_off_than_twice_those_of_sdpa(name: str, asked: str) -> None:
-    model = network(name)
-    given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id))
+def test_gradients_are_no_further_off_than_twice_those_of_sdpa(
+    name: str, asked: str, device: torch.device
+) -> None:
+    model = network(name, device)
+    given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id), device)
     expected = gradients(copy.deepcopy(model), given)
     usual, tested = half(model, torch.bfloat16), half(model, torch.bfloat16)
     usual.attention_asked, tested.attention_asked = "sdpa", asked
@@ -289,34 +284,37 @@ def test_gradients_are_no_further_off_than_twice_those_of_sdpa(name: str, asked:
 
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("name", ["bert", "modernbert", "mosaicbert"])
-def test_checkpointing_changes_no_gradient_on_a_gpu(name: str, reentrant: bool) -> None:
-    model = half(network(name), torch.bfloat16).train()
-    given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id))
+def test_checkpointing_changes_no_gradient_on_a_gpu(name: str, reentrant: bool, device: torch.device) -> None:
+    model = half(network(name, device), torch.bfloat16).train()
+    given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id), device)
     expected = gradients(copy.deepcopy(model), given)
     again = copy.deepcopy(model)
     again.gradient_checkpointing_enable({"use_reentrant": reentrant})
     assert apart(gradients(again, given), expected) <= 1e-2
 
 
-def test_autocast_computes_attention_in_half_precision() -> None:
-    model = network("modernbert")
-    given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id))
+def test_autocast_computes_attention_in_half_precision(device: torch.device) -> None:
+    model = network("modernbert", device)
+    given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id), device)
     expected = model(**given).last_hidden_state
     assert model.attention_as_run == "sdpa"
-    with torch.autocast("cuda", torch.bfloat16):
+    with torch.autocast(device.type, torch.bfloat16):
         found = model(**given).last_hidden_state
-    if torch.cuda.get_device_capability(DEVICE) >= (8, 0):
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
         assert model.attention_as_run in ("varlen", "flash")
     assert (found - expected).norm() <= 0.05 * expected.norm()
     found.float().pow(2).sum().backward()
 
 
+@on_gpu
 @pytest.mark.parametrize("name", ["bert", "modernbert", "neobert"])
-def test_every_layer_of_a_family_without_bias_runs_on_the_varlen_kernel(name: str) -> None:
-    model = half(network(name), torch.bfloat16)
+def test_every_layer_of_a_family_without_bias_runs_on_the_varlen_kernel(
+    name: str, device: torch.device
+) -> None:
+    model = half(network(name, device), torch.bfloat16)
     model.attention_asked = "varlen"
     with torch.inference_mode():
-        model(**moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id)))
+        model(**moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id), device))
     if model.notes:
         pytest.skip(model.notes[0])
     assert model.attention_as_run == "varlen"

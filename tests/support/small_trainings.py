@@ -7,14 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
 
 from harness.core.types import Artifact
+from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.training.training import TrainingSpec
 
 
 def tiny_artifact(folder: Path) -> Artifact:
     return Artifact(name="tiny", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
+
+
+def located(folder: Path, columns: Mapping[str, list[Any]], score: str = "") -> LocatedTraining:
+    """Rows in a Parquet file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "rows.parquet"
+    Dataset.from_dict(dict(columns)).to_parquet(str(file))
+    texts = tuple(name for name in columns if name != score)
+    rows = len(next(iter(columns.values())))
+    data = TrainingData(content="c" * 64, columns=texts, score=score, rows=rows)
+    return LocatedTraining(data=data, file=file, name="rows.parquet", rows=rows, own=True)
 
 
 def spec_in(place: Path, recipe: Any, name: str = "run", **fields: Any) -> TrainingSpec:

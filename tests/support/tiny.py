@@ -106,18 +106,25 @@ def network(family: Family, *, seed: int = 0, head: bool = False, **changes: Any
 
 def folder(family: Family, target: Path, *, seed: int = 0, head: bool = False, **changes: Any) -> Path:
     """A folder with config.json, weights under the published names, and a WordPiece tokenizer."""
+    model = network(family, seed=seed, head=head, **changes)
+    save(model, config(family, **changes), family, target, head=head)
+    tokenizer().save_pretrained(target)
+    return target
+
+
+def save(
+    model: EncoderModel, content: Mapping[str, Any], family: Family, target: Path, *, head: bool = False
+) -> None:
+    """Write a config.json, and the weights of a network under their published names."""
     from safetensors.torch import save_file
 
     assert family.names is not None
-    model = network(family, seed=seed, head=head, **changes)
     tied = {"head.decoder.weight"} if model.shape.tie_word_embeddings else set()
     tensors = {name: tensor for name, tensor in model.state_dict().items() if name not in tied}
     published = {family.names.theirs(n, with_head=head): t.contiguous() for n, t in tensors.items()}
     target.mkdir(parents=True, exist_ok=True)
-    (target / "config.json").write_text(json.dumps(config(family, **changes)))
+    (target / "config.json").write_text(json.dumps(content))
     save_file(published, target / "model.safetensors", metadata={"format": "pt"})
-    tokenizer().save_pretrained(target)
-    return target
 
 
 def tokenizer() -> Any:

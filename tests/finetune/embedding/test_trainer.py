@@ -31,28 +31,17 @@ from finetune.recipes.simcse import RECIPE
 from harness.core.errors import HarnessError
 from harness.core.types import Artifact
 from harness.data.offline import forbid_network
-from harness.data.training.sets import LocatedTraining, TrainingData
+from harness.data.training.sets import LocatedTraining
 from harness.encoder import backbones
 from harness.encoder.folder.description import describe
 from harness.training import training
 from harness.training.training import TrainingSpec, read_log
-from small_trainings import largest_difference, spec_in, tiny_artifact, weights_in
+from small_trainings import largest_difference, located, spec_in, tiny_artifact, weights_in
 from stopped_trainings import Killed, sentence, train_on_devices
 
 SETTINGS = EmbeddingSettings(
     batch_size=8, epochs=3, max_length=16, learning_rate=1e-3, precision="float32", evaluate_every=4
 )
-
-
-def located(folder: Path, columns: Mapping[str, list[Any]], score: str = "") -> LocatedTraining:
-    """Rows in a Parquet file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "rows.parquet"
-    Dataset.from_dict(dict(columns)).to_parquet(str(file))
-    texts = tuple(name for name in columns if name != score)
-    rows = len(next(iter(columns.values())))
-    data = TrainingData(content="c" * 64, columns=texts, score=score, rows=rows)
-    return LocatedTraining(data=data, file=file, name="rows.parquet", rows=rows, own=True)
 
 
 def triplets(rows: int) -> dict[str, list[str]]:
