@@ -159,8 +159,8 @@ def test_a_script_from_standard_input_can_start_processes() -> None:
     """Python names its file "<stdin>", which a process that it starts would look for."""
     script = (
         "from multiprocessing import get_context\n"
-        "from harness.executors.local import _require_guard\n"
-        "_require_guard()\n"
+        "from harness.executors.local import has_guard\n"
+        "assert has_guard()\n"
         "process = get_context('spawn').Process(target=print, args=('started',))\n"
         "process.start()\n"
         "process.join()\n"
