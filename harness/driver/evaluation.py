@@ -306,6 +306,8 @@ def _plan_cpu_workers(devices: Sequence[str], jobs: Sequence[Job], threads: int)
 
 def _split_encodings(plan: Plan, devices: int) -> Plan:
     """The plan with the encoding of a large corpus in parts, which the devices take at the same time."""
+    if devices < 2:
+        return plan
     parts = {job.key: _split_encoding(job, devices) for job in plan.jobs}
     keys = {key: [part.key for part in split] for key, split in parts.items()}
     jobs = [

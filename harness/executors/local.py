@@ -124,7 +124,6 @@ class Subprocess:
         self.device = device
         self._listener = listener
         self._current = ""
-        self._has_device = has_device
         self._settings = (device, cache, limits, tuple(libraries), offline, has_device)
         self._patience = 5.0
         self._spawn()
@@ -173,11 +172,14 @@ class Subprocess:
         self._current = ""
         self._spawn()
 
+    def terminate_process(self) -> None:
+        """Ask the process to end, without waiting for that."""
+        self._process.terminate()
+
     def close_worker(self) -> None:
         """End the process."""
         self._line.close()  # an idle process then ends by itself
-        # One without a device has nothing to clean up, and may still be importing libraries.
-        if not self._current and self._has_device:
+        if not self._current:
             self._process.join(timeout=5)
         # SIGTERM first, on which a training writes a checkpoint; SIGKILL for a process that does not react.
         self._process.terminate()
@@ -345,7 +347,7 @@ class LocalExecutor:
             for _ in range(beside.count)
         ]
         self._workers: list[_Worker] = (
-            [_InProcess(device=devices[0], cache=cache, listener=self._hear, limits=limits)]
+            [_InProcess(device=devices[0], cache=cache, listener=self._pass_event, limits=limits)]
             if len(devices) == 1
             else [spawn(device=device, limits=limits, libraries=libraries) for device in devices]
         )
@@ -363,27 +365,23 @@ class LocalExecutor:
 
         Few jobs are accepted ahead for CPU workers, since nobody submits any while this process encodes.
         """
-        if self._begins_on_cpu(job):
+        if self._is_for_cpu(job):
             prepared = len(self._waiting) < AHEAD * len(self._workers) or job.kind != "encode"
             return prepared and len(self._ready) < len(self._cpu_workers)
         held = {device for devices in self._held.values() for device in devices}
         free = sum(worker.free and worker.device not in held for worker in self._workers)
         # Encodings that are being prepared come first: another job would load another model before them.
-        coming = [
-            job for worker, job, _ in self._running.values() if job.kind == "encode" and self._is_cpu(worker)
-        ]
-        return free > len(coming) and not self._waiting
+        running = self._running.values()
+        coming = sum(job.kind == "encode" and worker in self._cpu_workers for worker, job, _ in running)
+        return free > coming and not self._waiting
 
     def submit(self, job: Job, inputs: Inputs) -> None:
         """Begin a job on a free worker, or once as many devices are idle as it needs for itself."""
-        (self._ready if self._begins_on_cpu(job) else self._waiting).append((job, inputs))
+        (self._ready if self._is_for_cpu(job) else self._waiting).append((job, inputs))
         self._begin_waiting()
 
-    def _begins_on_cpu(self, job: Job) -> bool:
+    def _is_for_cpu(self, job: Job) -> bool:
         return bool(self._cpu_workers) and job.resources.begins_on_cpu
-
-    def _is_cpu(self, worker: _Worker) -> bool:
-        return worker in self._cpu_workers
 
     def _begin_waiting(self) -> None:
         for worker in self._cpu_workers:
@@ -434,7 +432,7 @@ class LocalExecutor:
                 self._waiting.append((finished.rest, inputs))
         self._begin_waiting()
 
-    def _hear(self, key: str, event: Event) -> None:
+    def _pass_event(self, key: str, event: Event) -> None:
         """Pass on an event of the job in this process, which leaves no other moment to serve CPU workers."""
         self._listener(key, event)
         self._poll_workers([worker for worker in self._cpu_workers if not worker.free])
@@ -451,6 +449,10 @@ class LocalExecutor:
 
     def close_executor(self) -> None:
         """Stop every worker, even if jobs are running."""
+        # All at once, and also while they import libraries: each takes a part of a second to end.
+        for process in self._cpu_workers:
+            if process.free:
+                process.terminate_process()
         for worker in (*self._cpu_workers, *self._workers):
             worker.close_worker()
 

@@ -110,6 +110,26 @@ def test_for_a_single_run_no_process_is_started(monkeypatch: pytest.MonkeyPatch)
     assert places(("cuda:0",), 20, asked=1) == (("cuda:0",), None)
 
 
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("devices", "scores", "threads", "count"),
+    [
+        (("cuda:0",), 20, 2, 3),  # one core of eight is the GPU's
+        (("cuda:0",), 2, 2, 2),
+        (("cuda:0",), 20, 8, 0),
+        (("cuda:0", "cuda:1"), 20, 1, 6),
+        (("cpu",), 20, 1, None),
+        (("cuda:0",), 0, 1, None),
+    ],
+)
+def test_cpu_workers_beside_gpus_are_as_many_as_cores_allow(
+    devices: tuple[str, ...], scores: int, threads: int, count: int | None
+) -> None:
+    some = [one.replace_resources(begins_on_cpu=True) for one in jobs(scores)]
+    found = module._plan_cpu_workers(devices, [*some, *jobs(3)], threads)
+    assert (None if found is None else found.count) == count
+
+
 SCRIPT = """
 import logging, sys
 from pathlib import Path
