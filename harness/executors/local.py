@@ -263,8 +263,9 @@ def _serve(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     _end_with_parent()
     if not has_device:
-        # Read when libraries are loaded: processes with all cores each would wait for one another.
-        os.environ["OMP_NUM_THREADS"] = str(limits.threads)
+        # Read when libraries are loaded: processes with all cores each would wait for one another, and code
+        # that scores would use a GPU that it finds.
+        os.environ |= {"OMP_NUM_THREADS": str(limits.threads), "CUDA_VISIBLE_DEVICES": ""}
     for library in libraries:
         importlib.import_module(library)
     if offline:

@@ -21,10 +21,11 @@ from harness.executors import local
 from harness.executors.executor import Executor, Listener
 from harness.executors.local import CpuWorkers, LocalExecutor
 from harness.jobs.context import Event, JobContext, WorkerLimits
-from harness.jobs.jobs import Job
+from harness.jobs.jobs import Job, Resources
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.record import Record
 from harness.storage.store import Store
+from worker_jobs import ReadEnvironment
 
 Loads = list[FakeEncoder]
 
@@ -176,6 +177,16 @@ def test_an_encoding_whose_texts_are_collected_has_not_begun_and_can_be_cancelle
     executor.close_executor()
     assert [one.key for one in ended] == [encode.key]
     assert events[:2] == ["stage", "placed"]
+
+
+def test_a_cpu_worker_has_its_threads_and_sees_no_gpu(tmp_path: Path) -> None:
+    executor = opening(tmp_path, "cuda:0", cpu_workers=1)(lambda _key, _event: None)
+    work, resources = ReadEnvironment(), Resources(begins_on_cpu=True)
+    executor.submit(Job(key="k", kind="score", label="x", work=work, resources=resources), {})
+    while not (ended := executor.poll_jobs(0.1)):
+        pass
+    executor.close_executor()
+    assert ended[0].output == {"OMP_NUM_THREADS": b"1", "CUDA_VISIBLE_DEVICES": b""}
 
 
 @pytest.mark.parametrize("devices", [("cuda:0", "cuda:1"), ("cpu", "cpu")])
