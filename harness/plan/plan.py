@@ -13,7 +13,16 @@ from harness.core.lineage import Lineage, SweepPart
 from harness.core.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
 from harness.data.finding import check_data
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
-from harness.jobs.jobs import Encode, Job, JobKind, RecordLocation, Resolve, Resources, Score
+from harness.jobs.jobs import (
+    SENT_CHARACTERS,
+    Encode,
+    Job,
+    JobKind,
+    RecordLocation,
+    Resolve,
+    Resources,
+    Score,
+)
 from harness.jobs.maxsim import ScoreByMaxSim
 from harness.jobs.ranking import Rank
 from harness.jobs.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
@@ -682,10 +691,12 @@ def _build_task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iter
         # The claim of the score: the process that takes the score encodes for it as well.
         claim=cell.key,
         work=Encode(encoding=encoding, **_collect_task_arguments(cell)),
-        resources=Resources(begins_on_cpu=True),
+        # Texts that would not be sent are collected once, where the model is.
+        resources=Resources(begins_on_cpu=(cell.task.size.characters or 0) <= SENT_CHARACTERS),
     )
     score = _score_job(cell, "score", Score(encoding=encoding, **_collect_score_arguments(cell, purpose)))
-    return encode, replace(score, inputs=(resolve, encode.key), resources=encode.resources)
+    score = score.replace_resources(begins_on_cpu=True)
+    return encode, replace(score, inputs=(resolve, encode.key))
 
 
 def _format_score_label(cell: PlannedScore) -> str:

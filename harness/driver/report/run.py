@@ -479,6 +479,9 @@ class Report:
         for note in self.notes:
             console.print(note, style="dim", highlight=False, soft_wrap=True)
         print_failures(self.failures, self.prepared, console)
+        if self.uses:
+            use = f"Encoding or training: {format_device_uses(self.uses, self.seconds)}"
+            console.print(f"{use} of {format_duration(self.seconds)}.", highlight=False, soft_wrap=True)
         # A recipe encodes nothing that would be counted, so only records are named.
         if all(cell.recipe_plan for cell in self.prepared.plan.cells):
             cached_count = sum(result.how == "cached" for result in self.results)
@@ -486,9 +489,6 @@ class Report:
             summary = f"{cached_text}Records: {self.prepared.store.root / 'records'}"
             console.print(summary, highlight=False, soft_wrap=True)
             return
-        if self.uses:
-            use = f"Encoding or training: {format_device_uses(self.uses, self.seconds)}"
-            console.print(f"{use} of {format_duration(self.seconds)}.", highlight=False, soft_wrap=True)
         console.print(
             f"Encoded {self.texts_encoded:,} texts ({self.tokens_encoded:,} tokens). "
             f"Records: {self.prepared.store.root / 'records'}",

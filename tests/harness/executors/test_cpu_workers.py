@@ -179,6 +179,23 @@ def test_an_encoding_whose_texts_are_collected_has_not_begun_and_can_be_cancelle
     assert events[:2] == ["stage", "placed"]
 
 
+@pytest.mark.parametrize(("characters", "begins"), [(1_000, ["score"]), (10**9, ["encode", "score"])])
+def test_texts_that_are_too_many_to_be_sent_are_collected_where_the_model_is(
+    tmp_path: Path, loads: Loads, characters: int, begins: list[str]
+) -> None:
+    """Though all have vectors: only then an encoding could end where there is no model."""
+    large = replace(task("Large"), size=Size(texts=3, characters=characters))
+    run(tmp_path, plan(tmp_path, task()), "cuda:0")
+    placed: list[str] = []
+
+    def note_event(job: Job, event: Event) -> None:
+        if event.kind == "placed" and job.kind != "resolve":
+            placed.append(job.kind)
+
+    records(run(tmp_path, plan(tmp_path, large), "cuda:0", listeners=Listeners(event=note_event)))
+    assert placed == begins
+
+
 def test_a_cpu_worker_has_its_threads_and_sees_no_gpu(tmp_path: Path) -> None:
     executor = opening(tmp_path, "cuda:0", cpu_workers=1)(lambda _key, _event: None)
     work, resources = ReadEnvironment(), Resources(begins_on_cpu=True)
