@@ -196,8 +196,10 @@ class FakeEncoder:
 class SlowEncoder(FakeEncoder):
     """Takes a fifth of a second for every encoding."""
 
+    seconds = 0.2
+
     def encode(self, *args: Any, **kwargs: Any) -> Any:
-        time.sleep(0.2)
+        time.sleep(self.seconds)
         return super().encode(*args, **kwargs)
 
 
