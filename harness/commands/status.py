@@ -16,7 +16,7 @@ from harness.commands import options
 from harness.core import paths
 from harness.core.terminal import create_console, print_table
 from harness.driver.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
-from harness.executors.run_log import format_node_counts
+from harness.executors.run_log import format_device_uses, format_node_counts
 from harness.results.cost.duration import format_duration
 
 SCHEMA = 1
@@ -161,6 +161,9 @@ def _print_run(run: RunStatus, out: Console, rows: int) -> None:
         for number, line in enumerate(lines):
             out.print(Text.assemble("  ", (title if number == 0 else " " * len(title), "bold"), "  ", line))
     out.print(Text.assemble("  ", ("cost", "bold"), f"     {_format_run_cost(run.cost)}"))
+    if run.uses:
+        use = f"encoding or training: {format_device_uses(run.uses, run.seconds)} of the time"
+        out.print(Text.assemble("  ", ("devices", "bold"), f"  {use}"))
     out.print(Text.assemble("  ", ("driver", "bold"), f"   {_describe_driver(run)}"))
     _print_running(run, out, rows)
 

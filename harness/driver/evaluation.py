@@ -12,7 +12,8 @@ from typing import Any, Literal
 from harness.core.arguments import NamedPlaces, Names, Places, check_fields, check_value
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
-from harness.core.provenance import count_cores
+from harness.core.identity import digest
+from harness.core.provenance import PACKAGES, count_cores
 from harness.core.types import Artifact
 from harness.driver.estimate import add_expected_seconds, weight_bytes
 from harness.driver.execute import Driver, Listeners
@@ -26,10 +27,17 @@ from harness.executors.executor import (
     SlurmSettings,
     parse_executor,
 )
-from harness.executors.local import LocalExecutor, Subprocess, end_repetition
+from harness.executors.local import (
+    LIBRARIES,
+    CpuWorkers,
+    LocalExecutor,
+    Subprocess,
+    end_repetition,
+    has_guard,
+)
 from harness.executors.node import WorkerSettings
 from harness.jobs.context import WorkerLimits
-from harness.jobs.jobs import Job
+from harness.jobs.jobs import Encode, Job, ScoreJob
 from harness.jobs.recipe import TaskRecipe
 from harness.jobs.training_jobs import Train
 from harness.plan.devices import check_devices
@@ -192,6 +200,8 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
         texts_encoded=running.texts_encoded,
         tokens_encoded=running.tokens_encoded,
         vectors_dropped=running.vectors_dropped,
+        seconds=running.seconds,
+        uses=running.uses,
     )
 
 
@@ -241,10 +251,12 @@ def _prepare_local_run(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
     request, plan = prepared.request, prepared.plan
     if any(cell.is_indexed for cell in plan.open):
         require_library(prepared.devices)
-    places = _WorkerPlan(devices=("cpu",), threads=request.threads)
+    devices: tuple[str, ...] = ("cpu",)
+    places = _WorkerPlan(devices=devices, threads=request.threads)
     if any(job.kind != "rank" for job in plan.jobs):
+        devices = check_devices(prepared.devices)
         places = _plan_workers(
-            check_devices(prepared.devices),
+            devices,
             _open_jobs(plan),
             prepared.recipe,
             cache=prepared.cache,
@@ -254,11 +266,73 @@ def _prepare_local_run(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
         )
     limits = replace(_build_worker_limits(prepared), threads=places.threads)
     most = len(set(places.devices))
+    cpu_workers = _plan_cpu_workers(places.devices, _open_jobs(plan), request.threads or CPU_THREADS)
 
     def open_local(listener: Listener) -> Executor:
-        return LocalExecutor(places.devices, cache=prepared.cache, listener=listener, limits=limits)
+        return LocalExecutor(
+            places.devices,
+            cache=prepared.cache,
+            listener=listener,
+            limits=limits,
+            cpu_workers=cpu_workers,
+        )
 
-    return _assign_devices(plan, most, most), open_local
+    return _assign_devices(_split_encodings(plan, len(devices)), most, most), open_local
+
+
+CPU_THREADS, CPU_WORKERS = 2, 8
+"""The threads of a CPU worker where none are asked for, and the most CPU workers for each device."""
+
+PART_TEXTS = 100_000
+"""The fewest texts of a part of an encoding, since each part collects the texts of the task anew."""
+
+
+def _plan_cpu_workers(devices: Sequence[str], jobs: Sequence[Job], threads: int) -> CpuWorkers | None:
+    """The CPU workers beside devices, as cores and memory allow; none where the CPU is one of the devices."""
+    works = [job.work for job in jobs if job.resources.begins_on_cpu]
+    # A script without a guard may use one process.
+    if "cpu" in devices or not works or not has_guard():
+        return None
+    import psutil
+
+    room = psutil.virtual_memory().available * SHARE
+    fit = compute_run_capacity(room, estimate_job_memory(0, trains=False))
+    cores = max(0, count_cores() - len(devices)) // threads
+    count = min(len(works), fit, cores, CPU_WORKERS * len(devices))
+    scoring = {work.task.source.scoring.partition(" ")[0] for work in works if isinstance(work, ScoreJob)}
+    libraries = (*LIBRARIES, *(name for name in PACKAGES if name in scoring))
+    return CpuWorkers(count=count, threads=threads, libraries=libraries)
+
+
+def _split_encodings(plan: Plan, devices: int) -> Plan:
+    """The plan with the encoding of a large corpus in parts, which the devices take at the same time."""
+    if devices < 2:
+        return plan
+    parts = {job.key: _split_encoding(job, devices) for job in plan.jobs}
+    keys = {key: [part.key for part in split] for key, split in parts.items()}
+    jobs = [
+        replace(job, inputs=tuple(name for key in job.inputs for name in keys.get(key, [key])))
+        for split in parts.values()
+        for job in split
+    ]
+    return replace(plan, jobs=tuple(jobs))
+
+
+def _split_encoding(job: Job, devices: int) -> list[Job]:
+    """The jobs that encode a part each, the first of them with the key of the whole; else the job itself."""
+    work = job.work
+    if not isinstance(work, Encode) or (count := min(devices, (work.task.size.texts or 0) // PART_TEXTS)) < 2:
+        return [job]
+    job = job.replace_resources(seconds=job.resources.seconds and job.resources.seconds / count)
+    return [
+        replace(
+            job,
+            key=digest({"job": job.key, "part": number}) if number else job.key,
+            label=f"{job.label}, part {number + 1} of {count}",
+            work=replace(work, part=(number, count)),
+        )
+        for number in range(count)
+    ]
 
 
 def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan, OpenExecutor]:

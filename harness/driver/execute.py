@@ -16,7 +16,7 @@ from harness.core import files
 from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.executors.executor import Cause, Executor, Failure, Finished, Listener, OpenExecutor
 from harness.executors.local import LocalExecutor
-from harness.executors.run_log import Closing, Node, RunLog
+from harness.executors.run_log import Closing, DeviceUse, Node, RunLog
 from harness.jobs.context import Event, WorkerLimits
 from harness.jobs.jobs import (
     Job,
@@ -65,7 +65,8 @@ class _Queue:
     def __init__(self, jobs: Iterable[Job], done: frozenset[str]) -> None:
         self._jobs = {job.key: job for job in jobs}
         self._places = {key: place for place, key in enumerate(self._jobs)}
-        self._ready: list[tuple[int, str]] = []
+        # By kind: an executor may have room for some kinds and not for others.
+        self._ready: dict[tuple[str, bool], list[tuple[int, str]]] = {}
         self._missing = {
             key: {name for name in job.inputs if name not in done} for key, job in self._jobs.items()
         }
@@ -77,17 +78,16 @@ class _Queue:
             if key not in done and not self._missing[key]:
                 self.push(job)
 
-    def __bool__(self) -> bool:
-        return bool(self._ready)
-
     def push(self, job: Job) -> None:
         """Take a job that can begin, in place of the one with its key."""
         self._jobs[job.key] = job
-        heapq.heappush(self._ready, (self._places[job.key], job.key))
+        alike = self._ready.setdefault((job.kind, job.resources.begins_on_cpu), [])
+        heapq.heappush(alike, (self._places[job.key], job.key))
 
-    def pop(self) -> Job:
-        """Remove and return the next job."""
-        return self._jobs[heapq.heappop(self._ready)[1]]
+    def pop(self, has_room: Callable[[Job], bool]) -> Job | None:
+        """Remove and return the first job for which there is room; None where there is none."""
+        ready = [alike for alike in self._ready.values() if alike and has_room(self._jobs[alike[0][1]])]
+        return self._jobs[heapq.heappop(min(ready))[1]] if ready else None
 
     def finish_job(self, key: str) -> None:
         """Note that a job is done; those that waited for it alone can begin."""
@@ -147,6 +147,8 @@ class Driver:
         self.vectors_dropped = 0
         self.texts_encoded = 0
         self.tokens_encoded = 0
+        self.seconds = 0.0
+        self.uses: tuple[DeviceUse, ...] = ()
         self.results: dict[str, Result] = {}
         self._store, self._cache, self._again = store, cache, again
         self._listeners = listeners or Listeners()
@@ -237,6 +239,7 @@ class Driver:
                     opened.close()
                 finally:
                     self._log.close_run_log("failed" if reason else self._describe_closing(), reason)
+                    self.seconds, self.uses = self._log.seconds, self._log.uses
 
     def _run_event_loop(self, executor: Executor, ends: float | None) -> None:
         """Hand out jobs and take their outputs until all are settled, or `ends` is there and none runs."""
@@ -283,8 +286,7 @@ class Driver:
         """Submit the jobs that can begin, as long as there is room; returns their number."""
         self._look_again()
         started = 0
-        while self._queue and executor.has_room():
-            job = self._queue.pop()
+        while (job := self._queue.pop(executor.has_room)) is not None:
             # Another driver may have done it meanwhile.
             if self._state[job.key] != "waiting":
                 continue

@@ -267,7 +267,8 @@ class Follower:
         self._console, self._clock = console, clock
         self._last = clock()
         self._settled, self._wanted = 0, len(plan.cells)
-        self._bars: dict[str, TaskID] = {}
+        # By claim and key: parts of an encoding have bars of their own.
+        self._bars: dict[tuple[str, str], TaskID] = {}
         self._told: dict[str, float] = {}
         self.forecast = Forecast(plan, clock)
         self._progress = _create_bars(console, clock)
@@ -303,6 +304,8 @@ class Follower:
     def _show_event(self, job: Job, event: Event) -> None:
         self.forecast.note_job_event(job, event)
         match event.kind:
+            case "placed":
+                self._drop(job)
             case "stage":
                 bar = self._runs if job.kind == "finetune" else self._tasks
                 self._progress.update(bar, description="runs" if job.kind == "finetune" else event.text)
@@ -336,10 +339,10 @@ class Follower:
     def _add(self, job: Job, name: str, total: int, unit: str) -> None:
         self._drop(job)
         bar = self._progress.add_task(name, total=total, tokens=0, unit=unit, loss="")
-        self._bars[job.claim or job.key], self._told[job.key] = bar, 0.0
+        self._bars[job.claim or job.key, job.key], self._told[job.key] = bar, 0.0
 
     def _update_bar(self, job: Job, event: Event, count: int) -> None:
-        bar = self._bars.get(job.claim or job.key)
+        bar = self._bars.get((job.claim or job.key, job.key))
         if bar is None:
             return
         shown = self._progress.tasks[self._progress.task_ids.index(bar)]
@@ -400,12 +403,12 @@ class Follower:
         self._progress.nodes = text
 
     def _drop(self, job: Job) -> None:
-        self._remove(job.claim or job.key)
+        """Remove the bar of a job, and where it scores those of its encoding."""
+        self._remove(job.claim or job.key, job.key if job.kind == "encode" else "")
 
-    def _remove(self, claim: str) -> None:
-        bar = self._bars.pop(claim, None)
-        if bar is not None:
-            self._progress.remove_task(bar)
+    def _remove(self, claim: str, key: str = "") -> None:
+        for name in [name for name in self._bars if name[0] == claim and key in ("", name[1])]:
+            self._progress.remove_task(self._bars.pop(name))
 
     def _print_line(self, line: str, style: str = "") -> None:
         self._last = self._clock()

@@ -29,6 +29,7 @@ from harness.executors.run_log import (
     HEARTBEAT,
     HEARTBEATS,
     Closing,
+    DeviceUse,
     Heartbeat,
     LoggedJob,
     Node,
@@ -154,6 +155,7 @@ class RunStatus:
         waits: What waits for what.
         troubles: Failures, then lost and repeated attempts.
         nodes: The nodes of a cluster.
+        uses: How long devices have encoded or trained.
         cost: What it has cost so far.
         left: The time left; None where nothing is known, or the run is over.
         reason: What ended the run before its jobs did; empty where nothing has.
@@ -173,6 +175,7 @@ class RunStatus:
     waits: tuple[Wait, ...]
     troubles: tuple[_Trouble, ...]
     nodes: tuple[Node, ...]
+    uses: tuple[DeviceUse, ...]
     cost: Cost
     left: TimeRange | None
     reason: str = ""
@@ -183,8 +186,9 @@ class RunStatus:
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain values (docs/json.md)."""
-        nodes = [node.model_dump(mode="json") for node in self.nodes]
-        return {**asdict(replace(self, nodes=())), "nodes": nodes}
+        parts = {"nodes": self.nodes, "uses": self.uses}
+        dumped = {name: [part.model_dump(mode="json") for part in some] for name, some in parts.items()}
+        return {**asdict(replace(self, nodes=(), uses=())), **dumped}
 
 
 def read_runs(
@@ -341,6 +345,7 @@ class _Log:
             waits=tuple(self._iter_waits()) if state == "running" else (),
             troubles=tuple(self._iter_troubles()),
             nodes=self.heartbeat.nodes,
+            uses=self.heartbeat.uses,
             cost=_compute_device_cost(self.attempts),
             left=self._estimate_remaining() if state == "running" else None,
             reason=self.heartbeat.reason,

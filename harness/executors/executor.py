@@ -11,12 +11,12 @@ import contextlib
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
 
 from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names
 from harness.executors.run_log import Node
-from harness.jobs.context import Event, JobContext
+from harness.jobs.context import DeviceNeeded, Event, JobContext
 from harness.jobs.jobs import Job
 
 Inputs = Mapping[str, Mapping[str, bytes]]
@@ -57,11 +57,12 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The end of a job: its output, or its failure."""
+    """The end of a job: its output, its failure, or the job as it goes on where a device is (`rest`)."""
 
     key: str
     output: Mapping[str, bytes] = field(default_factory=dict)
     failure: Failure | None = None
+    rest: Job | None = None
 
 
 class Executor(Protocol):
@@ -78,8 +79,8 @@ class Executor(Protocol):
         """The machines, as they are now; none for one machine alone."""
         ...
 
-    def has_room(self) -> bool:
-        """Whether one more job may be submitted now."""
+    def has_room(self, job: Job) -> bool:
+        """Whether a job may be submitted now."""
         ...
 
     def submit(self, job: Job, inputs: Inputs) -> None:
@@ -115,6 +116,8 @@ def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobCont
     context.start_job(inputs, devices, halvings=job.halvings)
     try:
         return Finished(key=job.key, output=job.work.run(context))
+    except DeviceNeeded as need:
+        return Finished(key=job.key, rest=replace(job, work=need.work or job.work))
     # Not BaseException: SystemExit, by which a worker is stopped, must end the process.
     except Exception as error:
         return fail_job(job.key, error)

@@ -1,4 +1,8 @@
-"""The executor of one machine: jobs run in this process, or in one process for each device."""
+"""The executor of one machine: jobs run in this process, or in one process for each device.
+
+Beside devices other than the CPU there may be CPU workers: processes that collect texts and score, while the
+workers of the devices encode. What needs the model there is handed on to one of those.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,9 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -37,6 +43,10 @@ UNGUARDED = 113
 
 LAST_CHECKPOINT = PATIENCE + 10
 """Seconds that a process has to end a training, which writes a checkpoint before."""
+
+
+AHEAD = 2
+"""The encodings for each device whose texts are collected ahead."""
 
 
 class _InProcess:
@@ -96,7 +106,8 @@ class _InProcess:
 class Subprocess:
     """A worker in a process of its own, bound to one device.
 
-    The process imports `libraries` when it starts; with `offline` the network is forbidden to it.
+    The process imports `libraries` when it starts; with `offline` the network is forbidden to it, and without
+    `has_device` it loads no model.
     """
 
     def __init__(
@@ -108,11 +119,12 @@ class Subprocess:
         limits: WorkerLimits,
         libraries: Sequence[str] = LIBRARIES,
         offline: bool = False,
+        has_device: bool = True,
     ) -> None:
         self.device = device
         self._listener = listener
         self._current = ""
-        self._settings = (device, cache, limits, tuple(libraries), offline)
+        self._settings = (device, cache, limits, tuple(libraries), offline, has_device)
         self._patience = 5.0
         self._spawn()
 
@@ -160,6 +172,10 @@ class Subprocess:
         self._current = ""
         self._spawn()
 
+    def terminate_process(self) -> None:
+        """Ask the process to end, without waiting for that."""
+        self._process.terminate()
+
     def close_worker(self) -> None:
         """End the process."""
         self._line.close()  # an idle process then ends by itself
@@ -184,13 +200,12 @@ class Subprocess:
     def _exit_code(self) -> int | None:
         self._process.join()
         if self._process.exitcode == UNGUARDED:
-            raise _build_guard_error(
-                str(getattr(sys.modules["__main__"], "__file__", "the script"))
-            ) from None
+            raise _build_guard_error() from None
         return self._process.exitcode
 
     def _spawn(self) -> None:
-        _require_guard()
+        if not has_guard():
+            raise _build_guard_error()
         # CUDA cannot be used in a forked process, and threads of libraries do not survive a fork.
         context = mp.get_context("spawn")
         self._line, theirs = context.Pipe()
@@ -202,8 +217,8 @@ class Subprocess:
 _Worker = _InProcess | Subprocess
 
 
-def _require_guard() -> None:
-    """Refuse a script without a main guard: each worker process imports it, which would run it again."""
+def has_guard() -> bool:
+    """Whether the user's script has a main guard: each worker process imports it, and would run it again."""
     main = sys.modules["__main__"]
     script = getattr(main, "__file__", None)
     # A script from standard input has this for its file, which a worker process would look for in vain.
@@ -213,14 +228,13 @@ def _require_guard() -> None:
     try:
         # Any mention counts as a guard, so that unusual ones pass; what passes without one is caught by
         # `end_repetition`.
-        guarded = script is None or "__name__" in Path(script).read_text(encoding="utf-8")
+        return script is None or "__name__" in Path(script).read_text(encoding="utf-8")
     except (OSError, ValueError):  # no Python source: a program, an archive
-        return
-    if not guarded:
-        raise _build_guard_error(str(script))
+        return True
 
 
-def _build_guard_error(script: str) -> UsageError:
+def _build_guard_error() -> UsageError:
+    script = getattr(sys.modules["__main__"], "__file__", "the script")
     return UsageError(
         f"{script} has no main guard: each worker process imports it, and would run it again.",
         hint='Put its calls below `if __name__ == "__main__":`, or ask for one process: '
@@ -235,18 +249,28 @@ def end_repetition() -> None:
 
 
 def _serve(
-    device: str, cache: Path, limits: WorkerLimits, libraries: Sequence[str], offline: bool, line: Connection
+    device: str,
+    cache: Path,
+    limits: WorkerLimits,
+    libraries: Sequence[str],
+    offline: bool,
+    has_device: bool,
+    line: Connection,
 ) -> None:
     for number in (signal.SIGINT, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # the driver, or a scheduler's worker, decides when to stop
     # So that what it shares with the driver is cleaned up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     _end_with_parent()
+    if not has_device:
+        # Read when libraries are loaded: processes with all cores each would wait for one another, and code
+        # that scores would use a GPU that it finds.
+        os.environ |= {"OMP_NUM_THREADS": str(limits.threads), "CUDA_VISIBLE_DEVICES": ""}
     for library in libraries:
         importlib.import_module(library)
     if offline:
         forbid_network()
-    context = JobContext(device=device, cache=cache, emit=line.send, limits=limits)
+    context = JobContext(device=device, cache=cache, emit=line.send, limits=limits, has_device=has_device)
     while True:
         try:
             message = line.recv()
@@ -281,10 +305,19 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
+@dataclass(frozen=True, kw_only=True)
+class CpuWorkers:
+    """The processes beside devices: how many, the threads of each, the libraries that they import first."""
+
+    count: int = 0
+    threads: int = 1
+    libraries: Sequence[str] = LIBRARIES
+
+
 class LocalExecutor:
     """Workers of this machine: a single one runs in this process, several in one process each.
 
-    Such a process imports `libraries` when it starts.
+    Such a process imports `libraries` when it starts. There may be CPU workers beside those of the devices.
 
     Attributes:
         name: The devices, for the user.
@@ -298,43 +331,77 @@ class LocalExecutor:
         listener: Listener,
         limits: WorkerLimits,
         libraries: Sequence[str] = LIBRARIES,
+        cpu_workers: CpuWorkers | None = None,
     ) -> None:
-        kind = _InProcess if len(devices) == 1 else functools.partial(Subprocess, libraries=libraries)
+        spawn = functools.partial(Subprocess, cache=cache, listener=listener)
+        beside = cpu_workers or CpuWorkers()
         self.name = f"local: {','.join(dict.fromkeys(devices))}"
         self._devices = tuple(dict.fromkeys(devices))
-        self._workers: list[_Worker] = [
-            kind(device=device, cache=cache, listener=listener, limits=limits) for device in devices
+        # First, so that they import libraries while this process goes on.
+        self._cpu_workers = [
+            spawn(
+                device="cpu",
+                limits=replace(limits, threads=beside.threads),
+                libraries=beside.libraries,
+                has_device=False,
+            )
+            for _ in range(beside.count)
         ]
+        self._workers: list[_Worker] = (
+            [_InProcess(device=devices[0], cache=cache, listener=self._pass_event, limits=limits)]
+            if len(devices) == 1
+            else [spawn(device=device, limits=limits, libraries=libraries) for device in devices]
+        )
         self.nodes: tuple[Node, ...] = ()
         self._listener = listener
-        self._running: dict[str, _Worker] = {}
+        self._running: dict[str, tuple[_Worker, Job, Inputs]] = {}
         self._held: dict[str, tuple[str, ...]] = {}
-        self._waiting: tuple[Job, Inputs] | None = None
+        # The jobs that wait for a CPU worker, and those that wait for a device.
+        self._ready: deque[tuple[Job, Inputs]] = deque()
+        self._waiting: deque[tuple[Job, Inputs]] = deque()
+        self._ended: list[Finished] = []
 
-    def has_room(self) -> bool:
-        """Whether a worker is free, and no job waits for devices: while one does, no other takes them."""
+    def has_room(self, job: Job) -> bool:
+        """Whether a worker is free for a job, and no other waits for devices: while one does, it takes them.
+
+        Few jobs are accepted ahead for CPU workers, since nobody submits any while this process encodes.
+        """
+        if self._is_for_cpu(job):
+            prepared = len(self._waiting) < AHEAD * len(self._workers) or job.kind != "encode"
+            return prepared and len(self._ready) < len(self._cpu_workers)
         held = {device for devices in self._held.values() for device in devices}
-        free = any(worker.free and worker.device not in held for worker in self._workers)
-        return free and self._waiting is None
+        free = sum(worker.free and worker.device not in held for worker in self._workers)
+        # Encodings that are being prepared come first: another job would load another model before them.
+        running = self._running.values()
+        coming = sum(job.kind == "encode" and worker in self._cpu_workers for worker, job, _ in running)
+        return free > coming and not self._waiting
 
     def submit(self, job: Job, inputs: Inputs) -> None:
         """Begin a job on a free worker, or once as many devices are idle as it needs for itself."""
-        self._waiting = (job, inputs)
+        (self._ready if self._is_for_cpu(job) else self._waiting).append((job, inputs))
         self._begin_waiting()
 
+    def _is_for_cpu(self, job: Job) -> bool:
+        return bool(self._cpu_workers) and job.resources.begins_on_cpu
+
     def _begin_waiting(self) -> None:
-        if self._waiting is None or (choice := self._choose_worker(self._waiting[0])) is None:
-            return
-        (job, inputs), (worker, devices) = self._waiting, choice
-        self._waiting = None
-        self._running[job.key] = worker
+        for worker in self._cpu_workers:
+            if self._ready and worker.free:
+                self._begin(*self._ready.popleft(), worker, ())
+        while self._waiting and (choice := self._choose_worker(self._waiting[0][0])) is not None:
+            self._begin(*self._waiting.popleft(), *choice)
+
+    def _begin(self, job: Job, inputs: Inputs, worker: _Worker, devices: tuple[str, ...]) -> None:
+        self._running[job.key] = (worker, job, inputs)
         if job.resources.devices:
             self._held[job.key] = devices
             # The job has these devices for itself: models that other workers left there take memory.
             for other in self._workers:
                 if other.device in devices and other is not worker:
                     other.forget()
-        self._listener(job.key, Event(kind="placed", text=read_host_name(), devices=devices))
+        # An encoding without a device is only being prepared, and has not begun.
+        if devices or job.kind != "encode":
+            self._listener(job.key, Event(kind="placed", text=read_host_name(), devices=devices))
         worker.start(job, inputs, devices)
 
     def poll_jobs(self, seconds: float) -> list[Finished]:
@@ -342,30 +409,52 @@ class LocalExecutor:
         # Nothing can end; without the pause the driver would turn in circles.
         if not self._running:
             time.sleep(seconds)
-        lines = [worker.waits_on for worker in self._running.values()]
+        lines = [worker.waits_on for worker, _, _ in self._running.values()]
         waited = [line for line in lines if line is not None]
         # A worker in this process has no line: its job runs in poll_worker, so there is nothing to wait for.
         if len(waited) == len(lines) and waited:
             connection.wait(waited, seconds)
-        ended = [finished for worker in [*self._running.values()] if (finished := worker.poll_worker(0))]
-        for finished in ended:
-            self._held.pop(finished.key, None)
-            del self._running[finished.key]
-        self._begin_waiting()
+        self._poll_workers([worker for worker, _, _ in self._running.values()])
+        ended, self._ended = self._ended, []
         return ended
+
+    def _poll_workers(self, workers: Sequence[_Worker]) -> None:
+        """Pass on the events of workers, and begin what can begin where one has ended its job."""
+        for worker in workers:
+            # A worker that was polled meanwhile, on an event of another one's job, may be free.
+            finished = None if worker.free else worker.poll_worker(0)
+            if finished is None:
+                continue
+            self._held.pop(finished.key, None)
+            _, _, inputs = self._running.pop(finished.key)
+            if finished.rest is None:
+                self._ended.append(finished)
+            else:
+                self._waiting.append((finished.rest, inputs))
+        self._begin_waiting()
+
+    def _pass_event(self, key: str, event: Event) -> None:
+        """Pass on an event of the job in this process, which leaves no other moment to serve CPU workers."""
+        self._listener(key, event)
+        self._poll_workers([worker for worker in self._cpu_workers if not worker.free])
 
     def cancel_job(self, key: str) -> None:
         """End the process of a job, and begin another in its place."""
-        if self._waiting is not None and self._waiting[0].key == key:
-            self._waiting = None
-            return
-        worker = self._running.pop(key)
+        for queue in (self._ready, self._waiting):
+            for entry in [entry for entry in queue if entry[0].key == key]:
+                queue.remove(entry)
+                return
+        worker, _, _ = self._running.pop(key)
         self._held.pop(key, None)
         worker.reset_worker()
 
     def close_executor(self) -> None:
         """Stop every worker, even if jobs are running."""
-        for worker in self._workers:
+        # All at once, and also while they import libraries: each takes a part of a second to end.
+        for process in self._cpu_workers:
+            if process.free:
+                process.terminate_process()
+        for worker in (*self._cpu_workers, *self._workers):
             worker.close_worker()
 
     def _choose_worker(self, job: Job) -> tuple[_Worker, tuple[str, ...]] | None:

@@ -164,8 +164,8 @@ class RayExecutor:
         """The nodes of the cluster, those that were lost, and the workers that were asked for."""
         return self._nodes
 
-    def has_room(self) -> bool:
-        """Whether few jobs wait for an actor."""
+    def has_room(self, job: Job) -> bool:
+        """Whether few jobs wait for an actor, whatever the job is."""
         return len(self._waiting) + len(self._tasks) < self._room + AHEAD
 
     def submit(self, job: Job, inputs: Inputs) -> None:

@@ -42,6 +42,9 @@ KEEP = 50
 LONGEST = 400
 """The characters of a cause of failure that the log keeps."""
 
+LISTED = 8
+"""The most devices whose use is told one by one."""
+
 _DAY = 86_400.0
 """The age of a heartbeat after which a run on another machine is certainly over."""
 
@@ -127,14 +130,22 @@ class RunningJob(DocumentPart):
     unit: str = ""
 
 
+class DeviceUse(DocumentPart):
+    """The seconds in which workers of a device encoded or trained, each counted once whatever runs beside."""
+
+    node: str
+    device: str
+    seconds: float = 0.0
+
+
 class Heartbeat(DocumentPart):
     """The state of a run: a counter that grows while it lives, jobs by kind and state, and what runs where.
 
     `ended` is empty until the run ends, `reason` is what ended it before its jobs did. `elsewhere` are the
-    jobs whose work another process has claimed.
+    jobs whose work another process has claimed, `uses` how long devices have encoded or trained.
     """
 
-    schema_version: int = Field(default=2, alias="schema")
+    schema_version: int = Field(default=3, alias="schema")
     beat: int
     seconds: float
     ended: Closing | Literal[""] = ""
@@ -143,6 +154,7 @@ class Heartbeat(DocumentPart):
     running: tuple[RunningJob, ...] = ()
     elsewhere: tuple[int, ...] = ()
     nodes: tuple[Node, ...] = ()
+    uses: tuple[DeviceUse, ...] = ()
 
 
 _HINT = "Remove the run's folder: it is a log, and no score depends on it."
@@ -160,8 +172,9 @@ HEARTBEATS = DocumentKind(
     name="heartbeat of a run",
     type=Heartbeat,
     hint=_HINT,
-    schema=2,
-    migrations={1: lambda heartbeat: heartbeat},
+    schema=3,
+    # Schema 2 added the digest, schema 3 the use of devices.
+    migrations={1: lambda heartbeat: heartbeat, 2: lambda heartbeat: heartbeat},
     digest_since=2,
 )
 
@@ -191,6 +204,21 @@ def format_node_counts(nodes: Sequence[Node]) -> str:
         count = sum(node.state == state for node in nodes)
         parts += [f"{count} {state}"] if count else []
     return ", ".join(parts)
+
+
+def format_device_uses(uses: Sequence[DeviceUse], seconds: float) -> str:
+    """The share of a run's seconds in which devices encoded or trained: of each, or of many their mean.
+
+    >>> uses = [DeviceUse(node="a", device=f"cuda:{number}", seconds=3.0 * number) for number in range(10)]
+    >>> format_device_uses(uses[1:3], 12.0), format_device_uses(uses, 30.0)
+    ('cuda:1 25 %, cuda:2 50 %', 'mean of 10 devices 45 %')
+    """
+    shares = [100 * use.seconds / seconds if seconds else 0.0 for use in uses]
+    if len(uses) > LISTED:
+        return f"mean of {len(uses)} devices {sum(shares) / len(uses):.0f} %"
+    several = len({use.node for use in uses}) > 1
+    names = [f"{use.node} {use.device}" if several else use.device for use in uses]
+    return ", ".join(f"{name} {share:.0f} %" for name, share in zip(names, shares, strict=True))
 
 
 _SIDES = {"query": "encoding queries", "document": "encoding documents", "": "encoding texts"}
@@ -232,6 +260,8 @@ class RunLog:
         self._running: dict[int, RunningJob] = {}
         self._elsewhere: set[int] = set()
         self._nodes: tuple[Node, ...] = ()
+        self._uses: dict[tuple[str, str], DeviceUse] = {}
+        self._used_until: dict[tuple[str, str], float] = {}
         self._beat, self._ended, self._reason = 0, "", ""
         self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
         self.folder = _create_run_folder(folder)
@@ -264,10 +294,14 @@ class RunLog:
 
     def _apply_job_event(self, running: RunningJob, event: Event) -> dict[str, Any]:
         """What an event changes of a running job; the lock is held."""
+        if event.kind in ("encoded", "trained"):
+            self._add_use(running, event.seconds)
         match event.kind:
             case "placed":
                 node, devices, now = event.text, event.devices, self._read_clock()
                 self._append(now, running.job, "started", node=node, devices=list(devices))
+                for device in devices:
+                    self._uses.setdefault((node, device), DeviceUse(node=node, device=device))
                 return {"node": node, "devices": devices, "since": now}
             case "encoded" | "ranked":
                 return {"done": running.done + (event.tokens if running.unit == "tokens" else event.texts)}
@@ -283,6 +317,14 @@ class RunLog:
             case "training":
                 return self._build_step_update("training", event.steps, "steps")
         return {}
+
+    def _add_use(self, running: RunningJob, seconds: float) -> None:
+        """Add the seconds up to now for which a job used its devices, without those that were counted."""
+        now = self._read_clock()
+        for place in ((running.node, device) for device in running.devices):
+            use, since = self._uses[place], max(self._used_until.get(place, 0.0), now - seconds)
+            self._uses[place] = use.model_copy(update={"seconds": round(use.seconds + now - since, 3)})
+            self._used_until[place] = now
 
     def _build_step_update(self, step: str, total: int = 0, unit: str = "") -> dict[str, Any]:
         """What changes with a job's next step."""
@@ -308,6 +350,16 @@ class RunLog:
         """Note that a waiting job waits for the work of another process."""
         with self._lock:
             self._elsewhere.add(self._numbers[job.key])
+
+    @property
+    def uses(self) -> tuple[DeviceUse, ...]:
+        """How long devices have encoded or trained so far."""
+        return tuple(self._uses.values())
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has gone on."""
+        return self._read_clock()
 
     def update_nodes(self, nodes: Sequence[Node]) -> None:
         """Note the nodes of the cluster as they are now."""
@@ -391,6 +443,7 @@ class RunLog:
             "running": [job.model_dump() for job in self._running.values()],
             "elsewhere": sorted(self._elsewhere),
             "nodes": [node.model_dump(exclude_defaults=True) for node in self._nodes],
+            "uses": [use.model_dump() for use in self._uses.values()],
         }
 
 

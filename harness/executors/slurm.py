@@ -228,8 +228,8 @@ class SlurmExecutor:
         ]
         return (*busy_nodes, *([Node(name=NAME, state="asked for", workers=waiting)] if waiting else []))
 
-    def has_room(self) -> bool:
-        """Whether the driver has handed over few jobs yet."""
+    def has_room(self, job: Job) -> bool:
+        """Whether the driver has handed over few jobs yet, whatever the job is."""
         return len(self._wanted) < MOST
 
     def submit(self, job: Job, inputs: Inputs) -> None:

@@ -9,8 +9,8 @@ import heapq
 import json
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -86,6 +86,18 @@ class EncodedTexts:
         self.notes += more.notes
 
 
+class DeviceNeeded(BaseException):
+    """A job needs the model, in a process without a device.
+
+    Not an Exception, so that no task code swallows it. `work` goes on where a device is; None for the job's
+    own work from its beginning.
+    """
+
+    def __init__(self, work: Any = None) -> None:
+        super().__init__()
+        self.work = work
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerLimits:
     """What a worker may use.
@@ -108,8 +120,8 @@ class JobContext:
 
     Attributes:
         device: The device in torch's words.
+        has_device: Whether models are loaded here, and not by the worker of a device beside this process.
         cache: The cache folder.
-        emit: Called with events for the driver, the only one that writes to disk.
         limits: The threads and tokens that its jobs may use.
         inputs: The outputs of the jobs that the present job needs, by key.
         devices: The devices that the present job may use.
@@ -123,11 +135,14 @@ class JobContext:
         cache: Path,
         emit: Callable[[Event], None],
         limits: WorkerLimits,
+        has_device: bool = True,
     ) -> None:
         self.device = device
+        self.has_device = has_device
         self.cache = cache
-        self.emit = emit
         self.limits = limits
+        self._emit = emit
+        self._counted = time.monotonic()
         self.inputs: Mapping[str, Mapping[str, bytes]] = {}
         self.devices: tuple[str, ...] = (device,)
         self.halvings = 0
@@ -135,6 +150,14 @@ class JobContext:
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._spaces: dict[tuple[str, ...], EmbeddingCache] = {}
         self._exchanged: set[Path] = set()
+
+    def emit(self, event: Event) -> None:
+        """Tell the driver, the only one that writes to disk; counts get the seconds of what is counted."""
+        if event.kind in ("encoding", "training", "encoded", "trained"):
+            before, self._counted = self._counted, time.monotonic()
+            if event.kind in ("encoded", "trained"):
+                event = replace(event, seconds=self._counted - before)
+        self._emit(event)
 
     @functools.cached_property
     def remote(self) -> Remote | None:
@@ -167,7 +190,13 @@ class JobContext:
         return max(1, count >> self.halvings)
 
     def get_encoder(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
-        """The loaded model; a single model stays loaded at a time."""
+        """The loaded model; a single model stays loaded at a time.
+
+        Raises:
+            DeviceNeeded: Models are not loaded in this process.
+        """
+        if not self.has_device:
+            raise DeviceNeeded
         model_key = (artifact.key, encoding.loaded)
         if self._loaded is None or self._loaded[0] != model_key:
             # Dropped before the next load, so that two models are never in memory together.
@@ -178,10 +207,11 @@ class JobContext:
 
     def read_input(self, name: str) -> dict[str, Any]:
         """The output of an earlier job under a name, as JSON; empty if there is none."""
-        for output in self.inputs.values():
-            if name in output:
-                return dict(json.loads(output[name]))
-        return {}
+        return next(self.iter_inputs(name), {})
+
+    def iter_inputs(self, name: str) -> Iterator[dict[str, Any]]:
+        """The outputs of all earlier jobs under a name, as JSON."""
+        yield from (dict(json.loads(output[name])) for output in self.inputs.values() if name in output)
 
     def get_cached_value(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
         """The last value made under a name, or a new one.

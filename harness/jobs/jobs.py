@@ -5,6 +5,9 @@ it writes nothing. An encode job runs the task's own code with a `_Collector`, w
 placeholders; the first use of a placeholder's values ends that run. So the texts that the task encodes before
 it looks at a vector are known exactly and encoded in one go. The score job runs the same code with `_Known`
 vectors, and has texts that come later encoded on the way.
+
+Beside a device both begin in a process of the CPU, which collects texts and scores while the device encodes
+those of another task. A job that needs the model there ends with DeviceNeeded, and goes on beside the model.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import hashlib
 import io
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -39,7 +43,7 @@ from harness.core.types import (
 from harness.data.counting import count_task_data
 from harness.data.prepared import explain_disk_full, open_prepared_data
 from harness.data.training.loading import count_trained, read_text_hashes
-from harness.jobs.context import ContextDocuments, EncodedTexts, Event, JobContext
+from harness.jobs.context import ContextDocuments, DeviceNeeded, EncodedTexts, Event, JobContext
 from harness.results.cost.past import Speed, estimate_non_embedding
 from harness.storage.record import (
     EXAMPLE_COLUMNS,
@@ -85,12 +89,14 @@ class Resources:
         devices: The devices that it has to itself; 0 for one that it shares with others.
         memory: The bytes of main memory; None where they are not known.
         needs_device: Whether it works on a device, or is over in a moment without one.
+        begins_on_cpu: Whether it begins without the model, and perhaps ends without it.
         seconds: The longest that the plan expects it to take; None where that is not known.
     """
 
     devices: int = 0
     memory: int | None = None
     needs_device: bool = True
+    begins_on_cpu: bool = False
     seconds: float | None = None
 
 
@@ -182,6 +188,7 @@ class Resolve:
             context.emit(Event(kind="note", text=f"the sanity gate was overruled: {failure}"))
         context.tell(report.accepted)
         facts = {
+            "device": provenance.collect_provenance(device=context.device)["device"],
             "parameters": encoder.parameters,
             "dimension": encoder.dimension,
             "dtype_as_run": encoder.dtype_as_run,
@@ -241,33 +248,68 @@ class _TaskJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _CollectedTexts:
+    """The texts of a task by side, each once, its context documents, and the seconds that this took."""
+
+    texts: Mapping[Role, list[str]]
+    documents: ContextDocuments | None
+    seconds: float
+
+    @property
+    def characters(self) -> int:
+        return sum(len(text) for texts in self.texts.values() for text in texts)
+
+
+SENT_CHARACTERS = 100_000_000
+"""The most characters that are sent from one process to another, rather than read from the data again."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Encode(_TaskJob):
-    """Encode the texts of a task whose vectors are not cached; the output is counts as JSON."""
+    """Encode the texts of a task whose vectors are not cached; the output is counts as JSON.
+
+    Attributes:
+        encoding: The settings of the model.
+        part: The place among how many jobs that share the texts.
+        collected: The texts, where another process has collected them.
+    """
 
     encoding: Encoding
+    part: tuple[int, int] = (0, 1)
+    collected: _CollectedTexts | None = None
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Collect the task's texts with the task's own code, then encode those without a cached vector."""
-        started = time.monotonic()
+        collected = self.collected or self._collect_texts(context)
+        encoded_texts, artifact = EncodedTexts(), resolve_weights(self.artifact, context.remote)
+        try:
+            for role, texts in collected.texts.items():
+                encoded_texts.add_counts(
+                    context.encode_missing(
+                        artifact, self.encoding, self.task, role, texts, documents=collected.documents
+                    )
+                )
+        except DeviceNeeded:
+            sent = collected if collected.characters <= SENT_CHARACTERS else None
+            raise DeviceNeeded(replace(self, collected=sent)) from None
+        counts = {
+            "texts": sum(map(len, collected.texts.values())),
+            "load_seconds": collected.seconds,
+            "encoded": asdict(encoded_texts),
+            "peak_memory_bytes": provenance.measure_peak_memory(),
+        }
+        return {"counts": json.dumps(counts).encode()}
+
+    def _collect_texts(self, context: JobContext) -> _CollectedTexts:
+        started, (number, count) = time.monotonic(), self.part
         context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
         collector = _Collector(self.encoding)
         with prepare_task_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
-            behind = self.draw_context_documents(self.encoding)
+            documents = self.draw_context_documents(self.encoding)
             self.run_task(collector)
-        loaded = time.monotonic() - started
-        encoded_texts, artifact = EncodedTexts(), resolve_weights(self.artifact, context.remote)
-        for role, texts in collector.texts.items():
-            encoded_texts.add_counts(
-                context.encode_missing(
-                    artifact, self.encoding, self.task, role, list(texts), documents=behind
-                )
-            )
-        counts = {
-            "texts": collector.count,
-            "load_seconds": loaded,
-            "encoded": asdict(encoded_texts),
-        }
-        return {"counts": json.dumps(counts).encode()}
+        # Every n-th text, as data is often sorted.
+        texts = {role: list(texts)[number::count] for role, texts in collector.texts.items()}
+        return _CollectedTexts(texts=texts, documents=documents, seconds=time.monotonic() - started)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,14 +390,20 @@ class Score(ScoreJob):
     def _build_score_provenance(
         self, context: JobContext, cached_model: _Known, outcome: Outcome, started: datetime
     ) -> dict[str, Any]:
-        counts = context.read_input("counts")
-        encoded_texts = EncodedTexts(**counts.get("encoded", {}))
-        encoded_texts.add_counts(cached_model.encoded)
+        counts, encoded_texts = [*context.iter_inputs("counts")], EncodedTexts()
+        for encoded in (*(EncodedTexts(**part["encoded"]) for part in counts), cached_model.encoded):
+            encoded_texts.add_counts(encoded)
         seconds = (datetime.now(tz=UTC) - started).total_seconds() - cached_model.encoded.seconds
-        spent = {"load": counts.get("load_seconds", 0.0), "encode": encoded_texts.seconds, "score": seconds}
-        texts = max(counts.get("texts", 0), cached_model.count)
+        load = sum(part["load_seconds"] for part in counts)
+        spent = {"load": load, "encode": encoded_texts.seconds, "score": seconds}
+        texts = max(sum(part["texts"] for part in counts), cached_model.count)
+        ran = build_encoding_provenance(context, self.encoding, encoded_texts, outcome, started, texts=texts)
+        peak = Counter(ran["peak_memory_bytes"])
+        for part in counts:
+            peak |= Counter(part["peak_memory_bytes"])
         return {
-            **build_encoding_provenance(context, self.encoding, encoded_texts, outcome, started, texts=texts),
+            **ran,
+            "peak_memory_bytes": dict(peak),
             "prompts_applied": cached_model.applied,
             **({} if cached_model.documents is None else {"context": cached_model.documents.to_json()}),
             **cached_model.measure_contamination(),
@@ -387,6 +435,8 @@ def build_encoding_provenance(
         **provenance.collect_provenance(
             device=context.device, threads=context.limits.threads, started=started
         ),
+        # Beside a device it is the one that the model was loaded on.
+        **({} if context.has_device else {"device": facts["device"]}),
         "dtype_as_run": facts.get("dtype_as_run"),
         "attention": facts.get("attention"),
         **({"batch_tokens": context.limits.batch_tokens} if context.limits.batch_tokens else {}),
@@ -536,10 +586,6 @@ class _Collector:
     def __init__(self, encoding: Encoding) -> None:
         self.similarity: Similarity = encoding.similarity
         self.texts: dict[Role, dict[str, None]] = {}
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.texts.values()))
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         check_texts(texts, role)

@@ -13,7 +13,16 @@ from harness.core.lineage import Lineage, SweepPart
 from harness.core.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
 from harness.data.finding import check_data
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
-from harness.jobs.jobs import Encode, Job, JobKind, RecordLocation, Resolve, Score
+from harness.jobs.jobs import (
+    SENT_CHARACTERS,
+    Encode,
+    Job,
+    JobKind,
+    RecordLocation,
+    Resolve,
+    Resources,
+    Score,
+)
 from harness.jobs.maxsim import ScoreByMaxSim
 from harness.jobs.ranking import Rank
 from harness.jobs.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
@@ -661,7 +670,8 @@ def _rank(cell: PlannedScore, purpose: Purpose) -> Job:
     """The only job of a score from a ranking."""
     ranking = cell.subject.encoding
     assert isinstance(ranking, Ranking)
-    return _score_job(cell, "rank", Rank(ranking=ranking, **_collect_score_arguments(cell, purpose)))
+    ranked = _score_job(cell, "rank", Rank(ranking=ranking, **_collect_score_arguments(cell, purpose)))
+    return ranked.replace_resources(begins_on_cpu=True)
 
 
 def _build_task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
@@ -681,8 +691,11 @@ def _build_task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iter
         # The claim of the score: the process that takes the score encodes for it as well.
         claim=cell.key,
         work=Encode(encoding=encoding, **_collect_task_arguments(cell)),
+        # Texts that would not be sent are collected once, where the model is.
+        resources=Resources(begins_on_cpu=(cell.task.size.characters or 0) <= SENT_CHARACTERS),
     )
     score = _score_job(cell, "score", Score(encoding=encoding, **_collect_score_arguments(cell, purpose)))
+    score = score.replace_resources(begins_on_cpu=True)
     return encode, replace(score, inputs=(resolve, encode.key))
 
 

@@ -95,10 +95,13 @@ def test_a_run_and_what_changes_it(own_data: Path, tmp_path: Path) -> None:
     code, first, _ = here(*asked)
     assert code == 0
     assert first["texts_encoded"] > 0
+    (use,) = first["uses"]
+    assert use["device"] == "cpu"
+    assert 0 < use["seconds"] <= first["seconds"]
     assert [r["state"] for r in first["records"]] == ["done", "done"]
     assert first["records"][0]["main_score"] > 0.9  # each query names its document
     code, again, _ = here(*asked)
-    assert (code, again["texts_encoded"]) == (0, 0)
+    assert (code, again["texts_encoded"], again["uses"]) == (0, 0, [])
     assert [r["state"] for r in again["records"]] == ["cached", "cached"]
     assert [r["key"] for r in again["records"]] == [r["key"] for r in first["records"]]
     cached = [sys.executable, "-c", BLOCK, *map(str, asked)]

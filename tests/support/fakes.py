@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import signal
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,16 +33,29 @@ SECONDS = itertools.count(10)
 
 @dataclass(frozen=True, kw_only=True)
 class FakeSource:
-    """Scores the mean of all vector components; fails where it is told to."""
+    """Scores the mean of all vector components; fails where it is told to.
+
+    It takes `seconds` to score, has `later` encoded once it has seen vectors, and kills its process unless
+    the file `alive` exists.
+    """
 
     texts: tuple[str, ...] = ("one", "two", "three")
     error: str = ""
     scoring: str = "fake 1"
+    seconds: float = 0.0
+    later: tuple[str, ...] = ()
+    alive: Path | None = None
 
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         queries = encoder.encode(self.texts, role="query")
         documents = encoder.encode(self.texts[::-1], role="document")
         score = float(np.asarray(queries).mean() + np.asarray(documents).mean())
+        if self.alive is not None and not self.alive.exists():
+            self.alive.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self.seconds)
+        if self.later:
+            score += float(np.asarray(encoder.encode(self.later, role="query")).mean())
         if self.error:
             raise RuntimeError(self.error)
         lines = {"split": ["test"], "subset": ["default"], "example_id": ["a"], "replicate": [0]}
@@ -182,8 +196,10 @@ class FakeEncoder:
 class SlowEncoder(FakeEncoder):
     """Takes a fifth of a second for every encoding."""
 
+    seconds = 0.2
+
     def encode(self, *args: Any, **kwargs: Any) -> Any:
-        time.sleep(0.2)
+        time.sleep(self.seconds)
         return super().encode(*args, **kwargs)
 
 

@@ -39,6 +39,14 @@ class Say:
 
 
 @dataclass(frozen=True)
+class ReadEnvironment:
+    """A job that tells what its process may use."""
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        return {name: os.environ[name].encode() for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")}
+
+
+@dataclass(frozen=True)
 class Greedy:
     """A job that is killed, as for lack of memory, until a batch of 64 rows has become small enough."""
 

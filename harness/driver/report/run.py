@@ -32,10 +32,12 @@ from harness.driver.report.suite import (
 )
 from harness.driver.report.trained import print_trained_result, serialize_trained_result
 from harness.executors.executor import Failure
+from harness.executors.run_log import DeviceUse, format_device_uses
 from harness.jobs.jobs import read_model_lineage
 from harness.plan.catalog import join_single_tasks
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun
+from harness.results.cost.duration import format_duration
 from harness.results.results import APPROXIMATE, collect_notes
 from harness.results.scores import (
     Aggregates,
@@ -66,6 +68,8 @@ def _report_json(report: Report) -> dict[str, Any]:
         "texts_encoded": report.texts_encoded,
         "tokens_encoded": report.tokens_encoded,
         "vectors_dropped": report.vectors_dropped,
+        "seconds": report.seconds,
+        "uses": [use.model_dump(mode="json") for use in report.uses],
         "models": [
             {"asked": text, "name": report.prepared.format_model_label(one), "artifact": one.artifact.key}
             for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
@@ -269,6 +273,8 @@ class Report:
     texts_encoded: int
     tokens_encoded: int
     vectors_dropped: int = 0
+    seconds: float = 0.0
+    uses: tuple[DeviceUse, ...] = ()
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -473,6 +479,9 @@ class Report:
         for note in self.notes:
             console.print(note, style="dim", highlight=False, soft_wrap=True)
         print_failures(self.failures, self.prepared, console)
+        if self.uses:
+            use = f"Encoding or training: {format_device_uses(self.uses, self.seconds)}"
+            console.print(f"{use} of {format_duration(self.seconds)}.", highlight=False, soft_wrap=True)
         # A recipe encodes nothing that would be counted, so only records are named.
         if all(cell.recipe_plan for cell in self.prepared.plan.cells):
             cached_count = sum(result.how == "cached" for result in self.results)

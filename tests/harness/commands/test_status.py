@@ -53,7 +53,7 @@ def run(results: Path, now: list[float]) -> RunLog:
     log.note_submission(RUNS[2])
     log.note_event(RUNS[2], Event(kind="placed", text="gpu-2", devices=("cuda:0",)))
     now[0] = 1200.0
-    log.note_event(TRAINING, Event(kind="trained", steps=250))
+    log.note_event(TRAINING, Event(kind="trained", steps=250, seconds=600.0))
     log.note_job_loss(RUNS[2], "gpu-2 vanished")
     log._write_heartbeat()
     return log
@@ -78,6 +78,7 @@ def test_a_run_is_told_of_at_a_glance(results: Path, command: Asked) -> None:
         "LOST with its node, made again RTE, seed 2 gpu-2 vanished",
         "nodes 1 node, 2 workers, 1 lost gpu-2 lost: no heartbeat gpu-1 2 of 2 workers busy",
         "waiting 1 run for a free worker 1 encoding, 1 score for 1 training (encoder-simcse)",
+        "devices encoding or training: gpu-1 cuda:0 50 %, gpu-1 cuda:1 50 %, gpu-2 cuda:0 0 % of the time",
         "cost 0.83 device-hours, 0.17 more lost",
         "training encoder-simcse gpu-1 cuda:0,cuda:1 20 min 25 %",
     ):
@@ -96,6 +97,7 @@ def test_machines_get_the_same_as_json(results: Path, command: Asked) -> None:
     assert (document["schema"], told["state"], told["counts"]["score"]) == (1, "running", {"waiting": 1})
     assert told["left"]["low"] <= told["left"]["seconds"] <= told["left"]["high"]
     assert [one["name"] for one in told["nodes"]] == ["gpu-1", "gpu-2"]
+    assert told["uses"][0] == {"node": "gpu-1", "device": "cuda:0", "seconds": 600.0}
     log.close_run_log("finished")
     RunLog(results / "runs", jobs=(), every=3600.0).close_run_log("finished")
     assert len(json.loads(command("status", "--json")[1])["runs"]) == 1

@@ -110,6 +110,26 @@ def test_for_a_single_run_no_process_is_started(monkeypatch: pytest.MonkeyPatch)
     assert places(("cuda:0",), 20, asked=1) == (("cuda:0",), None)
 
 
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("devices", "scores", "threads", "count"),
+    [
+        (("cuda:0",), 20, 2, 3),  # one core of eight is the GPU's
+        (("cuda:0",), 2, 2, 2),
+        (("cuda:0",), 20, 8, 0),
+        (("cuda:0", "cuda:1"), 20, 1, 6),
+        (("cpu",), 20, 1, None),
+        (("cuda:0",), 0, 1, None),
+    ],
+)
+def test_cpu_workers_beside_gpus_are_as_many_as_cores_allow(
+    devices: tuple[str, ...], scores: int, threads: int, count: int | None
+) -> None:
+    some = [one.replace_resources(begins_on_cpu=True) for one in jobs(scores)]
+    found = module._plan_cpu_workers(devices, [*some, *jobs(3)], threads)
+    assert (None if found is None else found.count) == count
+
+
 SCRIPT = """
 import logging, sys
 from pathlib import Path
@@ -159,8 +179,8 @@ def test_a_script_from_standard_input_can_start_processes() -> None:
     """Python names its file "<stdin>", which a process that it starts would look for."""
     script = (
         "from multiprocessing import get_context\n"
-        "from harness.executors.local import _require_guard\n"
-        "_require_guard()\n"
+        "from harness.executors.local import has_guard\n"
+        "assert has_guard()\n"
         "process = get_context('spawn').Process(target=print, args=('started',))\n"
         "process.start()\n"
         "process.join()\n"

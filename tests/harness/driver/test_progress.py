@@ -181,6 +181,24 @@ def test_names_are_whole_and_a_single_task_counts_nothing() -> None:
     assert "0/1" not in shown
 
 
+def test_parts_of_an_encoding_have_bars_of_their_own_until_it_is_scored() -> None:
+    *parts, score = (
+        replace(job(key, "MSMARCO", kind), claim="score")
+        for key, kind in (("1", "encode"), ("2", "encode"), ("3", "score"))
+    )
+    for ends in (False, True):
+        seen = Watched(*parts, score, terminal=True, recipe=False)
+        for part in parts:
+            seen.follower.listeners.event(part, Event(kind="encoding", text="document", texts=50))
+        seen.follower.listeners.event(parts[0], Event(kind="encoded", texts=20))
+        if ends:
+            seen.follower.listeners.event(score, Event(kind="placed"))
+        with seen.follower:
+            seen.follower.refresh()
+        shown = seen.out.getvalue()
+        assert {*re.findall(r"(\d+)/50", shown)} == (set() if ends else {"20", "0"})
+
+
 def test_on_a_terminal_a_bar_counts_the_runs() -> None:
     runs = [job("1"), job("2")]
     seen = Watched(*runs, terminal=True)

@@ -15,7 +15,7 @@ from harness.core.documents import append_digest
 from harness.core.errors import NewerSchemaError
 from harness.driver.run_status import Cost, RunStatus, read_runs
 from harness.executors.executor import Failure
-from harness.executors.run_log import KEEP, Node, RunLog
+from harness.executors.run_log import KEEP, Node, RunLog, format_device_uses
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job, JobKind, RecordLocation
 from harness.results.audit import audit
@@ -128,6 +128,20 @@ def test_causes_are_kept_and_lost_work_costs_apart(logged: Logged) -> None:
     assert run.cost == Cost(device_hours=0.75, cpu_hours=0.5, lost_device_hours=1.25)
     assert run.counts["finetune"] == {"known": 1, "done": 1, "waiting": 1, "failed": 1}
     assert (run.counts["select"], run.counts["score"]) == ({"skipped": 1}, {"skipped": 1})
+
+
+def test_the_use_of_a_device_is_told_and_counted_once_where_jobs_share_it(logged: Logged) -> None:
+    """Of 100 seconds a device trains 30: two jobs do so from 10 to 30 and from 20 to 40."""
+    for one in RUNS[1:3]:
+        logged.start(one, at=5.0)
+    logged.start(RUNS[3], "cuda:1", at=5.0)
+    for one, moment in zip(RUNS[1:3], (30.0, 40.0), strict=True):
+        logged.now = moment
+        logged.log.note_event(one, Event(kind="trained", steps=1, seconds=20.0))
+    logged.now = 100.0
+    run = logged.read()
+    assert {use.device: use.seconds for use in run.uses} == {"cuda:0": 30, "cuda:1": 0}
+    assert format_device_uses(run.uses, run.seconds) == "cuda:0 30 %, cuda:1 0 %"
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_a_job_is_cancelled_and_a_close_leaves_nothing(folder: Path, slurm: Fake
     made = executor(folder, lambda key, event: heard.append(f"{key} {event.text}"))
     assert made.name == "slurm: partition cpu, 2 workers of 1 CPU"
     for name in ("wait", "other"):
-        assert made.has_room()
+        assert made.has_room(job(name, folder))
         made.submit(job(name, folder), {})
     (finished,) = ends(made)
     assert finished.output["said"] == b"other"
