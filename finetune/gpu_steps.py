@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils.data import DataLoader
 
 READ_STEPS, READ_SECONDS = 10, 2.0
 """After so many steps, or so much time, the losses of a GPU's steps are read, which waits for the GPU."""
@@ -53,6 +54,21 @@ def iterate_ahead(items: Iterator[T], lock: Lock) -> Iterator[T]:
             yield item
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+class AheadLoader(DataLoader[Any]):
+    """Batches that a thread makes ahead of their steps.
+
+    Args:
+        lock: Held while a batch is made.
+    """
+
+    def __init__(self, *args: Any, lock: Lock, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lock = lock
+
+    def __iter__(self) -> Any:
+        return iterate_ahead(super().__iter__(), self._lock)
 
 
 class GPUMemory(NamedTuple):

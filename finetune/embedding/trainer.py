@@ -28,10 +28,17 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import nested_gather
 
-from finetune.embedding.batches import BatchOrder, Order, hash_table_texts
+from finetune.embedding.batches import (
+    BatchOrder,
+    NumberedRows,
+    Order,
+    Slices,
+    assign_groups,
+    hash_table_texts,
+)
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, SuggestedRows, TrainerSettings
 from finetune.flops import ParameterCount
-from finetune.gpu_steps import READ_SECONDS, READ_STEPS, PassSize, iterate_ahead, works_behind
+from finetune.gpu_steps import READ_SECONDS, READ_STEPS, AheadLoader, PassSize, works_behind
 from harness.core.allowances import list_allowed_tensors
 from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
@@ -223,21 +230,6 @@ class _Step:
     values: Tensor
 
 
-class _Loader(DataLoader[Any]):
-    """Batches that a thread makes ahead of their steps.
-
-    Args:
-        lock: Held while a batch is made.
-    """
-
-    def __init__(self, *args: Any, lock: threading.Lock, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._lock = lock
-
-    def __iter__(self) -> Any:
-        return iterate_ahead(super().__iter__(), self._lock)
-
-
 class _Trainer(SentenceTransformerTrainer):
     """sentence-transformers' trainer with our own batches, checkpoints, log and selection."""
 
@@ -376,8 +368,8 @@ class _Trainer(SentenceTransformerTrainer):
         """The batches of this process after the steps that are done; no other random state is touched."""
         rows: Any = self.train_dataset
         options: dict[str, Any] = {
-            "dataset": _NumberedRows(rows) if self.setup.numbered else rows,
-            "batch_sampler": _Slices(self.order, self.done, self.spec),
+            "dataset": NumberedRows(rows) if self.setup.numbered else rows,
+            "batch_sampler": Slices(self.order, self.done, self.spec),
             "collate_fn": self.data_collator,
             # A DataLoader draws a seed for its workers, by default from torch's own generator: a resumed
             # training would then draw other dropout.
@@ -385,7 +377,7 @@ class _Trainer(SentenceTransformerTrainer):
         }
         if not self._works_behind:
             return DataLoader(**options)
-        return _Loader(**options, lock=self._tokenizing, pin_memory=True)
+        return AheadLoader(**options, lock=self._tokenizing, pin_memory=True)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs on the device, whose copies are not waited for, but for what is read on the CPU."""
@@ -408,7 +400,7 @@ class _Trainer(SentenceTransformerTrainer):
         step = self.state.global_step + 1
         if group := self.order.group(step):
             rows = self.order.count_batch_rows(step)
-            process_groups, count = _assign_groups(rows, group, self.spec), math.ceil(rows / group)
+            process_groups, count = assign_groups(rows, group, self.spec), math.ceil(rows / group)
             # torch takes the mean of gradients over processes, though some may have one group more: the share
             # gives every group of the batch the same weight.
             cast(Any, self.loss).share = len(process_groups) * self.spec.ranks / count
@@ -667,45 +659,6 @@ class _Cadence(TrainerCallback):
             self._saved = time.monotonic()
 
 
-class _NumberedRows:
-    """Rows with their numbers, under the name that the library takes for labels."""
-
-    def __init__(self, rows: Dataset) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitems__(self, numbers: list[int]) -> list[dict[str, Any]]:
-        columns = self._rows[numbers]
-        # The library passes labels through to the loss as they are.
-        values = zip(*columns.values(), numbers, strict=True)
-        return [dict(zip((*columns, "label"), row, strict=True)) for row in values]
-
-
-class _Slices:
-    """The rows of one process in each batch; as long as the whole training, also after a resume."""
-
-    def __init__(self, order: Order, done: int, spec: TrainingSpec) -> None:
-        self._order, self._done, self._spec = order, done, spec
-
-    def __len__(self) -> int:
-        return self._order.steps
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for step, rows in enumerate(self._order.iter_batches(self._done), self._done + 1):
-            size = self._order.group(step) or len(rows) // self._spec.ranks
-            groups = _assign_groups(len(rows), size, self._spec)
-            # A process without a group computes one row, which does not count.
-            yield (rows[groups.start * size : groups.stop * size] if groups else rows[:1]).tolist()
-
-
-def _assign_groups(rows: int, size: int, spec: TrainingSpec) -> range:
-    """The numbers of the groups that this process computes, in a batch of `rows` rows."""
-    count = math.ceil(rows / size)
-    return range(count * spec.rank // spec.ranks, count * (spec.rank + 1) // spec.ranks)
-
-
 SCHEDULES: Mapping[str, tuple[str, dict[str, float]]] = {
     "constant": ("constant_with_warmup", {}),
     "cosine_to_tenth": ("cosine_with_min_lr", {"min_lr_rate": 0.1}),
@@ -743,7 +696,7 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
         bf16=settings.precision == "bfloat16",
         tf32=True if settings.precision == "tf32" and works_behind(spec.device) else None,
         use_cpu=on_cpu,
-        # The library would read and drop all batches before a checkpoint; `_Slices` begins behind them.
+        # The library would read and drop all batches before a checkpoint; `Slices` begins behind them.
         ignore_data_skip=True,
         # The library would wait for the device at each step that it logs.
         logging_strategy="no",
