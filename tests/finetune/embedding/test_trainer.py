@@ -765,3 +765,19 @@ def test_a_gpu_takes_more_rows_in_a_pass_than_a_recipe_and_those_that_a_user_set
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
     said = "up to 128 tokens in a pass, as the memory of the GPU allows, in place of 2 rows"
     assert (said in (spec.folder / "events.jsonl").read_text()) == (len(sizes) > 1)
+
+
+def test_tf32_is_asked_for_on_a_gpu_alone(
+    make: Callable[..., TrainingSpec], behind: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """float32 whose products a GPU rounds, in the process of the training."""
+    asked = list[bool]()
+    monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
+    monkeypatch.setattr("transformers.training_args.enable_tf32", asked.append)
+    for gpu, precision in ((False, "tf32"), (True, "float32"), (True, "tf32")):
+        behind(gpu)
+        spec = make(f"{gpu}{precision}", {"precision": precision})
+        arguments = module._build_arguments(spec, settings_of(spec))
+        assert not arguments.fp16
+        assert not arguments.bf16
+    assert asked == [True]
