@@ -212,6 +212,10 @@ class TwoStageTrainingSettings(ContextualSettings):
             replacement=self.replacement,
         )
 
+    def compute_pass_size(self, rows: int, limit: int | None) -> int | None:
+        """The texts of each pass through the network: a context may have more than a batch has rows."""
+        return limit or self.chunk or None
+
     def limit_devices(self, most: int) -> int:
         """The devices that can share a batch: no more than groups, which have no negatives in common."""
         return super().limit_devices(most) if self.group else 1

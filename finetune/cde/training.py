@@ -449,7 +449,7 @@ class TwoStageSetup(ContextualSetup):
 
         Args:
             model: The two-stage model in training.
-            micro_batch: The most texts in a pass; None for the number in the settings.
+            micro_batch: The most texts in a pass; None for all at once.
             gather: Whether there are several processes, whose gradients are then averaged.
         """
         settings = self._two
@@ -462,7 +462,7 @@ class TwoStageSetup(ContextualSetup):
             model,
             loss,
             group=settings.group,
-            micro_batch=micro_batch or settings.chunk or None,  # a context may have more texts than a batch
+            micro_batch=micro_batch,
             dtype=dtype,
             shared=gather,
         )
@@ -513,7 +513,7 @@ class TwoStageLoss(nn.Module):
         self.model: Any = model  # by this name; the trainer may put its wrapper in this place
         self._gradients, self._loss = TwoStageGradients(cast(TwoStage, model[0])), loss
         self._group, self._micro_batch, self._dtype, self._shared = group, micro_batch, dtype, shared
-        self.measures: dict[str, float] = {}
+        self.measures: dict[str, Tensor] = {}
 
     def forward(self, sentence_features: Iterable[Features], labels: Tensor) -> Tensor:
         """The loss of a batch.
@@ -524,7 +524,7 @@ class TwoStageLoss(nn.Module):
         """
         parts = [split_features(one, self._group or len(labels)) for one in sentence_features]
         groups = [*zip(*parts, labels.split(self._group or len(labels)), strict=True)]
-        total, masked = labels.new_zeros((), dtype=torch.float32), 0.0
+        total, masked = labels.new_zeros((), dtype=torch.float32), labels.new_zeros((), dtype=torch.float64)
         for *columns, documents, rows in groups:
             total = total + self._compute_group_loss(columns, documents, rows) * (self.share / len(groups))
             masked += self._loss.measures.get("masked", 0.0) / len(groups)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.errors import HarnessError
+from harness.training.training import TrainingSpec
 
 Rows = NDArray[np.int64]
 
@@ -409,3 +411,45 @@ def _hash_text_number(text: str) -> int:
     # 64 bits: among 10 million texts two share a hash with a probability of 3e-6, which only keeps two rows
     # out of one group. Python's own hash differs from process to process.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+# The rows of one process
+
+
+class NumberedRows:
+    """Rows with their numbers, under the name that the library takes for labels."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitems__(self, numbers: list[int]) -> list[dict[str, Any]]:
+        columns = self._rows[numbers]
+        # The library passes labels through to the loss as they are.
+        values = zip(*columns.values(), numbers, strict=True)
+        return [dict(zip((*columns, "label"), row, strict=True)) for row in values]
+
+
+class Slices:
+    """The rows of one process in each batch; as long as the whole training, also after a resume."""
+
+    def __init__(self, order: Order, done: int, spec: TrainingSpec) -> None:
+        self._order, self._done, self._spec = order, done, spec
+
+    def __len__(self) -> int:
+        return self._order.steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for step, rows in enumerate(self._order.iter_batches(self._done), self._done + 1):
+            size = self._order.group(step) or len(rows) // self._spec.ranks
+            groups = assign_groups(len(rows), size, self._spec)
+            # A process without a group computes one row, which does not count.
+            yield (rows[groups.start * size : groups.stop * size] if groups else rows[:1]).tolist()
+
+
+def assign_groups(rows: int, size: int, spec: TrainingSpec) -> range:
+    """The numbers of the groups that this process computes, in a batch of `rows` rows."""
+    count = math.ceil(rows / size)
+    return range(count * spec.rank // spec.ranks, count * (spec.rank + 1) // spec.ranks)

@@ -282,7 +282,8 @@ class InfoNCE:
         self, negatives: NegativeFilter | None, scale: float, *, group: int = 0, gather: bool = False
     ) -> None:
         self._negatives, self._factor, self._rows_of_group, self._gathers = negatives, scale, group, gather
-        self.measures: dict[str, float] = {}
+        self.measures: dict[str, Tensor] = {}
+        """What a batch has beside its loss, on the device, which is not waited for."""
 
     def iter_loss_parts(self, columns: list[Tensor], numbers: Tensor, chunk: int | None) -> Iterator[Tensor]:
         """The parts of the mean loss, which is their sum.
@@ -294,7 +295,7 @@ class InfoNCE:
         """
         size = self._rows_of_group or len(numbers)
         groups = [*zip(_iter_column_groups(columns, size), numbers.split(size), strict=True)]
-        masked = candidates = 0
+        masked, candidates = numbers.new_zeros((), dtype=torch.float64), 0
         for group, rows in groups:
             query_places = torch.arange(len(rows), device=rows.device)
             if self._gathers:
@@ -302,7 +303,7 @@ class InfoNCE:
                 query_places = query_places + torch.distributed.get_rank() * len(rows)
                 group, rows = [all_gather_with_grad(part) for part in group], _gather_row_numbers(rows)
             mask = self._mask(rows, query_places, len(group) - 1)
-            masked += int(mask.sum())
+            masked += mask.sum()
             # A query's own texts are never masked, and so are not counted.
             candidates += mask.numel() - len(query_places) * (len(group) - 1)
             weight = self.share / (len(query_places) * len(groups))

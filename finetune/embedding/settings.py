@@ -23,6 +23,10 @@ LARGE = 1024
 """The dimensions of a token vector from which on a backbone is a large one."""
 
 
+class SuggestedRows(int):
+    """A recipe's own rows in a pass: a GPU takes more where its memory allows. A user's number is an int."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainerSettings(AlwaysHashed):
     """The settings that every training of a model has; each one is in the model's key.
@@ -40,7 +44,8 @@ class TrainerSettings(AlwaysHashed):
         schedule: The learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
             cosine that ends at a tenth of the highest rate.
         clip: The largest norm of a gradient; 0 for no limit.
-        precision: The dtype of autocast; weights stay float32, and float16 needs a GPU.
+        precision: The dtype of autocast; weights stay float32, and float16 needs a GPU. "tf32" is float32
+            whose products a GPU rounds to TF32.
         batches: "shuffled"; "no_duplicates" for batches in which no text occurs twice; or "contextual" for
             batches of pairs that a guide finds alike, which not every recipe has.
         last_batch: Whether the incomplete last batch of a pass is trained on.
@@ -57,7 +62,7 @@ class TrainerSettings(AlwaysHashed):
     warmup: float = 0.0
     schedule: Literal["linear", "cosine", "cosine_to_tenth", "constant"] = "linear"
     clip: float = 1.0
-    precision: Literal["float32", "bfloat16", "float16"] = "float16"
+    precision: Literal["float32", "tf32", "bfloat16", "float16"] = "float16"
     batches: Literal["shuffled", "no_duplicates", "contextual"] = "shuffled"
     # Settings marked "later" came after the first models: at their default they are not in the key, so that
     # the keys of older models stay.
@@ -202,7 +207,7 @@ class EmbeddingSettings(TrainerSettings):
         size = self.group_size
         if size is None:
             size = 16 if width is not None and width >= LARGE else 64
-        return replace(self, group_size=size, chunk=size if self.chunk is None else self.chunk)
+        return replace(self, group_size=size, chunk=SuggestedRows(size) if self.chunk is None else self.chunk)
 
     def check_values(self) -> None:
         """Refuse values that no training can have.

@@ -6,6 +6,7 @@ import math
 import random
 import resource
 import shutil
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -25,10 +26,19 @@ from sentence_transformers.models import Pooling
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
+from transformers.trainer_pt_utils import nested_gather
 
-from finetune.embedding.batches import BatchOrder, Order, hash_table_texts
-from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
+from finetune.embedding.batches import (
+    BatchOrder,
+    NumberedRows,
+    Order,
+    Slices,
+    assign_groups,
+    hash_table_texts,
+)
+from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, SuggestedRows, TrainerSettings
 from finetune.flops import ParameterCount
+from finetune.gpu_steps import READ_SECONDS, READ_STEPS, AheadLoader, PassSize, works_behind
 from harness.core.allowances import list_allowed_tensors
 from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
@@ -53,11 +63,13 @@ class Setup(ABC):
         caches: Whether a step is the same with fewer rows in a pass.
         evaluate_every: Steps from one evaluation of the selection to the next.
         numbered: Whether the loss is given the numbers of the rows, as its labels.
+        labels_on_host: Whether the loss reads its labels on the CPU.
     """
 
     caches = True
     evaluate_every = 1
     numbered = False
+    labels_on_host = False
 
     def __init__(self, settings: TrainerSettings) -> None:
         self._trainer_settings = settings
@@ -123,7 +135,7 @@ def run_trainer(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> 
     if spec.output.is_dir():
         return
     trainer = _Trainer(spec, settings, setup)
-    with _explain_memory_error(spec, settings, setup.caches):
+    with _explain_memory_error(trainer):
         trainer.run()
     # A request to stop during the last step comes too late: the training is done.
     if not STOP.is_set() or trainer.finished:
@@ -199,6 +211,25 @@ class _Best:
     step: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """A step whose measurements may still be on the device.
+
+    Attributes:
+        number: Its number.
+        line: What is known of it already, in the words of the log.
+        tokens: Its tokens in this process.
+        measures: The names of the loss's measures.
+        values: (2 + measures,), the mean loss of all processes, the norm of the gradient, and the measures.
+    """
+
+    number: int
+    line: dict[str, Any]
+    tokens: int
+    measures: tuple[str, ...]
+    values: Tensor
+
+
 class _Trainer(SentenceTransformerTrainer):
     """sentence-transformers' trainer with our own batches, checkpoints, log and selection."""
 
@@ -224,6 +255,8 @@ class _Trainer(SentenceTransformerTrainer):
         model = setup.build_model(spec)
         rows = settings.batch_size // spec.ranks
         passes = settings.compute_pass_size(rows, spec.micro_batch) if setup.caches else None
+        self._works_behind = works_behind(spec.device)
+        self.sizes = self._build_pass_size(passes)
         super().__init__(
             model=model,
             args=arguments,
@@ -231,10 +264,18 @@ class _Trainer(SentenceTransformerTrainer):
             loss=setup.build_loss(model, micro_batch=passes, gather=spec.ranks > 1),
             data_collator=setup.build_collator(model),
         )
+        if {id(weight) for weight in cast(nn.Module, self.loss).parameters()} > {
+            id(weight) for weight in cast(nn.Module, self.model).parameters()
+        }:
+            # Losses of other passes would have other weights of their own.
+            self.sizes = None
         self.done = int(self._from.name.rpartition("-")[2]) if self._from else 0
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
         self._tokens = 0
+        self._unread: list[_Step] = []
+        self._losses: dict[int | None, nn.Module] = {passes: cast(nn.Module, self.loss)}
+        self._tokenizing = threading.Lock()
         # A two-stage module has two networks and none under this name.
         network = getattr(cast(Any, self.model)[0], "auto_model", None)
         self.parameters = None if network is None else ParameterCount.count_parameters(network)
@@ -246,6 +287,21 @@ class _Trainer(SentenceTransformerTrainer):
     def finished(self) -> bool:
         """Whether every step is done."""
         return bool(self.state.global_step >= self.order.steps)
+
+    def _build_pass_size(self, passes: int | None) -> PassSize | None:
+        """The sizes of passes by the memory of a GPU; None where those of the settings hold.
+
+        Several processes keep the settings' as well: each pass is an exchange of gradients among them.
+        """
+        suggested = self.settings.chunk
+        if passes is None or not isinstance(suggested, SuggestedRows) or not self._works_behind:
+            return None
+        return None if self.spec.ranks > 1 else PassSize(suggested, self.spec.micro_batch)
+
+    def reads(self, step: int) -> bool:
+        """Whether the losses are read after a step, the same steps in all processes."""
+        every = READ_STEPS if self._works_behind else 1
+        return step % every == 0 or step == self.order.steps
 
     def needs_evaluation(self, step: int) -> bool:
         """Whether the selection is evaluated after a step."""
@@ -311,53 +367,126 @@ class _Trainer(SentenceTransformerTrainer):
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The batches of this process after the steps that are done; no other random state is touched."""
         rows: Any = self.train_dataset
-        return DataLoader(
-            cast(Any, _NumberedRows(rows) if self.setup.numbered else rows),
-            batch_sampler=_Slices(self.order, self.done, self.spec),
-            collate_fn=self.data_collator,
+        options: dict[str, Any] = {
+            "dataset": NumberedRows(rows) if self.setup.numbered else rows,
+            "batch_sampler": Slices(self.order, self.done, self.spec),
+            "collate_fn": self.data_collator,
             # A DataLoader draws a seed for its workers, by default from torch's own generator: a resumed
             # training would then draw other dropout.
-            generator=torch.Generator(),
-        )
+            "generator": torch.Generator(),
+        }
+        if not self._works_behind:
+            return DataLoader(**options)
+        return AheadLoader(**options, lock=self._tokenizing, pin_memory=True)
+
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs on the device, whose copies are not waited for, but for what is read on the CPU."""
+        # Pooling reads the first of the lengths of prompts as a number.
+        host = ("prompt_length", *(["label"] if self.setup.labels_on_host else []))
+        return {
+            name: value
+            if not isinstance(value, Tensor) or name.endswith(host)
+            else value.to(self.args.device, non_blocking=True)
+            for name, value in inputs.items()
+        }
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The library's step, with its tokens counted and the part of this process in the loss."""
-        masks = (value for name, value in inputs.items() if name.endswith("attention_mask"))
-        self._tokens = sum(int(mask.sum()) for mask in masks)
+        masks = [value.numpy() for name, value in inputs.items() if name.endswith("attention_mask")]
+        lengths = [mask.sum(axis=1) for mask in masks]
+        self._tokens = sum(int(column.sum()) for column in lengths)
+        if self.sizes is not None:
+            self.loss = cast(Any, self._get_loss(self.sizes.choose_rows(lengths)))
         step = self.state.global_step + 1
         if group := self.order.group(step):
             rows = self.order.count_batch_rows(step)
-            process_groups, count = _assign_groups(rows, group, self.spec), math.ceil(rows / group)
+            process_groups, count = assign_groups(rows, group, self.spec), math.ceil(rows / group)
             # torch takes the mean of gradients over processes, though some may have one group more: the share
             # gives every group of the batch the same weight.
             cast(Any, self.loss).share = len(process_groups) * self.spec.ranks / count
-        return super().training_step(model, inputs, *args, **kwargs)
+        if self.sizes is None or self.sizes.tokens:
+            return super().training_step(model, inputs, *args, **kwargs)
+        with self.sizes.measure_first_step(lengths):
+            loss = super().training_step(model, inputs, *args, **kwargs)
+        self._note_pass_size()
+        return loss
+
+    def _get_loss(self, rows: int | None) -> nn.Module:
+        """The loss of the training with so many rows in a pass."""
+        if rows not in self._losses:
+            loss = self.setup.build_loss(self.model, micro_batch=rows, gather=False)
+            self._losses[rows] = loss.to(self.args.device)
+        return self._losses[rows]
+
+    def _note_pass_size(self) -> None:
+        assert self.sizes is not None
+        self.spec.log.note(
+            f"up to {self.sizes.tokens:,} tokens in a pass, as the memory of the GPU allows, in place of "
+            f"{self.settings.chunk} rows"
+        )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Keep the line of a step; stop where its loss is not finite."""
-        if "loss" not in logs:
-            return
+        """Nothing: the library would log the means of the whole training."""
+
+    def _maybe_log_save_evaluate(self, tr_loss: Tensor, grad_norm: Any, *args: Any, **kwargs: Any) -> None:
+        """Keep the measurements of a step before the library evaluates and saves; it never logs."""
         step = self.state.global_step
-        if not math.isfinite(logs["loss"]):
-            raise DivergenceError(
-                f"The loss of step {step} of {self.order.steps} is not a finite number.", hint=_LOWER
+        if step > self._globalstep_last_logged:
+            self._globalstep_last_logged = step
+            loss = nested_gather(tr_loss, self.args.parallel_mode).mean()
+            self._add_step(loss, grad_norm, kwargs["learning_rate"])
+            tr_loss.zero_()
+            slow = self.spec.ranks == 1 and time.perf_counter() - self._since > READ_SECONDS
+            if slow or self.reads(step) or self.control.should_evaluate:
+                self._read_steps()
+        super()._maybe_log_save_evaluate(tr_loss, grad_norm, *args, **kwargs)
+
+    def _add_step(self, loss: Tensor, norm: Tensor, rate: float) -> None:
+        number, measures = self.state.global_step, getattr(self.loss, "measures", {})
+        values = (torch.as_tensor(value, device=loss.device) for value in (loss, norm, *measures.values()))
+        memory = {"memory": _measure_peak_memory(self.spec.device)}
+        self._unread.append(
+            _Step(
+                number=number,
+                line={"rate": rate, **memory, **self.setup.describe_step(number)},
+                tokens=self._tokens,
+                measures=tuple(measures),
+                values=torch.stack([value.double() for value in values]),
             )
-        now, norm = time.perf_counter(), logs.get("grad_norm")
-        line = {
-            "step": step,
-            "epoch": round(self.order.count_epochs(step), 6),
-            "loss": logs["loss"],
-            "rate": logs["learning_rate"],
-            # A step that the scaler of float16 skips has an infinite norm.
-            "gradient_norm": None if norm is None or not math.isfinite(norm) else float(norm),
-            "tokens": (tokens := int(self.sum_over_ranks([self._tokens])[0])),
-            **self._compute_step_flops(step, tokens),
-            "seconds": round(now - self._since, 6),
-            "memory": _measure_peak_memory(self.spec.device),
-            **self.setup.describe_step(step),
-            **self._compute_mean_measures(),
-        }
-        self._add_log_line(line)
+        )
+
+    def _read_steps(self) -> None:
+        """Add the lines of the steps since the last call, each of the mean time; this waits for the device.
+
+        Raises:
+            DivergenceError: A loss is not finite.
+        """
+        steps, self._unread = self._unread, []
+        if not steps:
+            return
+        tokens = self.sum_over_ranks([one.tokens for one in steps])
+        values = torch.stack([one.values for one in steps]).tolist()
+        seconds = (time.perf_counter() - self._since) / len(steps)
+        for step, count, (loss, norm, *measures) in zip(steps, map(int, tokens), values, strict=True):
+            if not math.isfinite(loss):
+                raise DivergenceError(
+                    f"The loss of step {step.number} of {self.order.steps} is not a finite number.",
+                    hint=_LOWER,
+                )
+            line = {
+                "step": step.number,
+                "epoch": round(self.order.count_epochs(step.number), 6),
+                "loss": loss,
+                "rate": step.line["rate"],
+                # A step that the scaler of float16 skips has an infinite norm.
+                "gradient_norm": norm if math.isfinite(norm) else None,
+                "tokens": count,
+                **self._compute_step_flops(step.number, count),
+                "seconds": round(seconds, 6),
+                **step.line,
+                **self._compute_mean_measures(dict(zip(step.measures, measures, strict=True))),
+            }
+            self._add_log_line(line)
         self._since = time.perf_counter()
 
     def _compute_step_flops(self, step: int, tokens: int) -> dict[str, float]:
@@ -370,9 +499,8 @@ class _Trainer(SentenceTransformerTrainer):
             )
         }
 
-    def _compute_mean_measures(self) -> dict[str, float]:
-        """The measures of the loss on the batch, each the mean over all processes."""
-        measures: dict[str, float] = getattr(self.loss, "measures", {})
+    def _compute_mean_measures(self, measures: dict[str, float]) -> dict[str, float]:
+        """The measures of the loss on a batch, each the mean over all processes."""
         sums = self.sum_over_ranks([*measures.values()])
         return {name: round(value / self.spec.ranks, 6) for name, value in zip(measures, sums, strict=True)}
 
@@ -402,7 +530,9 @@ class _Trainer(SentenceTransformerTrainer):
         """Score the weights on the selection's data, and keep them if they are the best so far."""
         assert self.selection is not None
         # Every process scores, so that all have the same best step; only the first one writes.
-        score = self.setup.score_selection(self.model, self.selection)
+        # Scoring cuts texts elsewhere than the training, whose next batches wait meanwhile.
+        with self._tokenizing:
+            score = self.setup.score_selection(self.model, self.selection)
         step = self.state.global_step
         self._add_log_line({"step": step, "score": score})
         if score > self.best.score:
@@ -421,6 +551,8 @@ class _Trainer(SentenceTransformerTrainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Write a checkpoint from which the training goes on exactly."""
+        # No checkpoint is written behind a loss that is not finite.
+        self._read_steps()
         self._write_log_lines()
         step, first = self.state.global_step, self.spec.rank == 0
         with _explain_write_error(self.checkpoints.locate_checkpoint(step)):
@@ -456,6 +588,7 @@ class _Trainer(SentenceTransformerTrainer):
             "scaler": None if scaler is None else scaler.state_dict(),
             "best": (self.best.score, self.best.step),
             "loss": loss_state,
+            "pass_tokens": None if self.sizes is None else self.sizes.tokens,
         }
         torch.save(state, folder / STATE)
         self.state.save_to_json(str(folder / PROGRESS))
@@ -478,6 +611,10 @@ class _Trainer(SentenceTransformerTrainer):
         assert isinstance(self.loss, nn.Module)
         # Not strict: the weights of the model are left out of this state.
         self.loss.load_state_dict(state["loss"], strict=False)
+        if self.sizes is not None and state.get("pass_tokens"):
+            # Other passes would draw other dropout.
+            self.sizes.tokens = state["pass_tokens"]
+            self._note_pass_size()
 
     def _load_scaler(self, checkpoint: str | None) -> None:
         """Nothing: the scaler is part of the state."""
@@ -495,7 +632,10 @@ FLUSH = 0.5
 
 
 class _Cadence(TrainerCallback):
-    """The steps at which to evaluate, to write a checkpoint, and to stop; all processes agree on them."""
+    """The steps at which to evaluate, to write a checkpoint, and to stop; all processes agree on them.
+
+    On GPUs several processes agree at the steps whose losses are read, as each agreement waits for them.
+    """
 
     def __init__(self, trainer: _Trainer) -> None:
         self._trainer = trainer
@@ -509,52 +649,14 @@ class _Cadence(TrainerCallback):
         due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
         # Signals and clocks differ between processes. One that stopped alone would leave the others waiting
         # for its gradients.
-        wishes = trainer.sum_over_ranks([float(STOP.is_set()), float(due)])
+        agrees = trainer.spec.ranks == 1 or trainer.reads(state.global_step)
+        wishes = trainer.sum_over_ranks([float(STOP.is_set()), float(due)]) if agrees else [0.0, 0.0]
         stop, due = (wish > 0 for wish in wishes)
         control.should_evaluate = trainer.needs_evaluation(state.global_step)
         control.should_save = due or stop
         control.should_training_stop = control.should_training_stop or stop
         if due:
             self._saved = time.monotonic()
-
-
-class _NumberedRows:
-    """Rows with their numbers, under the name that the library takes for labels."""
-
-    def __init__(self, rows: Dataset) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitems__(self, numbers: list[int]) -> list[dict[str, Any]]:
-        columns = self._rows[numbers]
-        # The library passes labels through to the loss as they are.
-        values = zip(*columns.values(), numbers, strict=True)
-        return [dict(zip((*columns, "label"), row, strict=True)) for row in values]
-
-
-class _Slices:
-    """The rows of one process in each batch; as long as the whole training, also after a resume."""
-
-    def __init__(self, order: Order, done: int, spec: TrainingSpec) -> None:
-        self._order, self._done, self._spec = order, done, spec
-
-    def __len__(self) -> int:
-        return self._order.steps
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for step, rows in enumerate(self._order.iter_batches(self._done), self._done + 1):
-            size = self._order.group(step) or len(rows) // self._spec.ranks
-            groups = _assign_groups(len(rows), size, self._spec)
-            # A process without a group computes one row, which does not count.
-            yield (rows[groups.start * size : groups.stop * size] if groups else rows[:1]).tolist()
-
-
-def _assign_groups(rows: int, size: int, spec: TrainingSpec) -> range:
-    """The numbers of the groups that this process computes, in a batch of `rows` rows."""
-    count = math.ceil(rows / size)
-    return range(count * spec.rank // spec.ranks, count * (spec.rank + 1) // spec.ranks)
 
 
 SCHEDULES: Mapping[str, tuple[str, dict[str, float]]] = {
@@ -592,11 +694,13 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
         seed=spec.seed,
         fp16=settings.precision == "float16" and not on_cpu,
         bf16=settings.precision == "bfloat16",
+        tf32=True if settings.precision == "tf32" and works_behind(spec.device) else None,
         use_cpu=on_cpu,
-        # The library would read and drop all batches before a checkpoint; `_Slices` begins behind them.
+        # The library would read and drop all batches before a checkpoint; `Slices` begins behind them.
         ignore_data_skip=True,
-        logging_steps=1,
-        # With the filter the library logs the mean of earlier losses in place of NaN.
+        # The library would wait for the device at each step that it logs.
+        logging_strategy="no",
+        # With the filter it waits, too, and takes the mean of earlier losses in place of NaN.
         logging_nan_inf_filter=False,
         # `_Cadence` says when a checkpoint is written.
         save_strategy="no",
@@ -722,8 +826,9 @@ def _open_tensorboard(spec: TrainingSpec, done: int) -> Any:
 
 
 @contextmanager
-def _explain_memory_error(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> Iterator[None]:
+def _explain_memory_error(trainer: _Trainer) -> Iterator[None]:
     """Say what did not fit into memory; another process may then take fewer rows in a pass."""
+    spec, settings, caches = trainer.spec, trainer.settings, trainer.setup.caches
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
@@ -733,9 +838,8 @@ def _explain_memory_error(spec: TrainingSpec, settings: TrainerSettings, caches:
         if not full:
             raise
         process_rows = settings.batch_size // spec.ranks
-        rows = (
-            settings.compute_pass_size(process_rows, spec.micro_batch) if caches else None
-        ) or process_rows
+        passes = settings.compute_pass_size(process_rows, spec.micro_batch) if caches else None
+        rows = (passes if trainer.sizes is None else trainer.sizes.rows) or process_rows
         length = f" of {settings.longest} tokens" if settings.longest else ""
         TrainingLog(spec.folder).note_memory_shortage(rows=rows, halves=caches and rows > 1)
         raise HarnessError(

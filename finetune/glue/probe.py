@@ -113,7 +113,9 @@ def _time_steps(
     # One evaluation, at the end of the only pass.
     once = replace(trial, epochs=1, training=replace(trial.training, cadence=Cadence(batches=1)))
     ends = [time.perf_counter()]
-    trainer.train_classifier(model, rows, once, evaluate, tell=lambda *_: ends.append(time.perf_counter()))
+    trainer.train_classifier(
+        model, rows, once, evaluate, tell=lambda *_: ends.append(time.perf_counter()), read_every=1
+    )
     steps = len(ends) - 1
     taken = [after - before for before, after in itertools.pairwise(ends)]
     step = StepTime(

@@ -120,13 +120,13 @@ class TokenizedRows:
         place = torch.arange(int(lengths.max()))
         token_mask = place < lengths[:, None]
         # Places behind a row's end point to token 0, which the mask then replaces by padding.
-        token_places = torch.where(token_mask, first[:, None] + place, 0).to(device)
-        hidden = ~token_mask.to(device)
+        token_places = torch.where(token_mask, first[:, None] + place, 0).to(device, non_blocking=True)
+        hidden = ~token_mask.to(device, non_blocking=True)
         inputs = {
             name: column[token_places].masked_fill(hidden, self.fill[name])
             for name, column in self.columns.items()
         }
-        return Batch(inputs=inputs, labels=self.labels[chosen.to(device)])
+        return Batch(inputs=inputs, labels=self.labels[chosen.to(device, non_blocking=True)])
 
     def take(self, chosen: Tensor) -> TokenizedRows:
         """The chosen rows alone, in this order; `chosen` is on the CPU."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedRows
+from finetune.gpu_steps import READ_STEPS, works_behind
 from harness.core.types import SEED
 from harness.encoder.dtype import TORCH_DTYPES
 from harness.results.metrics import METRICS, Floats
@@ -163,6 +164,7 @@ def train_classifier(
     *,
     tell: Callable[[int, int, float], None] = lambda _step, _steps, _loss: None,
     micro_batch: int | None = None,
+    read_every: int = READ_STEPS,
 ) -> Progress:
     """Carry out a run.
 
@@ -171,8 +173,9 @@ def train_classifier(
         rows: The training rows.
         trial: All settings; its seed must have been set before the model's head was drawn.
         evaluate: Scores the model after a number of steps.
-        tell: Called after every step with the steps done, the steps in all, and the loss.
+        tell: Called for every step with the steps done, the steps in all, and the loss.
         micro_batch: Rows computed at once, where a whole batch did not fit into memory.
+        read_every: Steps of a GPU whose losses are read together, as reading waits for it.
     """
     steps = trial.count_trial_steps(len(rows))
     optimizer, schedule, stopping = (
@@ -186,19 +189,24 @@ def train_classifier(
     scaled = autocast is not contextlib.nullcontext and trial.autocast == "float16"
     scaler = GradScaler(rows.labels.device.type, enabled=scaled)
     progress = Progress(micro_batch=micro_batch)
+    unread: list[Tensor] = []
+    read_every = read_every if works_behind(rows.labels.device.type) else 1
     model.train()
     for step, chosen in enumerate(rows.iter_row_batches(trial)):
         for group in optimizer.param_groups:
             # Set here, as no scheduler of torch has Composer's delay or NeoBERT's plateau.
             group["lr"] = trial.learning_rate * schedule.compute_factor(step, steps=steps)
-        progress.losses.append(_forward_and_backward(model, rows, chosen, autocast, scaler, progress))
+        unread.append(_forward_and_backward(model, rows, chosen, autocast, scaler, progress))
         _update_weights(model, optimizer, scaler, trial.training.clip)
-        tell(step + 1, steps, progress.losses[-1])
-        if progress.diverged:
-            break
         # A protocol that counts the best evaluation has none at the end, unless it would have none at all.
         ends = step + 1 == steps and (stopping.counts == "last" or not progress.evaluations)
-        if (step + 1) % every == 0 or ends:
+        evaluates = (step + 1) % every == 0 or ends
+        if (step + 1) % read_every == 0 or evaluates or step + 1 == steps:
+            for loss in _read_losses(unread, progress):
+                tell(len(progress.losses), steps, loss)
+            if progress.diverged:
+                break
+        if evaluates:
             _add_evaluation(model, progress, evaluate(model, step + 1), trial)
             model.train()
             if progress.diverged or progress.behind >= patience:
@@ -214,6 +222,17 @@ def build_autocast(device: torch.device, trial: Trial) -> Callable[[], Any]:
     return partial(torch.autocast, device.type, dtype=TORCH_DTYPES[trial.autocast])
 
 
+def _read_losses(unread: list[Tensor], progress: Progress) -> Iterator[float]:
+    """Add the losses of the last steps, up to the first that is not finite; this waits for the device."""
+    losses = torch.stack(unread).tolist()
+    unread.clear()
+    for loss in losses:
+        progress.losses.append(loss)
+        yield loss
+        if progress.diverged:
+            break
+
+
 def _forward_and_backward(
     model: nn.Module,
     rows: TokenizedRows,
@@ -221,19 +240,20 @@ def _forward_and_backward(
     autocast: Callable[[], Any],
     scaler: GradScaler,
     progress: Progress,
-) -> float:
+) -> Tensor:
     """The mean loss of one batch, its gradients computed in smaller batches where memory runs out."""
     while True:
         size = min(progress.micro_batch or len(chosen), len(chosen))
         try:
-            total = 0.0
+            # As exact as a sum of numbers of Python.
+            total = torch.zeros((), dtype=torch.float64, device=rows.labels.device)
             for part in chosen.split(size):
                 batch = rows.batch(part)
                 with autocast():
                     # Weighted, so that the sum over the parts is the mean over the batch.
                     loss = batch.compute_batch_loss(model(**batch.inputs)) * (len(part) / len(chosen))
                 scaler.scale(loss).backward()
-                total += float(loss.detach())
+                total += loss.detach()
             return total
         except torch.OutOfMemoryError:
             if size == 1:

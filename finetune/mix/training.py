@@ -82,6 +82,8 @@ class MixSetup(EmbeddingSetup):
         prompts: The prompts of the finished model.
     """
 
+    labels_on_host = True
+
     def __init__(self, settings: MixSettings, sets: Sequence[MixSet], prompts: Mapping[str, str]) -> None:
         super().__init__(settings, info_nce, caches=True)
         self._mix, self._sets, self._prompts = settings, sets, prompts

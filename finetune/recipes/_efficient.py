@@ -13,6 +13,7 @@ from finetune.efficient.settings import (
     compute_usual_rate,
 )
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry, select_assumed
+from finetune.embedding.settings import SuggestedRows
 from finetune.flops import count_backbone_parameters
 from finetune.recipes.simcse import NLI
 from harness.core.errors import UsageError
@@ -98,7 +99,7 @@ VALUES: Mapping[str, Any] = {
     "clip": 0.0,
     "precision": "float32",
     "batches": "shuffled",
-    "chunk": 64,
+    "chunk": SuggestedRows(64),
     "pooling": "mean",
 }
 """The values of the paper and of its code, which all four methods have."""

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from finetune.cde.plan import TwoStageRecipe
 from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
 from finetune.embedding.plan import Variant, entry
-from finetune.embedding.settings import info_nce
+from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.recipes import cde_batching
 from harness.data.training.sets import TrainingData
 
@@ -33,7 +33,7 @@ def _build_two_stage_settings(
 ) -> TwoStageTrainingSettings:
     """The settings of a recipe of one stage for two; a pass through the network has 32 texts."""
     same = {field.name: getattr(settings, field.name) for field in fields(ContextualSettings)}
-    return TwoStageTrainingSettings(**{**same, "chunk": 32}, replacement=replacement)
+    return TwoStageTrainingSettings(**{**same, "chunk": SuggestedRows(32)}, replacement=replacement)
 
 
 PAPER = _build_two_stage_settings(cde_batching.PAPER)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from finetune.colbert.settings import ColBERTSettings
 from finetune.embedding.plan import TrainerRecipe, Variant, entry, select_assumed
+from finetune.embedding.settings import SuggestedRows
 from finetune.recipes.dpr import MSMARCO
 from harness.core.encoding import LateInteraction
 from harness.core.errors import UsageError
@@ -146,7 +147,7 @@ CONTRASTIVE = replace(
     batch_size=32,
     warmup=0.0,
     batches="no_duplicates",
-    chunk=32,
+    chunk=SuggestedRows(32),
 )
 """The values of PyLate's example of a contrastive training."""
 

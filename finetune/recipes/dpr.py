@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
-from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
 from harness.data.training.sets import TrainingData
 
 MSMARCO = TrainingData(
@@ -25,7 +25,7 @@ SCRIPT = EmbeddingSettings(
     pooling="mean",
     learning_rate=8e-5,
     batch_size=512,
-    chunk=16,
+    chunk=SuggestedRows(16),
     epochs=1,
     max_length=None,
     scale=20.0,
@@ -51,7 +51,8 @@ VARIANTS = {
     ),
     "paper": Variant(summary="the paper's batch of 16", settings=replace(SCRIPT, batch_size=16, chunk=0)),
     "ettin": Variant(
-        summary="Ettin's script: batches of 1,024", settings=replace(SCRIPT, batch_size=1024, chunk=256)
+        summary="Ettin's script: batches of 1,024",
+        settings=replace(SCRIPT, batch_size=1024, chunk=SuggestedRows(256)),
     ),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, entry
-from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
 from finetune.recipes import dpr
 from harness.data.training.sets import TrainingData
 
@@ -19,7 +19,7 @@ MLDR = TrainingData(
 )
 """Questions on articles of Wikipedia, each with its article and others."""
 
-SETTINGS = replace(dpr.SCRIPT, batch_size=64, chunk=2, max_length=8192)
+SETTINGS = replace(dpr.SCRIPT, batch_size=64, chunk=SuggestedRows(2), max_length=8192)
 
 
 def _list_mldr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from finetune.embedding.plan import Variant, entry
-from finetune.embedding.settings import info_nce
+from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
 from finetune.recipes.simcse import NLI
@@ -398,7 +398,7 @@ SETTINGS = MixSettings(
     clip=1.0,
     precision="bfloat16",
     batches="shuffled",
-    chunk=32,
+    chunk=SuggestedRows(32),
 )
 """The values of the text, and those of the released code where it is silent."""
 

@@ -493,11 +493,12 @@ def _estimate_run_capacity(
 
         room = psutil.virtual_memory().available * SHARE
         return min(free_cores, compute_run_capacity(room, estimate_job_memory(weights, trains=True)))
-    # A second run on one core would only wait for the first.
-    if not devices[0].startswith("cuda") or free_cores == 1:
+    # Each run launches its passes from one thread and their gradients from another.
+    launching = free_cores // 2
+    if not devices[0].startswith("cuda") or launching < 2:
         return 1
     measured = _measure_run_memory(devices[0], runs, recipe, cache)
-    return 1 if measured is None else min(free_cores, compute_run_capacity(measured[0] * SHARE, measured[1]))
+    return 1 if measured is None else min(launching, compute_run_capacity(measured[0] * SHARE, measured[1]))
 
 
 def _measure_run_memory(

@@ -378,7 +378,10 @@ def _open_process_group(spec: TrainingSpec) -> Iterator[_Group]:
 
 def _build_rank_environment(spec: TrainingSpec, rank: int, port: str) -> dict[str, str]:
     """The variables of one process: its place among all, as torchrun sets them, and the GPU that it sees."""
-    variables = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
+    kind, _, number = spec.devices[rank].partition(":")
+    # On a GPU one core alone would tokenize more slowly than the GPU trains.
+    parallel = "true" if kind == "cuda" else "false"
+    variables = {**os.environ, "TOKENIZERS_PARALLELISM": parallel, "PYTHONUNBUFFERED": "1"}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         variables.pop(name, None)
     if spec.ranks > 1:
@@ -390,7 +393,6 @@ def _build_rank_environment(spec: TrainingSpec, rank: int, port: str) -> dict[st
         }
         variables |= {name: str(value) for name, value in rank_variables.items()}
         variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    kind, _, number = spec.devices[rank].partition(":")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if kind == "cuda":
         visible_devices = visible.split(",") if visible else []

@@ -203,8 +203,9 @@ def test_no_pass_has_more_texts_than_the_chunk(
 
         monkeypatch.setattr(model[0], name, counted)
     features, rows = batch(model, 2)
-    setup.build_loss(model, micro_batch=None, gather=False)(features, rows).backward()
-    assert settings.chunk == 3
+    most = settings.compute_pass_size(2, None)
+    setup.build_loss(model, micro_batch=most, gather=False)(features, rows).backward()
+    assert most == settings.chunk == 3
     assert sorted(passes[:2]) == [1, 3], "the context of 4 documents"
     assert max(passes) == 3
 

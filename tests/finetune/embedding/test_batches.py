@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from finetune.embedding.batches import DrawnSet, MixOrder, Rows, compute_set_probabilities
-from finetune.embedding.trainer import _Slices
+from finetune.embedding.batches import DrawnSet, MixOrder, Rows, Slices, compute_set_probabilities
 from harness.core.errors import HarnessError
 
 Draws = Literal["replacement", "turns"]
@@ -167,7 +166,7 @@ def test_processes_have_the_groups_of_a_batch_among_them(
 ) -> None:
     def slices(rank: int) -> list[list[int]]:
         spec: Any = SimpleNamespace(rank=rank, ranks=ranks)
-        made = _Slices(order(draws, classes(5), groups=groups), done, spec)
+        made = Slices(order(draws, classes(5), groups=groups), done, spec)
         assert len(made) == 60
         return [*made]
 

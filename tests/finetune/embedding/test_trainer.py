@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shutil
+import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 import torch
 from datasets import Dataset
 from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import CallbackHandler
 
@@ -24,8 +28,9 @@ from finetune.embedding import trainer as module
 from finetune.embedding.batches import BatchOrder, hash_table_texts
 from finetune.embedding.losses import build_info_nce_loss
 from finetune.embedding.plan import EmbeddingRecipe
-from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
 from finetune.embedding.trainer import EmbeddingSetup, run_trainer
+from finetune.gpu_steps import PassSize
 from finetune.recipes import dpr
 from finetune.recipes.simcse import RECIPE
 from harness.core.errors import HarnessError
@@ -566,3 +571,202 @@ def test_a_batch_that_does_not_fit_is_told(
 def test_too_few_rows_for_a_batch(make: Callable[..., TrainingSpec]) -> None:
     with pytest.raises(HarnessError, match="67 rows, which do not fill a batch of 68"):
         run(make(settings={"batch_size": 68}))
+
+
+# Steps on a GPU, whose part in this is played by the CPU
+
+
+@pytest.fixture
+def behind(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Have the trainer take the way of a GPU; no clock decides when losses are read."""
+
+    def set_behind(value: bool = True) -> None:
+        monkeypatch.setattr(module, "works_behind", lambda _device: value)
+        monkeypatch.setattr(module, "READ_SECONDS", math.inf)
+
+    return set_behind
+
+
+def log_of(spec: TrainingSpec) -> list[dict[str, Any]]:
+    lines = read_log(spec.folder / "log.jsonl")
+    return [{n: v for n, v in line.items() if n not in ("seconds", "memory")} for line in lines]
+
+
+class Waits(TorchDispatchMode):
+    """Counts the calls that wait for a device, but for those of the network and of its files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(name in str(function) for name in ("_local_scalar_dense", "nonzero")):
+            frames = [f"{frame.filename} {frame.name}" for frame in traceback.extract_stack()]
+            apart = ("harness/encoder", "safetensors", "write_model")
+            self.count += not any(name in frame for name in apart for frame in frames)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("chunk", [0, 2])
+def test_steps_on_a_gpu_are_those_of_the_cpu_and_wait_once_in_ten(
+    make: Callable[..., TrainingSpec],
+    behind: Callable[[bool], None],
+    monkeypatch: pytest.MonkeyPatch,
+    chunk: int,
+) -> None:
+    """The same weights and lines of the log with batches made ahead; losses are read together."""
+    plain = make("plain", {"chunk": chunk}, minutes=60)
+    weights, waited, tolist = run(plain), list[int](), torch.Tensor.tolist
+    behind(True)
+
+    def read(self: torch.Tensor) -> Any:
+        if sys._getframe(1).f_code.co_filename == module.__file__:
+            waited.append(len(self))
+        return tolist(self)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", read)
+    spec = make("ahead", {"chunk": chunk}, minutes=60)
+    with Waits() as waits:
+        found = run(spec)
+    assert waited == [10, 10, 4]
+    assert waits.count <= 2, "the loader's seed, and the mean loss of the whole training"
+    assert log_of(spec) == log_of(plain)
+    assert all(torch.equal(found[name], tensor) for name, tensor in weights.items())
+
+
+def test_a_training_on_a_gpu_goes_on_exactly(
+    make: Callable[..., TrainingSpec],
+    kill: Callable[[TrainingSpec, int, str], None],
+    behind: Callable[[bool], None],
+) -> None:
+    """Batches that were made ahead of a kill are made again, and a checkpoint has all losses before it."""
+    behind(True)
+    whole = make("whole", minutes=60)
+    undisturbed, spec = run(whole), make("cut", minutes=0)
+    for step in (3, 14):
+        kill(spec, step, "step")
+        assert [line["step"] for line in log_of(spec)] == list(range(1, step))
+    found = run(spec)
+    assert all(torch.equal(found[name], tensor) for name, tensor in undisturbed.items())
+    assert log_of(spec) == log_of(whole)
+
+
+def test_no_checkpoint_is_written_behind_a_loss_that_is_not_finite(
+    make: Callable[..., TrainingSpec], behind: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is seen at the tenth step, or at a request to stop before, whose step has no checkpoint."""
+    behind(True)
+    spec = make(settings={"learning_rate": 1e30, "clip": 0.0}, minutes=60)
+    with pytest.raises(HarnessError, match=r"The loss of step [23] of 24 is not a finite number"):
+        run(spec)
+    end = CallbackHandler.on_step_end
+
+    def stop(own: Any, args: Any, state: Any, control: Any) -> Any:
+        training.STOP.set() if state.global_step == 5 else None
+        return end(own, args, state, control)
+
+    monkeypatch.setattr(CallbackHandler, "on_step_end", stop)
+    stopped = make("stopped", {"learning_rate": 1e30, "clip": 0.0}, minutes=60)
+    try:
+        with pytest.raises(HarnessError, match=r"The loss of step [23] of 24 is not a finite number"):
+            run(stopped)
+    finally:
+        training.STOP.clear()
+    assert not [*spec.checkpoints.glob("*"), *stopped.checkpoints.glob("*")]
+
+
+def test_the_selection_is_scored_while_no_batch_is_made(
+    make: Callable[..., TrainingSpec], behind: Callable[[bool], None], tmp_path: Path
+) -> None:
+    """Scoring cuts texts elsewhere than the training: scores and weights stay those of the CPU."""
+    pairs: dict[str, list[Any]] = {
+        "sentence1": [sentence(n) for n in range(40)],
+        "sentence2": [sentence(1000 + 3 * n) for n in range(40)],
+        "score": [float(n % 6) for n in range(40)],
+    }
+    fields = {"selection": (located(tmp_path / "dev", pairs, "score"),), "minutes": 60}
+    plain, ahead = make("plain", {"max_length": 5}, **fields), make("ahead", {"max_length": 5}, **fields)
+    weights = run(plain)
+    behind(True)
+    found = run(ahead)
+    assert all(torch.equal(found[name], tensor) for name, tensor in weights.items())
+    assert log_of(ahead) == log_of(plain)
+
+
+@pytest.mark.parametrize("group", [0, 4])
+def test_the_size_of_a_pass_changes_no_gradient(calm: Artifact, group: int) -> None:
+    """In float64, without dropout: a text or all of a batch at once, of different lengths."""
+    model = module.SentenceTransformer(str(calm.folder), device="cpu").double().train()
+    features = [
+        model.tokenize([text * (1 + at % 3) for at, text in enumerate(texts)])
+        for texts in triplets(16).values()
+    ]
+    found = []
+    for rows in (None, 1, 2, 8, 64):
+        model.zero_grad()
+        loss = build_info_nce_loss(model, 20.0, group=group, micro_batch=rows, gather=False)
+        loss([dict(one) for one in features], torch.empty(0)).backward()
+        found.append({name: one.grad for name, one in model.named_parameters() if one.grad is not None})
+    assert len(found[0]) > 20
+    for other in found[1:]:
+        for name, gradient in found[0].items():
+            torch.testing.assert_close(other[name], gradient, atol=1e-13, rtol=1e-9)
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU with memory for 128 tokens in a pass."""
+
+    def tokens(own: PassSize, lengths: Any) -> Any:
+        own.tokens = 128
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(PassSize, "measure_first_step", tokens)
+
+
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize(("chunk", "sizes"), [(SuggestedRows(2), {2, 8}), (2, {2})])
+def test_a_gpu_takes_more_rows_in_a_pass_than_a_recipe_and_those_that_a_user_sets(
+    make: Callable[..., TrainingSpec],
+    calm: Artifact,
+    behind: Callable[[bool], None],
+    kill: Callable[[TrainingSpec, int, str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    chunk: int,
+    sizes: set[int],
+) -> None:
+    seen = set[int]()
+    forward = module.SentenceTransformer.forward
+
+    def count(self: Any, features: Any, **options: Any) -> Any:
+        seen.add(len(features["input_ids"]))
+        return forward(self, features, **options)
+
+    plain = make("plain", {"chunk": 2}, backbone=calm, minutes=60)
+    run(plain)
+    monkeypatch.setattr(module.SentenceTransformer, "forward", count)
+    behind(True)
+    spec = make("sized", {"chunk": chunk}, backbone=calm, minutes=0)
+    kill(spec, 5, "step")
+    run(spec)
+    assert seen == sizes
+    losses = [[line["loss"] for line in log_of(one)] for one in (spec, plain)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+    said = "up to 128 tokens in a pass, as the memory of the GPU allows, in place of 2 rows"
+    assert (said in (spec.folder / "events.jsonl").read_text()) == (len(sizes) > 1)
+
+
+def test_tf32_is_asked_for_on_a_gpu_alone(
+    make: Callable[..., TrainingSpec], behind: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """float32 whose products a GPU rounds, in the process of the training."""
+    asked = list[bool]()
+    monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
+    monkeypatch.setattr("transformers.training_args.enable_tf32", asked.append)
+    for gpu, precision in ((False, "tf32"), (True, "float32"), (True, "tf32")):
+        behind(gpu)
+        spec = make(f"{gpu}{precision}", {"precision": precision})
+        arguments = module._build_arguments(spec, settings_of(spec))
+        assert not arguments.fp16
+        assert not arguments.bf16
+    assert asked == [True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -282,6 +283,45 @@ def test_a_run_that_diverges_ends_and_says_so() -> None:
     found = train_classifier(model, rows(), TRIAL, scored(0.5))
     assert found.diverged
     assert len(found.losses) == 1
+
+
+def test_steps_on_a_gpu_are_those_of_the_cpu_and_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses, what is told and weights; an evaluation and the end read what is left of ten steps."""
+    trial = replace(TRIAL, training=replace(TRAINING, cadence=Cadence(at_most=24)))
+    runs, read, tolist = {}, list[int](), torch.Tensor.tolist
+
+    def count(self: Tensor) -> Any:
+        if sys._getframe(1).f_code.co_name == "_read_losses":
+            read.append(len(self))
+        return tolist(self)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", count)
+    for behind in (False, True):
+        monkeypatch.setattr(trainer, "works_behind", lambda _kind, behind=behind: behind)
+        model, told = classifier(), list[tuple[int, int, float]]()
+        read.clear()
+        found = train_classifier(
+            model, rows(), trial, scored(0.5), tell=lambda *step, told=told: told.append(step)
+        )
+        runs[behind] = found.losses, told, [one.step for one in found.evaluations], model.state_dict()
+    *plain, weights = runs[False]
+    *ahead, others = runs[True]
+    assert plain == ahead
+    assert all(torch.equal(others[name], tensor) for name, tensor in weights.items())
+    assert sum(read) == 50
+    assert len(read) <= 5 + len(plain[2])
+
+
+def test_a_run_that_diverges_on_a_gpu_ends_at_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is seen when the losses are read, and those behind it are not kept."""
+    monkeypatch.setattr(trainer, "works_behind", lambda _kind: True)
+    model = classifier()
+    with torch.no_grad():
+        model.classifier.weight.fill_(float("nan"))
+    found = train_classifier(model, rows(), TRIAL, scored(0.5))
+    assert found.diverged
+    assert len(found.losses) == 1
+    assert not found.evaluations
 
 
 def test_memory_that_runs_out_halves_what_is_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

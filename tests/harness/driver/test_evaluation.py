@@ -87,7 +87,15 @@ def test_a_gpu_has_as_many_as_its_memory_holds() -> None:
     """0.9 of 50 GB, 10 GB for each."""
     assert places(("cuda:0",), 20) == (("cuda:0",) * 4, None)
     assert places(("cuda:0",), 2) == (("cuda:0",) * 2, None)
-    assert places(("cuda:0", "cuda:1"), 20) == (("cuda:0",) * 4 + ("cuda:1",) * 4, None)
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_gpu_has_no_more_than_half_as_many_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert places(("cuda:0", "cuda:1"), 20) == (("cuda:0",) * 2 + ("cuda:1",) * 2, None)
+    monkeypatch.setattr(module, "count_cores", lambda: 5)
+    assert places(("cuda:0",), 20) == (("cuda:0",) * 2, None)
+    monkeypatch.delattr(module, "Subprocess")
+    assert places(("cuda:0",), 20, threads=2) == (("cuda:0",), 2), "two cores: nothing is measured"
 
 
 @pytest.mark.usefixtures("machine")

@@ -1,0 +1,135 @@
+"""Steps on a GPU, which works behind this process: values are read late, and batches are made ahead."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader
+
+READ_STEPS, READ_SECONDS = 10, 2.0
+"""After so many steps, or so much time, the losses of a GPU's steps are read, which waits for the GPU."""
+
+AHEAD = 2
+"""Batches that are tokenized before their step."""
+
+MEMORY_SHARE = 0.7
+"""The share of a GPU's free memory that a pass may take; the rest is for passes of other lengths."""
+
+T = TypeVar("T")
+Lengths = Sequence[NDArray[np.int64]]
+"""The tokens of each text, column by column."""
+
+
+def works_behind(device: str) -> bool:
+    """Whether a device works while this process goes on, so that each value that is read costs time."""
+    return device.startswith("cuda")
+
+
+def iterate_ahead(items: Iterator[T], lock: Lock) -> Iterator[T]:
+    """The same items, of which a thread makes the next ones ahead.
+
+    Args:
+        items: The items, none of which is None.
+        lock: Held while an item is made.
+    """
+
+    def take() -> T | None:
+        with lock:
+            return next(items, None)
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        waiting = deque(pool.submit(take) for _ in range(AHEAD))
+        while (item := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(take))
+            yield item
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class AheadLoader(DataLoader[Any]):
+    """Batches that a thread makes ahead of their steps.
+
+    Args:
+        lock: Held while a batch is made.
+    """
+
+    def __init__(self, *args: Any, lock: Lock, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lock = lock
+
+    def __iter__(self) -> Any:
+        return iterate_ahead(super().__iter__(), self._lock)
+
+
+class GPUMemory(NamedTuple):
+    """Bytes of a GPU: those of tensors now, their highest number so far, and those that are free for more."""
+
+    allocated: int
+    peak: int
+    free: int
+
+
+def read_gpu_memory() -> GPUMemory:
+    """The memory of the only GPU that this process sees."""
+    allocated = torch.cuda.memory_allocated()
+    # torch keeps what was freed, for itself.
+    free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - allocated
+    return GPUMemory(allocated, torch.cuda.max_memory_allocated(), free)
+
+
+class PassSize:
+    """The size of the passes of cached gradients on a GPU, by the memory that the first step has taken.
+
+    Args:
+        least: The rows of a pass of the recipe, which the first step has.
+        most: The most rows, where more did not fit; None for no limit.
+
+    Attributes:
+        tokens: The most tokens of a pass; None before the first step.
+        rows: The rows of a pass in the last step; None for the whole batch in one.
+    """
+
+    def __init__(self, least: int, most: int | None) -> None:
+        self._least, self._most = min(least, most or least), most
+        self.tokens: int | None = None
+        self.rows: int | None = self._least
+
+    def choose_rows(self, lengths: Lengths) -> int | None:
+        """The rows of each pass of a batch, a power of two or those of the recipe; None for a single pass."""
+        if self.tokens is None:
+            self.rows = self._least
+        elif self._most is None and sum(int(column.sum()) for column in lengths) <= self.tokens:
+            self.rows = None
+        else:
+            rows = 2 ** math.ceil(math.log2(max(map(len, lengths))))
+            while rows > self._least and _count_pass_tokens(lengths, rows) > self.tokens:
+                rows //= 2
+            self.rows = max(self._least, min(rows, self._most or rows))
+        return self.rows
+
+    @contextmanager
+    def measure_first_step(self, lengths: Lengths) -> Iterator[None]:
+        """Set the tokens of a pass by the memory of the forward and backward passes inside."""
+        torch.cuda.reset_peak_memory_stats()
+        before = read_gpu_memory()
+        yield
+        after = read_gpu_memory()
+        each = (after.peak - after.allocated) / _count_pass_tokens(lengths, self._least)
+        # AdamW's two moments, each as large as the gradients, come with the first update.
+        free = after.free - 2 * (after.allocated - before.allocated)
+        self.tokens = 2 ** math.floor(math.log2(max(1.0, MEMORY_SHARE * free / max(1.0, each))))
+
+
+def _count_pass_tokens(lengths: Lengths, rows: int) -> int:
+    """The tokens of the largest pass over `rows` texts of a column."""
+    return max(int(np.add.reduceat(one, range(0, len(one), rows)).max()) for one in lengths)
