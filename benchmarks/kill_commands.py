@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests/support:benchmarks python benchmarks/kill_commands.py [--kills 100] [--only run,check]
 
-Every command runs on tiny models with random weights, and is typed again after each SIGKILL. Nearly half of
+Every command runs on tiny models with random weights, and is typed again after each SIGKILL. Many of
 the kills hit a process that the command has started, which leaves the command to go on; half of them come
 within milliseconds of a write. In the `stopped` kinds a command that holds a lease of `--term` seconds is
 stopped (SIGSTOP), for several terms, while another one takes over and ends; then it goes on. Prints a line
@@ -39,14 +39,15 @@ from harness.training.training import read_log
 PLACES = ("--results", "{home}/results", "--cache", "{home}/cache", "--offline")
 PAIRS, BEIR = ("--suite", "local:{data}/pairs"), ("--suite", "local:{data}/beir")
 BERT, TEACHER = ("--model", "{models}/bert"), "{models}/mean"
-RUN = ("run", *BERT, "--model", TEACHER, *PAIRS, *PLACES)
+WORKERS = ("--devices", "cpu,cpu")
+"""With one device the jobs run in the driver, which leaves no child to kill."""
 ROWS = ("--train-data", "{data}/training/triplets.jsonl")
 # Short steps, a checkpoint after nearly each.
 STEPS = (*ROWS, "--set", "batch_size=4", "--set", "max_steps=12", "--checkpoint-minutes", "0.001")
 TRAINING = ("run", *BERT, "--recipe", "unified-contrastive", *STEPS, "--set", "precision=float32", *PLACES)
 
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "run": (*RUN, *BEIR, "--devices", "cpu,cpu"),
+    "run": ("run", *BERT, "--model", TEACHER, *PAIRS, *BEIR, *PLACES, *WORKERS),
     "grid": (
         *("run", *BERT, "--recipe", "glue-neobert:ablation", "--suite", "glue", "--tasks", "MNLI,RTE"),
         *("--data", "{data}/root", *PLACES),
@@ -57,9 +58,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cde": ("run", *BERT, "--recipe", "cde-batching", "--set", f"guide={TEACHER}", *STEPS, *PLACES, *PAIRS),
     "check": (
         *("check", "--candidate", TEACHER, "--baseline", BERT[1], "--allow", "normalize,max_length"),
-        *(*PAIRS, *PLACES),
+        *(*PAIRS, *PLACES, *WORKERS),
     ),
-    "watch": ("watch", "{home}/checkpoints", "--once", "--settle", "0", *PAIRS, *PLACES),
+    "watch": ("watch", "{home}/checkpoints", "--once", "--settle", "0", *PAIRS, *PLACES, *WORKERS),
     "score": ("data", "score", "--teacher", TEACHER, *ROWS, "--output", "{home}/scored", *PLACES[2:]),
 }
 COMMANDS |= {f"stopped-{kind}": COMMANDS[kind] for kind in ("run", "training")}
@@ -270,7 +271,7 @@ def kill_kind(kind: str, inputs: Path, home: Path, kills: int, term: float = 2.0
         weights = Path("step-200", "model.safetensors")
         os.truncate(trial.home / "checkpoints" / weights, 10_000)
         for _ in range(1 if stops else min(left, random.randint(3, 5))):
-            moment, child = random.uniform(0.2, 0.95) * seconds, random.random() < 0.45
+            moment, child = random.uniform(0.2, 0.95) * seconds, random.random() < 0.6
             hits.append(trial.stop(moment, child=child) if stops else trial.kill(moment, child=child))
             shutil.copyfile(inputs / "models" / "mean" / weights.name, trial.home / "checkpoints" / weights)
             if hits[-1].endswith(("nothing", " 0")):  # it has ended well
