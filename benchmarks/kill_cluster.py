@@ -12,7 +12,6 @@ behind.
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import signal
@@ -20,16 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kill_commands import count_finished, measure_distance, read_records
 from measuring import name_run, read_options, slice_glue  # which finds the modules of tests
 
-from harness.storage.store import Store
 from ray_nodes import RayNodes
-from stored_records import iter_records
 
 LABELLED = "RTE,MRPC"
 TASKS = (
@@ -54,51 +51,6 @@ def command(folder: Path, data: Path, *more: str) -> list[str]:
     given = [word for suite in ("glue", *suites, "stdlib") for word in ("--suite", suite)]
     given += ["--tasks", ",".join((*LABELLED.split(","), *TASKS)), "--threads", "1"]
     return name_run(folder, "--checkpoint-minutes", "0.1", *recipes, *given, *more, data=data)
-
-
-def scores(folder: Path) -> dict[str, Any]:
-    """Every record without what changes with each run, by key."""
-    store = Store(folder / "results")
-    return {
-        record.key: {**record.model_dump(mode="json"), "provenance": {}, "examples": _rows(record), "run": {}}
-        for purpose in ("final", "trial")
-        for record in iter_records(store, purpose=purpose)
-    }
-
-
-def _rows(record: Any) -> int:
-    return 0 if record.examples is None else int(record.examples.rows)
-
-
-def apart(one: Any, other: Any) -> float:
-    """By how much the numbers of two records differ at most; infinite where anything else does.
-
-    Texts that were encoded again after a kill were in batches with others, which moves the last digit.
-    """
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        return max((apart(one[name], other[name]) for name in one), default=0.0)
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return max((apart(*pair) for pair in zip(one, other, strict=True)), default=0.0)
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other)
-    return 0.0 if one == other else float("inf")
-
-
-def finished(folder: Path) -> Counter[str]:
-    """How often each job that leaves something behind has ended well, over all runs of a driver, by its name.
-
-    What a job without a record gives (facts of a model, counts, a choice) is lost with its driver.
-    """
-    found: Counter[str] = Counter()
-    for run in (folder / "results" / "runs").iterdir():
-        jobs = json.loads((run / "run.json").read_text())["jobs"]
-        for line in (run / "jobs.jsonl").read_text().splitlines():
-            event = json.loads(line)
-            if event["event"] == "done":
-                job = jobs[event["job"]]
-                if job["kind"] in ("train", "finetune", "score", "rank"):
-                    found[f"{job['kind']} {job['label']} {job['key'][:8]}"] += 1
-    return found
 
 
 def killed(one: list[str], folder: Path, nodes: RayNodes, given: Any) -> int:
@@ -132,7 +84,7 @@ def killed(one: list[str], folder: Path, nodes: RayNodes, given: Any) -> int:
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """What differs between the records of two runs."""
     keys = [f"only one run has {key[:12]}" for key in ours.keys() ^ theirs.keys()]
-    far = {key: apart(ours[key], theirs[key]) for key in ours.keys() & theirs.keys()}
+    far = {key: measure_distance(ours[key], theirs[key]) for key in ours.keys() & theirs.keys()}
     print(f"{len(far)} records, numbers apart by {max(far.values(), default=0.0):.1e} at most")
     keys += [f"{theirs[key]['task']['name']} {key[:12]}: {far[key]:.1e}" for key in far if far[key] > 1e-7]
     return keys
@@ -164,14 +116,10 @@ def main() -> int:
         time.sleep(15)
         left = nodes.left()
     wrong = [f"it ended with {code}"] * bool(code)
-    wrong += differing(scores(broken), scores(serial))
-    wrong += [
-        f"done {count} times: {name}"
-        for name, count in finished(broken).items()
-        if count > 1 and "resolve" not in name
-    ]
+    wrong += differing(read_records(broken), read_records(serial))
+    wrong += [f"done {count} times: {job}" for job, count in count_finished(broken).items() if count > 1]
     wrong += [f"left behind: {line}" for line in left]
-    print(f"{len(scores(serial))} records; {len(wrong)} wrong")
+    print(f"{len(read_records(serial))} records; {len(wrong)} wrong")
     print("\n".join(wrong))
     if not given.keep:
         shutil.rmtree(made)

@@ -2,10 +2,12 @@
 
     PYTHONPATH=tests/support:benchmarks python benchmarks/kill_commands.py [--kills 100] [--only run,check]
 
-Every command runs on tiny models with random weights, and is typed again after each SIGKILL. A third of the
-kills hit a process that the command has started, which leaves the command to go on; half of them come within
-milliseconds of a write. Prints a line for each kind of command; 1 if a record has another identity or score,
-a process outlives its command, or the audit finds anything wrong or left.
+Every command runs on tiny models with random weights, and is typed again after each SIGKILL. Many of
+the kills hit a process that the command has started, which leaves the command to go on; half of them come
+within milliseconds of a write. In the `stopped` kinds a command that holds a lease of `--term` seconds is
+stopped (SIGSTOP), for several terms, while another one takes over and ends; then it goes on. Prints a line
+for each kind of command; 1 if a record or a trained weight differs, finished work is done again, a log lacks
+a step, a process outlives its command, or the audit finds anything wrong or left.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,118 +31,145 @@ import psutil
 from fuzz_folders import lay_data, lay_models
 from measuring import read_options
 
+import glue_data
+from harness.storage.leases import LEASE
 from harness.storage.store import Store
 from stored_records import iter_records
+from harness.training.training import read_log
 
-MODELS = ("bert", "mean", "modernbert", "colbert")
 PLACES = ("--results", "{home}/results", "--cache", "{home}/cache", "--offline")
-EVALUATION = ("--suite", "local:{data}/pairs", *PLACES)
-ALIKE = ("--allow", "normalize,max_length")
-PAIR = ("run", "--model", "{models}/bert", "--model", "{models}/mean")
-TRAINING = ("--train-data", "{data}/training/triplets.jsonl", "--set", "batch_size=4", "--set", "epochs=4")
+PAIRS, BEIR = ("--suite", "local:{data}/pairs"), ("--suite", "local:{data}/beir")
+BERT, TEACHER = ("--model", "{models}/bert"), "{models}/mean"
+WORKERS = ("--devices", "cpu,cpu")
+"""With one device the jobs run in the driver, which leaves no child to kill."""
+ROWS = ("--train-data", "{data}/training/triplets.jsonl")
+# Short steps, a checkpoint after nearly each.
+STEPS = (*ROWS, "--set", "batch_size=4", "--set", "max_steps=12", "--checkpoint-minutes", "0.001")
+TRAINING = ("run", *BERT, "--recipe", "unified-contrastive", *STEPS, "--set", "precision=float32", *PLACES)
 
-COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "run": ((*PAIR, *EVALUATION, "--suite", "local:{data}/beir", "--devices", "cpu,cpu"),),
-    "plaid": (
-        ("run", "--model", "{models}/colbert", "--suite", "local:{data}/beir", *PLACES, "--index", "plaid"),
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "run": ("run", *BERT, "--model", TEACHER, *PAIRS, *BEIR, *PLACES, *WORKERS),
+    "grid": (
+        *("run", *BERT, "--recipe", "glue-neobert:ablation", "--suite", "glue", "--tasks", "MNLI,RTE"),
+        *("--data", "{data}/root", *PLACES),
     ),
-    "training": (
-        ("run", "--model", "{models}/bert", "--recipe", "unified-contrastive", *TRAINING, *EVALUATION),
-    ),
-    "cde": (
-        (
-            *("run", "--model", "{models}/bert", "--recipe", "cde-batching", "--set", "guide={models}/mean"),
-            *TRAINING,
-            *EVALUATION,
-        ),
-    ),
+    "sweep": (*TRAINING, *BEIR, "--sweep", "learning_rate=1e-4,1e-3", "--select", "local:{data}/pairs"),
+    "plaid": ("run", "--model", "{models}/colbert", *BEIR, *PLACES, "--index", "plaid"),
+    "training": (*TRAINING, *PAIRS),
+    "cde": ("run", *BERT, "--recipe", "cde-batching", "--set", f"guide={TEACHER}", *STEPS, *PLACES, *PAIRS),
     "check": (
-        (*PAIR[:3], *EVALUATION),
-        ("check", "--candidate", "{models}/mean", "--baseline", "{models}/bert", *ALIKE, *EVALUATION),
+        *("check", "--candidate", TEACHER, "--baseline", BERT[1], "--allow", "normalize,max_length"),
+        *(*PAIRS, *PLACES, *WORKERS),
     ),
-    "watch": (("watch", "{home}/checkpoints", "--once", "--settle", "0", *EVALUATION),),
-    "score": (
-        (
-            *(
-                "data",
-                "score",
-                "--teacher",
-                "{models}/mean",
-                "--train-data",
-                "{data}/training/triplets.jsonl",
-            ),
-            *("--output", "{home}/scored", "--cache", "{home}/cache", "--offline"),
-        ),
-    ),
+    "watch": ("watch", "{home}/checkpoints", "--once", "--settle", "0", *PAIRS, *PLACES, *WORKERS),
+    "score": ("data", "score", "--teacher", TEACHER, *ROWS, "--output", "{home}/scored", *PLACES[2:]),
 }
-"""By kind the commands, of which the last one is killed; any exit code but 0 of the others is a fault."""
+COMMANDS |= {f"stopped-{kind}": COMMANDS[kind] for kind in ("run", "training")}
+"""By kind the command that is killed, or stopped."""
+
+SHORTEN = (
+    "import sys; from harness.storage.leases import Leases; from harness.cli import main; "
+    "Leases.__init__.__kwdefaults__['term'] = float(sys.argv.pop(1)); main()"
+)
+"""The command line with leases of another term, which all who share a folder must have alike."""
+
+
+def lay_inputs(folder: Path) -> None:
+    """Lay the models and the data of all kinds."""
+    lay_models(folder / "models", ("bert", "mean", "colbert"))
+    lay_data(folder / "data")
+    glue_data.data_root(folder / "data" / "root", train=16, dev=8)
 
 
 class Trial:
     """A home with results and a cache of its own, in which a kind of command runs."""
 
-    def __init__(self, kind: str, inputs: Path, home: Path) -> None:
-        self.home = home
+    def __init__(self, kind: str, inputs: Path, home: Path, term: float) -> None:
+        self.home, self._term, self._rewritten, self._codes = home, term, False, set[int]()
         words = {"models": inputs / "models", "data": inputs / "data", "home": home}
-        self.commands = [[part.format(**words) for part in command] for command in COMMANDS[kind]]
+        self._command = [word.format(**words) for word in COMMANDS[kind]]
         for step, model in ((100, "bert"), (200, "mean")):
             shutil.copytree(inputs / "models" / model, home / "checkpoints" / f"step-{step}")
-        for command in self.commands[:-1]:
-            assert self.start(command).wait() == 0, command
 
-    def start(self, command: list[str]) -> subprocess.Popen[bytes]:
-        """Start a command in a session of its own."""
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the command in a session of its own."""
         # Its name in the environment tells which processes belong to it.
         environment = {**os.environ, "HARNESS_KILLED": str(self.home)}
-        typed = [sys.executable, "-m", "harness", *command]
+        program = ["-c", SHORTEN, str(self._term)] if self._term else ["-m", "harness"]
         with (self.home / "log.txt").open("ab") as log:
-            return subprocess.Popen(typed, stdout=log, stderr=log, env=environment, start_new_session=True)
+            return subprocess.Popen(
+                [sys.executable, *program, *self._command],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
 
-    def run(self) -> tuple[int, float]:
-        """Run the command to its end; returns its exit code and seconds."""
+    def run(self) -> float:
+        """Run the command to its end; returns the seconds."""
         began = time.monotonic()
-        return self.start(self.commands[-1]).wait(), time.monotonic() - began
+        self._codes.add(self.start().wait())
+        return time.monotonic() - began
 
-    def kill(self, moment: float, *, at_write: bool, child: bool) -> str:
+    def kill(self, moment: float, *, child: bool) -> str:
         """Start the command and kill it, or a process that it has started; returns what was hit."""
-        process = self.start(self.commands[-1])
+        process = self.start()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(moment)
-        before = self.list_files()
+        before, at_write = self.list_files(), random.random() < 0.5
         while at_write and process.poll() is None and self.list_files() == before:
             time.sleep(0.002)
         hit = "nothing"
-        if process.poll() is None:
-            children = [
-                one
-                for one in psutil.Process(process.pid).children(recursive=True)
-                # Python's own process that looks after what others share has no work of ours.
-                if child and not any("resource_tracker" in word for word in one.cmdline())
-            ]
-            victim = random.choice(children) if children else psutil.Process(process.pid)
-            victim.kill()
-            hit = "child" if children else "driver"
-        process.wait()
-        return hit
+        with contextlib.suppress(psutil.NoSuchProcess):
+            driver = psutil.Process(process.pid)
+            victim = random.choice((child and _list_children(driver)) or [driver])
+            # One that has ended waits here for its parent, and cannot be killed any more.
+            if victim.status() != psutil.STATUS_ZOMBIE:
+                victim.kill()
+                hit = "driver" if victim == driver else "child"
+        code = process.wait()
+        return f"{hit}, then {code}" if hit == "child" else hit
 
-    def list_files(self) -> dict[str, int]:
+    def stop(self, moment: float, *, child: bool) -> str:
+        """Stop a command that holds a lease, or all its processes, while another takes over; what was hit."""
+        process = self.start()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(moment)
+        while process.poll() is None:
+            driver = psutil.Process(process.pid)
+            stopped = [driver, *(_list_children(driver) if child else [])]
+            _send_signal(stopped, signal.SIGSTOP)
+            if any((self.home / "results" / "leases").glob(f"*{LEASE}")):
+                break
+            _send_signal(stopped, signal.SIGCONT)
+            time.sleep(0.01)
+        else:
+            return "nothing"
+        time.sleep(max(0.0, 3.4 * self._term - self.run()))
+        before = self.list_files("results/records")
+        _send_signal(stopped, signal.SIGCONT)
+        self._codes.add(process.wait())
+        self._rewritten = self.list_files("results/records") != before
+        return "all" if child else "driver"
+
+    def list_files(self, under: str = ".") -> dict[str, int]:
         """The files that the command has written, each with the time of that."""
         written = {}
-        for path in self.home.rglob("*"):
+        for path in (self.home / under).rglob("*"):
             with contextlib.suppress(FileNotFoundError):
-                written[str(path)] = path.stat().st_mtime_ns
-        del written[str(self.home / "log.txt")]
+                written[str(path)] = 0 if path.is_dir() else path.stat().st_mtime_ns
+        written.pop(str(self.home / "log.txt"), None)
         return written
 
     def list_scores(self) -> dict[str, Any]:
-        """The identity and the scores of every record, and the content of what is no record."""
-        records = {
-            record.key: (record.identity, record.scores, record.main_score, record.status)
-            for purpose in ("final", "trial")
-            for record in iter_records(Store(self.home / "results"), purpose=purpose)
-        }
+        """Every record, the steps in the log of each training, and the content of what is no record."""
+        logs = sorted((self.home / "results" / "models").glob("*/training/log.jsonl"))
         scored = sorted((self.home / "scored").rglob("*.parquet"))
-        return {**records, **{str(path.relative_to(self.home)): path.read_bytes() for path in scored}}
+        return {
+            **read_records(self.home),
+            **{path.parts[-3]: [line["step"] for line in read_log(path)] for path in logs},
+            **{str(path.relative_to(self.home)): path.read_bytes().hex() for path in scored},
+        }
 
     def find_faults(self) -> Iterator[str]:
         """What is left or wrong after the last run."""
@@ -151,43 +182,123 @@ class Trial:
         found = json.loads(subprocess.run(typed, capture_output=True, check=False).stdout)
         yield from (f"{fault['file']}: {fault['reason']}" for fault in found["faults"])
 
+    def find_differences(self, whole: Trial) -> Iterator[str]:
+        """What another trial, whose command was left in peace, has otherwise."""
+        if self._codes != whole._codes:
+            yield f"it ended with {self._codes}"
+        if self._rewritten:
+            yield "the stopped command wrote records again"
+        if (distance := measure_distance(self.list_scores(), whole.list_scores())) > 1e-6:
+            yield f"its scores are others by {distance}"
+        # What has lost its lease while it was stopped ends the work that it had begun.
+        if not self._term:
+            again = count_finished(self.home) - count_finished(whole.home)
+            yield from (f"done {count} times too often: {job}" for job, count in again.items())
 
-def kill_kind(kind: str, inputs: Path, home: Path, kills: int) -> list[str]:
-    """Kill a kind of command so many times; returns the faults."""
-    whole = Trial(kind, inputs, home / "whole")
-    code, seconds = whole.run()
-    expected, faults, hits = whole.list_scores(), [*whole.find_faults()], list[str]()
-    # A check may end with 1 or 3, which are verdicts.
-    faults += [] if code != 2 and expected else [f"left in peace it ends with {code}, {len(expected)} scores"]
-    while len(hits) - hits.count("nothing") < kills and not faults:
-        trial = Trial(kind, inputs, home / f"killed-{len(hits)}")
-        for _ in range(random.randint(1, 3)):
-            at_write, child = random.random() < 0.5, random.random() < 0.35
-            hits.append(trial.kill(random.uniform(0.2, 0.95) * seconds, at_write=at_write, child=child))
-        ended = trial.run()[0]
-        faults += [] if ended == code else [f"it ends with {ended}"]
-        faults += [] if trial.list_scores() == expected else ["its scores are others"]
-        faults += trial.find_faults()
-        faults = [f"{kind} in {trial.home}: {fault}" for fault in faults]
+
+def _list_children(driver: psutil.Process) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        # Python's own process that looks after what others share has no work of ours.
+        children = driver.children(recursive=True)
+        return [
+            child for child in children if not any("resource_tracker" in word for word in child.cmdline())
+        ]
+    return []
+
+
+def _send_signal(processes: list[psutil.Process], number: int) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def read_records(home: Path) -> dict[str, Any]:
+    """Every record without what changes with each run, by key."""
+    return {
+        record.key: {
+            **record.model_dump(mode="json", exclude={"provenance", "run", "examples"}),
+            "rows": record.examples.rows if record.examples else 0,
+        }
+        for purpose in ("final", "trial")
+        for record in iter_records(Store(home / "results"), purpose=purpose)
+    }
+
+
+def measure_distance(ours: Any, theirs: Any) -> float:
+    """By how much the numbers of two records differ at most; infinite where anything else does.
+
+    Texts that are encoded again after a kill are in batches with others, which moves the last digit.
+    """
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+        if ours.get("micro_batch") != theirs.get("micro_batch"):
+            # A killed process is taken for a lack of memory: its run is repeated in smaller passes, which
+            # draw dropout otherwise, and says so.
+            return 0.0
+        return max((measure_distance(ours[name], theirs[name]) for name in ours), default=0.0)
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        return max((measure_distance(*pair) for pair in zip(ours, theirs, strict=True)), default=0.0)
+    if isinstance(ours, float) and isinstance(theirs, float):
+        return abs(ours - theirs)
+    return 0.0 if ours == theirs else float("inf")
+
+
+def count_finished(home: Path) -> Counter[str]:
+    """How often each job that leaves something behind has ended well, over all runs of a driver.
+
+    What a job without a record gives (facts of a model, counts, a choice) is lost with its driver.
+    """
+    finished: Counter[str] = Counter()
+    for log in (home / "results" / "runs").glob("*/jobs.jsonl"):
+        jobs = json.loads((log.parent / "run.json").read_text())["jobs"]
+        for line in log.read_text().splitlines():
+            # A line that a kill cut off, and the digest behind each, are not looked at.
+            with contextlib.suppress(ValueError):
+                event, _ = json.JSONDecoder().raw_decode(line)
+                job = jobs[event["job"]]
+                if event["event"] == "done" and job["kind"] in ("train", "finetune", "score", "rank"):
+                    finished[f"{job['kind']} {job['key'][:12]}"] += 1
+    return finished
+
+
+def kill_kind(kind: str, inputs: Path, home: Path, kills: int, term: float = 2.0) -> list[str]:
+    """Kill or stop a kind of command so many times; returns the faults."""
+    stops = kind.startswith("stopped")
+    whole = Trial(kind, inputs, home / "whole", term * stops)
+    seconds, hits = whole.run(), list[str]()
+    faults = [*whole.find_faults()] if whole.list_scores() else ["left in peace it gives no scores"]
+    while (left := kills - len(hits) + hits.count("nothing")) > 0 and not faults:
+        trial = Trial(kind, inputs, home / f"killed-{len(hits)}", term * stops)
+        # The first start comes while the second checkpoint is being written.
+        weights = Path("step-200", "model.safetensors")
+        os.truncate(trial.home / "checkpoints" / weights, 10_000)
+        for _ in range(1 if stops else min(left, random.randint(3, 5))):
+            moment, child = random.uniform(0.2, 0.95) * seconds, random.random() < 0.6
+            hits.append(trial.stop(moment, child=child) if stops else trial.kill(moment, child=child))
+            shutil.copyfile(inputs / "models" / "mean" / weights.name, trial.home / "checkpoints" / weights)
+            if hits[-1].endswith(("nothing", " 0")):  # it has ended well
+                break
+        trial.run()
+        faults = [f"{kind} in {trial.home}: {fault}"
+                  for fault in (*trial.find_differences(whole), *trial.find_faults())]  # fmt: skip
+        print(f"{kind} until now: {'; '.join(hits)}", flush=True)
         if not faults:
             shutil.rmtree(trial.home)
-    counts = ", ".join(f"{hits.count(what)} {what}" for what in ("driver", "child", "nothing"))
-    print(f"{kind}: {counts} killed, {len(expected)} scores, {seconds:.1f} s alone, "
+    counts = "; ".join(f"{count} {what}" for what, count in sorted(Counter(hits).items()))
+    print(f"{kind}: hit {counts}; {len(whole.list_scores())} scores, {seconds:.1f} s alone, "
           f"{len(faults)} faults", *faults, sep="\n  ", flush=True)  # fmt: skip
     return faults
 
 
 def main() -> int:
-    options = read_options(__doc__, kills=100, seed=0, only=",".join(COMMANDS))
+    options = read_options(__doc__, kills=100, seed=0, only=",".join(COMMANDS), term=2.0)
     random.seed(options.seed)
     kinds = options.only.split(",")
     inputs = Path(tempfile.mkdtemp(prefix="kill-"))
-    lay_models(inputs / "models", MODELS)
-    lay_data(inputs / "data")
+    lay_inputs(inputs)
     faults = [
         fault
         for at, kind in enumerate(kinds)
-        for fault in kill_kind(kind, inputs, inputs / kind, (options.kills + at) // len(kinds))
+        for fault in kill_kind(kind, inputs, inputs / kind, (options.kills + at) // len(kinds), options.term)
     ]
     if not faults:
         shutil.rmtree(inputs)

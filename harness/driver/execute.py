@@ -216,8 +216,7 @@ class Driver:
     def _execute_jobs(self) -> None:
         self._store.prepare(self.plan.artifacts)
         ModelStore(self._store.root).sweep()
-        for part in ("vectors", "datasets", "source", "finetuned", "plaid"):
-            files.sweep(self._cache / part)
+        files.sweep(self._cache)
         ends = None if self._budget is None else time.monotonic() + self._budget
         executor = self._open(self._handle_event)
         with contextlib.ExitStack() as opened:

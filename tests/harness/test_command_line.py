@@ -163,7 +163,7 @@ def test_one_checkpoint_by_name_path_and_copy_is_one_artifact(own_data: Path, tm
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_ends_as_undisturbed(own_data: Path, tmp_path: Path) -> None:
-    """Killed when the first vectors are there, and when the first record is (see benchmarks/kill_run.py)."""
+    """Killed when the first vectors are there, and when the first record is (benchmarks/kill_commands.py)."""
     asked = ("run", "--model", "minilm", "--suite", f"local:{own_data}", "--results")
     _, whole, _ = here(*asked, tmp_path / "whole")
     truth = {r["key"]: r["main_score"] for r in whole["records"]}

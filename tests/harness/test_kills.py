@@ -6,15 +6,13 @@ import random
 from pathlib import Path
 
 import pytest
-from fuzz_folders import lay_data, lay_models
-from kill_commands import MODELS, kill_kind
+from kill_commands import kill_kind, lay_inputs
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kind", ["plaid", "watch"])
-def test_a_killed_command_ends_as_one_left_in_peace(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "kills"), [("plaid", 2), ("watch", 2), ("training", 2), ("stopped-run", 1)])
+def test_a_killed_or_stopped_command_ends_as_one_left_in_peace(kind: str, kills: int, tmp_path: Path) -> None:
     random.seed(7)
-    lay_models(tmp_path / "models", MODELS)
-    lay_data(tmp_path / "data")
-    assert kill_kind(kind, tmp_path, tmp_path / kind, kills=1) == []
+    lay_inputs(tmp_path)
+    assert kill_kind(kind, tmp_path, tmp_path / kind, kills) == []

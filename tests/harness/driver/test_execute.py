@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +18,7 @@ from rich.console import Console
 from safetensors.numpy import load
 
 from fakes import FakeEncoder, SlowEncoder, artifact, encoding, gated, task
+from harness.core import files
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError, StoreError
 from harness.core.types import Column, Suite, Task
@@ -184,6 +187,20 @@ def test_scores_on_float16_do_not_depend_on_what_was_cached(tmp_path: Path, enco
     assert found[0].main_score == found[1].main_score != whole.main_score
     assert found[0].main_score == pytest.approx(whole.main_score, abs=1e-3)  # type: ignore[arg-type]
     assert found[0].key != whole.key
+
+
+def test_a_run_removes_what_killed_ones_have_left_anywhere_in_the_cache(
+    tmp_path: Path, encoders: Encoders
+) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    name = f".a.json.{files.get_host_name()}-{dead.pid}-00000000.tmp"
+    leftovers = [tmp_path / "cache" / part / name for part in (".", "verdicts", "vectors/a/b")]
+    for path in leftovers:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    run(tmp_path, plan(tmp_path, task()))
+    assert not any(path.exists() for path in leftovers)
 
 
 def test_another_task_reuses_vectors(tmp_path: Path, encoders: Encoders) -> None:

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
-import kill_watch
 import numpy as np
 import pytest
 
@@ -540,14 +539,3 @@ def test_a_repositorys_revisions_are_evaluated_as_commits(
     ]
     assert downloaded == [("org/name", "1" * 40), ("org/name", "2" * 40)]
     assert troubles == ["No folder is at org/name, and the hub does not tell its revisions: down."]
-
-
-# After a kill
-
-
-@pytest.mark.slow
-def test_five_checkpoints_one_cut_off_one_kill_are_five_evaluations(tmp_path: Path) -> None:
-    found = kill_watch.scenario(tmp_path)
-    assert (found["evaluations"], found["twice"], found["exit_code"]) == (5, 0, 0)
-    assert found["states"] == ["done"] * 5
-    assert found["order"][-1] == kill_watch.BROKEN
