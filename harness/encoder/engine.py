@@ -1,31 +1,44 @@
 """The encoder engine: texts in, vectors out, as fast as the device allows and in the order given.
 
 Texts are tokenized in windows, sorted by length, and cut into batches by a budget of padded tokens, which is
-halved when memory runs out. Layers after the backbone run in float32. A Router has a tower for each side.
+halved when memory runs out. A GPU's windows are cut into chunks by the number of characters: while the card
+works on a chunk, the next is tokenized. Layers after the backbone run in float32. A Router has a tower for
+each side.
 """
 
 from __future__ import annotations
 
 import gc
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from contextvars import ContextVar
 from itertools import chain
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Router, Transformer
+from sentence_transformers.models import Router
 from torch import Tensor, nn
 
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Role
-from harness.encoder.library_load import require_padding
+from harness.encoder.inputs import (
+    Arrival,
+    Inputs,
+    Span,
+    TokenizedTexts,
+    UntokenizedTexts,
+    is_plain,
+    move_features,
+)
 
 WIDENED = ("token_embeddings", "sentence_embedding")
 """The outputs of a backbone that are converted to float32 for all further layers."""
@@ -124,10 +137,6 @@ def _list_towers(router: Router) -> list[nn.Sequential]:
     return cast("list[nn.Sequential]", list(router.sub_modules.values()))
 
 
-Span = tuple[int, int]
-"""The indices (start, stop) of texts in the order of falling length."""
-
-
 class _Queue:
     """A thread-safe queue of spans of at most `budget` padded tokens; a longer text has its own span.
 
@@ -181,6 +190,23 @@ class _Queue:
 
     def _count_span_tokens(self, span: Span) -> int:
         return (span[1] - span[0]) * int(self._lengths[span[0]])
+
+
+Item = TypeVar("Item")
+
+
+def _run_ahead(items: Iterator[Item]) -> Generator[Item]:
+    """The items, the next of which is made in a thread while the present one is used."""
+    pool = ThreadPoolExecutor(1)
+    following: Future[Item | None] = pool.submit(next, items, None)
+    try:
+        while (item := following.result()) is not None:
+            following = pool.submit(next, items, None)
+            yield item
+    finally:
+        # As in `_run_queue`, the pool must not wait itself.
+        wait([following])
+        pool.shutdown(wait=False)
 
 
 def _run_queue(
@@ -250,21 +276,6 @@ def _try_span(run: Callable[[Span], None], span: Span) -> bool:
     return True
 
 
-CHARACTERS_A_TOKEN = 4
-"""The assumed characters of a token, for models that tokenize in their own way."""
-
-
-class Inputs(Protocol):
-    """The tokenized texts of a window; `order` lists them longest first, `lengths` are in that order."""
-
-    order: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-
-    def build_features(self, span: Span) -> dict[str, Any]:
-        """The first module's input for a span of `order`, on the CPU."""
-        ...
-
-
 def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
     """The inputs for texts with a prompt before each, as in the model's own `encode`."""
     prompted = [prompt + text for text in texts]
@@ -272,124 +283,31 @@ def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role
     # As `encode` of sentence-transformers does: a pooling may leave the tokens of the prompt out.
     length = model._get_prompt_length(prompt, **way) if prompt else None
     extra: dict[str, Any] = {**way, **({} if length is None else {"prompt_length": length})}
-    if _is_plain(model):
-        return TokenizedTexts(model[0], prompted, extra)
-    return _Untokenized(model, prompted, extra, way)
+    first = _select_first_module(model, way)
+    if is_plain(first):
+        return TokenizedTexts(first, prompted, extra)
+    guess = _guess_lengths(model, prompted)
+    return UntokenizedTexts(lambda batch: model.tokenize(batch, **way), prompted, guess, extra)
 
 
-def _is_plain(model: SentenceTransformer) -> bool:
-    """Whether the first module is the library's Transformer with a fast tokenizer."""
+def _select_first_module(model: SentenceTransformer, way: dict[str, str]) -> nn.Module:
+    """The module that tokenizes: the first, or the first of a Router's tower."""
     first = model[0]
-    return type(first) is Transformer and bool(getattr(first.tokenizer, "is_fast", False))
+    if isinstance(first, Router) and (task := way.get("task", first.default_route)) is not None:
+        return cast("nn.Sequential", first.sub_modules[task])[0]
+    return first
 
 
-class TokenizedTexts:
-    """Inputs of a plain transformer: flat arrays of token ids, one text after the other.
-
-    Args:
-        module: The library's Transformer.
-        texts: The texts, each with its prompt.
-        extra: Further features of every batch.
-        before: Vectors that are computed before each text and take memory as tokens do.
-    """
-
-    def __init__(
-        self, module: Any, texts: list[str], extra: dict[str, Any] | None = None, *, before: int = 0
-    ) -> None:
-        self._tokenizer = module.tokenizer
-        self._extra = extra or {}
-        require_padding(self._tokenizer)
-        self._flat, lengths, _ = tokenize_texts(module, texts, module.max_seq_length)
-        self.order = np.argsort(-lengths, kind="stable")
-        self._own = lengths[self.order]
-        self.lengths = self._own + before
-        self._starts = (np.cumsum(lengths) - lengths)[self.order]
-
-    def build_features(self, span: Span) -> dict[str, Any]:
-        """Padded ids, the mask, and token types where the tokenizer has them: (texts, tokens)."""
-        lengths = self._own[slice(*span)]
-        columns = np.arange(max(int(lengths[0]), 1))
-        left = self._tokenizer.padding_side == "left"
-        offsets = columns - (len(columns) - lengths)[:, None] if left else columns[None, :]
-        mask = (offsets >= 0) & (offsets < lengths[:, None])
-        # Padding looks up place 0, which always exists; its token is replaced below.
-        token_places = np.where(mask, self._starts[slice(*span)][:, None] + offsets, 0)
-        fill = {
-            "input_ids": self._tokenizer.pad_token_id,
-            "token_type_ids": self._tokenizer.pad_token_type_id,
-        }
-        padded: dict[str, Tensor] = {
-            name: torch.from_numpy(np.where(mask, flat[token_places], fill[name]).astype(np.int64))
-            for name, flat in self._flat.items()
-        }
-        return {**padded, "attention_mask": torch.from_numpy(mask.astype(np.int64)), **self._extra}
+CHARACTERS_A_TOKEN = 4
+"""The assumed characters of a token, where texts are ordered before they are tokenized."""
 
 
-def tokenize_texts(
-    module: Any, texts: Sequence[str], max_length: int | None
-) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int64], Sequence[Any]]:
-    """The tokens of texts by the library's Transformer with a fast tokenizer.
-
-    Args:
-        module: The library's Transformer.
-        texts: The texts, with their prompts.
-        max_length: The most tokens of a text, special ones included; None to cut nothing.
-
-    Returns:
-        `input_ids`, and `token_type_ids` where the tokenizer has them, of one text after the other; the
-        number of tokens of each text; and the tokenizer's encodings, which know what was cut off.
-    """
-    # As Transformer.tokenize does.
-    stripped = [text.strip() for text in texts]
-    tokens = module.tokenizer(
-        [text.lower() for text in stripped] if module.do_lower_case else stripped,
-        # Batches are cut after sorting, and each pads only to its own longest text.
-        padding=False,
-        truncation="longest_first",
-        max_length=max_length,
-        return_attention_mask=False,
-    )
-    lengths = np.fromiter(map(len, tokens["input_ids"]), dtype=np.int64, count=len(texts))
-    total = int(lengths.sum())
-    flat = {
-        # int32 takes half of the memory of a window; a batch becomes int64 in `build_features`.
-        name: np.fromiter(chain.from_iterable(tokens[name]), dtype=np.int32, count=total)
-        for name in ("input_ids", "token_type_ids")
-        if name in tokens
-    }
-    return flat, lengths, tokens.encodings
-
-
-class _Untokenized:
-    """Inputs of a model that tokenizes in its own way: texts sorted by their characters."""
-
-    def __init__(
-        self, model: SentenceTransformer, texts: list[str], extra: dict[str, Any], way: dict[str, str]
-    ) -> None:
-        self._model = model
-        self._texts = texts
-        self._extra = extra
-        self._way = way
-        # The guess only sorts texts and sizes batches: a wrong one costs time, and changes no vector.
-        guess = np.array([1 + len(text) // CHARACTERS_A_TOKEN for text in texts], dtype=np.int64)
-        cuts = [
-            getattr(module, "max_seq_length", None) or guess.max() for module in collect_input_modules(model)
-        ]
-        guess = np.minimum(guess, min(max(cuts), guess.max()))
-        self.order = np.argsort(-guess, kind="stable")
-        self.lengths = guess[self.order]
-
-    def build_features(self, span: Span) -> dict[str, Any]:
-        batch = [self._texts[i] for i in self.order[slice(*span)]]
-        features = self._model.tokenize(batch, **self._way)
-        # Texts of unknown words alone have no tokens, and convolutions and LSTMs fail without any: each
-        # gets the padding that it would have beside a longer text.
-        padded = {
-            name: nn.functional.pad(value, (0, 1))
-            for name, value in features.items()
-            if isinstance(value, Tensor) and value.dim() == 2 and not value.shape[1]
-        }
-        return {**features, **padded, **self._extra}
+def _guess_lengths(model: SentenceTransformer, texts: Sequence[str], before: str = "") -> NDArray[np.int64]:
+    """The number of tokens of each text by its characters, cut to the model's length."""
+    guess = [1 + (len(before) + len(text)) // CHARACTERS_A_TOKEN for text in texts]
+    modules = collect_input_modules(model)
+    cut = max(getattr(module, "max_seq_length", None) or max(guess) for module in modules)
+    return np.array([min(tokens, cut) for tokens in guess], dtype=np.int64)
 
 
 SAID = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -409,10 +327,22 @@ CPU_BUDGET = 1024
 """Padded tokens of one batch on one CPU core, so that it stays in the cache."""
 
 GPU_BUDGET = 65_536
-"""Padded tokens of one batch on a GPU, and of all batches that run at once on a CPU with few cores."""
+"""Padded tokens of a GPU's first batches, and of all batches that run at once on a CPU with few cores."""
+
+LARGEST_BUDGET = 524_288
+"""The most padded tokens of a batch on a GPU, where nobody has said how many."""
+
+GAIN = 1.05
+"""How much faster a GPU must be with batches twice as large, so that they are taken."""
 
 WINDOW = 32_768
 """The number of texts that are tokenized and sorted at a time, which bounds memory."""
+
+CHUNK = 2
+"""The number of a GPU's batches whose texts are tokenized at a time, while it works on those before."""
+
+AHEAD = 2
+"""The number of batches whose vectors a GPU may still owe when another one is sent to it."""
 
 SHORT_TEXT = "a text"
 LONG_TEXT = " ".join(f"Sentence {number} goes on about something else." for number in range(120))
@@ -422,12 +352,24 @@ FIRST_TEXTS: ContextVar[tuple[str, ...]] = ContextVar("FIRST_TEXTS", default=(SH
 """What a model encodes first, each text alone: the sanity gate lets a second load begin with a long one."""
 
 Batch = TypeVar("Batch")
-
-Finish: TypeAlias = Callable[["NDArray[np.int64]", Batch], None]
-"""Called with the rows of a finished batch and the output of its pass."""
+Output = TypeVar("Output", contravariant=True)
 
 Progress = Callable[[int, int], None]
 """A callback after each batch with the numbers of finished texts and tokens."""
+
+
+class Sink(Protocol[Output]):
+    """Takes the outputs of batches; text i stands for `copies[i]` of the given texts."""
+
+    copies: NDArray[np.int64]
+
+    def add_vector_batch(self, rows: NDArray[np.int64], outputs: Output) -> None:
+        """Take the output of a batch of these texts."""
+        ...
+
+    def send_vectors(self) -> None:
+        """Wait for what is computed, and give it to a keeper where there is one."""
+        ...
 
 
 Kept = TypeVar("Kept", contravariant=True)
@@ -487,6 +429,9 @@ class Engine(ABC, Generic[Batch]):
         self._at_once = batch_tokens or max(GPU_BUDGET, self._threads * CPU_BUDGET)
         # On a CPU each thread runs a small batch, and `_at_once` bounds all of them together.
         self._budget = min(CPU_BUDGET, self._at_once) if self._on_cpu else self._at_once
+        # The budget of a GPU doubles while that pays; see `_grow_budget`.
+        self._grows = model.device.type == "cuda" and batch_tokens is None
+        self._rate: float | None = None
         self._lock = threading.Lock()
         self._take_model(model)
         self.first_outputs = self._encode_first_texts()
@@ -555,8 +500,11 @@ class Engine(ABC, Generic[Batch]):
         )
         return counted - len(texts) * self._before
 
-    def _run_padded_batch(self, inputs: Inputs, finish: Finish[Batch]) -> None:
-        """Run all texts in one batch padded to the longest, halved where it does not fit into memory."""
+    def _run_padded_batch(self, inputs: Inputs, finish: Callable[[NDArray[np.int64], Batch], None]) -> None:
+        """Run all texts in one batch padded to the longest, halved where it does not fit into memory.
+
+        `finish` is called with the rows of a batch and the output of its pass.
+        """
 
         def run_span(span: Span) -> None:
             finish(inputs.order[slice(*span)], self._batch(inputs, span))
@@ -565,48 +513,117 @@ class Engine(ABC, Generic[Batch]):
         queue = _Queue(inputs.lengths, len(inputs.lengths) * int(inputs.lengths[0]))
         _run_queue(queue, run_span, threads=min(self._threads, 1), halved=self._reduce_budget)
 
-    def _run_batches(
+    def _encode_texts(
         self,
-        inputs: Inputs,
-        copies: NDArray[np.int64],
-        finish: Finish[Batch],
+        texts: Sequence[str],
+        prompt: str,
+        role: Role,
+        sink: Sink[Batch],
         progress: Progress | None,
     ) -> None:
-        """Run a window's texts in batches; text i stands for `copies[i]` of the given texts."""
-        # A small window is spread over all threads instead of filling one batch.
-        share = -(-int(inputs.lengths.sum()) // max(1, self._threads))
-        queue = _Queue(inputs.lengths, min(self._budget, share), self._at_once)
+        """Run different texts in batches; the sink gets the output of each.
+
+        Args:
+            texts: The texts.
+            prompt: The text before each.
+            role: The side of the texts.
+            sink: It knows for how many of the given texts each stands.
+            progress: Called after each batch.
+        """
+        chunks, pending = self._iter_chunks(texts, prompt, role), 0
+        # On a CPU both would share the cores, and a window sorted as a whole has less padding.
+        with closing(chunks if self._on_cpu else _run_ahead(chunks)) as prepared:
+            try:
+                for places, inputs in prepared:
+                    begun, tokens = time.monotonic(), int(inputs.lengths.sum())
+                    self._run_batches(inputs, places, sink, progress)
+                    if self._grows and tokens >= self._budget:
+                        torch.cuda.synchronize(self.device)
+                        self._grow_budget(tokens / (time.monotonic() - begun))
+                    pending += len(places)
+                    if pending >= WINDOW:
+                        sink.send_vectors()
+                        pending = 0
+            finally:
+                sink.send_vectors()
+
+    def _iter_chunks(
+        self, texts: Sequence[str], prompt: str, role: Role
+    ) -> Generator[tuple[NDArray[np.int64], Inputs]]:
+        """The tokenized texts in chunks, each with the places of its texts among all."""
+        for start in range(0, len(texts), WINDOW):
+            window = np.arange(start, min(start + WINDOW, len(texts)))
+            for places in [window] if self._on_cpu else self._split_window(texts, window, prompt):
+                yield places, self._prepare_inputs([texts[i] for i in places], prompt, role)
+
+    def _split_window(
+        self, texts: Sequence[str], window: NDArray[np.int64], prompt: str
+    ) -> Iterator[NDArray[np.int64]]:
+        """The places of texts in chunks of some batches, the longest texts first as far as is known."""
+        guess = _guess_lengths(self.model, [texts[i] for i in window], prompt)
+        order = np.argsort(-guess, kind="stable")
+        ends, start = np.cumsum(guess[order]), 0
+        while start < len(order):
+            most = ends[start] - guess[order[start]] + CHUNK * self._budget
+            stop = max(start + 1, int(np.searchsorted(ends, most, side="right")))
+            yield window[order[start:stop]]
+            start = stop
+
+    def _run_batches(
+        self, inputs: Inputs, places: NDArray[np.int64], sink: Sink[Batch], progress: Progress | None
+    ) -> None:
+        """Run the texts of a chunk in batches."""
+        queue = _Queue(inputs.lengths, min(self._budget, self._compute_share(inputs)), self._at_once)
 
         def run_span(span: Span) -> None:
-            rows = inputs.order[slice(*span)]
+            rows = places[inputs.order[slice(*span)]]
             outputs = self._batch(inputs, span)
             tokens = int(inputs.lengths[slice(*span)].sum()) - len(rows) * self._before
-            # Threads share the counters and whatever `finish` and `progress` write to.
+            # Threads share the counters and whatever the sink and `progress` write to.
             with self._lock:
-                finish(rows, outputs)
+                sink.add_vector_batch(rows, outputs)
                 self.tokens_seen += tokens
                 self.batches += 1
                 if progress:
-                    progress(int(copies[rows].sum()), tokens)
+                    progress(int(sink.copies[rows].sum()), tokens)
 
-        _run_queue(queue, run_span, threads=min(self._threads, len(copies)), halved=self._reduce_budget)
+        _run_queue(queue, run_span, threads=min(self._threads, len(places)), halved=self._reduce_budget)
+
+    def _compute_share(self, inputs: Inputs) -> int:
+        """The padded tokens of a batch of a chunk that is spread evenly over threads, or a GPU's batches."""
+        tokens = int(inputs.lengths.sum())
+        if self._threads:
+            return -(-tokens // self._threads)
+        # With some room for padding: else a few texts would be left for a batch of their own.
+        return tokens // -(-tokens // self._budget) * 21 // 20 + int(inputs.lengths[0])
 
     def _batch(self, inputs: Inputs, span: Span) -> Batch:
-        return self._pass(
-            {name: self._move_tensor(value) for name, value in inputs.build_features(span).items()}
-        )
+        features = inputs.build_features(span)
+        return self._pass(features if self._on_cpu else move_features(features, self.model.device))
 
-    def _move_tensor(self, value: Any) -> Any:
-        if self._on_cpu or not isinstance(value, torch.Tensor):
-            return value
-        if value.device.type == "cpu" and self.model.device.type == "cuda":
-            # Only a copy from pinned memory runs beside the GPU's work; else non_blocking changes nothing.
-            value = value.pin_memory()
-        return value.to(self.model.device, non_blocking=True)
+    def _grow_budget(self, rate: float) -> None:
+        """Double the tokens of a GPU's batches while that is faster and leaves most of its memory free.
+
+        Args:
+            rate: The tokens a second with the present budget.
+        """
+        before, self._rate = self._rate, rate
+        if before is None:
+            # The first chunk loads kernels, which tells nothing.
+            self._rate = 0.0
+            return
+        spare = torch.cuda.mem_get_info(self.device)[0] + torch.cuda.memory_reserved(self.device)
+        fits = 3 * torch.cuda.max_memory_allocated(self.device) < spare
+        if rate < GAIN * before:
+            self._budget, self._grows = self._budget // 2, False
+        elif fits and 2 * self._budget <= LARGEST_BUDGET:
+            self._budget *= 2
+        else:
+            self._grows = False
 
     def _reduce_budget(self, budget: int) -> None:
         with self._lock:
-            self._budget = min(self._budget, budget)
+            self._budget, self._grows = min(self._budget, budget), False
             self.notes.append(f"memory ran out: batches of {budget} tokens from then on")
         if not self._on_cpu:
             torch.cuda.empty_cache()
@@ -659,20 +676,11 @@ class Encoder(Engine["Tensor"]):
         Raises:
             ModelError: A vector is not finite, or a single text does not fit into memory.
         """
-        places: dict[str, int] = {}
-        inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
-        copies = np.bincount(inverse, minlength=len(places))
-        unique = list(places)
+        unique, inverse = find_unique_texts(texts)
         vectors = np.empty((len(unique), self.dimension), dtype=np.float32)
-        for start in range(0, len(unique), WINDOW):
-            part = slice(start, start + WINDOW)
-            keep = _BatchSink(keeper, unique[part], vectors[part])
-            inputs = self._prepare_inputs(unique[part], prompt, role)
-            try:
-                self._run_batches(inputs, copies[part], keep.add_vector_batch, progress)
-            finally:
-                keep.send_vectors()
-        # After the loop: the keeper has every finite vector by now, so no work is lost.
+        sink = _BatchSink(keeper, unique, inverse, vectors)
+        self._encode_texts(unique, prompt, role, sink, progress)
+        # In the end: the keeper has every finite vector by now, so no work is lost.
         _require_finite(vectors, unique, inverse)
         return vectors[inverse]
 
@@ -690,33 +698,52 @@ Batches = list[tuple[NDArray[np.int64], "Tensor"]]
 """For each batch its rows, and its vectors on the model's device."""
 
 
+def find_unique_texts(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """The different ones among texts, and the place of each given text among them."""
+    places: dict[str, int] = {}
+    inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
+    return list(places), inverse
+
+
 class _BatchSink:
-    """The finished batches of a window: they go to the rows of `out`, and to a keeper where there is one."""
+    """The finished batches: they go to the rows of `out`, and to a keeper where there is one."""
 
     def __init__(
-        self, keeper: VectorSink[NDArray[np.float32]] | None, texts: list[str], out: NDArray[np.float32]
+        self,
+        keeper: VectorSink[NDArray[np.float32]] | None,
+        texts: list[str],
+        inverse: NDArray[np.int64],
+        out: NDArray[np.float32],
     ) -> None:
+        self.copies = np.bincount(inverse, minlength=len(texts))
         self._keeper = keeper
         self._texts = texts
         self._out = out
-        self._done: Batches = []
+        self._coming: deque[tuple[NDArray[np.int64], Arrival]] = deque()
+        self._done: list[NDArray[np.int64]] = []
 
-    def add_vector_batch(self, rows: NDArray[np.int64], vectors: Tensor) -> None:
-        # Vectors stay on the device until they are due, because a copy waits for the GPU.
-        self._done.append((rows, vectors))
+    def add_vector_batch(self, rows: NDArray[np.int64], outputs: Tensor) -> None:
+        self._coming.append((rows, Arrival(outputs)))
+        self._take_vectors(AHEAD)
         if self._keeper is not None and self._keeper.due:
             self.send_vectors()
 
     def send_vectors(self) -> None:
+        self._take_vectors(0)
         done, self._done = self._done, []
-        for rows, vectors in done:
-            self._out[rows] = vectors.cpu().numpy()
         if self._keeper is None or not done:
             return
-        rows = np.concatenate([rows for rows, _ in done])
+        rows = np.concatenate(done)
         # A vector that is not finite must not reach the cache; `encode` reports it at the end.
         rows = rows[np.isfinite(self._out[rows]).all(axis=1)]
         self._keeper.add_vectors([self._texts[row] for row in rows], self._out[rows])
+
+    def _take_vectors(self, left: int) -> None:
+        """Take vectors from the device, until no more than so many batches are under way."""
+        while len(self._coming) > left:
+            rows, vectors = self._coming.popleft()
+            self._out[rows] = vectors.read()
+            self._done.append(rows)
 
 
 def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:

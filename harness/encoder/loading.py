@@ -282,9 +282,7 @@ def _find_unused_tensors(
     }
     trainable = [fresh for fresh in suspects if fresh.tensor.requires_grad]
     with torch.enable_grad():
-        vectors = (
-            embed_features(model, features) if late is None else compute_token_vectors(model, features)[0]
-        )
+        vectors = embed_features(model, features) if late is None else compute_token_vectors(model, features)
         # Without a gradient, as in a module that detaches, no tensor is known to be unused.
         if not vectors.requires_grad:
             return set()

@@ -9,6 +9,7 @@ known by the mask alone, since PyLate pads with the mask token.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,13 +25,15 @@ from transformers import AutoTokenizer
 from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
-from harness.encoder.engine import SHORT_TEXT, WINDOW, Engine, Progress, Span, VectorSink, tokenize_texts
+from harness.encoder.engine import AHEAD, SHORT_TEXT, WINDOW, Engine, Progress, VectorSink, find_unique_texts
 from harness.encoder.folder.colbert import COLBERT
 from harness.encoder.folder.configs import TOKENS
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_library_class, read_modules
 from harness.encoder.folder.trust import check_trust
+from harness.encoder.inputs import Arrival, Span, encode_texts, takes_packing, tokenize_texts
 from harness.encoder.modules import Dense
+from harness.encoder.network.layers import Packing
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from harness.storage.vectors import TokenVectors
 
@@ -102,20 +105,11 @@ class _SideInputs:
         tokenizer = module.tokenizer
         prefix = late.query_prefix if query else late.document_prefix
         most = late.query_length if query else late.document_length
-        flat, lengths, _ = tokenize_texts(module, texts, most - bool(prefix))
+        tokens = tokenize_texts(module, texts, most - bool(prefix))
         if prefix:
-            # Behind the first token, or at the front of a text without one.
-            after = np.cumsum(lengths) - lengths + np.minimum(lengths, 1)
-            number = tokenizer.convert_tokens_to_ids(prefix)
-            flat = {
-                name: np.insert(ids, after, number if name == "input_ids" else 0)
-                for name, ids in flat.items()
-            }
-            lengths = lengths + 1
-        self._flat = flat
-        self.order = np.argsort(-lengths, kind="stable")
-        self._own = lengths[self.order]
-        self._starts = (np.cumsum(lengths) - lengths)[self.order]
+            tokens = tokens.insert_token(tokenizer.convert_tokens_to_ids(prefix))
+        self._tokens = tokens
+        self.order = tokens.order
         self._fill = {
             "input_ids": _select_fill_token(tokenizer),
             "token_type_ids": tokenizer.pad_token_type_id,
@@ -123,26 +117,36 @@ class _SideInputs:
         self._expanded = query and late.expansion
         self._attended = query and late.attends_to_expansion
         self._skipped = () if query else list_skip_tokens(tokenizer, late)
-        self.lengths = np.full(len(texts), most, np.int64) if self._expanded else self._own
+        self._packs = takes_packing(module)
+        self.lengths = np.full(len(texts), most, np.int64) if self._expanded else tokens.lengths
 
-    def build_features(self, span: Span) -> dict[str, Tensor]:
+    def build_arrays(self, span: Span) -> dict[str, NDArray[Any]]:
         """Ids, attended and computed tokens, and those with a vector (`kept`): (texts, tokens) each."""
-        lengths = self._own[slice(*span)]
         columns = np.arange(max(int(self.lengths[span[0]]), 1))
-        real = columns[None, :] < lengths[:, None]
-        token_places = np.where(real, self._starts[slice(*span)][:, None] + columns, 0)
-        padded = {
-            name: np.where(real, flat[token_places], self._fill[name]).astype(np.int64)
-            for name, flat in self._flat.items()
-        }
+        real = columns < self._tokens.lengths[slice(*span), None]
+        padded = self._tokens.pad_span(span, real, self._fill)
         computed = np.ones_like(real) if self._expanded else real
-        kept = computed & ~np.isin(padded["input_ids"], self._skipped)
-        masks = {
+        return {
+            **padded,
             "attention_mask": (computed if self._attended else real).astype(np.int64),
             "compute_mask": computed,
-            "kept": kept,
+            "kept": computed & ~np.isin(padded["input_ids"], self._skipped),
         }
-        return {name: torch.from_numpy(np.ascontiguousarray(one)) for name, one in (padded | masks).items()}
+
+    def build_features(self, span: Span) -> dict[str, Any]:
+        """The features of `compute_token_vectors`, and the number of vectors of each text, `counts`."""
+        arrays = self.build_arrays(span)
+        features: dict[str, Any] = {**_convert_arrays(arrays), "counts": arrays["kept"].sum(axis=1)}
+        if self._packs:
+            computed, attended = features.pop("compute_mask"), arrays["attention_mask"].astype(bool)
+            features["packing"] = Packing.from_sorted_masks(computed.numpy(), attended)
+        return features
+
+
+def _convert_arrays(arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
+    """The arrays as tensors; `kept` has the places of the tokens in the flattened batch."""
+    placed = {**arrays, "kept": np.flatnonzero(arrays["kept"])}
+    return {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in placed.items()}
 
 
 def _select_fill_token(tokenizer: Any) -> int:
@@ -167,7 +171,7 @@ def _list_text_tokens(module: Any, text: str, prompt: str, late: LateInteraction
     """The tokens of a text, in the order of its vectors and of those that are skipped."""
     prefix = late.query_prefix if role == "query" else late.document_prefix
     most = late.query_length if role == "query" else late.document_length
-    encoding = tokenize_texts(module, [prompt + text], most - bool(prefix))[2][0]
+    encoding = encode_texts(module, [prompt + text], most - bool(prefix))[0]
     special = encoding.special_tokens_mask
     kinds: list[TokenKind] = ["special" if one else "text" for one in special]
     spans = [None if one else span for one, span in zip(special, encoding.offsets, strict=True)]
@@ -176,8 +180,8 @@ def _list_text_tokens(module: Any, text: str, prompt: str, late: LateInteraction
         spans.insert(min(len(spans), 1), None)
     # Each overflowing part has special tokens again, which are no tokens of the text.
     token_count = len(kinds) + sum(one.special_tokens_mask.count(0) for one in encoding.overflowing)
-    features = _SideInputs(module, [prompt + text], late, role).build_features((0, 1))
-    ids, kept = features["input_ids"][0].tolist(), features["kept"][0].tolist()
+    arrays = _SideInputs(module, [prompt + text], late, role).build_arrays((0, 1))
+    ids, kept = arrays["input_ids"][0].tolist(), arrays["kept"][0].tolist()
     kinds += ["expansion"] * (len(ids) - len(kinds))
     spans += [None] * (len(ids) - len(spans))
     shift = _compute_text_shift(prompt, text, lower=module.do_lower_case)
@@ -225,11 +229,11 @@ def count_cut(artifact: Artifact, texts: Sequence[str], late: LateInteraction) -
     module = SimpleNamespace(tokenizer=tokenizer, do_lower_case=lower)
     most = late.query_length - bool(late.query_prefix)
     parts = (texts[start : start + WINDOW] for start in range(0, len(texts), WINDOW))
-    return sum(bool(one.overflowing) for part in parts for one in tokenize_texts(module, part, most)[2])
+    return sum(bool(one.overflowing) for part in parts for one in encode_texts(module, part, most))
 
 
-_Pass = tuple[Tensor, Tensor]
-"""The vectors of a batch's tokens, (tokens, dimension), and the number of tokens of each text, (texts,)."""
+_Pass = tuple[Tensor, NDArray[np.int64]]
+"""The vectors of a batch's tokens, (tokens, dimension), and the number of them of each text, (texts,)."""
 
 
 def build_side_features(
@@ -244,15 +248,16 @@ def build_side_features(
         role: The side of the texts.
 
     Returns:
-        (texts, tokens) each, see `_SideInputs.build_features`.
+        Ids and masks, (texts, tokens) each, and the places of the tokens with a vector, `kept`.
     """
     inputs = _SideInputs(model[0], texts, late, role)
-    rows = torch.from_numpy(np.argsort(inputs.order))
-    return {name: one[rows] for name, one in inputs.build_features((0, len(texts))).items()}
+    rows = np.argsort(inputs.order)
+    arrays = inputs.build_arrays((0, len(texts)))
+    return _convert_arrays({name: values[rows] for name, values in arrays.items()})
 
 
-def compute_token_vectors(model: LibraryModel, features: dict[str, Any]) -> _Pass:
-    """The vectors of the tokens of a batch, of length 1, one text after the other.
+def compute_token_vectors(model: LibraryModel, features: dict[str, Any]) -> Tensor:
+    """The vectors of the tokens of a batch, (tokens, dimension), of length 1, one text after the other.
 
     The backbone runs in its loaded dtype, the projections in float32.
     """
@@ -261,8 +266,7 @@ def compute_token_vectors(model: LibraryModel, features: dict[str, Any]) -> _Pas
         features = module(features)
         if not place:
             features["token_embeddings"] = features["token_embeddings"].float()
-    vectors = nn.functional.normalize(features["token_embeddings"][kept], p=2, dim=1)
-    return vectors, kept.sum(dim=1)
+    return nn.functional.normalize(features["token_embeddings"].flatten(0, 1)[kept], p=2, dim=1)
 
 
 class TokenEncoder(Engine[_Pass]):
@@ -305,7 +309,8 @@ class TokenEncoder(Engine[_Pass]):
         return _SideInputs(self.model[0], [prompt + text for text in texts], self.late, role)
 
     def _pass(self, features: dict[str, Any]) -> _Pass:
-        return compute_token_vectors(self.model, features)
+        counts = features.pop("counts")
+        return compute_token_vectors(self.model, features), counts
 
     def encode(
         self,
@@ -330,27 +335,17 @@ class TokenEncoder(Engine[_Pass]):
         Raises:
             ModelError: A vector is not finite, or a single text does not fit into memory.
         """
-        places: dict[str, int] = {}
-        inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
-        copies = np.bincount(inverse, minlength=len(places))
-        unique, parts = list(places), []
-        for start in range(0, len(unique), WINDOW):
-            part = slice(start, start + WINDOW)
-            keep = _BatchSink(keeper, unique[part])
-            inputs = self._prepare_inputs(unique[part], prompt, role)
-            try:
-                self._run_batches(inputs, copies[part], keep.add_vector_batch, progress)
-            finally:
-                keep.send_vectors()
-            parts.append(keep.join_vectors())
-        return TokenVectors.join(parts).take(inverse)
+        unique, inverse = find_unique_texts(texts)
+        sink = _BatchSink(keeper, unique, inverse)
+        self._encode_texts(unique, prompt, role, sink, progress)
+        return sink.join_vectors()
 
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> TokenVectors:
         """The vectors of `texts` in one batch padded to the longest, finite or not."""
         # The sanity gate, which calls this, reports vectors that are not finite itself.
-        keep = _BatchSink(None, list(texts), finite=False)
-        self._run_padded_batch(self._prepare_inputs(texts, prompt, role), keep.add_vector_batch)
-        return keep.join_vectors()
+        sink = _BatchSink(None, list(texts), np.arange(len(texts)), finite=False)
+        self._run_padded_batch(self._prepare_inputs(texts, prompt, role), sink.add_vector_batch)
+        return sink.join_vectors()
 
 
 def _is_unknown(tokenizer: Any, word: str) -> bool:
@@ -359,38 +354,49 @@ def _is_unknown(tokenizer: Any, word: str) -> bool:
 
 
 class _BatchSink:
-    """The finished batches of a window, which go to a keeper where there is one, and into one whole."""
+    """The finished batches, which go to a keeper where there is one, and into one whole."""
 
     def __init__(
-        self, keeper: VectorSink[TokenVectors] | None, texts: list[str], *, finite: bool = True
+        self,
+        keeper: VectorSink[TokenVectors] | None,
+        texts: list[str],
+        inverse: NDArray[np.int64],
+        *,
+        finite: bool = True,
     ) -> None:
+        self.copies = np.bincount(inverse, minlength=len(texts))
         self._keeper = keeper
         self._texts = texts
+        self._inverse = inverse
         self._finite = finite
-        self._done: list[tuple[NDArray[np.int64], _Pass]] = []
+        self._coming: deque[tuple[NDArray[np.int64], Arrival, NDArray[np.int64]]] = deque()
+        self._done: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]] = []
         self._rows: list[NDArray[np.int64]] = []
         self._parts: list[TokenVectors] = []
 
     def add_vector_batch(self, rows: NDArray[np.int64], outputs: _Pass) -> None:
-        self._done.append((rows, outputs))
+        vectors, counts = outputs
+        self._coming.append((rows, Arrival(vectors), counts))
+        self._take_vectors(AHEAD)
         if self._keeper is not None and self._keeper.due:
             self.send_vectors()
 
     def join_vectors(self) -> TokenVectors:
-        """The vectors of all texts of the window, in their order."""
+        """The vectors of all given texts, in their order."""
         self.send_vectors()
-        rows = np.concatenate(self._rows)
-        return TokenVectors.join(self._parts).take(np.argsort(rows, kind="stable"))
+        rows = np.concatenate([*self._rows, np.empty(0, np.int64)])
+        return TokenVectors.join(self._parts).take(np.argsort(rows)[self._inverse])
 
     def send_vectors(self) -> None:
         """Give what is finished to the keeper."""
+        self._take_vectors(0)
         done, self._done = self._done, []
         if not done:
             return
-        rows = np.concatenate([rows for rows, _ in done])
-        lengths = np.concatenate([counts.cpu().numpy() for _, (_, counts) in done])
-        vectors = np.concatenate([vectors.cpu().numpy() for _, (vectors, _) in done])
-        token_rows = TokenVectors(vectors=vectors, offsets=np.concatenate([[0], np.cumsum(lengths)]))
+        rows = np.concatenate([rows for rows, _, _ in done])
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([counts for _, _, counts in done]))])
+        vectors = np.concatenate([vectors for _, vectors, _ in done])
+        token_rows = TokenVectors(vectors=vectors, offsets=offsets)
         texts = [self._texts[row] for row in rows]
         # Before the keeper, so that no such vector reaches the cache.
         if self._finite:
@@ -399,6 +405,11 @@ class _BatchSink:
         self._parts.append(token_rows)
         if self._keeper is not None:
             self._keeper.add_vectors(texts, token_rows)
+
+    def _take_vectors(self, left: int) -> None:
+        while len(self._coming) > left:
+            rows, vectors, counts = self._coming.popleft()
+            self._done.append((rows, vectors.read(), counts))
 
 
 def _require_finite(rows: TokenVectors, texts: Sequence[str]) -> None:

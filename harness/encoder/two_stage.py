@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from harness.core.errors import ModelError
 from harness.core.types import Role
-from harness.encoder.engine import Encoder, Inputs, Progress, TokenizedTexts, VectorSink, embed_features
+from harness.encoder.engine import Encoder, Progress, VectorSink, embed_features
 from harness.encoder.folder.modules import CONTEXT_STAGE, TEXT_STAGE
+from harness.encoder.inputs import Inputs, TokenizedTexts
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer
 from harness.encoder.tensors import require_shapes
@@ -138,6 +139,7 @@ class TwoStage(InputModule):
             # Context vectors and soft prompts have token type 0.
             token_type_ids=None if types is None else torch.cat([ahead.to(types.dtype) * 0, types], dim=1),
             position_ids=self._compute_stage_positions(mask),
+            packing=features.get("packing"),
         ).last_hidden_state
         if self.settings.pooling == "all":
             pooled = _compute_masked_mean(out, full_mask)
@@ -269,9 +271,8 @@ def _build_mlp(inside: int, activation: nn.Module, out: int) -> nn.Sequential:
 
 
 def _select_inputs(features: Features) -> Features:
-    return {
-        name: features[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in features
-    }
+    names = ("input_ids", "attention_mask", "token_type_ids", "packing")
+    return {name: features[name] for name in names if name in features}
 
 
 def _compute_masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:

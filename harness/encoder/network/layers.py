@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
@@ -346,6 +349,7 @@ class Packing:
         index: (tokens,) place of each computed token in the flattened batch.
         positions: (tokens,) its rank among the computed tokens of its text.
         lengths: The number of computed tokens of each text that has any, falling.
+        bounds: (texts that have any + 1,) the first token of each of them, and the number of tokens.
         attended: (tokens,) whether it is attended to; None where all are.
     """
 
@@ -353,6 +357,7 @@ class Packing:
     index: Tensor
     positions: Tensor
     lengths: tuple[int, ...]
+    bounds: Tensor
     attended: Tensor | None
 
     @staticmethod
@@ -375,7 +380,31 @@ class Packing:
             index=index,
             positions=ranks[row, column],
             lengths=counted,
+            bounds=torch.tensor([*accumulate(counted, initial=0)], device=compute.device),
             attended=None if bool(attended.all()) else attended,
+        )
+
+    @staticmethod
+    def from_sorted_masks(compute: NDArray[np.bool_], attend: NDArray[np.bool_] | None = None) -> Packing:
+        """The packing, on the CPU, of a batch whose longest text is its first.
+
+        Args:
+            compute: (texts, columns), the computed tokens.
+            attend: (texts, columns), those of them that are attended to; None for all.
+        """
+        lengths = compute.sum(axis=1)
+        bounds = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])
+        attended = None
+        if attend is not None and not np.array_equal(attend, compute):
+            attended = torch.from_numpy((attend | ~attend.any(axis=1, keepdims=True))[compute])
+        index = np.flatnonzero(compute)
+        return Packing(
+            shape=(compute.shape[0], compute.shape[1]),
+            index=torch.from_numpy(index),
+            positions=torch.from_numpy(np.arange(len(index)) - np.repeat(bounds[:-1], np.diff(bounds))),
+            lengths=tuple(np.diff(bounds).tolist()),
+            bounds=torch.from_numpy(bounds),
+            attended=attended,
         )
 
     @property
@@ -399,11 +428,11 @@ class Packing:
     def select_first_tokens(self, packed: Tensor) -> Tensor:
         """The first token of each text: (tokens, width) to (texts, width), zero for an empty text."""
         texts, columns = self.shape
-        begins = self.positions == 0
+        begins = self.bounds[:-1]
         out = packed.new_zeros(texts, packed.shape[-1])
         return out.index_copy_(0, self.index[begins] // max(columns, 1), packed[begins])
 
     def gather_text_lengths(self) -> Tensor:
         """(tokens,) the length of each token's text."""
-        lengths = torch.tensor(self.lengths, device=self.index.device, dtype=torch.long)
+        lengths = self.bounds.diff()
         return lengths.repeat_interleave(lengths, output_size=len(self.index))

@@ -139,6 +139,7 @@ class EncoderModel(EncoderPreTrainedModel):
         return_dict: bool | None = None,
         output_attentions: bool | None = None,
         position_ids: Tensor | None = None,
+        packing: Packing | None = None,
     ) -> Any:
         """The vectors of a padded batch, zero where nothing was computed.
 
@@ -154,6 +155,7 @@ class EncoderModel(EncoderPreTrainedModel):
             output_attentions: Not supported; accepted because peft passes it on.
             position_ids: (texts, columns), the place of each token, from 0 on, also of several tokens at one
                 place; None for its rank in its text. Windows of local attention and ALiBi count ranks.
+            packing: The packing of the batch, in place of both masks; a GPU then waits for nothing.
 
         Returns:
             BaseModelOutputWithPooling: `last_hidden_state` is (texts, columns, width).
@@ -169,6 +171,7 @@ class EncoderModel(EncoderPreTrainedModel):
             inputs_embeds,
             compute_mask,
             position_ids,
+            packing,
             every=every_state,
         )
         return self._build_model_output(packed, states, every=every_state, as_dict=return_dict is not False)
@@ -195,6 +198,7 @@ class EncoderModel(EncoderPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         compute_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
+        packing: Packing | None = None,
         *,
         every: bool = False,
     ) -> tuple[Packing, list[Tensor]]:
@@ -209,7 +213,7 @@ class EncoderModel(EncoderPreTrainedModel):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give either input_ids or inputs_embeds.")
         packed, hidden, places = self._embed_batch(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, position_ids
+            input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, position_ids, packing
         )
         turns, layouts = self._build_layer_layouts(packed, hidden, places)
         states = [hidden]
@@ -228,14 +232,15 @@ class EncoderModel(EncoderPreTrainedModel):
         embeds: Tensor | None,
         compute: Tensor | None,
         positions: Tensor | None,
+        packing: Packing | None,
     ) -> tuple[Packing, Tensor, Tensor | None]:
         """The packing of a batch, its embeddings, (tokens, width), and its given places, (tokens,)."""
         inputs = ids if ids is not None else embeds
         assert inputs is not None
-        attend = _mask_of(inputs, mask)
-        packed = Packing.from_masks(self._build_compute_mask(ids, compute, attend), attend)
+        packed = self._build_packing(inputs, ids, mask, compute) if packing is None else packing
         explicit_places = None if positions is None else packed.pack(positions)
-        if self.shape.positions != "alibi":
+        # Who gives a packing has checked given places already: a look at them waits for the GPU.
+        if self.shape.positions != "alibi" and (packing is None or explicit_places is None):
             _check_length(packed, explicit_places, self.shape.max_position_embeddings)
         tokens = packed.pack(inputs)
         embedded = tokens if ids is None else self.embeddings.tokens(tokens)
@@ -282,6 +287,12 @@ class EncoderModel(EncoderPreTrainedModel):
             return again
         out: Tensor = block(*inputs)
         return out
+
+    def _build_packing(
+        self, inputs: Tensor, ids: Tensor | None, mask: Tensor | None, compute: Tensor | None
+    ) -> Packing:
+        attend = _mask_of(inputs, mask)
+        return Packing.from_masks(self._build_compute_mask(ids, compute, attend), attend)
 
     def _build_compute_mask(self, ids: Tensor | None, asked: Tensor | None, attend: Tensor) -> Tensor:
         if asked is not None:

@@ -25,7 +25,7 @@ from finetune.recipes.unified_contrastive import (
 from harness.core.encoding import Encoding, OwnTexts
 from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm
-from harness.encoder.engine import tokenize_texts
+from harness.encoder.inputs import tokenize_texts
 from suites._mteb.tasks import build_benchmark_suite
 
 TRAINED = [
@@ -168,7 +168,7 @@ class Made:
 
     def evaluated(self, prompt: str, text: str) -> list[int]:
         """The ids as the encoder makes them."""
-        return [int(i) for i in tokenize_texts(self.module, [prompt + text], 512)[0]["input_ids"]]
+        return [int(i) for i in tokenize_texts(self.module, [prompt + text], 512).flat["input_ids"]]
 
     def trained(self, prompt: str, text: str) -> list[int]:
         """The ids as sentence-transformers' trainer makes them."""

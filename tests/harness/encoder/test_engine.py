@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,17 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+import tiny
 from fakes import task
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
 from harness.encoder import engine
 from harness.encoder.encoding import resolve_encoding
-from harness.encoder.engine import Encoder, TokenizedTexts
+from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
+from harness.encoder.inputs import TokenizedTexts
 from harness.encoder.loading import load_encoder
 from harness.encoder.sanity import check_encoder
 from tiny import library
@@ -430,6 +433,153 @@ def test_a_vector_that_is_not_finite_names_its_text(
     ):
         encoder.encode(texts, keeper=(kept := Kept()))
     assert list(kept.vectors) == ["a cat sat on mat"]
+
+
+# Another device than the CPU: the next texts are tokenized while it works
+
+
+def as_device(encoder: Any, monkeypatch: pytest.MonkeyPatch, *, tokens: int, chunk: int = 2) -> Any:
+    """The encoder as on a device of its own with batches of so many tokens."""
+    for name, value in {"_on_cpu": False, "_threads": 0, "_budget": tokens, "_at_once": tokens}.items():
+        monkeypatch.setattr(encoder, name, value)
+    monkeypatch.setattr(engine, "CHUNK", chunk)
+    return encoder
+
+
+@pytest.mark.parametrize("slow", ["tokenizer", "device", "both"])
+def test_the_device_works_while_the_next_texts_are_tokenized(
+    slow: str, bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = as_device(loaded(bare), monkeypatch, tokens=12 * 20, chunk=1)
+    texts = [f"the cat sat on mat the cat {number} {number}" for number in range(100, 340)]
+    seconds = {"tokenizer": (0.1, 0.02), "device": (0.02, 0.1), "both": (0.1, 0.1)}[slow]
+    spent = {"tokenizer": 0.0, "device": 0.0}
+
+    def work(name: str, duration: float, result: Any) -> Any:
+        begun = time.monotonic()
+        time.sleep(duration)
+        spent[name] += time.monotonic() - begun
+        return result
+
+    real = encoder._prepare_inputs
+    monkeypatch.setattr(
+        encoder, "_prepare_inputs", lambda *given: work("tokenizer", seconds[0], real(*given))
+    )
+    vectors = torch.zeros(len(texts), encoder.dimension)
+    monkeypatch.setattr(
+        encoder, "_pass", lambda features: work("device", seconds[1], vectors[: len(features["input_ids"])])
+    )
+    batches, begun = encoder.batches, time.monotonic()
+    encoder.encode(texts)
+    assert encoder.batches - batches >= 10
+    assert time.monotonic() - begun <= 1.15 * max(spent.values())
+
+
+@pytest.mark.parametrize("window", [engine.WINDOW, 64])
+@pytest.mark.parametrize("prompt", ["", "query: "])
+@pytest.mark.parametrize("family", ["bert", "modernbert", "router"])
+def test_vectors_in_chunks_are_the_librarys(
+    family: str,
+    prompt: str,
+    window: int,
+    build: Build,
+    router: Build,
+    tmp_path: Path,
+    loaded: Loaded,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "WINDOW", window)
+    if family == "router":
+        folder = router(build("query"), build("document", pooling="cls"))
+    else:
+        body = tiny.folder(tiny.families()[family], tmp_path / family)
+        folder = build(pooling="mean", backbone=body, include_prompt=False)
+    encoder = as_device(loaded(folder), monkeypatch, tokens=100)
+    texts = [*TEXTS, *(f"{'garden the river ' * (n % 9)}{n}" for n in range(150)), *TEXTS]
+    role: Role = "query" if family == "router" else ""
+    kept, theirs = Kept(), library(folder)
+    expected = (theirs.encode_query if role else theirs.encode)(texts, prompt=prompt, batch_size=1)
+    vectors = encoder.encode(texts, prompt=prompt, role=role, keeper=kept)
+    assert np.abs(vectors - expected).max() < 1e-5
+    assert np.abs(vectors - encoder.encode_batch(texts, prompt=prompt, role=role)).max() < 1e-5
+    assert all((kept.vectors[text] == row).all() for text, row in zip(texts, vectors, strict=True))
+    assert kept.times > 3
+    assert encoder.batches > 10
+
+
+def test_chunks_have_some_batches_each_and_no_text_twice(
+    bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = as_device(loaded(bare), monkeypatch, tokens=200)
+    texts = [f"{'garden the river ' * (n % 9)}{n}" for n in range(150)]
+    chunks = [places for places, _ in encoder._iter_chunks(texts, "", "")]
+    assert sorted(np.concatenate(chunks).tolist()) == list(range(150))
+    characters = [sum(len(texts[place]) for place in places) for places in chunks]
+    assert all(200 <= count / 4 <= 600 for count in characters[:-1])
+    longest = [max(len(texts[place]) // 4 for place in places) for places in chunks]
+    assert longest == sorted(longest, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("overhead", "free", "expected"), [(2.0, 9999, 256), (2.0, 150, 64), (0.1, 9999, 32), (99.0, 9999, 512)]
+)
+def test_batches_grow_while_that_is_faster_and_memory_is_left(
+    overhead: float, free: int, expected: int, bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = as_device(loaded(bare), monkeypatch, tokens=32)
+    clock, most = [0.0], [0]
+    real = encoder._pass
+
+    def compute(features: dict[str, Any]) -> Any:
+        tokens = int(features["attention_mask"].sum())
+        # A batch takes its launches and, after the first one, a tenth of a second a token.
+        clock[0] += overhead + tokens / 10 + 1000 * (not most[0])
+        most[0] = max(most[0], tokens)
+        return real(features)
+
+    monkeypatch.setattr(encoder, "_pass", compute)
+    monkeypatch.setattr(encoder, "_grows", True)
+    monkeypatch.setattr(engine, "LARGEST_BUDGET", 512)
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    card = {
+        "synchronize": None,
+        "mem_get_info": (free, free),
+        "memory_reserved": 0,
+        "max_memory_allocated": None,
+    }
+    for name, value in card.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: most[0] if value is None else value)
+    for part in range(2):
+        encoder.encode([f"the cat {part} {number}" for number in range(1000)])
+        assert encoder._budget == expected
+    assert not encoder._grows
+    assert most[0] <= max(expected, min(2 * expected, 512))
+
+
+@pytest.mark.parametrize("place", ["_pass", "_prepare_inputs"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ModelError("no")])
+def test_no_thread_is_left_where_a_chunk_fails(
+    place: str, error: BaseException, bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = as_device(loaded(bare), monkeypatch, tokens=100)
+    real, calls = getattr(encoder, place), []
+
+    def fail(*given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise error
+        return real(*given)
+
+    monkeypatch.setattr(encoder, place, fail)
+    threads, kept = threading.active_count(), Kept()
+    with pytest.raises(type(error) if isinstance(error, ModelError) else KeyboardInterrupt):
+        encoder.encode([f"one {'two ' * (i % 13)} {i}" for i in range(300)], keeper=kept)
+    assert len(kept.vectors) > 1
+    for _ in range(100):
+        if threading.active_count() <= threads:
+            break
+        time.sleep(0.01)
+    assert threading.active_count() <= threads
 
 
 # Linear layers through oneDNN

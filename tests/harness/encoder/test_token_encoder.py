@@ -218,6 +218,21 @@ def test_vectors_are_those_of_pylate(body: str, expansion: bool, attends: bool, 
             assert np.abs(encoder.encode_batch([text], role=role).vectors - alone).max() <= 1e-5
 
 
+@pytest.mark.parametrize("role", SIDES)
+def test_vectors_in_chunks_are_those_of_one_batch(
+    role: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, texts = opened(folder()), [*TEXTS, *(f"the cat, {'mat ' * (n % 7)}{n}" for n in range(60))]
+    expected = encoder.encode_batch(texts, role=role)
+    for name, value in {"_on_cpu": False, "_threads": 0, "_budget": 50, "_at_once": 50}.items():
+        monkeypatch.setattr(encoder, name, value)
+    before = encoder.batches
+    found = encoder.encode(texts, role=role)
+    assert encoder.batches - before > 10
+    assert np.array_equal(found.offsets, expected.offsets)
+    assert np.abs(found.vectors - expected.vectors).max() <= 1e-5
+
+
 def test_a_residual_projection_and_no_prefixes_are_as_in_pylate(tmp_path: Path) -> None:
     from pylate.models import Dense
 
@@ -274,8 +289,8 @@ def test_the_gate_tells_what_padding_and_another_load_change(folder: Folder) -> 
     encoder = opened(folder())
 
     def attended(_: Any, inputs: tuple[dict[str, Any]]) -> Any:
-        masks = ("attention_mask", "compute_mask")
-        return {**inputs[0], **{name: torch.ones_like(inputs[0][name]) for name in masks}}
+        features = {name: value for name, value in inputs[0].items() if name != "packing"}
+        return {**features, "attention_mask": torch.ones_like(features["attention_mask"])}
 
     def other() -> TokenEncoder:
         made = opened(folder())

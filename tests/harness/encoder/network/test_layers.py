@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -147,6 +148,20 @@ def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> Non
     assert found.gather_text_lengths().tolist() == [len(texts[t]) for t in order for _ in texts[t]]
     keys = [bool(attend[t, c]) or not attend[t].any() for t in order for c in texts[t]]
     assert (found.attended is None) if all(keys) else (found.attended.tolist() == keys)  # type: ignore[union-attr]
+    assert found.bounds.tolist() == [*accumulate(found.lengths, initial=0)]
+    rows = torch.argsort(wanted.sum(dim=1), descending=True, stable=True)
+    on_device, on_host = (
+        vars(build(wanted[rows], attend[rows]))
+        for build in (
+            Packing.from_masks,
+            lambda *both: Packing.from_sorted_masks(*(one.numpy() for one in both)),
+        )
+    )
+    for name, value in on_device.items():
+        same = (
+            torch.equal(value, on_host[name]) if isinstance(value, torch.Tensor) else value == on_host[name]
+        )
+        assert same, name
 
 
 @settings(max_examples=40)

@@ -1,0 +1,285 @@
+"""Texts as the inputs of a model: their tokens, and the features of a batch with its packing, on the CPU."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers.models import Transformer
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
+
+from harness.encoder.library_load import require_padding
+from harness.encoder.network.layers import Packing
+
+Span = tuple[int, int]
+"""The indices (start, stop) of texts in the order of falling length."""
+
+PART = 4096
+"""The number of texts that the tokenizers library gets at a time: its own results take 100 bytes a token."""
+
+
+class Inputs(Protocol):
+    """The tokenized texts of a chunk; `order` lists them longest first, `lengths` are in that order."""
+
+    order: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def build_features(self, span: Span) -> dict[str, Any]:
+        """The first module's input for a span of `order`, on the CPU."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """The tokens of texts, one text after the other, the longest first.
+
+    Attributes:
+        order: (texts,), the place of each text among the given ones.
+        lengths: (texts,), its number of tokens, falling.
+        bounds: (texts + 1,), its first token, and the number of tokens.
+        flat: `input_ids`, and `token_type_ids` where the model needs them, by name: (tokens,) each. int32
+            takes half of the memory; a batch becomes int64.
+    """
+
+    order: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    flat: Mapping[str, NDArray[np.int32]]
+
+    @staticmethod
+    def sort_texts(lengths: NDArray[np.int64], flat: Mapping[str, NDArray[np.int32]]) -> Tokens:
+        """The tokens of texts that are given in any order."""
+        order = np.argsort(-lengths, kind="stable")
+        falling = lengths[order]
+        bounds = np.concatenate([[0], np.cumsum(falling)])
+        shifts = (np.cumsum(lengths) - lengths)[order] - bounds[:-1]
+        places = np.arange(bounds[-1]) + np.repeat(shifts, falling)
+        sorted_ids = {name: ids[places] for name, ids in flat.items()}
+        return Tokens(order=order, lengths=falling, bounds=bounds, flat=sorted_ids)
+
+    def insert_token(self, token: int) -> Tokens:
+        """The same with a token behind the first one of each text, or at the front of a text without one."""
+        after = self.bounds[:-1] + np.minimum(self.lengths, 1)
+        flat = {
+            name: np.insert(ids, after, token if name == "input_ids" else 0)
+            for name, ids in self.flat.items()
+        }
+        bounds = self.bounds + np.arange(len(self.bounds))
+        return replace(self, lengths=self.lengths + 1, bounds=bounds, flat=flat)
+
+    def pad_span(
+        self, span: Span, real: NDArray[np.bool_], fill: Mapping[str, int]
+    ) -> dict[str, NDArray[np.int64]]:
+        """The tokens of some texts at the places `real` of a padded batch: (texts, columns) by name."""
+        padded = {name: np.full(real.shape, fill[name], np.int64) for name in self.flat}
+        for name, ids in self.flat.items():
+            padded[name][real] = ids[self.bounds[span[0]] : self.bounds[span[1]]]
+        return padded
+
+
+def is_plain(module: Any) -> bool:
+    """Whether a module is the library's Transformer with a fast tokenizer."""
+    return type(module) is Transformer and bool(getattr(module.tokenizer, "is_fast", False))
+
+
+def takes_packing(module: Any) -> bool:
+    """Whether a module of the library runs our network, which takes the packing of a batch."""
+    return "packing" in getattr(module, "model_forward_params", ())
+
+
+def tokenize_texts(module: Any, texts: Sequence[str], max_length: int | None) -> Tokens:
+    """The tokens of texts by the library's Transformer with a fast tokenizer.
+
+    Args:
+        module: The library's Transformer.
+        texts: The texts, with their prompts.
+        max_length: The most tokens of a text, special ones included; None to cut nothing.
+    """
+    cleaned, options = _clean_texts(module, texts), _build_options(max_length)
+    # A call also sets the truncation of the backend, which is asked directly below.
+    sample = module.tokenizer("a", **options)
+    flat, counts = {name: array("i") for name in _list_names(module, sample)}, array("q")
+    for start in range(0, len(cleaned), PART):
+        columns = _encode_part(module.tokenizer, cleaned[start : start + PART], flat.keys(), options)
+        counts.extend(map(len, columns["input_ids"]))
+        for name, ids in flat.items():
+            for row in columns[name]:
+                ids.fromlist(row)
+    lengths = np.array(counts, dtype=np.int64)
+    return Tokens.sort_texts(lengths, {name: np.array(ids, dtype=np.int32) for name, ids in flat.items()})
+
+
+def encode_texts(module: Any, texts: Sequence[str], max_length: int | None) -> Sequence[Any]:
+    """The tokenizer's encodings, which know the places of tokens and what was cut; see `tokenize_texts`."""
+    encodings: Sequence[Any] = module.tokenizer(
+        _clean_texts(module, texts), **_build_options(max_length)
+    ).encodings
+    return encodings
+
+
+def _clean_texts(module: Any, texts: Sequence[str]) -> list[str]:
+    # As Transformer.tokenize does.
+    stripped = [text.strip() for text in texts]
+    return [text.lower() for text in stripped] if module.do_lower_case else stripped
+
+
+def _build_options(max_length: int | None) -> dict[str, Any]:
+    # Batches are cut after sorting, and each pads only to its own longest text.
+    return {
+        "padding": False,
+        "truncation": "longest_first",
+        "max_length": max_length,
+        "return_attention_mask": False,
+    }
+
+
+def _list_names(module: Any, sample: Mapping[str, list[int]]) -> list[str]:
+    """The kinds of numbers that the model needs of a tokenizer which gives this sample."""
+    typed = "token_type_ids" in sample
+    if takes_packing(module):
+        # Types come from the tokenizer's template, not from the text; our network takes none as zeros.
+        typed = typed and any(sample["token_type_ids"])
+    return ["input_ids", "token_type_ids"] if typed else ["input_ids"]
+
+
+def _encode_part(
+    tokenizer: Any, texts: list[str], names: Iterable[str], options: dict[str, Any]
+) -> Mapping[str, Iterable[list[int]]]:
+    """The numbers of some texts by name, a list for each text."""
+    kind = type(tokenizer)
+    own = kind.__call__, kind._encode_plus
+    if own != (PreTrainedTokenizerFast.__call__, PreTrainedTokenizerFast._encode_plus):
+        columns: Mapping[str, Iterable[list[int]]] = tokenizer(texts, **options)
+        return columns
+    # Without the places of tokens, and without the Python lists that transformers makes of every encoding.
+    encodings = tokenizer.backend_tokenizer.encode_batch_fast(texts)
+    attributes = {"input_ids": "ids", "token_type_ids": "type_ids"}
+    return {name: [getattr(one, attributes[name]) for one in encodings] for name in names}
+
+
+class TokenizedTexts:
+    """Inputs of a plain transformer.
+
+    Args:
+        module: The library's Transformer.
+        texts: The texts, each with its prompt.
+        extra: Further features of every batch.
+        before: Vectors that are computed before each text and take memory as tokens do.
+    """
+
+    def __init__(
+        self, module: Any, texts: Sequence[str], extra: dict[str, Any] | None = None, *, before: int = 0
+    ) -> None:
+        self._tokenizer = module.tokenizer
+        self._extra = extra or {}
+        self._before = before
+        self._packs = takes_packing(module)
+        require_padding(self._tokenizer)
+        self._tokens = tokenize_texts(module, texts, module.max_seq_length)
+        self.order = self._tokens.order
+        self.lengths = self._tokens.lengths + before
+
+    def build_features(self, span: Span) -> dict[str, Any]:
+        """Padded ids, the mask, and token types where the model takes them: (texts, tokens) each."""
+        lengths = self._tokens.lengths[slice(*span)]
+        columns = np.arange(max(int(lengths[0]), 1))
+        left = self._tokenizer.padding_side == "left"
+        real = (columns >= len(columns) - lengths[:, None]) if left else columns < lengths[:, None]
+        fill = {
+            "input_ids": self._tokenizer.pad_token_id,
+            "token_type_ids": self._tokenizer.pad_token_type_id,
+        }
+        arrays = {**self._tokens.pad_span(span, real, fill), "attention_mask": real.astype(np.int64)}
+        features: dict[str, Any] = {name: torch.from_numpy(padded) for name, padded in arrays.items()}
+        if self._packs:
+            computed = np.pad(real, ((0, 0), (self._before, 0)), constant_values=True)
+            features["packing"] = Packing.from_sorted_masks(computed)
+        return {**features, **self._extra}
+
+
+class UntokenizedTexts:
+    """Inputs of a model that tokenizes in its own way: texts sorted by their guessed lengths.
+
+    Args:
+        tokenize: The function from the texts of a batch to its features.
+        texts: The texts, each with its prompt.
+        guess: Their guessed lengths, which only sort texts and size batches: a wrong one changes no vector.
+        extra: Further features of every batch.
+    """
+
+    def __init__(
+        self, tokenize: Any, texts: Sequence[str], guess: NDArray[np.int64], extra: dict[str, Any]
+    ) -> None:
+        self._tokenize = tokenize
+        self._texts = texts
+        self._extra = extra
+        self.order = np.argsort(-guess, kind="stable")
+        self.lengths = guess[self.order]
+
+    def build_features(self, span: Span) -> dict[str, Any]:
+        """What the model's own tokenizer makes of the texts."""
+        features = self._tokenize([self._texts[i] for i in self.order[slice(*span)]])
+        # Texts of unknown words alone have no tokens, and convolutions and LSTMs fail without any: each
+        # gets the padding that it would have beside a longer text.
+        padded = {
+            name: nn.functional.pad(value, (0, 1))
+            for name, value in features.items()
+            if isinstance(value, Tensor) and value.dim() == 2 and not value.shape[1]
+        }
+        return {**features, **padded, **self._extra}
+
+
+def move_features(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """The features of a batch on a device; the whole numbers among them travel in one copy."""
+    whole: list[Tensor] = []
+    _map_tensors(features, lambda value: whole.append(value) if value.dtype == torch.int64 else None)
+    joined = torch.cat([value.flatten() for value in whole]) if whole else torch.empty(0)
+    pieces = iter(_send_tensor(joined, device).split([value.numel() for value in whole]))
+    return _map_tensors(
+        features,
+        lambda value: (
+            next(pieces).view_as(value) if value.dtype == torch.int64 else _send_tensor(value, device)
+        ),
+    )
+
+
+def _map_tensors(features: Mapping[str, Any], function: Callable[[Tensor], Any]) -> dict[str, Any]:
+    """The features, with the results of a function in place of their tensors and those of a packing."""
+    mapped: dict[str, Any] = {}
+    for name, value in features.items():
+        if isinstance(value, Packing):
+            mapped[name] = replace(value, **_map_tensors(vars(value), function))
+        else:
+            mapped[name] = function(value) if isinstance(value, Tensor) else value
+    return mapped
+
+
+def _send_tensor(value: Tensor, device: torch.device) -> Tensor:
+    if value.device.type == "cpu" and device.type == "cuda":
+        # Only a copy from pinned memory runs beside the GPU's work; else non_blocking changes nothing.
+        value = value.pin_memory()
+    return value.to(device, non_blocking=True)
+
+
+class Arrival:
+    """A tensor on its way from its device to the host."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        on_gpu = tensor.device.type == "cuda"
+        # On a GPU into pinned memory, while further batches run.
+        self._host = tensor.to("cpu", non_blocking=on_gpu)
+        self._event = torch.cuda.current_stream(tensor.device).record_event() if on_gpu else None
+
+    def read(self) -> NDArray[Any]:
+        """Its numbers, as soon as they are there."""
+        if self._event is None:
+            return self._host.numpy()
+        self._event.synchronize()
+        # A copy, so that the pinned memory serves the next batch.
+        return self._host.numpy().copy()
