@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from torch import Tensor
 import plain_attention
 import tiny_networks
 from harness.encoder import backbones
-from harness.encoder.attention import AUTO, BACKENDS, Needs, choose
+from harness.encoder.attention.interface import Needs
+from harness.encoder.attention.kernels import AUTO, BACKENDS, choose
 from harness.encoder.network.model import EncoderModel
 from tiny_networks import batch, means, texts
 
@@ -22,7 +25,8 @@ from tiny_networks import batch, means, texts
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda")
+DEVICE = torch.device(os.environ.get("HARNESS_TEST_DEVICE", "cuda"))
+"""With HARNESS_TEST_DEVICE=cpu what needs no kernel of a GPU runs, to test the tests."""
 LENGTHS = (700, 512, 512, 300, 129, 128, 127, 40, 33, 9, 1)
 HEADS, WIDTH = 8, 64
 
@@ -77,6 +81,8 @@ def test_a_backend_computes_attention_and_its_gradients(
     name: str, layer: str, groups: int, dtype: torch.dtype
 ) -> None:
     needs = Needs(**LAYERS[layer], head_dim=WIDTH)
+    if BACKENDS[name].explain_refusal(DEVICE, dtype, replace(needs, gradients=True)) is None:
+        needs = replace(needs, gradients=True)
     require(name, dtype, needs)
     seen = plain_attention.partly(LENGTHS, 0.7).to(DEVICE) if needs.partly else None
     tensors = packed(groups, dtype)
@@ -87,6 +93,8 @@ def test_a_backend_computes_attention_and_its_gradients(
     found = BACKENDS[name].build_layout(LENGTHS, seen, DEVICE).compute_attention(*tensors, needs)
     assert (found.dtype, found.shape) == (dtype, expected.shape)
     assert off(found, expected) <= TOLERANCE[dtype]
+    if not needs.gradients:
+        return
     gradients = torch.autograd.grad(found, tensors, weights.to(dtype))
     for one, other in zip(gradients, wanted, strict=True):
         assert off(one, other) <= 2 * TOLERANCE[dtype]
@@ -94,7 +102,7 @@ def test_a_backend_computes_attention_and_its_gradients(
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_queries_and_values_may_be_slices_of_one_projection(name: str) -> None:
-    needs = Needs(window=64, head_dim=WIDTH)
+    needs = Needs(window=None if name == "efficient" else 64, head_dim=WIDTH, gradients=True)
     require(name, torch.bfloat16, needs)
     tensors = packed(HEADS, torch.bfloat16)
     fused = torch.stack(tensors, dim=1).detach().requires_grad_()
@@ -131,25 +139,51 @@ def test_no_text_at_all_is_no_error_on_a_gpu(name: str) -> None:
     )
 
 
-def test_flash_attn_drops_attention() -> None:
-    needs = Needs(dropout=0.5, head_dim=WIDTH)
-    require("flash", torch.bfloat16, needs)
-    tensors = packed(HEADS, torch.bfloat16)
-    layout = BACKENDS["flash"].build_layout(LENGTHS, None, DEVICE)
-    assert not torch.equal(
-        layout.compute_attention(*tensors, needs), layout.compute_attention(*tensors, needs)
+SHARE = 0.25
+"""The share of attention that is dropped; a whole number of 256ths, which FlashAttention draws."""
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("layer", ["all", "window", "partly", "alibi", "partly, window"])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_dropped_attention_has_the_moments_of_its_share(name: str, layer: str, dtype: torch.dtype) -> None:
+    needs = Needs(**LAYERS[layer], head_dim=WIDTH, dropout=SHARE, gradients=True)
+    require(name, dtype, needs)
+    seen = plain_attention.partly(LENGTHS, 0.7).to(DEVICE) if needs.partly else None
+    zeros, value, weights = (tensor.detach().to(dtype) for tensor in packed(HEADS, torch.float32))
+    zeros, value = torch.zeros_like(zeros), value.requires_grad_()
+    # With queries of 0 the weights without dropout are the same for every query, but for ALiBi's.
+    layout = BACKENDS[name].build_layout(LENGTHS, seen, DEVICE)
+    kept = layout.compute_attention(zeros, zeros, torch.ones_like(value), needs).detach().double()[..., 0]
+    shares = plain_attention.weights_squared(HEADS, LENGTHS, None if seen is None else seen.cpu(), needs).to(
+        DEVICE
     )
+    blind = shares == 0
+    excess = torch.where(blind, 0.0, kept - 1)
+    variance = shares * SHARE / (1 - SHARE)
+    assert abs(float(excess.sum())) <= 6 * float(variance.sum()) ** 0.5 + 2e-3 * excess.numel()
+    assert 0.8 <= float(excess.square().sum() / variance.sum()) <= 1.25
+
+    # Results are linear in values, so both sums are equal if the gradient dropped the same weights.
+    found = layout.compute_attention(zeros, zeros, value, needs)
+    (gradient,) = torch.autograd.grad(found, [value], weights)
+    one, other = (gradient.double() * value.double()).sum(), (found.double() * weights.double()).sum()
+    assert float((one - other).abs() / found.double().norm()) <= TOLERANCE[dtype]
+    again = layout.compute_attention(zeros, zeros, value, needs)
+    assert not torch.equal(again, found)
 
 
 def test_what_is_chosen_on_this_gpu() -> None:
     def chosen(dtype: torch.dtype, needs: Needs) -> str:
         return choose(DEVICE, dtype, needs)[0].name
 
-    assert chosen(torch.float32, Needs()) == "sdpa"
-    assert chosen(torch.bfloat16, Needs(slopes=SLOPES)) in ("flash", "sdpa")
+    assert chosen(torch.float32, Needs(dropout=0.1, gradients=True)) == "efficient"
+    assert chosen(torch.float32, Needs(window=64)) == "sdpa"
+    assert chosen(torch.bfloat16, Needs(slopes=SLOPES, gradients=True)) in ("flash", "sdpa")
     if torch.cuda.get_device_capability(DEVICE) >= (8, 0):
         assert chosen(torch.bfloat16, Needs()) == "varlen"
         assert chosen(torch.float16, Needs(window=64)) == "varlen"
+        assert chosen(torch.bfloat16, Needs(window=64, dropout=0.1, gradients=True)) == "varlen"
 
 
 # The network on a GPU: the same vectors in any batch, on every backend, in every dtype
@@ -158,6 +192,8 @@ def test_what_is_chosen_on_this_gpu() -> None:
 HALVES = (torch.bfloat16, torch.float16)
 OF_TEXTS = (250, 180, 180, 64, 33, 20, 12, 5, 1)
 SAME = 1e-5
+"""How far a tensor in float32 may be off, as a share of its norm."""
+
 FAMILIES = {
     name: entry.family
     for name, entry in backbones.list_backbones().items()
@@ -167,8 +203,6 @@ FAMILIES = {
 
 def network(name: str, **changes: Any) -> EncoderModel:
     """A tiny network of a family in float32, with heads that every backend takes."""
-    from dataclasses import replace
-
     shape = tiny_networks.shrunk(FAMILIES[name], head_dim=32)
     return tiny_networks.network(replace(shape, **changes)).to(DEVICE)
 
@@ -212,7 +246,7 @@ def test_a_text_has_the_same_vector_in_any_batch_in_float32(name: str) -> None:
     model = network(name)
     given = texts(OF_TEXTS, model.shape.pad_token_id)
     found = [run(model) for run in arrangements(given, model.shape.pad_token_id).values()]
-    assert all((one - found[0]).abs().max() <= SAME for one in found)
+    assert all(off(one, found[0]) <= SAME for one in found)
 
 
 @torch.no_grad()
@@ -241,7 +275,7 @@ def test_a_network_on_the_gpu_is_the_one_on_the_cpu(name: str) -> None:
     model = network(name)
     given = batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id)
     found = means(model, moved(given)).cpu()
-    assert (found - means(copy.deepcopy(model).cpu(), given)).abs().max() <= 1e-4
+    assert off(found, means(copy.deepcopy(model).cpu(), given)) <= 1e-4
 
 
 @torch.no_grad()
@@ -253,7 +287,7 @@ def test_expansion_tokens_have_the_same_vectors_in_any_batch(name: str) -> None:
     together = model(**queries).last_hidden_state
     for n in range(len(together)):
         one = {field: values[n : n + 1] for field, values in queries.items()}
-        assert (model(**one).last_hidden_state[0] - together[n]).abs().max() <= SAME
+        assert off(model(**one).last_hidden_state[0], together[n]) <= SAME
     chosen, usual = half(model, torch.bfloat16), half(model, torch.bfloat16)
     usual.attention_asked = "sdpa"
     error, bar = ((m(**queries).last_hidden_state - together).norm() for m in (chosen, usual))
@@ -302,7 +336,7 @@ def test_autocast_computes_attention_in_half_precision() -> None:
     model = network("modernbert")
     given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id))
     expected = model(**given).last_hidden_state
-    assert model.attention_as_run == "sdpa"
+    assert model.attention_as_run == "efficient+sdpa"
     with torch.autocast("cuda", torch.bfloat16):
         found = model(**given).last_hidden_state
     if torch.cuda.get_device_capability(DEVICE) >= (8, 0):
