@@ -167,12 +167,16 @@ def test_dropped_attention_has_the_moments_of_its_share(name: str, layer: str, d
     # Results are linear in values, so both sums are equal if the gradient dropped the same weights.
     found = layout.compute_attention(zeros, zeros, value, needs)
     (gradient,) = torch.autograd.grad(found, [value], weights)
-    one, other = (gradient.double() * value.double()).sum(), (found.double() * weights.double()).sum()
-    assert float((one - other).abs() / found.double().norm()) <= TOLERANCE[dtype]
+    forwards, backwards = (
+        (found.detach().double() * weights).sum(),
+        (gradient.double() * value.detach()).sum(),
+    )
+    assert float((forwards - backwards).abs()) <= TOLERANCE[dtype] * float(found.detach().double().norm())
     again = layout.compute_attention(zeros, zeros, value, needs)
     assert not torch.equal(again, found)
 
 
+@pytest.mark.skipif(DEVICE.type != "cuda", reason="elsewhere sdpa runs alone")
 def test_what_is_chosen_on_this_gpu() -> None:
     def chosen(dtype: torch.dtype, needs: Needs) -> str:
         return choose(DEVICE, dtype, needs)[0].name
@@ -336,10 +340,10 @@ def test_autocast_computes_attention_in_half_precision() -> None:
     model = network("modernbert")
     given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id))
     expected = model(**given).last_hidden_state
-    assert model.attention_as_run == "efficient+sdpa"
-    with torch.autocast("cuda", torch.bfloat16):
+    assert model.attention_as_run in ("efficient+sdpa", "sdpa")
+    with torch.autocast(DEVICE.type, torch.bfloat16):
         found = model(**given).last_hidden_state
-    if torch.cuda.get_device_capability(DEVICE) >= (8, 0):
+    if DEVICE.type == "cuda" and torch.cuda.get_device_capability(DEVICE) >= (8, 0):
         assert model.attention_as_run in ("varlen", "flash")
     assert (found - expected).norm() <= 0.05 * expected.norm()
     found.float().pow(2).sum().backward()

@@ -305,16 +305,15 @@ class _Attention(nn.Module):
         if self.shape.qkv == "split":
             query, key, value = (part.unflatten(-1, (-1, each)) for part in self._project_apart(x))
             return self._rotate(query, turn), self._rotate(key, turn), value
-        if self.shape.qkv == "by_head":
-            parts = self.qkv(x).unflatten(-1, (heads, 3, each)).movedim(-2, 0)
-        else:
-            parts = self.qkv(x).unflatten(-1, (3, heads, each)).movedim(-3, 0)
-        if turn is None:
-            query, key, value = parts.unbind()
-            return query, key, value
-        both, value = parts.split([2, 1])
-        query, key = self._rotate(both, turn)
-        return query, key, value.squeeze(0)
+        by_head = self.shape.qkv == "by_head"
+        parts = self.qkv(x).unflatten(-1, (heads, 3, each) if by_head else (3, heads, each))
+        axis = -2 if by_head else -3
+        if turn is None or torch.is_grad_enabled():
+            query, key, value = parts.unbind(axis)
+            return self._rotate(query, turn), self._rotate(key, turn), value
+        # Rotated together they need half of the calls; a gradient would need a copy of all parts.
+        query, key = self._rotate(parts.narrow(axis, 0, 2).movedim(axis, 0), turn)
+        return query, key, parts.select(axis, 2)
 
     def _rotate(self, x: Tensor, turn: Table | None) -> Tensor:
         return x if turn is None else _apply_rotation(x, turn, interleaved=self.shape.rotary_interleaved)
