@@ -72,6 +72,8 @@ def pair(name: str, device: torch.device, dtype: torch.dtype) -> Pair:
     config, shape = _build_family_config(content, family)
     torch.manual_seed(0)
     ours: Any = _build(config, shape, family).to(device, dtype).eval()
+    if device.type != "cpu":
+        ours.fuse_projections()
     if not family.native or family.names is None:
         padded = _build(config, shape, family).to(device, dtype).eval()
         padded.load_state_dict(ours.state_dict())

@@ -34,8 +34,8 @@ from measuring import read_options
 import glue_data
 from harness.storage.leases import LEASE
 from harness.storage.store import Store
-from stored_records import iter_records
 from harness.training.training import read_log
+from stored_records import iter_records
 
 PLACES = ("--results", "{home}/results", "--cache", "{home}/cache", "--offline")
 PAIRS, BEIR = ("--suite", "local:{data}/pairs"), ("--suite", "local:{data}/beir")

@@ -143,11 +143,16 @@ def _check_attention_ways(*, on_gpu: bool) -> _Check:
     """The check of the ways to compute attention here; sdpa is always possible."""
     if not on_gpu:
         return _Check(name="attention", detail="sdpa")
-    ways = ["sdpa"]
-    ways += ["varlen"] if find_spec("torch.nn.attention.varlen") else []
-    if flash := find_package_version("flash-attn"):
-        return _Check(name="attention", detail=", ".join([*ways, f"flash-attn {flash}"]))
-    return _Check(name="attention", detail=f"{', '.join(ways)}; flash-attn is not installed")
+    import torch
+
+    from harness.encoder.attention.interface import Needs
+    from harness.encoder.attention.kernels import BACKENDS
+
+    device = torch.device("cuda")
+    reasons = {name: way.explain_refusal(device, torch.float16, Needs()) for name, way in BACKENDS.items()}
+    ways = ", ".join(name for name, reason in reasons.items() if reason is None)
+    lacking = "".join(f"; {name}: {reason}" for name, reason in reasons.items() if reason is not None)
+    return _Check(name="attention", detail=f"{ways}{lacking}")
 
 
 LITTLE = 5_000_000_000

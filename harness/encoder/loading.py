@@ -40,6 +40,7 @@ from harness.encoder.library_load import (
     hide_library_output,
 )
 from harness.encoder.modules import Truncate
+from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import SentenceTransformer as OurSentenceTransformer
 from harness.encoder.token_encoder import (
     TokenEncoder,
@@ -84,6 +85,7 @@ def load_any(
             build = _build if encoding.late_interaction is None else _build_late_interaction
             model, report, notes = build(artifact, encoding, description, device)
             _require_loaded(model, encoding, report, artifact.name)
+            _fuse_projections(model, device)
             encoder = _create_engine(model, encoding, batch_tokens)
             encoder.notes += [*report.notes, *notes]
             return encoder
@@ -115,6 +117,13 @@ def _build(
     _set_normalize(model, encoding.normalize)
     model.extend(cut if description.normalize else [])
     return model, report, notes
+
+
+def _fuse_projections(model: SentenceTransformer, device: str) -> None:
+    """Compute queries, keys and values at once on a GPU, where each product costs its launch."""
+    for backbone in collect_backbones(model):
+        if isinstance(backbone, EncoderModel) and torch.device(device).type != "cpu":
+            backbone.fuse_projections()
 
 
 def _create_engine(

@@ -16,7 +16,7 @@ from sentence_transformers.util import import_from_string
 from torch import nn
 
 from harness.core.errors import ModelError
-from harness.encoder.attention import AUTO, LIBRARY_NAMES
+from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.dtype import find_dtype

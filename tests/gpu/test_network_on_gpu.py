@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import plain_attention
 import tiny_networks
 from devices import SAME, largest_difference, on_gpu
 from harness.encoder import backbones
-from harness.encoder.attention import AUTO, BACKENDS, Needs, choose
+from harness.encoder.attention.interface import Needs
+from harness.encoder.attention.kernels import AUTO, BACKENDS, choose
 from harness.encoder.network.model import EncoderModel
 from tiny_networks import batch, means, texts
 
@@ -66,6 +68,8 @@ def test_a_backend_computes_attention_and_its_gradients(
     name: str, layer: str, groups: int, dtype: torch.dtype, device: torch.device
 ) -> None:
     needs = Needs(**LAYERS[layer], head_dim=WIDTH)
+    if BACKENDS[name].explain_refusal(device, dtype, replace(needs, gradients=True)) is None:
+        needs = replace(needs, gradients=True)
     require(name, dtype, needs, device)
     seen = plain_attention.partly(LENGTHS, 0.7).to(device) if needs.partly else None
     tensors = packed(groups, dtype, device)
@@ -76,6 +80,8 @@ def test_a_backend_computes_attention_and_its_gradients(
     found = BACKENDS[name].build_layout(LENGTHS, seen, device).compute_attention(*tensors, needs)
     assert (found.dtype, found.shape) == (dtype, expected.shape)
     assert off(found, expected) <= TOLERANCE[dtype]
+    if not needs.gradients:
+        return
     gradients = torch.autograd.grad(found, tensors, weights.to(dtype))
     for one, other in zip(gradients, wanted, strict=True):
         assert off(one, other) <= 2 * TOLERANCE[dtype]
@@ -83,7 +89,7 @@ def test_a_backend_computes_attention_and_its_gradients(
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_queries_and_values_may_be_slices_of_one_projection(name: str, device: torch.device) -> None:
-    needs = Needs(window=64, head_dim=WIDTH)
+    needs = Needs(window=None if name == "efficient" else 64, head_dim=WIDTH, gradients=True)
     require(name, torch.bfloat16, needs, device)
     tensors = packed(HEADS, torch.bfloat16, device)
     fused = torch.stack(tensors, dim=1).detach().requires_grad_()
@@ -120,15 +126,43 @@ def test_no_text_at_all_is_no_error_on_a_gpu(name: str, device: torch.device) ->
     )
 
 
-@on_gpu
-def test_flash_attn_drops_attention(device: torch.device) -> None:
-    needs = Needs(dropout=0.5, head_dim=WIDTH)
-    require("flash", torch.bfloat16, needs, device)
-    tensors = packed(HEADS, torch.bfloat16, device)
-    layout = BACKENDS["flash"].build_layout(LENGTHS, None, device)
-    assert not torch.equal(
-        layout.compute_attention(*tensors, needs), layout.compute_attention(*tensors, needs)
+SHARE = 0.25
+"""The share of attention that is dropped; a whole number of 256ths, which FlashAttention draws."""
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("layer", ["all", "window", "partly", "alibi", "partly, window"])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_dropped_attention_has_the_moments_of_its_share(
+    name: str, layer: str, dtype: torch.dtype, device: torch.device
+) -> None:
+    needs = Needs(**LAYERS[layer], head_dim=WIDTH, dropout=SHARE, gradients=True)
+    require(name, dtype, needs, device)
+    seen = plain_attention.partly(LENGTHS, 0.7).to(device) if needs.partly else None
+    zeros, value, weights = (tensor.detach().to(dtype) for tensor in packed(HEADS, torch.float32, device))
+    zeros, value = torch.zeros_like(zeros), value.requires_grad_()
+    # With queries of 0 the weights without dropout are the same for every query, but for ALiBi's.
+    layout = BACKENDS[name].build_layout(LENGTHS, seen, device)
+    kept = layout.compute_attention(zeros, zeros, torch.ones_like(value), needs).detach().double()[..., 0]
+    shares = plain_attention.weights_squared(HEADS, LENGTHS, None if seen is None else seen.cpu(), needs).to(
+        device
     )
+    blind = shares == 0
+    excess = torch.where(blind, 0.0, kept - 1)
+    variance = shares * SHARE / (1 - SHARE)
+    assert abs(float(excess.sum())) <= 6 * float(variance.sum()) ** 0.5 + 2e-3 * excess.numel()
+    assert 0.8 <= float(excess.square().sum() / variance.sum()) <= 1.25
+
+    # Results are linear in values, so both sums are equal if the gradient dropped the same weights.
+    found = layout.compute_attention(zeros, zeros, value, needs)
+    (gradient,) = torch.autograd.grad(found, [value], weights)
+    forwards, backwards = (
+        (found.detach().double() * weights).sum(),
+        (gradient.double() * value.detach()).sum(),
+    )
+    assert float((forwards - backwards).abs()) <= TOLERANCE[dtype] * float(found.detach().double().norm())
+    again = layout.compute_attention(zeros, zeros, value, needs)
+    assert not torch.equal(again, found)
 
 
 @on_gpu
@@ -136,11 +170,13 @@ def test_what_is_chosen_on_this_gpu(device: torch.device) -> None:
     def chosen(dtype: torch.dtype, needs: Needs) -> str:
         return choose(device, dtype, needs)[0].name
 
-    assert chosen(torch.float32, Needs()) == "sdpa"
-    assert chosen(torch.bfloat16, Needs(slopes=SLOPES)) in ("flash", "sdpa")
+    assert chosen(torch.float32, Needs(dropout=0.1, gradients=True)) == "efficient"
+    assert chosen(torch.float32, Needs(window=64)) == "sdpa"
+    assert chosen(torch.bfloat16, Needs(slopes=SLOPES, gradients=True)) in ("flash", "sdpa")
     if torch.cuda.get_device_capability(device) >= (8, 0):
         assert chosen(torch.bfloat16, Needs()) == "varlen"
         assert chosen(torch.float16, Needs(window=64)) == "varlen"
+        assert chosen(torch.bfloat16, Needs(window=64, dropout=0.1, gradients=True)) == "varlen"
 
 
 # The network on a GPU: the same vectors in any batch, on every backend, in every dtype
@@ -157,8 +193,6 @@ FAMILIES = {
 
 def network(name: str, device: torch.device, **changes: Any) -> EncoderModel:
     """A tiny network of a family in float32, with heads that every backend takes."""
-    from dataclasses import replace
-
     shape = tiny_networks.shrunk(FAMILIES[name], head_dim=32)
     return tiny_networks.network(replace(shape, **changes)).to(device)
 
@@ -297,7 +331,7 @@ def test_autocast_computes_attention_in_half_precision(device: torch.device) -> 
     model = network("modernbert", device)
     given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id), device)
     expected = model(**given).last_hidden_state
-    assert model.attention_as_run == "sdpa"
+    assert model.attention_as_run in ("efficient+sdpa", "sdpa")
     with torch.autocast(device.type, torch.bfloat16):
         found = model(**given).last_hidden_state
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from harness.encoder.attention import Needs
+from harness.encoder.attention.interface import Needs
 
 
 def attend(
@@ -48,6 +48,15 @@ def _head(
     weights = scores.exp() * allowed
     total = weights.sum(dim=1, keepdim=True)
     return weights @ value / torch.where(total == 0, 1.0, total)
+
+
+def weights_squared(heads: int, lengths: Sequence[int], attended: Tensor | None, needs: Needs) -> Tensor:
+    """(tokens, heads), the sum of the squared weights of each query where all scores are 0, but for ALiBi."""
+    zeros = torch.zeros(sum(lengths), heads, max(lengths), dtype=torch.float64)
+    places = torch.cat([torch.arange(length) for length in lengths])
+    # Values of ones at their own places give the weights themselves.
+    value = nn.functional.one_hot(places, max(lengths)).double()[:, None].expand(-1, heads, -1)
+    return attend(zeros, zeros, value, lengths, attended, needs).square().sum(dim=-1)
 
 
 def tokens(

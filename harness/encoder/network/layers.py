@@ -6,7 +6,7 @@ These are rotary and ALiBi positions, embeddings, attention, feed-forward, heads
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, cast
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from harness.core.errors import ModelError
-from harness.encoder.attention import Layout, Needs
+from harness.encoder.attention.interface import Layout, Needs
 from harness.encoder.family import Architecture
 
 Table = tuple["Tensor", "Tensor"]
@@ -180,6 +180,9 @@ class _FeedForward(nn.Module):
         self.out_dropout = nn.Dropout(shape.mlp_out_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            # A call of dropout costs time even where it drops nothing.
+            return cast(Tensor, self.down(self._compute_inner(x)))
         out: Tensor = self.out_dropout(self.down(self.dropout(self._compute_inner(x))))
         return out
 
@@ -223,17 +226,25 @@ class Block(nn.Module):
             (tokens, width).
         """
         if self.prenorm:
-            x = x + self.attention(self.attention_norm(x), layout, turn, partly=partly)
+            x = _add(x, self.attention(self.attention_norm(x), layout, turn, partly=partly))
         else:
-            x = self.attention_norm(x + self.attention(x, layout, turn, partly=partly))
+            x = self.attention_norm(_add(x, self.attention(x, layout, turn, partly=partly)))
         # A compiled block would be traced again for each number of pieces.
         is_unsplit = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
         return self._apply_feed_forward(x) if is_unsplit else _map_pieces(self._apply_feed_forward, x)
 
     def _apply_feed_forward(self, x: Tensor) -> Tensor:
         """The feed-forward part, each token alone."""
-        out: Tensor = x + self.mlp(self.mlp_norm(x)) if self.prenorm else self.mlp_norm(x + self.mlp(x))
+        if self.prenorm:
+            return _add(x, self.mlp(self.mlp_norm(x)))
+        out: Tensor = self.mlp_norm(_add(x, self.mlp(x)))
         return out
+
+
+def _add(x: Tensor, part: Tensor) -> Tensor:
+    """The sum, in the memory of `part` where no gradient needs it."""
+    # Under autocast they differ in dtype, and the sum has that of `x`.
+    return x + part if torch.is_grad_enabled() or part.dtype != x.dtype else part.add_(x)
 
 
 def _map_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -262,33 +273,62 @@ class _Attention(nn.Module):
             self.qkv = nn.Linear(width, queries + 2 * keys, bias=shape.qkv_bias)
         self.out = nn.Linear(queries, width, bias=shape.attention_out_bias)
         self.out_dropout = nn.Dropout(shape.attention_out_dropout)
+        self.is_fused = False
 
     def needs(self, *, partly: bool) -> Needs:
-        dropout = self.dropout if self.training else 0.0
-        width = self.shape.head_dim
-        return Needs(window=self.window, slopes=self.slopes, dropout=dropout, partly=partly, head_dim=width)
+        return Needs(
+            window=self.window,
+            slopes=self.slopes,
+            dropout=self.dropout if self.training else 0.0,
+            partly=partly,
+            head_dim=self.shape.head_dim,
+            gradients=torch.is_grad_enabled(),
+        )
+
+    def fuse_projections(self) -> None:
+        """Put the weights of queries, keys and values into one tensor each, for one product in inference."""
+        if self.shape.qkv != "split":
+            return
+        for name in ("weight", "bias") if self.shape.qkv_bias else ("weight",):
+            parts = [getattr(layer, name) for layer in (self.query, self.key, self.value)]
+            rows = torch.cat([part.data for part in parts]).split([len(part) for part in parts])
+            for part, own_rows in zip(parts, rows, strict=True):
+                part.data = own_rows
+        self.is_fused = True
 
     def forward(self, x: Tensor, layout: Layout, turn: Table | None, *, partly: bool) -> Tensor:
-        query, key, value = self._compute_qkv(x)
-        if turn is not None:
-            query = _apply_rotation(query, turn, interleaved=self.shape.rotary_interleaved)
-            key = _apply_rotation(key, turn, interleaved=self.shape.rotary_interleaved)
+        query, key, value = self._compute_qkv(x, turn)
         attention = self._run_attention(layout, query, key, value, partly=partly)
-        out: Tensor = self.out_dropout(self.out(attention.flatten(1)))
-        return out
+        out: Tensor = self.out(attention.flatten(1))
+        return cast(Tensor, self.out_dropout(out)) if self.training else out
 
-    def _compute_qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each (tokens, heads, head_dim)."""
+    def _compute_qkv(self, x: Tensor, turn: Table | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys, rotated to their places, and values, each (tokens, heads, head_dim)."""
         heads, each = self.shape.num_attention_heads, self.shape.head_dim
         if self.shape.qkv == "split":
-            query, key, value = (p(x).unflatten(-1, (-1, each)) for p in (self.query, self.key, self.value))
-            return query, key, value
-        fused = self.qkv(x)
-        if self.shape.qkv == "by_head":
-            query, key, value = fused.unflatten(-1, (heads, 3 * each)).chunk(3, dim=-1)
-            return query, key, value
-        query, key, value = fused.unflatten(-1, (3, heads, each)).unbind(dim=-3)
-        return query, key, value
+            query, key, value = (part.unflatten(-1, (-1, each)) for part in self._project_apart(x))
+            return self._rotate(query, turn), self._rotate(key, turn), value
+        by_head = self.shape.qkv == "by_head"
+        parts = self.qkv(x).unflatten(-1, (heads, 3, each) if by_head else (3, heads, each))
+        axis = -2 if by_head else -3
+        if turn is None or torch.is_grad_enabled():
+            query, key, value = parts.unbind(axis)
+            return self._rotate(query, turn), self._rotate(key, turn), value
+        # Rotated together they need half of the calls; a gradient would need a copy of all parts.
+        query, key = self._rotate(parts.narrow(axis, 0, 2).movedim(axis, 0), turn)
+        return query, key, parts.select(axis, 2)
+
+    def _rotate(self, x: Tensor, turn: Table | None) -> Tensor:
+        return x if turn is None else _apply_rotation(x, turn, interleaved=self.shape.rotary_interleaved)
+
+    def _project_apart(self, x: Tensor) -> Sequence[Tensor]:
+        """Queries, keys and values of three layers, by one product where they are fused."""
+        layers = (self.query, self.key, self.value)
+        joined = _join_layers(layers) if self.is_fused and not torch.is_grad_enabled() else None
+        if joined is None:
+            return [layer(x) for layer in layers]
+        fused = nn.functional.linear(x, *joined)
+        return torch.split(fused, [layer.out_features for layer in layers], dim=-1)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _run_attention(
@@ -296,6 +336,28 @@ class _Attention(nn.Module):
     ) -> Tensor:
         """Attention outside of any compiled graph, since it depends on the present lengths."""
         return layout.compute_attention(query, key, value, self.needs(partly=partly))
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _join_layers(layers: Sequence[nn.Linear]) -> list[Tensor] | None:
+    """The weight, and the bias if there is one, of all layers; None where they do not lie side by side."""
+    # A layer that was wrapped, moved or replaced since the fusion has its own weights again.
+    if any(type(layer) is not nn.Linear for layer in layers):
+        return None
+    names = ("weight",) if layers[0].bias is None else ("weight", "bias")
+    joined = [_join_rows([getattr(layer, name) for layer in layers]) for name in names]
+    tensors = [part for part in joined if part is not None]
+    return tensors if len(tensors) == len(names) else None
+
+
+def _join_rows(parts: Sequence[Tensor]) -> Tensor | None:
+    """The tensors as one without a copy; None where they do not lie side by side in memory."""
+    first, stop = parts[0], parts[0].storage_offset()
+    for part in parts:
+        if part.untyped_storage()._cdata != first.untyped_storage()._cdata or part.storage_offset() != stop:
+            return None
+        stop += part.numel()
+    return first.as_strided((sum(map(len, parts)), *first.shape[1:]), first.stride())
 
 
 class Pooler(nn.Module):

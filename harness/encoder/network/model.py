@@ -19,7 +19,8 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForMask
 from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOutput
 
 from harness.core.errors import ModelError
-from harness.encoder.attention import AUTO, LIBRARY_NAMES, Layout, Needs, choose
+from harness.encoder.attention.interface import Layout, Needs
+from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
 from harness.encoder.backbones import parse_harness_architecture
 from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
 from harness.encoder.folder.files import read_object
@@ -263,10 +264,15 @@ class EncoderModel(EncoderPreTrainedModel):
             dtype=_detect_attention_dtype(hidden),
             asked=self._resolve_backend_name(),
         )
-        parts = [cast(Block, block).attention for block in self.layers]
-        layouts = [_Sealed(pass_.select_layout(part.needs(partly=pass_.partly))) for part in parts]
+        needs = [cast(Block, block).attention.needs(partly=pass_.partly) for block in self.layers]
+        layouts = {need: _Sealed(pass_.select_layout(need)) for need in dict.fromkeys(needs)}
         self._note_backends(pass_)
-        return compute_rotations(self.shape, packed, places), layouts
+        return compute_rotations(self.shape, packed, places), [layouts[need] for need in needs]
+
+    def fuse_projections(self) -> None:
+        """Compute queries, keys and values by one product in inference; names and values of tensors stay."""
+        for block in self.layers:
+            cast(Block, block).attention.fuse_projections()
 
     def _resolve_backend_name(self) -> str:
         """The requested backend: ours, or that of the transformers config."""

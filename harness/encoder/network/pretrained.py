@@ -294,6 +294,8 @@ class EncoderPreTrainedModel(PreTrainedModel):
             tensors = {published.theirs(name): tensor for name, tensor in tensors.items()}
         else:
             require_import(folder)
+        # A file takes no slices, as fused projections are.
+        tensors = {name: tensor.clone() if _is_slice(tensor) else tensor for name, tensor in tensors.items()}
         save_torch_state_dict(tensors, folder, max_shard_size=max_shard_size, metadata={"format": "pt"})
 
     def add_adapter(self, adapter_config: Any, adapter_name: str | None = None) -> None:
@@ -361,6 +363,11 @@ class EncoderPreTrainedModel(PreTrainedModel):
             if isinstance(module, nn.Linear) and ".layers." in f".{name}"
         }
         return sorted(names)
+
+
+def _is_slice(tensor: Tensor) -> bool:
+    """Whether there is more than this tensor in its memory."""
+    return tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
 
 
 def _rename_state_tensors(

@@ -1,17 +1,24 @@
 from __future__ import annotations
 
-import importlib.util
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
 from itertools import accumulate, pairwise
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import plain_attention
 import tiny_networks
 from harness.core.errors import UsageError
-from harness.encoder import attention
-from harness.encoder.attention import BACKENDS, Needs, Sdpa, choose
+from harness.encoder.attention import kernels, sdpa
+from harness.encoder.attention.interface import Needs
+from harness.encoder.attention.kernels import BACKENDS, choose
+from harness.encoder.attention.sdpa import Sdpa
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.network.pretrained import EncoderConfig
 
@@ -28,6 +35,15 @@ def run(name: str, lengths: tuple[int, ...], needs: Needs, seen: Any, *packed: A
     return BACKENDS[name].build_layout(lengths, seen, CPU).compute_attention(*packed, needs)
 
 
+@pytest.fixture(params=["groups", "few calls"])
+def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are grouped as on a CPU, or share calls as on a GPU, of at most so many bytes."""
+    if request.param == "few calls":
+        monkeypatch.setattr(sdpa, "_is_apart", lambda device: True)
+        monkeypatch.setattr(sdpa, "CALL_BYTES", 400_000)
+
+
+@pytest.mark.usefixtures("calls")
 @pytest.mark.parametrize("alibi", [False, True])
 @pytest.mark.parametrize("groups", [4, 2, 1])
 @pytest.mark.parametrize("some", [False, True])
@@ -43,10 +59,12 @@ def test_sdpa_computes_attention(alibi: bool, groups: int, some: bool) -> None:
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.usefixtures("calls")
+@pytest.mark.parametrize("alibi", [False, True])
 @pytest.mark.parametrize("some", [False, True])
 @pytest.mark.parametrize("window", WINDOWS)
-def test_sdpa_gives_the_gradients_of_attention(window: int | None, some: bool) -> None:
-    needs = Needs(window=window, slopes=SLOPES if window is None else None, partly=some)
+def test_sdpa_gives_the_gradients_of_attention(window: int | None, some: bool, alibi: bool) -> None:
+    needs = Needs(window=window, slopes=SLOPES if alibi else None, partly=some)
     seen = plain_attention.partly(LENGTHS, 0.3) if some else None
     packed = [t.requires_grad_() for t in plain_attention.tokens(LENGTHS, groups=2)]
     weights = plain_attention.tokens(LENGTHS, seed=1)[0]
@@ -108,7 +126,7 @@ def test_a_long_windowed_text_is_never_attended_whole() -> None:
     layout.compute_attention(*packed, Needs(window=64))
     (calls,) = layout.calls.values()  # type: ignore[attr-defined]
     first, second = calls
-    assert first.tokens == tokens
+    assert first.span == (0, tokens)
     assert first.mask.bias.numel() < 200 * tokens
     assert second.length == 80
 
@@ -126,11 +144,40 @@ def test_texts_are_cut_into_runs_that_keep_to_the_bounds() -> None:
         assert lengths[a] == lengths[b - 1] or lengths[a] * (b - a) <= 4096
 
 
+def count_calls(lengths: tuple[int, ...], needs: Needs) -> int:
+    layout: Any = Sdpa().build_layout(lengths, None, CPU)
+    layout.compute_attention(*plain_attention.tokens(lengths), needs)
+    (calls,) = layout.calls.values()
+    return len(calls)
+
+
+@pytest.mark.parametrize(
+    ("needs", "most", "calls"),
+    [
+        (Needs(), 2**29, 1),
+        (Needs(window=3), 2**29, 1),
+        (Needs(window=100), 2**29, 1),
+        (Needs(slopes=SLOPES), 2**29, 1),
+        # 4 heads of 152 columns of float64 for 152 rows of the first three texts.
+        (Needs(slopes=SLOPES), 3 * 4 * 8 * 152 * 152, 2),
+        # 96 columns for each token of a text.
+        (Needs(window=3), 8 * 96 * (150 + 97), 2),
+    ],
+)
+def test_a_gpu_has_as_few_calls_as_memory_allows(
+    monkeypatch: pytest.MonkeyPatch, needs: Needs, most: int, calls: int
+) -> None:
+    monkeypatch.setattr(sdpa, "_is_apart", lambda device: True)
+    monkeypatch.setattr(sdpa, "CALL_BYTES", most)
+    assert count_calls(LENGTHS, needs) == calls
+
+
 @pytest.mark.parametrize(
     ("asked", "needs", "reason"),
     [
         ("varlen", Needs(), "it needs a GPU"),
-        ("varlen", Needs(slopes=SLOPES), "it knows no ALiBi"),
+        ("varlen", Needs(slopes=SLOPES, gradients=True), "it has ALiBi in inference alone"),
+        ("efficient", Needs(window=3), "it has no windows and no ALiBi"),
     ],
 )
 def test_a_backend_that_cannot_gives_way_and_says_so(asked: str, needs: Needs, reason: str) -> None:
@@ -140,14 +187,40 @@ def test_a_backend_that_cannot_gives_way_and_says_so(asked: str, needs: Needs, r
 
 
 def test_flash_says_whether_it_is_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    attention._explain_flash_absence.cache_clear()
-    assert "is not installed" in str(BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs()))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setitem(__import__("sys").modules, "flash_attn", None)
-    attention._explain_flash_absence.cache_clear()
-    assert "does not import" in str(BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs()))
-    attention._explain_flash_absence.cache_clear()
+    def explain(module: object) -> str:
+        monkeypatch.setitem(sys.modules, "flash_attn", module)
+        kernels._explain_flash_absence.cache_clear()
+        return str(BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs()))
+
+    monkeypatch.delitem(sys.modules, "flash_attn", raising=False)
+    kernels._explain_flash_absence.cache_clear()
+    if find_spec("flash_attn") is None:
+        reason = BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs())
+        assert reason == "flash-attn is not installed"
+    assert "does not import" in explain(ModuleType("flash_attn"))
+    assert explain(SimpleNamespace(flash_attn_varlen_func=print)) == "it needs a GPU"
+    kernels._explain_flash_absence.cache_clear()
+
+
+def test_flash_attn_4_alone_is_no_flash_attn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is a namespace package of that name, without the function."""
+    (tmp_path / "flash_attn" / "cute").mkdir(parents=True)
+    (tmp_path / "flash_attn" / "cute" / "__init__.py").write_text("")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "flash_attn", raising=False)
+    kernels._explain_flash_absence.cache_clear()
+    gpu(monkeypatch)
+    backend, _ = choose(torch.device("cuda"), torch.bfloat16, Needs(slopes=SLOPES, gradients=True))
+    assert backend.name == "sdpa"
+    assert "cannot import name" in str(BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs()))
+    kernels._explain_flash_absence.cache_clear()
+    monkeypatch.delitem(sys.modules, "flash_attn")
+
+
+def gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0)) -> None:
+    """Kernels run as on a GPU of that capability where all pass their test."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+    monkeypatch.setattr(kernels, "_explain_fault", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -157,29 +230,182 @@ def test_flash_says_whether_it_is_missing_or_broken(monkeypatch: pytest.MonkeyPa
         (Needs(window=64), torch.float16, "varlen"),
         (Needs(partly=True), torch.bfloat16, "varlen"),
         (Needs(partly=True, window=64), torch.bfloat16, "sdpa"),
-        (Needs(dropout=0.1), torch.bfloat16, "sdpa"),
-        (Needs(head_dim=12), torch.bfloat16, "sdpa"),
-        (Needs(head_dim=512), torch.bfloat16, "sdpa"),
-        (Needs(), torch.float32, "sdpa"),
-        (Needs(slopes=SLOPES), torch.bfloat16, "sdpa"),
+        (Needs(dropout=0.1, gradients=True), torch.bfloat16, "varlen"),
+        (Needs(window=64, dropout=0.1, gradients=True), torch.bfloat16, "varlen"),
+        (Needs(head_dim=12), torch.bfloat16, "efficient"),
+        (Needs(head_dim=512), torch.bfloat16, "efficient"),
+        (Needs(head_dim=12, window=64), torch.bfloat16, "sdpa"),
+        (Needs(), torch.float32, "efficient"),
+        (Needs(dropout=0.1, gradients=True, partly=True), torch.float32, "efficient"),
+        (Needs(window=64), torch.float32, "sdpa"),
+        (Needs(), torch.float64, "sdpa"),
+        (Needs(slopes=SLOPES), torch.bfloat16, "varlen"),
+        (Needs(slopes=SLOPES, gradients=True), torch.bfloat16, "sdpa"),
         (Needs(slopes=SLOPES, dropout=0.1), torch.bfloat16, "sdpa"),
-        (Needs(slopes=SLOPES, head_dim=8), torch.bfloat16, "sdpa"),
+        (Needs(slopes=SLOPES, partly=True), torch.bfloat16, "sdpa"),
+        (Needs(slopes=SLOPES), torch.float32, "sdpa"),
     ],
 )
 def test_what_runs_on_a_gpu_without_flash_attn(
     monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype, backend: str
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(attention, "_explain_flash_absence", lambda: "flash-attn is not installed")
-    monkeypatch.setattr(attention, "_has_varlen", lambda: True)
+    gpu(monkeypatch)
+    monkeypatch.setattr(kernels, "_explain_flash_absence", lambda: "flash-attn is not installed")
     assert choose(torch.device("cuda"), dtype, needs)[0].name == backend
 
 
-def test_flash_attn_brings_dropout_and_alibi(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 0))
-    monkeypatch.setattr(attention, "_explain_flash_absence", lambda: None)
-    for needs in (Needs(dropout=0.1), Needs(slopes=SLOPES)):
-        assert choose(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
+def test_an_older_gpu_runs_float16_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu(monkeypatch, (7, 5))
+    chosen = [choose(torch.device("cuda"), dtype, Needs())[0].name for dtype in kernels.HALVES]
+    assert chosen == ["efficient", "sdpa"]
+
+
+def test_flash_attn_brings_the_gradient_of_alibi(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu(monkeypatch, (8, 0))
+    monkeypatch.setattr(kernels, "_explain_flash_absence", lambda: None)
+    needs = Needs(slopes=SLOPES, dropout=0.1, gradients=True)
+    assert choose(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
+
+
+# The test of a kernel at its first use
+
+
+class Faulty(torch.autograd.Function):
+    """What the kernel gives, with another gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, out: torch.Tensor) -> torch.Tensor:
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * 1.1
+
+
+def plain_kernel(query: Any, key: Any, value: Any, bounds: Any, needs: Needs) -> torch.Tensor:
+    """Attention within the bounds, text by text."""
+    parts = []
+    for n, (start, stop) in enumerate(pairwise(bounds.queries.tolist())):
+        keys = slice(*bounds.keys[n : n + 2].tolist())
+        near = (torch.arange(stop - start)[:, None] - torch.arange(keys.stop - keys.start)).abs()
+        scores = torch.einsum("qhd,khd->hqk", query[start:stop], key[keys]) / query.shape[-1] ** 0.5
+        if needs.slopes is not None:
+            scores = scores - torch.tensor(needs.slopes)[:, None, None] * near
+        if needs.window is not None:
+            scores = scores.masked_fill(near > needs.window, float("-inf"))
+        weights = nn.functional.dropout(scores.softmax(dim=-1), needs.dropout)
+        parts.append(torch.einsum("hqk,khd->qhd", weights.to(value), value[keys]))
+    return torch.cat(parts)
+
+
+def change(kernel: Any, **changes: Any) -> Any:
+    """A kernel that gets other needs."""
+    return lambda query, key, value, bounds, needs: kernel(
+        query, key, value, bounds, replace(needs, **{name: new(needs) for name, new in changes.items()})
+    )
+
+
+def drop_anew(query: Any, key: Any, value: Any, bounds: Any, needs: Needs) -> torch.Tensor:
+    """The gradient of other draws than those of the result."""
+    first, second = (plain_kernel(query, key, value, bounds, needs) for _ in range(2))
+    return second + (first - second).detach()
+
+
+def fail(*_: Any) -> torch.Tensor:
+    raise RuntimeError("no kernel image\nof this device")
+
+
+TRAINED = Needs(dropout=0.1, gradients=True)
+FAULTS: dict[str, tuple[Needs, Any]] = {
+    "window": (Needs(window=64), change(plain_kernel, window=lambda needs: needs.window - 1)),
+    "ALiBi": (Needs(slopes=SLOPES), change(plain_kernel, slopes=lambda needs: None)),
+    "gradient": (Needs(gradients=True), lambda *given: Faulty.apply(plain_kernel(*given))),
+    "partly": (
+        Needs(partly=True),
+        lambda *given: plain_kernel(*given[:3], replace(given[3], keys=given[3].queries), given[4]),
+    ),
+    "no dropout": (TRAINED, change(plain_kernel, dropout=lambda needs: 0.0)),
+    "more dropout": (TRAINED, change(plain_kernel, dropout=lambda needs: 2 * needs.dropout)),
+    "other dropout backwards": (TRAINED, drop_anew),
+    "not a number": (Needs(), lambda *given: plain_kernel(*given) * float("nan")),
+}
+
+
+def explain(monkeypatch: pytest.MonkeyPatch, kernel: Any, dtype: torch.dtype, needs: Needs) -> str | None:
+    backend: Any = replace(BACKENDS["varlen"], kernel=kernel, explain_limits=lambda *_: None)  # type: ignore[type-var]
+    monkeypatch.setitem(BACKENDS, "varlen", backend)
+    kernels._explain_fault.cache_clear()
+    reason: str | None = backend.explain_refusal(CPU, dtype, needs)
+    kernels._explain_fault.cache_clear()
+    return reason
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("needs", [*(needs for needs, _ in FAULTS.values()), replace(TRAINED, partly=True)])
+def test_a_right_kernel_is_taken(monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype) -> None:
+    state = torch.get_rng_state()
+    with torch.inference_mode():
+        assert explain(monkeypatch, plain_kernel, dtype, needs) is None
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_kernel_is_refused(monkeypatch: pytest.MonkeyPatch, fault: str, dtype: torch.dtype) -> None:
+    needs, kernel = FAULTS[fault]
+    assert "it fails a test (a share of" in str(explain(monkeypatch, kernel, dtype, needs))
+
+
+def test_a_kernel_that_raises_is_refused_with_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = explain(monkeypatch, fail, torch.float32, Needs())
+    assert reason == "it fails a test (no kernel image)"
+
+
+def test_a_kernel_is_tested_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    backend: Any = replace(
+        BACKENDS["varlen"],
+        kernel=lambda *given: runs.append(1) or plain_kernel(*given),
+        explain_limits=lambda *_: None,  # type: ignore[type-var]
+    )
+    monkeypatch.setitem(BACKENDS, "varlen", backend)
+    kernels._explain_fault.cache_clear()
+    for window in (64, 65):
+        assert backend.explain_refusal(CPU, torch.float32, Needs(window=window)) is None
+    kernels._explain_fault.cache_clear()
+    assert len(runs) == 1
+
+
+def test_keys_that_nobody_sees_get_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel leaves the gradients of what is behind the last bound unset."""
+
+    class Unset(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, packed: torch.Tensor, count: int) -> torch.Tensor:
+            ctx.count = count
+            return packed.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+            gradient = gradient.clone()
+            gradient[ctx.count :] = torch.nan
+            return gradient, None
+
+    def kernel(query: Any, key: Any, value: Any, bounds: Any, needs: Needs) -> torch.Tensor:
+        key, value = (Unset.apply(packed, int(bounds.keys[-1])) for packed in (key, value))
+        return plain_kernel(query, key, value, bounds, needs)
+
+    lengths, needs = (9, 5, 1), Needs(partly=True, gradients=True)
+    seen = plain_attention.partly(lengths)
+    packed = [t.requires_grad_() for t in plain_attention.tokens(lengths)]
+    layout = kernels._KernelLayout(kernel=kernel, bounds=kernels._compute_bounds(lengths, seen, CPU))
+    found = layout.compute_attention(packed[0], packed[1], packed[2], needs)
+    expected = plain_attention.attend(*packed, lengths, seen, needs)
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(
+        torch.autograd.grad(found.sum(), packed), torch.autograd.grad(expected.sum(), packed), strict=True
+    ):
+        torch.testing.assert_close(one, other)
 
 
 def test_an_unknown_backend_is_an_error_that_names_those_there_are() -> None:

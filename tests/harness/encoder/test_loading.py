@@ -14,6 +14,7 @@ from fakes import Evil
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
+from harness.encoder import loading
 from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe
@@ -35,6 +36,16 @@ def test_an_encoder_says_what_it_is(bare: Path, loaded: Loaded) -> None:
     assert encoder.attention == "sdpa"
     assert encoder.parameters == sum(p.numel() for p in encoder.model.parameters()) > 10_000
     assert encoder.notes == []
+
+
+def test_projections_are_fused_on_a_gpu_alone(bare: Path, loaded: Loaded) -> None:
+    encoder = loaded(bare)
+    network: Any = encoder.model[0].auto_model
+    expected = encoder.encode(TEXTS)
+    for device, fused in (("cpu", False), ("cuda:1", True)):
+        loading._fuse_projections(encoder.model, device)
+        assert {block.attention.is_fused for block in network.layers} == {fused}
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=0, atol=1e-6)
 
 
 def test_loading_is_quiet(copy: Path, loaded: Loaded, edit: Edit, capfd: pytest.CaptureFixture[str]) -> None:

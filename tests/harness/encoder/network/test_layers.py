@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import cmath
+import copy
 import math
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from safetensors.torch import load_file
+from torch import nn
 
 import tiny_networks
 from harness.core.errors import ModelError
@@ -204,3 +208,56 @@ def test_gradients_go_back_through_packing() -> None:
     (found.unpack(vectors) * weights).sum().backward()
     assert vectors.grad is not None
     assert torch.equal(vectors.grad, found.pack(weights))
+
+
+# Fused projections
+
+
+def test_fused_projections_are_slices_of_one_tensor_and_give_the_same(tmp_path: Path) -> None:
+    model = tiny_networks.network(tiny_networks.small(num_key_value_heads=2))
+    batch = tiny_networks.batch(tiny_networks.texts((9, 4), 0), 0)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with torch.no_grad():
+        expected = model(**batch).last_hidden_state
+    model.fuse_projections()
+    attention: Any = model.layers[0].attention
+    storages = {layer.weight.untyped_storage()._cdata for layer in (attention.query, attention.key)}
+    assert len(storages) == 1
+    after = model.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    products: list[int] = []
+    attention.key.register_forward_hook(lambda *_: products.append(1))
+    with torch.no_grad():
+        torch.testing.assert_close(model(**batch).last_hidden_state, expected, rtol=0, atol=1e-6)
+    assert products == []
+    model(**batch).last_hidden_state.sum().backward()
+    assert products == [1]
+    assert attention.key.weight.grad is not None
+    model.save_pretrained(tmp_path)
+    saved = load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in before.items())
+
+
+@pytest.mark.parametrize("how", ["copied", "moved", "replaced", "trained", "another bias"])
+def test_projections_that_are_no_longer_fused_are_computed_apart(how: str) -> None:
+    model = tiny_networks.network(tiny_networks.small())
+    model.fuse_projections()
+    if how == "copied":
+        model = copy.deepcopy(model)
+    if how == "moved":
+        model = model.double()
+    attention: Any = model.layers[0].attention
+    with torch.no_grad():
+        if how == "replaced":
+            attention.key = nn.Sequential(attention.key, nn.Identity())
+            attention.key[0].weight.mul_(2)
+        elif how == "another bias":
+            attention.key.bias = nn.Parameter(attention.key.bias + 1)
+        else:
+            attention.key.weight.mul_(2)
+        x = torch.randn(5, 32, dtype=attention.query.weight.dtype)
+        found = [part.flatten(1) for part in attention._compute_qkv(x, None)]
+        expected = [layer(x) for layer in (attention.query, attention.key, attention.value)]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)

@@ -251,9 +251,11 @@ LENGTHS = (
 
 @pytest.mark.slow
 @gradient_of_no_leaf
-@pytest.mark.parametrize("name", ["bert", "modernbert"])
-def test_a_compiled_network_gives_the_same(name: str) -> None:
+@pytest.mark.parametrize(("name", "fused"), [("bert", False), ("bert", True), ("modernbert", False)])
+def test_a_compiled_network_gives_the_same(name: str, fused: bool) -> None:
     model: Any = network(shrunk(tiny.families()[name]), seed=1)
+    if fused:
+        model.fuse_projections()
     given = [batch(texts(lengths, model.shape.pad_token_id), model.shape.pad_token_id) for lengths in LENGTHS]
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
