@@ -167,8 +167,8 @@ def _drop_reference_records(
     model: str, seeds: Sequence[MeasuredSuite], results: Path
 ) -> tuple[MeasuredSuite, ...]:
     """The models without the scores that came with the project, which no table shows unasked."""
-    own = [[record for record in one.records if record.key not in one.reference] for one in seeds]
-    left = [replace(one, records=tuple(some)) for one, some in zip(seeds, own, strict=True) if some]
+    kept = [[record for record in one.records if record.key not in one.reference] for one in seeds]
+    left = [replace(one, records=tuple(some)) for one, some in zip(seeds, kept, strict=True) if some]
     if not left:
         raise UsageError(
             f"Nothing is recorded of {model} in {results}.",

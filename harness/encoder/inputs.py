@@ -153,8 +153,8 @@ def _encode_part(
 ) -> Mapping[str, Iterable[list[int]]]:
     """The numbers of some texts by name, a list for each text."""
     kind = type(tokenizer)
-    own = kind.__call__, kind._encode_plus
-    if own != (PreTrainedTokenizerFast.__call__, PreTrainedTokenizerFast._encode_plus):
+    methods = kind.__call__, kind._encode_plus
+    if methods != (PreTrainedTokenizerFast.__call__, PreTrainedTokenizerFast._encode_plus):
         columns: Mapping[str, Iterable[list[int]]] = tokenizer(texts, **options)
         return columns
     # Without the places of tokens, and without the Python lists that transformers makes of every encoding.
@@ -237,10 +237,10 @@ class UntokenizedTexts:
 
 def move_features(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     """The features of a batch on a device; the whole numbers among them travel in one copy."""
-    whole: list[Tensor] = []
-    _map_tensors(features, lambda value: whole.append(value) if value.dtype == torch.int64 else None)
-    joined = torch.cat([value.flatten() for value in whole]) if whole else torch.empty(0)
-    pieces = iter(_send_tensor(joined, device).split([value.numel() for value in whole]))
+    numbers: list[Tensor] = []
+    _map_tensors(features, lambda value: numbers.append(value) if value.dtype == torch.int64 else None)
+    joined = torch.cat([value.flatten() for value in numbers]) if numbers else torch.empty(0)
+    pieces = iter(_send_tensor(joined, device).split([value.numel() for value in numbers]))
     return _map_tensors(
         features,
         lambda value: (

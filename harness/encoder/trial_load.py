@@ -299,8 +299,8 @@ def _try_library_class(
 
 def _run_on_fakes(model: PreTrainedModel, features: dict[str, Tensor], report: LoadReport) -> int:
     """Run a model of transformers' own class without memory; returns the width of a token's vector."""
-    known = inspect.signature(model.forward).parameters
-    taken = {name: value for name, value in features.items() if name in known}
+    parameters = inspect.signature(model.forward).parameters
+    taken = {name: value for name, value in features.items() if name in parameters}
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         # from_config is the constructor: the model above holds tensors of the meta device, where less runs.
         copy = type(model)(model.config).eval()

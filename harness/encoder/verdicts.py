@@ -137,8 +137,8 @@ def _try_apart(models: Sequence[tuple[Artifact, Encoding]]) -> list[Verdict]:
         answers = error.stdout or b""
     except OSError:
         return []
-    whole = answers.splitlines(keepends=True)
-    return [Verdict(**json.loads(line)) for line in whole if line.endswith(b"\n")]
+    lines = answers.splitlines(keepends=True)
+    return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")]
 
 
 def _try_here(artifact: Artifact, encoding: Encoding) -> Verdict:

@@ -289,22 +289,22 @@ def _iter_errors(name: str, device: torch.device, dtype: torch.dtype, needs: Nee
     draw = torch.Generator().manual_seed(0)
     size = (sum(PROBE), len(needs.slopes or range(4)), needs.head_dim)
     *drawn, weights = (torch.randn(size, generator=draw, dtype=torch.float64) for _ in range(4))
-    given = [tensor.to(device, dtype).requires_grad_(needs.gradients) for tensor in drawn]
-    exact = [tensor.detach().double().cpu().requires_grad_(needs.gradients) for tensor in given]
+    inputs = [tensor.to(device, dtype).requires_grad_(needs.gradients) for tensor in drawn]
+    exact = [tensor.detach().double().cpu().requires_grad_(needs.gradients) for tensor in inputs]
     attended = torch.arange(size[0]) % 3 != 1 if needs.partly else None
     layout = BACKENDS[name].build_layout(PROBE, attended if attended is None else attended.to(device), device)
     plain = replace(needs, dropout=0.0)
-    out = layout.compute_attention(given[0], given[1], given[2], plain)
+    out = layout.compute_attention(inputs[0], inputs[1], inputs[2], plain)
     expected = Sdpa().build_layout(PROBE, attended, torch.device("cpu"))
     expected_out = expected.compute_attention(exact[0], exact[1], exact[2], plain)
     yield _compute_error(out, expected_out)
     if needs.gradients:
-        gradients = torch.autograd.grad(out, given, weights.to(device, dtype))
+        gradients = torch.autograd.grad(out, inputs, weights.to(device, dtype))
         expected_gradients = torch.autograd.grad(expected_out, exact, weights)
         for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
             yield _compute_error(gradient, expected_gradient) / 2
     if needs.dropout:
-        yield from _iter_dropout_errors(layout, given[2], weights.to(device, dtype), needs)
+        yield from _iter_dropout_errors(layout, inputs[2], weights.to(device, dtype), needs)
 
 
 def _iter_dropout_errors(layout: Layout, value: Tensor, weights: Tensor, needs: Needs) -> Iterator[float]:
