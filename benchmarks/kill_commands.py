@@ -173,9 +173,14 @@ class Trial:
 
     def find_faults(self) -> Iterator[str]:
         """What is left or wrong after the last run."""
-        for process in psutil.process_iter(["environ"]):
-            if (process.info["environ"] or {}).get("HARNESS_KILLED") == str(self.home):
-                yield f"the process {process.pid} is left: {' '.join(process.cmdline())[:200]}"
+        processes = [
+            process
+            for process in psutil.process_iter(["environ"])
+            if (process.info["environ"] or {}).get("HARNESS_KILLED") == str(self.home)
+        ]
+        # On a busy machine the workers of a killed driver need seconds to end.
+        for process in psutil.wait_procs(processes, timeout=30)[1]:
+            yield f"the process {process.pid} is left: {' '.join(process.cmdline())[:200]}"
         places = ["--results", self.home / "results", "--cache", self.home / "cache", "--json"]
         (self.home / "results").mkdir(exist_ok=True)
         typed = [sys.executable, "-m", "harness", "audit", *map(str, places)]
