@@ -456,9 +456,8 @@ class Packing:
         """
         lengths = compute.sum(axis=1)
         bounds = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])
-        attended = None
-        if attend is not None and not np.array_equal(attend, compute):
-            attended = torch.from_numpy((attend | ~attend.any(axis=1, keepdims=True))[compute])
+        keys = compute if attend is None else attend | ~attend.any(axis=1, keepdims=True)
+        attended = keys[compute]
         index = np.flatnonzero(compute)
         return Packing(
             shape=(compute.shape[0], compute.shape[1]),
@@ -466,7 +465,7 @@ class Packing:
             positions=torch.from_numpy(np.arange(len(index)) - np.repeat(bounds[:-1], np.diff(bounds))),
             lengths=tuple(np.diff(bounds).tolist()),
             bounds=torch.from_numpy(bounds),
-            attended=attended,
+            attended=None if attended.all() else torch.from_numpy(attended),
         )
 
     @property
