@@ -310,9 +310,10 @@ def _iter_errors(name: str, device: torch.device, dtype: torch.dtype, needs: Nee
 def _iter_dropout_errors(layout: Layout, value: Tensor, weights: Tensor, needs: Needs) -> Iterator[float]:
     """0 where as much is dropped as is asked for and gradients drop the same, infinity where not."""
     zeros, share = torch.zeros_like(value), needs.dropout
-    if not needs.partly and needs.window is None:
+    if not needs.partly:
         # Where all weights are equal, a result is a mean of draws that are 0 or 1 / (1 - share).
-        ones = layout.compute_attention(zeros, zeros, torch.ones_like(value), needs)
+        even = replace(needs, window=None, slopes=None)
+        ones = layout.compute_attention(zeros, zeros, torch.ones_like(value), even)
         excess = ones[: PROBE[0], :, 0].detach().double() - 1
         variance = share / (1 - share) / PROBE[0]
         # FlashAttention draws whole numbers below 256.

@@ -341,7 +341,13 @@ def explain(monkeypatch: pytest.MonkeyPatch, kernel: Any, dtype: torch.dtype, ne
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("needs", [*(needs for needs, _ in FAULTS.values()), replace(TRAINED, partly=True)])
+@pytest.mark.parametrize(
+    "needs",
+    [
+        *(needs for needs, _ in FAULTS.values()),
+        *(replace(TRAINED, **more) for more in ({"partly": True}, {"window": 9, "slopes": SLOPES})),
+    ],
+)
 def test_a_right_kernel_is_taken(monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype) -> None:
     state = torch.get_rng_state()
     with torch.inference_mode():
