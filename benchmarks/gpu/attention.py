@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from gpu.session import Lengths, Session, draw_lengths
 
-from harness.encoder.attention import BACKENDS, Needs
+from harness.encoder.attention.interface import Needs
+from harness.encoder.attention.kernels import BACKENDS
 
 Row = dict[str, Any]
 

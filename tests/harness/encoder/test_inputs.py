@@ -18,7 +18,8 @@ import tiny
 import two_stage_models
 from harness.core.types import SIDES
 from harness.encoder import inputs
-from harness.encoder.attention import BACKENDS, Nothing
+from harness.encoder.attention.interface import Nothing
+from harness.encoder.attention.kernels import BACKENDS
 from harness.encoder.engine import _prepare, embed_features
 from harness.encoder.folder.description import describe
 from harness.encoder.inputs import TokenizedTexts, encode_texts, move_features, tokenize_texts
