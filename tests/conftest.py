@@ -36,8 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _gpu() -> bool:
     import torch
 
-    # tests/gpu/test_network_on_gpu.py runs on another device, too.
-    return torch.cuda.is_available() or "HARNESS_TEST_DEVICE" in os.environ
+    return torch.cuda.is_available()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ do, a window's tokens only. Tensors have the 12 heads of 64 of BERT-base, in hal
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -43,34 +44,36 @@ def iter_rows(session: Session) -> Iterator[Row]:
             for mix, count in MIXES.items():
                 drawn = draw_lengths(mix, session.choose(count, 2), np.random.default_rng(0))
                 lengths = np.sort(np.minimum(drawn, session.longest))[::-1]
-                figures = _time(session, name, needs, lengths)
+                trained = replace(needs, gradients=True)
+                trains = backend.explain_refusal(device, dtype, trained) is None
+                figures = _time(session, name, needs, trained if trains else None, lengths)
                 yield {"layer": layer, "backend": name, "lengths": mix, **figures}
 
 
-def _time(session: Session, name: str, needs: Needs, lengths: Lengths) -> Row:
+def _time(session: Session, name: str, needs: Needs, trained: Needs | None, lengths: Lengths) -> Row:
+    """The figures of a forward pass, and of both passes where the backend has `trained`, with gradients."""
     torch.manual_seed(0)
     shape = (3, int(lengths.sum()), HEADS, WIDTH)
     drawn = torch.randn(shape, device=session.device, dtype=getattr(torch, session.dtype))
     query, key, value = (part.clone().requires_grad_() for part in drawn)
     device = torch.device(session.device)
     layout = BACKENDS[name].build_layout(lengths.tolist(), None, device)
-    attend = partial(layout.compute_attention, query, key, value, needs)
+    attend = partial(layout.compute_attention, query, key, value)
     direction = torch.ones_like(query)
 
     def run_both() -> None:
-        torch.autograd.grad(attend(), (query, key, value), direction)
+        torch.autograd.grad(attend(trained), (query, key, value), direction)
 
     with torch.no_grad():
-        forward = session.measure_kernel(attend)
-        kernels = session.count_kernels(attend)[1]
-    both = session.measure_kernel(run_both)
+        forward = session.measure_kernel(partial(attend, needs))
+        kernels = session.count_kernels(partial(attend, needs))[1]
+    both = session.measure_kernel(run_both) if trained else None
     seen = lengths if needs.window is None else np.minimum(lengths, 2 * needs.window + 1)
     flops = 4.0 * HEADS * WIDTH * float((seen * lengths).sum())
     return {
         "tokens": int(lengths.sum()),
         "forward ms": 1000 * forward,
-        "both ms": 1000 * both,
         "forward TFLOP/s": flops / forward / 1e12,
-        "both TFLOP/s": 3.5 * flops / both / 1e12,
+        **({"both ms": 1000 * both, "both TFLOP/s": 3.5 * flops / both / 1e12} if both else {}),
         "kernels forward": kernels,
     }
