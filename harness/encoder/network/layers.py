@@ -311,10 +311,10 @@ class _Attention(nn.Module):
         by_head = self.shape.qkv == "by_head"
         parts = self.qkv(x).unflatten(-1, (heads, 3, each) if by_head else (3, heads, each))
         axis = -2 if by_head else -3
-        if turn is None or torch.is_grad_enabled():
+        if turn is None or torch.is_grad_enabled() or x.device.type == "cpu":
             query, key, value = parts.unbind(axis)
             return self._rotate(query, turn), self._rotate(key, turn), value
-        # Rotated together they need half of the calls; a gradient would need a copy of all parts.
+        # Rotated together they need half of a GPU's launches; a gradient would need a copy of all parts.
         query, key = self._rotate(parts.narrow(axis, 0, 2).movedim(axis, 0), turn)
         return query, key, parts.select(axis, 2)
 
