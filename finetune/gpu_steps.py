@@ -13,7 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import DataLoader
+
+from harness.encoder.inputs import move_features, takes_packing
 
 READ_STEPS, READ_SECONDS = 10, 2.0
 """After so many steps, or so much time, the losses of a GPU's steps are read, which waits for the GPU."""
@@ -69,6 +72,50 @@ class AheadLoader(DataLoader[Any]):
 
     def __iter__(self) -> Any:
         return iterate_ahead(super().__iter__(), self._lock)
+
+
+MASKS = ("input_ids", "attention_mask", "compute_mask")
+"""The features from which a batch is packed."""
+
+
+def keep_on_host(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The ids and masks of each column once more, under names with `host_`, which stay on the CPU."""
+    # A loss cuts them like all others of a column; the ids on the GPU tell it whose random state to keep.
+    return {
+        f"{name.removesuffix(feature)}host_{feature.partition('_')[0]}": value
+        for name, value in inputs.items()
+        for feature in MASKS
+        if name.endswith(f"_{feature}")
+    }
+
+
+def pack_on_host(module: Any) -> None:
+    """Have a Transformer module with our network pack its batches on the CPU, so that no pass waits."""
+
+    def pack(_module: Any, args: tuple[dict[str, Any], ...]) -> None:
+        features = args[0]
+        if "host_input" not in features:
+            return
+        ids, *masks = (features.pop(f"host_{name.partition('_')[0]}", None) for name in MASKS)
+        packing = module.auto_model.build_packing(ids, *masks)
+        features |= move_features({"packing": packing}, features["input_ids"].device)
+
+    if takes_packing(module):
+        module.register_forward_pre_hook(pack)
+
+
+def pack_rows(model: Any, tokens: Tensor | None, device: torch.device) -> dict[str, Any]:
+    """The packing of a batch for the encoder of a classifier on a GPU; nothing where it takes none.
+
+    Args:
+        model: The classifier.
+        tokens: (rows, columns), the places that are no padding, on the CPU; None if not known.
+        device: That of the classifier.
+    """
+    build = getattr(getattr(model, "encoder", None), "build_packing", None)
+    if build is None or tokens is None or not works_behind(device.type):
+        return {}
+    return move_features({"packing": build(tokens, tokens, tokens)}, device)
 
 
 class GPUMemory(NamedTuple):

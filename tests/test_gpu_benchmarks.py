@@ -13,7 +13,7 @@ import pytest
 from gpu.run import BUDGETS
 
 ROOT = Path(__file__).parents[1]
-CASES = {"ceilings": 9, "encode": 8, "training": 5, "attention": 4 * 6, "maxsim": 1}
+CASES = {"ceilings": 9, "encode": 8, "training": 5, "attention": 4 * 7, "maxsim": 1}
 """The rows of each."""
 
 
@@ -48,7 +48,7 @@ def test_all_of_them_run_in_one_call(tmp_path: Path) -> None:
 
 def test_a_benchmark_without_time_stops_with_what_it_has(tmp_path: Path) -> None:
     run(tmp_path, "ceilings", "--budget", "0.01")
-    assert len(json.loads((tmp_path / "ceilings.json").read_text())["rows"]) == 1
+    assert 1 <= len(json.loads((tmp_path / "ceilings.json").read_text())["rows"]) < CASES["ceilings"]
 
 
 def test_an_unknown_name_is_an_error_that_names_those_there_are(tmp_path: Path) -> None:

@@ -38,7 +38,15 @@ from finetune.embedding.batches import (
 )
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, SuggestedRows, TrainerSettings
 from finetune.flops import ParameterCount
-from finetune.gpu_steps import READ_SECONDS, READ_STEPS, AheadLoader, PassSize, works_behind
+from finetune.gpu_steps import (
+    READ_SECONDS,
+    READ_STEPS,
+    AheadLoader,
+    PassSize,
+    keep_on_host,
+    pack_on_host,
+    works_behind,
+)
 from harness.core.allowances import list_allowed_tensors
 from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
@@ -269,6 +277,8 @@ class _Trainer(SentenceTransformerTrainer):
         }:
             # Losses of other passes would have other weights of their own.
             self.sizes = None
+        if self._works_behind:
+            pack_on_host(cast(Any, self.model)[0])
         self.done = int(self._from.name.rpartition("-")[2]) if self._from else 0
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
@@ -383,12 +393,13 @@ class _Trainer(SentenceTransformerTrainer):
         """The inputs on the device, whose copies are not waited for, but for what is read on the CPU."""
         # Pooling reads the first of the lengths of prompts as a number.
         host = ("prompt_length", *(["label"] if self.setup.labels_on_host else []))
-        return {
+        moved = {
             name: value
             if not isinstance(value, Tensor) or name.endswith(host)
             else value.to(self.args.device, non_blocking=True)
             for name, value in inputs.items()
         }
+        return {**moved, **(keep_on_host(inputs) if self._works_behind else {})}
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The library's step, with its tokens counted and the part of this process in the loss."""

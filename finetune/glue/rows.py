@@ -28,10 +28,12 @@ class Batch:
     Attributes:
         inputs: Arguments of the encoder, each (rows, columns).
         labels: (rows,), integers for classes, or numbers.
+        tokens: (rows, columns), the places that are no padding, on the CPU; None if they are not known there.
     """
 
     inputs: dict[str, Tensor]
     labels: Tensor
+    tokens: Tensor | None = None
 
     def compute_batch_loss(self, scores: Tensor) -> Tensor:
         """The mean loss of scores, (rows, classes): squared error for numbers, cross-entropy for classes."""
@@ -126,7 +128,8 @@ class TokenizedRows:
             name: column[token_places].masked_fill(hidden, self.fill[name])
             for name, column in self.columns.items()
         }
-        return Batch(inputs=inputs, labels=self.labels[chosen.to(device, non_blocking=True)])
+        labels = self.labels[chosen.to(device, non_blocking=True)]
+        return Batch(inputs=inputs, labels=labels, tokens=token_mask)
 
     def take(self, chosen: Tensor) -> TokenizedRows:
         """The chosen rows alone, in this order; `chosen` is on the CPU."""

@@ -16,7 +16,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedRows
-from finetune.gpu_steps import READ_STEPS, works_behind
+from finetune.gpu_steps import READ_STEPS, pack_rows, works_behind
 from harness.core.types import SEED
 from harness.encoder.dtype import TORCH_DTYPES
 from harness.results.metrics import METRICS, Floats
@@ -251,7 +251,8 @@ def _forward_and_backward(
                 batch = rows.batch(part)
                 with autocast():
                     # Weighted, so that the sum over the parts is the mean over the batch.
-                    loss = batch.compute_batch_loss(model(**batch.inputs)) * (len(part) / len(chosen))
+                    scores = model(**batch.inputs, **pack_rows(model, batch.tokens, batch.labels.device))
+                    loss = batch.compute_batch_loss(scores) * (len(part) / len(chosen))
                 scaler.scale(loss).backward()
                 total += loss.detach()
             return total
@@ -309,7 +310,8 @@ def predict(
 def _predict_batches(model: nn.Module, rows: TokenizedRows, tokens: int) -> Tensor:
     predictions = torch.empty(len(rows))
     for chosen in rows.iter_length_batches(tokens):
-        scores = model(**rows.batch(chosen).inputs)
+        batch = rows.batch(chosen)
+        scores = model(**batch.inputs, **pack_rows(model, batch.tokens, rows.labels.device))
         batch_predictions = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float()
         finite_rows = torch.isfinite(scores).all(dim=-1)
         # argmax would give a class for NaN, too.

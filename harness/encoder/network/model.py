@@ -238,7 +238,7 @@ class EncoderModel(EncoderPreTrainedModel):
         """The packing of a batch, its embeddings, (tokens, width), and its given places, (tokens,)."""
         inputs = ids if ids is not None else embeds
         assert inputs is not None
-        packed = self._build_packing(inputs, ids, mask, compute) if packing is None else packing
+        packed = self.build_packing(inputs, mask, compute) if packing is None else packing
         explicit_places = None if positions is None else packed.pack(positions)
         # Who gives a packing has checked given places already: a look at them waits for the GPU.
         if self.shape.positions != "alibi" and (packing is None or explicit_places is None):
@@ -294,10 +294,18 @@ class EncoderModel(EncoderPreTrainedModel):
         out: Tensor = block(*inputs)
         return out
 
-    def _build_packing(
-        self, inputs: Tensor, ids: Tensor | None, mask: Tensor | None, compute: Tensor | None
+    def build_packing(
+        self, inputs: Tensor, mask: Tensor | None = None, compute: Tensor | None = None
     ) -> Packing:
+        """The packing of a padded batch; on the CPU nothing waits for it.
+
+        Args:
+            inputs: (texts, columns) token ids, or (texts, columns, width) embeddings.
+            mask: (texts, columns), the attended tokens; None for all.
+            compute: (texts, columns), further tokens to compute, as in `forward`.
+        """
         attend = _mask_of(inputs, mask)
+        ids = inputs if inputs.dim() == 2 else None
         return Packing.from_masks(self._build_compute_mask(ids, compute, attend), attend)
 
     def _build_compute_mask(self, ids: Tensor | None, asked: Tensor | None, attend: Tensor) -> Tensor:
