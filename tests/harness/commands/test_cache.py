@@ -115,6 +115,7 @@ EVERY = {
     "explain": ("--model", "MODEL", "--query", "dog", "--document", "dog", "--offline"),
     "export": ("/", "RESULTS"),
     "list": ("records", "RESULTS"),
+    "models average": ("MODEL", "OTHER", "--output", "mean", "--offline", "RESULTS"),
     "models export": ("123456", "copy", "RESULTS"),
     "models list": ("RESULTS",),
     "models remove": ("123456", "RESULTS"),

@@ -113,7 +113,7 @@ def test_a_model_that_attends_to_padding(bare: Path, loaded: Loaded) -> None:
     backbone = first.auto_model.forward
 
     def forgets(*args: Any, **kwargs: Any) -> Any:
-        return backbone(*args, **{**kwargs, "attention_mask": None})
+        return backbone(*args, **{**kwargs, "attention_mask": None, "packing": None})
 
     first.auto_model.forward = forgets
     assert only_failure(encoder).check == "padding"

@@ -337,7 +337,7 @@ def test_a_run_that_cannot_be_exported_is_one_error(
         found = replace(found, run={})
     kept = keep(task("STS" if change == "STS" else "Same ids"), found, tmp_path / "r")
     if change == "damaged":
-        path = Store(tmp_path / "r").run(kept, artifact(Path()).slug)
+        path = Store(tmp_path / "r").find_part_file(kept, artifact(Path()).slug, "run")
         assert path is not None
         path.write_bytes(path.read_bytes()[:-1])
     where = ["--trec", str(tmp_path / "t"), "--results", str(tmp_path / "r")]
