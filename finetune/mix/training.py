@@ -185,7 +185,7 @@ class MixSetup(EmbeddingSetup):
     def save_model_folder(self, model: Any, folder: Path) -> None:
         """Write the model with its own length, and the hashes of the texts that were drawn."""
         super().save_model_folder(model, folder)
-        add_text_hashes(self._iter_batch_texts(), folder, parent=self._spec.backbone.folder)
+        add_text_hashes(self._iter_batch_texts(), folder, parents=[self._spec.backbone.folder])
 
     def _iter_batch_texts(self) -> Iterator[list[str]]:
         """The texts of each batch."""

@@ -24,7 +24,7 @@ from harness.driver.progress import find_most_common
 from harness.driver.report.suite import CHOSE, format_lineage_lines, is_selection_score, serialize_selection
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
-from harness.results.results import MeasuredSuite, describe_record, open_stores
+from harness.results.results import MeasuredSuite, choose_settings, describe_record, open_stores
 from harness.results.scores import MAIN_SCORE, format_delta, score_text
 from harness.storage.record import Record
 
@@ -78,10 +78,11 @@ def command(
     vectors, so it is compared with each score of that model. Retrieval tasks are tested over their
     queries. A task of several splits has a row for each.
     """
-    sides = [
-        MeasuredSuite.load_records(model, results, cache).select_settings(settings)
-        for model in (first, second)
-    ]
+    sides = [MeasuredSuite.load_records(model, results, cache) for model in (first, second)]
+    # A side with one kind of settings is taken as it is, but a slip of the pen on both is told.
+    if all(settings not in text for side in sides for text in side.settings):
+        choose_settings([text for side in sides for text in side.settings], settings)
+    sides = [side.select_settings(settings) for side in sides]
     pairing = _match_sides(sides, tasks, across_data=across_data)
     comparison = {
         "deltas": [row for x, y in pairing.pairs for row in _iter_delta_rows(x, y, sides, results, cache)],

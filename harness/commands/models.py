@@ -28,6 +28,7 @@ from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules
 from harness.plan.models import ModelOptions, resolve_model
 from harness.results.cost.duration import format_duration
+from harness.search.bm25 import is_bm25
 from harness.training.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.training.training import LOG, read_log
 
@@ -150,7 +151,7 @@ def _average(
     """Write the mean of the weights of MODELS to DIR: a model like any other, with its lineage.
 
     MODELS are two or more checkpoints of one model, each as `harness run --model` takes it, such as the last
-    ones of a pretraining. All files but the weights are the first one's.
+    ones of a pretraining. Configs and tokenizer are the first one's.
     """
     with forbid_network() if offline else contextlib.nullcontext():
         from harness.tools.averaging import average_models
@@ -160,6 +161,8 @@ def _average(
             cache=paths.resolve_cache_folder(cache),
             results=paths.resolve_results_folder(results),
         )
+        if rankings := [text for text in models if is_bm25(text)]:
+            raise UsageError(f"{rankings[0]} has no weights.", hint="Name checkpoints of one model.")
         artifacts = [resolve_model(text, Settings(), places).artifact for text in models]
         document = average_models(artifacts, output, paths.resolve_cache_folder(cache))
     click.echo(

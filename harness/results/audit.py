@@ -278,8 +278,9 @@ def _repair_fault(fault: Fault) -> Fault:
     """A fault after its repair."""
     with suppress(OSError, HarnessError):
         if fault.area == "datasets":
-            remove_prepared(fault.file)
-        elif fault.area == "leases":
+            # Its folder stays, with the lock by which processes share it.
+            return replace(fault, repaired=remove_prepared(fault.file))
+        if fault.area == "leases":
             sweep_leases(fault.file.parent)
         elif fault.area == "models" and fault.repair == "move aside":
             ModelStore(fault.file.parents[1]).move_aside(fault.file)

@@ -312,12 +312,16 @@ class MeasuredSuite:
         """Whether a record is of weights that a trained model no longer has."""
         return get_record_weights(record) not in ("", self.weights)
 
+    @functools.cached_property
+    def settings(self) -> list[str]:
+        """The settings under which it was measured, each once, in words."""
+        return list(dict.fromkeys(extract_condition(record).text for record in self.records))
+
     def select_settings(self, wanted: str) -> MeasuredSuite:
         """The records under one of several settings (`choose_settings`); all where there is one."""
-        texts = list(dict.fromkeys(extract_condition(record).text for record in self.records))
-        if not wanted or len(texts) < 2:
+        if not wanted or len(self.settings) < 2:
             return self
-        text = choose_settings(texts, wanted)
+        text = choose_settings(self.settings, wanted)
         return replace(self, records=tuple(r for r in self.records if extract_condition(r).text == text))
 
     @property

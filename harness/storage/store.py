@@ -163,7 +163,7 @@ class Store:
         path = facts and self.locate_record(artifact, record.task.name, record.key).with_name(facts.file)
         if path is None or not path.is_file():
             return None
-        if files.has_sha256(path, facts.sha256):
+        if files.hash_file(path) == facts.sha256:
             return path
         _warn_once(path, f"{path} is damaged: its record has another SHA-256. It counts as missing.")
         return None
@@ -299,8 +299,9 @@ class SharedRecords:
             return False
         changes = self.compare_records(known, start)
         ended = time.monotonic()
+        is_new = self.fetch(changes.fetch) > 0
         self._listings[start] = ended + max(LISTING_SECONDS, 10 * (ended - begun)), changes.objects
-        return self.fetch(changes.fetch) > 0
+        return is_new
 
     def has_listed(self, artifact: str) -> bool:
         """Whether the records of an artifact were looked up before."""

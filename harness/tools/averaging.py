@@ -15,7 +15,8 @@ from harness.core import files
 from harness.core.errors import ModelError, UsageError
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
 from harness.core.types import Artifact
-from harness.encoder.folder.content import VOLATILE, compute_content_key, list_content_files
+from harness.data.training.loading import add_text_hashes, read_text_hashes
+from harness.encoder.folder.content import VOLATILE, WHOLE, compute_content_key, list_content_files
 from harness.encoder.folder.files import read_json
 from harness.encoder.folder.modules import weight_files
 from harness.encoder.weights import StoredTensor, read_safetensors
@@ -27,8 +28,8 @@ RECIPE = "average"
 def average_models(models: Sequence[Artifact], output: Path, cache: Path) -> ModelDocument:
     """Write the model whose weights are the mean of those of `models`, by one rename.
 
-    Each tensor is averaged in float64 and has the dtype of the first model's; tensors of whole numbers must
-    be equal. All else is of the first model.
+    Each tensor is averaged in float64 and written in its own dtype; tensors of whole numbers must be equal.
+    Configs and tokenizer are those of the first model.
 
     Args:
         models: Two models or more of one architecture and tokenizer, with their weights as safetensors.
@@ -56,7 +57,11 @@ def average_models(models: Sequence[Artifact], output: Path, cache: Path) -> Mod
         document = ModelDocument(
             name=output.resolve().name, key=lineage.key, content=content, weights=weights, lineage=lineage
         )
-        (staging / FILE).write_text(document.to_json())
+        (staging / FILE).write_text(document.to_json(), encoding="utf-8")
+        trained = [model.folder for model in models if model.trained]
+        # Where those of one are not known, those of the average are not known either.
+        if trained and all(read_text_hashes(folder) is not None for folder in trained):
+            add_text_hashes((), staging, parents=trained)
         # rename() replaces an empty folder, and fails where another process has put something into it by now.
         staging.rename(output)
     except OSError as error:
@@ -112,7 +117,8 @@ def _read_headers(model: Artifact) -> dict[str, StoredTensor]:
 def _write_average(models: Sequence[Artifact], folder: Path) -> None:
     first, headers = models[0].folder, [_read_headers(model) for model in models]
     # The parts of a sharded checkpoint have the first model's names, so its index holds for them.
-    for path in [*_list_files(first), *first.rglob("model.safetensors.index.json")]:
+    parts = [path for path in weight_files(first) if path.name != WHOLE]
+    for path in {*_list_files(first), *(path.with_name(f"{WHOLE}.index.json") for path in parts)}:
         target = folder / path.relative_to(first)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)

@@ -336,24 +336,24 @@ def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, parent:
     # A training that mixes data sets writes the texts that it has really read (finetune.mix).
     if not (model / _TEXTS).exists():
         add_text_hashes(
-            chain.from_iterable(_iter_training_texts(part, cache) for part in data), model, parent=parent
+            chain.from_iterable(_iter_training_texts(part, cache) for part in data), model, parents=[parent]
         )
 
 
-def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parent: Path) -> None:
-    """Write the hashes of texts, with those of its parent, into a model's folder.
+def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parents: Sequence[Path]) -> None:
+    """Write the hashes of texts, with those of its parents, into a model's folder.
 
     Args:
         texts: The texts, part by part.
         model: The folder of the trained model.
-        parent: The folder of the model that was trained further.
+        parents: The folders of the models that it was made from.
     """
     import io
 
     import numpy as np
 
-    before = read_text_hashes(parent)
-    parts = [np.empty(0, np.uint64) if before is None else before, *map(hash_texts, texts)]
+    before = [hashes for parent in parents if (hashes := read_text_hashes(parent)) is not None]
+    parts = [np.empty(0, np.uint64), *before, *map(hash_texts, texts)]
     buffer = io.BytesIO()
     np.save(buffer, np.unique(np.concatenate(parts)))
     (model / _TEXTS).parent.mkdir(parents=True, exist_ok=True)

@@ -532,6 +532,9 @@ def test_settings_say_which_scores_are_compared(tmp_path: Path, capsys: Any) -> 
         assert (row["first"], row["second"]) == (first, 0.75)
     assert invoke([*map(str, compare), "float"]) == 2
     assert "2 of them have 'float'" in capsys.readouterr().err
+    # A model with one kind of settings is taken as it is, unless no model has what was typed.
+    assert invoke([*map(str, (*compare[:2], "model-b", *compare[3:])), "flaot16"]) == 2
+    assert "None of them has 'flaot16'" in capsys.readouterr().err
 
 
 def test_records_of_two_contents_are_told_apart(tmp_path: Path, capsys: Any) -> None:

@@ -97,6 +97,15 @@ def test_files_of_a_newer_record_are_left(world: World) -> None:
     assert path.with_suffix(".examples.parquet").exists()
 
 
+def test_a_damaged_data_set_is_emptied(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    path = max(world.files("prepared"), key=lambda file: file.stat().st_size)
+    path.write_bytes(path.read_bytes()[:-1])
+    code, found = asked(capsys, world, "--repair")
+    assert (code, [(one["area"], one["repaired"]) for one in found["faults"]]) == (0, [("datasets", True)])
+    assert not path.exists()
+    assert asked(capsys, world)[1]["faults"] == []
+
+
 def dead_process() -> int:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

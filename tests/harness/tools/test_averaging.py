@@ -12,9 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import tiny
+from fakes import lineage, train
 from harness.cli import invoke
 from harness.core.encoding import Settings
 from harness.core.lineage import read_document
+from harness.data.training.loading import add_text_hashes, count_trained, read_text_hashes
 from harness.plan.models import ModelOptions, resolve_model
 
 Average = Callable[..., tuple[int, str]]
@@ -83,9 +85,29 @@ def test_a_sharded_checkpoint_keeps_its_parts(
     assert resolve_model(str(tmp_path / "out"), Settings(), ModelOptions()).artifact.trained
 
 
+def test_the_texts_of_all_parents_are_known(
+    checkpoints: list[Path], average: Average, tmp_path: Path
+) -> None:
+    """Otherwise records of the average would not say how many of their texts it was trained on."""
+    texts = {"step-0": ["a", "b"], "step-1": ["b", "c"]}
+    for name, known in texts.items():
+        train(tmp_path / name, lineage(seed=len(name) + ord(name[-1])))
+        add_text_hashes([known], tmp_path / name, parents=[])
+    assert average(*checkpoints)[0] == 0
+    hashes = read_text_hashes(tmp_path / "out")
+    assert hashes is not None
+    assert (len(hashes), count_trained(["a", "b", "c", "d"], hashes)) == (3, 3)
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "step-1" / "training" / "texts.npy").unlink()
+    assert average(*checkpoints)[0] == 0
+    assert read_text_hashes(tmp_path / "out") is None
+
+
 def test_what_has_no_average_is_refused(checkpoints: list[Path], average: Average, tmp_path: Path) -> None:
     code, text = average(checkpoints[0], checkpoints[0])
     assert (code, "two or more different models" in text) == (2, True)
+    code, text = average(checkpoints[0], Path("bm25"))
+    assert (code, "bm25 has no weights" in text) == (2, True)
     config = json.loads((checkpoints[1] / "config.json").read_text())
     (checkpoints[1] / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-5}))
     code, text = average(*checkpoints)
