@@ -23,6 +23,7 @@ from finetune.embedding.batches import Order, PackedOrder, hash_table_texts, pac
 from finetune.embedding.losses import InfoNCE, NegativeFilter, build_filtered_loss
 from finetune.embedding.settings import Loss
 from finetune.embedding.trainer import EmbeddingSetup, open_backbone, open_whole, run_trainer, set_dropout
+from finetune.gpu_steps import choose_sum_dtype
 from harness.core import files
 from harness.core.encoding import OwnTexts
 from harness.core.errors import HarnessError
@@ -524,7 +525,8 @@ class TwoStageLoss(nn.Module):
         """
         parts = [split_features(one, self._group or len(labels)) for one in sentence_features]
         groups = [*zip(*parts, labels.split(self._group or len(labels)), strict=True)]
-        total, masked = labels.new_zeros((), dtype=torch.float32), labels.new_zeros((), dtype=torch.float64)
+        total = labels.new_zeros((), dtype=torch.float32)
+        masked = labels.new_zeros((), dtype=choose_sum_dtype(labels.device))
         for *columns, documents, rows in groups:
             total = total + self._compute_group_loss(columns, documents, rows) * (self.share / len(groups))
             masked += self._loss.measures.get("masked", 0.0) / len(groups)

@@ -13,6 +13,8 @@ from sentence_transformers.util import all_gather_with_grad, cos_sim
 from torch import Tensor, cat, nn
 from torch.nn.functional import cross_entropy, normalize
 
+from finetune.gpu_steps import choose_sum_dtype
+
 
 def build_info_nce_loss(
     model: SentenceTransformer, scale: float, *, group: int, micro_batch: int | None, gather: bool
@@ -295,7 +297,7 @@ class InfoNCE:
         """
         size = self._rows_of_group or len(numbers)
         groups = [*zip(_iter_column_groups(columns, size), numbers.split(size), strict=True)]
-        masked, candidates = numbers.new_zeros((), dtype=torch.float64), 0
+        masked, candidates = numbers.new_zeros((), dtype=choose_sum_dtype(numbers.device)), 0
         for group, rows in groups:
             query_places = torch.arange(len(rows), device=rows.device)
             if self._gathers:

@@ -77,7 +77,7 @@ class TrainerSettings(AlwaysHashed):
     @property
     def identity(self) -> Self:
         """The settings that are in the key: those that change the result."""
-        # The gradient of a batch is the same however many rows a pass has.
+        # The gradient of a batch is the same in passes of any rows, but for rounding and the draw of dropout.
         return replace(self, chunk=0)
 
     def normalize_settings(self) -> Self:

@@ -43,6 +43,7 @@ from finetune.gpu_steps import (
     READ_STEPS,
     AheadLoader,
     PassSize,
+    choose_sum_dtype,
     keep_on_host,
     pack_on_host,
     works_behind,
@@ -54,6 +55,7 @@ from harness.core.types import Artifact
 from harness.data.training.loading import describe_repeats, load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.folder.description import describe
+from harness.encoder.inputs import takes_packing
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.training.training import STOP, Checkpoints, TrainingLog, TrainingSpec
 
@@ -277,13 +279,16 @@ class _Trainer(SentenceTransformerTrainer):
         }:
             # Losses of other passes would have other weights of their own.
             self.sizes = None
-        if self._works_behind:
+        # With several processes torch moves everything that a pass is given to the GPU.
+        self._packs_on_host = self._works_behind and spec.ranks == 1
+        if self._packs_on_host:
             pack_on_host(cast(Any, self.model)[0])
         self.done = int(self._from.name.rpartition("-")[2]) if self._from else 0
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
         self._tokens = 0
         self._unread: list[_Step] = []
+        self._is_slow = False
         self._losses: dict[int | None, nn.Module] = {passes: cast(nn.Module, self.loss)}
         self._tokenizing = threading.Lock()
         # A two-stage module has two networks and none under this name.
@@ -310,7 +315,7 @@ class _Trainer(SentenceTransformerTrainer):
 
     def reads(self, step: int) -> bool:
         """Whether the losses are read after a step, the same steps in all processes."""
-        every = READ_STEPS if self._works_behind else 1
+        every = READ_STEPS if self._works_behind and not self._is_slow else 1
         return step % every == 0 or step == self.order.steps
 
     def needs_evaluation(self, step: int) -> bool:
@@ -396,16 +401,20 @@ class _Trainer(SentenceTransformerTrainer):
         moved = {
             name: value
             if not isinstance(value, Tensor) or name.endswith(host)
-            else value.to(self.args.device, non_blocking=True)
+            # From memory that is not pinned a copy to MPS may come after that memory is used again.
+            else value.to(self.args.device, non_blocking=self._works_behind)
             for name, value in inputs.items()
         }
-        return {**moved, **(keep_on_host(inputs) if self._works_behind else {})}
+        return {**moved, **(keep_on_host(inputs) if self._packs_on_host else {})}
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The library's step, with its tokens counted and the part of this process in the loss."""
         masks = [value.numpy() for name, value in inputs.items() if name.endswith("attention_mask")]
         lengths = [mask.sum(axis=1) for mask in masks]
         self._tokens = sum(int(column.sum()) for column in lengths)
+        if self.sizes is not None and not takes_packing(cast(Any, self.model)[0]):
+            # Classes of transformers compute padding, too.
+            lengths = [np.full(len(mask), mask.shape[1]) for mask in masks]
         if self.sizes is not None:
             self.loss = cast(Any, self._get_loss(self.sizes.choose_rows(lengths)))
         step = self.state.global_step + 1
@@ -462,7 +471,7 @@ class _Trainer(SentenceTransformerTrainer):
                 line={"rate": rate, **memory, **self.setup.describe_step(number)},
                 tokens=self._tokens,
                 measures=tuple(measures),
-                values=torch.stack([value.double() for value in values]),
+                values=torch.stack([value.to(choose_sum_dtype(loss.device)) for value in values]),
             )
         )
 
@@ -475,7 +484,11 @@ class _Trainer(SentenceTransformerTrainer):
         steps, self._unread = self._unread, []
         if not steps:
             return
-        tokens = self.sum_over_ranks([one.tokens for one in steps])
+        *tokens, summed_seconds = self.sum_over_ranks(
+            [*(one.tokens for one in steps), time.perf_counter() - self._since]
+        )
+        # The same in all processes, which must agree before they are killed where one is asked to stop.
+        self._is_slow = summed_seconds / self.spec.ranks / len(steps) > SLOW_SECONDS
         values = torch.stack([one.values for one in steps]).tolist()
         seconds = (time.perf_counter() - self._since) / len(steps)
         for step, count, (loss, norm, *measures) in zip(steps, map(int, tokens), values, strict=True):
@@ -638,6 +651,9 @@ class _Trainer(SentenceTransformerTrainer):
 
 _LOWER = "Lower the learning rate, or take another precision: --set learning_rate=… --set precision=bfloat16"
 
+SLOW_SECONDS = 1.0
+"""The seconds of a step from which the losses are read after each, which then costs little."""
+
 FLUSH = 0.5
 """Seconds after which the lines of finished steps are written."""
 
@@ -688,6 +704,9 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
     schedule, schedule_options = SCHEDULES.get(settings.schedule, (settings.schedule, {}))
     if on_cpu and settings.precision == "float16":
         spec.log.note("trained in float32: a CPU has no float16")
+    has_tf32 = works_behind(spec.device) and torch.cuda.get_device_capability()[0] >= 8
+    if settings.precision == "tf32" and not has_tf32:
+        spec.log.note("trained in float32: this device has no TF32")
     return SentenceTransformerTrainingArguments(
         output_dir=str(spec.checkpoints),
         per_device_train_batch_size=settings.batch_size // spec.ranks,
@@ -705,7 +724,7 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
         seed=spec.seed,
         fp16=settings.precision == "float16" and not on_cpu,
         bf16=settings.precision == "bfloat16",
-        tf32=True if settings.precision == "tf32" and works_behind(spec.device) else None,
+        tf32=True if settings.precision == "tf32" and has_tf32 else None,
         use_cpu=on_cpu,
         # The library would read and drop all batches before a checkpoint; `Slices` begins behind them.
         ignore_data_skip=True,

@@ -119,16 +119,17 @@ class TokenizedRows:
 
         first, lengths = self.starts[chosen], self.lengths[chosen]
         device = self.labels.device
+        is_cuda = device.type == "cuda"
         place = torch.arange(int(lengths.max()))
         token_mask = place < lengths[:, None]
         # Places behind a row's end point to token 0, which the mask then replaces by padding.
-        token_places = torch.where(token_mask, first[:, None] + place, 0).to(device, non_blocking=True)
-        hidden = ~token_mask.to(device, non_blocking=True)
+        token_places = torch.where(token_mask, first[:, None] + place, 0).to(device, non_blocking=is_cuda)
+        hidden = ~token_mask.to(device, non_blocking=is_cuda)
         inputs = {
             name: column[token_places].masked_fill(hidden, self.fill[name])
             for name, column in self.columns.items()
         }
-        labels = self.labels[chosen.to(device, non_blocking=True)]
+        labels = self.labels[chosen.to(device, non_blocking=is_cuda)]
         return Batch(inputs=inputs, labels=labels, tokens=token_mask)
 
     def take(self, chosen: Tensor) -> TokenizedRows:

@@ -16,7 +16,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedRows
-from finetune.gpu_steps import READ_STEPS, pack_rows, works_behind
+from finetune.gpu_steps import READ_STEPS, choose_sum_dtype, pack_rows, works_behind
 from harness.core.types import SEED
 from harness.encoder.dtype import TORCH_DTYPES
 from harness.results.metrics import METRICS, Floats
@@ -245,8 +245,7 @@ def _forward_and_backward(
     while True:
         size = min(progress.micro_batch or len(chosen), len(chosen))
         try:
-            # As exact as a sum of numbers of Python.
-            total = torch.zeros((), dtype=torch.float64, device=rows.labels.device)
+            total = torch.zeros((), dtype=choose_sum_dtype(rows.labels.device), device=rows.labels.device)
             for part in chosen.split(size):
                 batch = rows.batch(part)
                 with autocast():

@@ -149,7 +149,12 @@ def _check_attention_ways(*, on_gpu: bool) -> _Check:
     from harness.encoder.attention.kernels import BACKENDS
 
     device = torch.device("cuda")
-    reasons = {name: way.explain_refusal(device, torch.float16, Needs()) for name, way in BACKENDS.items()}
+    try:
+        reasons = {
+            name: way.explain_refusal(device, torch.float16, Needs()) for name, way in BACKENDS.items()
+        }
+    except torch.OutOfMemoryError:
+        return _Check(name="attention", detail="not tested: the GPU has no memory left")
     ways = ", ".join(name for name, reason in reasons.items() if reason is None)
     lacking = "".join(f"; {name}: {reason}" for name, reason in reasons.items() if reason is not None)
     return _Check(name="attention", detail=f"{ways}{lacking}")

@@ -120,8 +120,12 @@ def _resolve_late_interaction(description: Description, settings: Settings) -> L
             )
     # A first token, the prefix and a last token.
     least = 3
-    for name, length in (("queries", settings.query_length), ("documents", settings.max_length)):
-        if length is not None and length <= least:
+    lengths = {
+        "queries": settings.query_length or late.query_length,
+        "documents": settings.max_length or late.document_length,
+    }
+    for name, length in lengths.items():
+        if length <= least:
             raise UsageError(
                 f"A length of {length} tokens is too short for {name}: special tokens and the prefix take "
                 f"{least}.",

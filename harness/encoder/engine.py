@@ -591,7 +591,8 @@ class Engine(ABC, Generic[Batch]):
 
     def _compute_share(self, inputs: Inputs) -> int:
         """The padded tokens of a batch of a chunk that is spread evenly over threads, or a GPU's batches."""
-        tokens = int(inputs.lengths.sum())
+        # A text may have no token at all, where a tokenizer adds none of its own.
+        tokens = max(1, int(inputs.lengths.sum()))
         if self._threads:
             return -(-tokens // self._threads)
         # With some room for padding: else a few texts would be left for a batch of their own.

@@ -238,14 +238,16 @@ class UntokenizedTexts:
 def move_features(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     """The features of a batch on a device; the whole numbers among them travel in one copy."""
     numbers: list[Tensor] = []
-    _map_tensors(features, lambda value: numbers.append(value) if value.dtype == torch.int64 else None)
+
+    def is_joined(value: Tensor) -> bool:
+        return value.dtype == torch.int64 and value.device.type == "cpu"
+
+    _map_tensors(features, lambda value: numbers.append(value) if is_joined(value) else None)
     joined = torch.cat([value.flatten() for value in numbers]) if numbers else torch.empty(0)
     pieces = iter(_send_tensor(joined, device).split([value.numel() for value in numbers]))
     return _map_tensors(
         features,
-        lambda value: (
-            next(pieces).view_as(value) if value.dtype == torch.int64 else _send_tensor(value, device)
-        ),
+        lambda value: next(pieces).view_as(value) if is_joined(value) else _send_tensor(value, device),
     )
 
 
@@ -262,9 +264,9 @@ def _map_tensors(features: Mapping[str, Any], function: Callable[[Tensor], Any])
 
 def _send_tensor(value: Tensor, device: torch.device) -> Tensor:
     if value.device.type == "cpu" and device.type == "cuda":
-        # Only a copy from pinned memory runs beside the GPU's work; else non_blocking changes nothing.
+        # Only a copy from pinned memory runs beside the GPU's work.
         value = value.pin_memory()
-    return value.to(device, non_blocking=True)
+    return value.to(device, non_blocking=device.type == "cuda")
 
 
 class Arrival:

@@ -27,6 +27,7 @@ from typing import Any, Literal, Protocol
 
 from harness.core import files
 from harness.core.errors import HarnessError
+from harness.core.provenance import count_cores
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
 
@@ -382,6 +383,7 @@ def _build_rank_environment(spec: TrainingSpec, rank: int, port: str) -> dict[st
     # On a GPU one core alone would tokenize more slowly than the GPU trains.
     parallel = "true" if kind == "cuda" else "false"
     variables = {**os.environ, "TOKENIZERS_PARALLELISM": parallel, "PYTHONUNBUFFERED": "1"}
+    variables["RAYON_NUM_THREADS"] = str(spec.threads or max(1, count_cores() // spec.ranks))
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         variables.pop(name, None)
     if spec.ranks > 1:

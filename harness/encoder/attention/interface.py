@@ -20,7 +20,7 @@ class Needs:
         dropout: The share of attention weights dropped.
         partly: Whether some computed tokens are not attended to.
         head_dim: The width of a head.
-        gradients: Whether gradients may be taken of the result.
+        gradients: Whether gradients may be taken of the result, or of a repetition of the pass.
     """
 
     window: int | None = None

@@ -176,9 +176,8 @@ def _explain_flash_limits(device: torch.device, dtype: torch.dtype, needs: Needs
 
 
 def _explain_torch_flash_limits(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-    # Its backward takes no slopes: the gradient would be wrong without an error. A pass with dropout and
-    # without gradients is run again with them, and must drop the same.
-    if needs.slopes is not None and (needs.gradients or needs.dropout):
+    # Its backward takes no slopes: the gradient would be wrong without an error.
+    if needs.slopes is not None and needs.gradients:
         return "it has ALiBi in inference alone"
     return _explain_flash_limits(device, dtype, needs)
 
@@ -207,7 +206,7 @@ def _explain_flash_absence() -> str | None:
 
 
 def _explain_flash_attn_limits(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-    return _explain_flash_absence() or _explain_flash_limits(device, dtype, needs)
+    return _explain_flash_limits(device, dtype, needs) or _explain_flash_absence()
 
 
 @dataclass(frozen=True, kw_only=True)

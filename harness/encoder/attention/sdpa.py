@@ -38,7 +38,8 @@ def _is_apart(device: torch.device) -> bool:
 
 def send_numbers(values: Sequence[float], device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """The numbers as a tensor, (numbers,), copied to its device without waiting for it."""
-    return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
+    # On MPS such a copy may come after the memory is used again.
+    return torch.tensor(values, dtype=dtype).to(device, non_blocking=device.type == "cuda")
 
 
 ALIGNED = 8

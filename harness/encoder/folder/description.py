@@ -246,9 +246,9 @@ def _require_network(backbone: Path) -> None:
 
 def _require_config(place: Path) -> None:
     """Refuse the folder of a transformer without a config."""
-    adapter = place / "adapter_config.json"
-    base = read_object(adapter).get("base_model_name_or_path") or "another model"
     if not (place / "config.json").is_file():
+        adapter = place / "adapter_config.json"
+        base = read_object(adapter).get("base_model_name_or_path") or "another model"
         raise ModelError(
             f"{place} has no config.json.",
             hint=f"It is an adapter of {base}: merge it into its base model (`merge_and_unload()` of peft)."

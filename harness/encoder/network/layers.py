@@ -282,7 +282,8 @@ class _Attention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             partly=partly,
             head_dim=self.shape.head_dim,
-            gradients=torch.is_grad_enabled(),
+            # Cached gradients run each pass twice, which must drop the same by the same kernel.
+            gradients=torch.is_grad_enabled() or self.training,
         )
 
     def fuse_projections(self) -> None:
