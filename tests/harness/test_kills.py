@@ -11,7 +11,7 @@ from kill_commands import kill_kind, lay_inputs
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("kind", "kills"), [("plaid", 2), ("watch", 2), ("training", 2), ("stopped-run", 1)])
+@pytest.mark.parametrize(("kind", "kills"), [("plaid", 2), ("watch", 1), ("training", 2), ("stopped-run", 1)])
 def test_a_killed_or_stopped_command_ends_as_one_left_in_peace(kind: str, kills: int, tmp_path: Path) -> None:
     random.seed(7)
     lay_inputs(tmp_path)
