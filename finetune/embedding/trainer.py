@@ -704,8 +704,9 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
     schedule, schedule_options = SCHEDULES.get(settings.schedule, (settings.schedule, {}))
     if on_cpu and settings.precision == "float16":
         spec.log.note("trained in float32: a CPU has no float16")
-    has_tf32 = works_behind(spec.device) and torch.cuda.get_device_capability()[0] >= 8
-    if settings.precision == "tf32" and not has_tf32:
+    wants_tf32 = settings.precision == "tf32"
+    has_tf32 = wants_tf32 and works_behind(spec.device) and torch.cuda.get_device_capability()[0] >= 8
+    if wants_tf32 and not has_tf32:
         spec.log.note("trained in float32: this device has no TF32")
     return SentenceTransformerTrainingArguments(
         output_dir=str(spec.checkpoints),
@@ -724,7 +725,7 @@ def _build_arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceT
         seed=spec.seed,
         fp16=settings.precision == "float16" and not on_cpu,
         bf16=settings.precision == "bfloat16",
-        tf32=True if settings.precision == "tf32" and has_tf32 else None,
+        tf32=has_tf32 or None,
         use_cpu=on_cpu,
         # The library would read and drop all batches before a checkpoint; `Slices` begins behind them.
         ignore_data_skip=True,

@@ -177,7 +177,7 @@ def _explain_flash_limits(device: torch.device, dtype: torch.dtype, needs: Needs
 
 def _explain_torch_flash_limits(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
     # Its backward takes no slopes: the gradient would be wrong without an error.
-    if needs.slopes is not None and needs.gradients:
+    if needs.slopes is not None and (needs.gradients or needs.dropout):
         return "it has ALiBi in inference alone"
     return _explain_flash_limits(device, dtype, needs)
 
@@ -206,7 +206,7 @@ def _explain_flash_absence() -> str | None:
 
 
 def _explain_flash_attn_limits(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-    return _explain_flash_limits(device, dtype, needs) or _explain_flash_absence()
+    return _explain_flash_absence() or _explain_flash_limits(device, dtype, needs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +276,8 @@ def _explain_fault(name: str, device: torch.device, dtype: torch.dtype, needs: N
             error = max(_iter_errors(name, device, dtype, needs), key=lambda share: (share != share, share))
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, TypeError, AttributeError) as failure:
+        # A share of 1 has no moments.
+        except (RuntimeError, TypeError, AttributeError, ZeroDivisionError) as failure:
             return f"it fails a test ({(str(failure).splitlines() or [''])[0]})"
     if error <= TOLERANCE[dtype]:
         return None

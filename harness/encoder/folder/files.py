@@ -102,7 +102,7 @@ NAMED = _Type(
 )
 CODE = _Type("an object or a list", lambda value: isinstance(value, dict | list))
 NUMBER = _Type("a number", lambda value: type(value) in (int, float) and math.isfinite(value))
-SHARE = _Type("a number from 0 to below 1", lambda value: type(value) in (int, float) and 0 <= value < 1)
+SHARE = _Type("a number from 0 to 1", lambda value: type(value) in (int, float) and 0 <= value <= 1)
 POSITIONS = _Type("an integer", lambda value: _is_count(value, -1))
 
 FIELDS = {

@@ -763,9 +763,12 @@ def test_tf32_is_asked_for_on_a_gpu_alone(
     asked = list[bool]()
     monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
     monkeypatch.setattr("transformers.training_args.enable_tf32", asked.append)
-    for gpu, precision in ((False, "tf32"), (True, "float32"), (True, "tf32")):
+    for gpu, capability, precision in (
+        (False, 8, "tf32"), (True, 8, "float32"), (True, 7, "tf32"), (True, 8, "tf32")
+    ):  # fmt: skip
         behind(gpu)
-        spec = make(f"{gpu}{precision}", {"precision": precision})
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda major=capability: (major, 0))
+        spec = make(f"{gpu}{capability}{precision}", {"precision": precision})
         arguments = module._build_arguments(spec, settings_of(spec))
         assert not arguments.fp16
         assert not arguments.bf16
