@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -505,6 +505,19 @@ def test_vectors_in_chunks_are_the_librarys(
     assert all((kept.vectors[text] == row).all() for text, row in zip(texts, vectors, strict=True))
     assert kept.times > 3
     assert encoder.batches > 10
+
+
+def test_texts_without_any_token_are_a_chunk(
+    bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a tokenizer has them that adds no token of its own."""
+    encoder = loaded(bare)
+    expected = encoder.encode(["", " "])
+    tokenizer = cast(Any, encoder.model[0]).tokenizer
+    tokenizer.backend_tokenizer.post_processor = None
+    whole = encoder.encode(["", " "])
+    assert np.abs(whole - expected).max() > 0
+    assert (as_device(encoder, monkeypatch, tokens=100).encode(["", " "]) == whole).all()
 
 
 def test_chunks_have_some_batches_each_and_no_text_twice(

@@ -143,6 +143,15 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], told: st
     assert told in f"{caught.value.message} {caught.value.hint}"
 
 
+def test_a_folder_with_too_short_queries_is_refused(folder: Folder) -> None:
+    """Special tokens and the prefix would leave nothing, and the tokenizer would cut nothing."""
+    path = folder()
+    file = path / "config_sentence_transformers.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "query_length": 2}))
+    with pytest.raises(UsageError, match="2 tokens is too short for queries"):
+        resolve_encoding(describe(path), Settings())
+
+
 def test_a_model_with_one_vector_has_no_maxsim(tmp_path: Path) -> None:
     body = describe(tiny.folder(tiny.families()["bert"], tmp_path / "body"))
     for settings, told in (
