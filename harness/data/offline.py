@@ -32,7 +32,7 @@ def forbid_network(*, sockets: bool = True) -> ExitStack:
 
     undo = ExitStack()
     for variable in VARIABLES:
-        _set_variable(undo, variable, "1")
+        set_variable(undo, variable, "1")
     for module, name in CONSTANTS:
         if hasattr(sys.modules.get(module), name):
             _swap(undo, sys.modules[module], name, True)
@@ -46,7 +46,14 @@ def forbid_network(*, sockets: bool = True) -> ExitStack:
     return undo
 
 
-def _set_variable(undo: ExitStack, name: str, value: str) -> None:
+def set_variable(undo: ExitStack, name: str, value: str) -> None:
+    """Set an environment variable, until the stack is closed.
+
+    Args:
+        undo: The stack.
+        name: The variable.
+        value: Its value.
+    """
     before = os.environ.get(name)
     if before is None:
         undo.callback(os.environ.pop, name, None)

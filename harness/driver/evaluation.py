@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +45,13 @@ from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
-from harness.results.cost.memory import SHARE, compute_run_capacity, estimate_job_memory
+from harness.results.cost.memory import (
+    PROCESS,
+    SHARE,
+    compute_run_capacity,
+    estimate_job_memory,
+    estimate_scoring_memory,
+)
 from harness.search.plaid import require_library
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
@@ -266,7 +273,7 @@ def _prepare_local_run(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
         )
     limits = replace(_build_worker_limits(prepared), threads=places.threads)
     most = len(set(places.devices))
-    cpu_workers = _plan_cpu_workers(places.devices, _open_jobs(plan), request.threads or CPU_THREADS)
+    cpu_workers = _plan_cpu_workers(places.devices, _open_jobs(plan), request.threads)
 
     def open_local(listener: Listener) -> Executor:
         return LocalExecutor(
@@ -274,6 +281,7 @@ def _prepare_local_run(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
             cache=prepared.cache,
             listener=listener,
             limits=limits,
+            offline=request.offline,
             cpu_workers=cpu_workers,
         )
 
@@ -281,27 +289,32 @@ def _prepare_local_run(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
 
 
 CPU_THREADS, CPU_WORKERS = 2, 8
-"""The threads of a CPU worker where none are asked for, and the most CPU workers for each device."""
+"""The fewest threads of a CPU worker where none are asked for, and the most CPU workers for each device."""
 
 PART_TEXTS = 100_000
 """The fewest texts of a part of an encoding, since each part collects the texts of the task anew."""
 
 
-def _plan_cpu_workers(devices: Sequence[str], jobs: Sequence[Job], threads: int) -> CpuWorkers | None:
+def _plan_cpu_workers(devices: Sequence[str], jobs: Sequence[Job], threads: int | None) -> CpuWorkers | None:
     """The CPU workers beside devices, as cores and memory allow; none where the CPU is one of the devices."""
     works = [job.work for job in jobs if job.resources.begins_on_cpu]
     # A script without a guard may use one process.
-    if "cpu" in devices or not works or not has_guard():
+    if "cpu" in devices or not works or not has_guard(strict=True):
         return None
     import psutil
 
     room = psutil.virtual_memory().available * SHARE
-    fit = compute_run_capacity(room, estimate_job_memory(0, trains=False))
-    cores = max(0, count_cores() - len(devices)) // threads
-    count = min(len(works), fit, cores, CPU_WORKERS * len(devices))
-    scoring = {work.task.source.scoring.partition(" ")[0] for work in works if isinstance(work, ScoreJob)}
-    libraries = (*LIBRARIES, *(name for name in PACKAGES if name in scoring))
-    return CpuWorkers(count=count, threads=threads, libraries=libraries)
+    scores = [work for work in works if isinstance(work, ScoreJob)]
+    need = max((estimate_scoring_memory(work.task.size) for work in scores), default=PROCESS)
+    fit = compute_run_capacity(room, need)
+    cores = max(0, count_cores() - len(devices))
+    most = CPU_WORKERS * len(set(devices))
+    count = min(len(works), fit, cores // (threads or CPU_THREADS), most)
+    scoring = {work.task.source.scoring.partition(" ")[0] for work in scores}
+    # Of a package, whose module may have another name.
+    modules = (name for name in PACKAGES if name in scoring and importlib.util.find_spec(name))
+    threads = threads or max(CPU_THREADS, cores // max(1, count))
+    return CpuWorkers(count=count, threads=threads, libraries=(*LIBRARIES, *modules))
 
 
 def _split_encodings(plan: Plan, devices: int) -> Plan:

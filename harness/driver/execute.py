@@ -55,8 +55,15 @@ WON = 4
 CHECKS = 100
 """The claims of other drivers that are looked at each time."""
 
-RETRIES: Mapping[Cause, int] = {"job": 0, "memory": 2, "node": 8}
+RETRIES: Mapping[Cause, int] = {"job": 0, "memory": 2, "worker": 2, "node": 8}
 """How often a job is tried again, by the cause of its failure."""
+
+RETRY_NOTES: Mapping[Cause, str] = {
+    "memory": " with batches of half the size",
+    "worker": "",
+    "node": " on another machine",
+}
+"""How it is tried again."""
 
 
 class _Queue:
@@ -418,8 +425,8 @@ class Driver:
         self._tries[job.key, failure.cause] = tries + 1
         if failure.cause == "memory":
             job = self._jobs[job.key] = replace(job, halvings=job.halvings + 1)
-        how = "with batches of half the size" if failure.cause == "memory" else "on another machine"
-        self._listeners.event(job, Event(kind="note", text=f"{failure.message} It is tried again {how}."))
+        note = f"{failure.message} It is tried again{RETRY_NOTES[failure.cause]}."
+        self._listeners.event(job, Event(kind="note", text=note))
         if failure.cause == "node":
             self._log.note_job_loss(job, failure.message)
         else:
@@ -476,7 +483,9 @@ class Driver:
         self._set_job_state(job.key, "failed")
         self._log.note_job_end(job, "failed", cause=failure.reason, hint=failure.hint)
         self._failures[job.key] = failure
-        for key in self._find_dependants(job.key):
+        # What works for the same claim does so in vain, such as the other parts of an encoding.
+        siblings = [key for key in self._of_claim[job.claim or job.key] if self._state[key] == "waiting"]
+        for key in dict.fromkeys((*siblings, *self._find_dependants(job.key))):
             self._set_job_state(key, "skipped")
             self._log.note_job_end(self._jobs[key], "skipped")
             if key in self._cells:

@@ -52,7 +52,7 @@ _WINDOW = 600.0
 RunState = Literal["running", "finished", "failed", "stopped", "dead"]
 """`dead` is a run whose driver was killed; what it had finished is kept."""
 
-_AttemptState = Literal["running", "done", "failed", "lost", "retried", "shared", "skipped"]
+_AttemptState = Literal["running", "done", "failed", "lost", "retried", "moved", "shared", "skipped"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,7 +419,8 @@ class _Log:
         for how in ("failed", "lost", "retried"):
             groups: dict[tuple[str, str], list[str]] = defaultdict(list)
             for attempt in self.attempts:
-                if attempt.how == how:
+                # Without a cause it was taken back before it began, at the end of a budget.
+                if attempt.how == how and (attempt.cause or how != "retried"):
                     groups[attempt.cause, attempt.hint].append(self.jobs[attempt.job].label)
             for (cause, hint), labels in groups.items():
                 yield _Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))
@@ -484,6 +485,10 @@ def _parse_attempts(lines: Sequence[bytes], jobs: int, heartbeat: Heartbeat) -> 
         # The last line may be newer than the heartbeat.
         now = max(now, moment)
         if event == "started":
+            # A job that goes on elsewhere, such as a score that needs its model.
+            if number in begun:
+                since, place = begun[number]
+                yield _build_attempt(number, "moved", since, moment, place)
             begun[number] = (moment, entry)
         elif event in get_args(_AttemptState):
             # A job may end without a beginning, such as one that is skipped.

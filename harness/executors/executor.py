@@ -25,7 +25,7 @@ Inputs = Mapping[str, Mapping[str, bytes]]
 Listener = Callable[[str, Event], None]
 """A callback with a job's key and an event."""
 
-Cause = Literal["job", "memory", "node"]
+Cause = Literal["job", "memory", "worker", "node"]
 """Why a job failed: by itself, for lack of memory, or because the machine under it was lost."""
 
 

@@ -1,4 +1,4 @@
-"""The executor of one machine: jobs run in this process, or in one process for each device.
+"""The executor of one machine: jobs run in this process, or in processes of their own.
 
 Beside devices other than the CPU there may be CPU workers: processes that collect texts and score, while the
 workers of the devices encode. What needs the model there is handed on to one of those.
@@ -11,6 +11,7 @@ import functools
 import importlib
 import multiprocessing as mp
 import os
+import re
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -25,7 +27,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 
 from harness.core.errors import UsageError
-from harness.data.offline import forbid_network
+from harness.data.offline import forbid_network, set_variable
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, run_job
 from harness.executors.run_log import Node
 from harness.jobs.context import Event, JobContext, WorkerLimits
@@ -45,8 +47,8 @@ LAST_CHECKPOINT = PATIENCE + 10
 """Seconds that a process has to end a training, which writes a checkpoint before."""
 
 
-AHEAD = 2
-"""The encodings for each device whose texts are collected ahead."""
+AHEAD = 4
+"""The encodings for each device whose texts are collected ahead, or about to be."""
 
 
 class _InProcess:
@@ -124,6 +126,7 @@ class Subprocess:
         self.device = device
         self._listener = listener
         self._current = ""
+        self._has_device = has_device
         self._settings = (device, cache, limits, tuple(libraries), offline, has_device)
         self._patience = 5.0
         self._spawn()
@@ -194,7 +197,8 @@ class Subprocess:
         guess = " (out of memory?)" if code == -signal.SIGKILL else ""
         message = f"The process for {self.device} ended with code {code}{guess}."
         self._spawn()
-        cause: Cause = "memory" if guess else "job"
+        killed: Cause = "memory" if self._has_device else "worker"
+        cause: Cause = killed if guess else "job"
         return Finished(key=key, failure=Failure(kind="WorkerDied", message=message, cause=cause))
 
     def _exit_code(self) -> int | None:
@@ -210,15 +214,26 @@ class Subprocess:
         context = mp.get_context("spawn")
         self._line, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(*self._settings, theirs), name=NAME, daemon=True)
-        self._process.start()
+        with contextlib.ExitStack() as undo:
+            if not self._has_device:
+                # Read when libraries are loaded, which the user's script may do before `_serve` begins:
+                # processes with all cores each would wait for one another, and code that scores would use a
+                # GPU that it finds.
+                set_variable(undo, "OMP_NUM_THREADS", str(self._settings[2].threads))
+                set_variable(undo, "CUDA_VISIBLE_DEVICES", "")
+            self._process.start()
         theirs.close()  # so that the end of the process closes the pipe
 
 
 _Worker = _InProcess | Subprocess
 
 
-def has_guard() -> bool:
-    """Whether the user's script has a main guard: each worker process imports it, and would run it again."""
+def has_guard(*, strict: bool = False) -> bool:
+    """Whether the user's script has a main guard: each worker process imports it, and would run it again.
+
+    Any mention of the name counts, so that unusual guards pass; what passes without one is caught by
+    `end_repetition`. With `strict` only the usual form counts, and no script at all.
+    """
     main = sys.modules["__main__"]
     script = getattr(main, "__file__", None)
     # A script from standard input has this for its file, which a worker process would look for in vain.
@@ -226,11 +241,10 @@ def has_guard() -> bool:
         del main.__file__
         script = None
     try:
-        # Any mention counts as a guard, so that unusual ones pass; what passes without one is caught by
-        # `end_repetition`.
-        return script is None or "__name__" in Path(script).read_text(encoding="utf-8")
+        pattern = r"^if\s+__name__\s*==" if strict else "__name__"
+        return script is None or bool(re.search(pattern, Path(script).read_text(encoding="utf-8"), re.M))
     except (OSError, ValueError):  # no Python source: a program, an archive
-        return True
+        return not strict
 
 
 def _build_guard_error() -> UsageError:
@@ -262,15 +276,14 @@ def _serve(
     # So that what it shares with the driver is cleaned up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     _end_with_parent()
-    if not has_device:
-        # Read when libraries are loaded: processes with all cores each would wait for one another, and code
-        # that scores would use a GPU that it finds.
-        os.environ |= {"OMP_NUM_THREADS": str(limits.threads), "CUDA_VISIBLE_DEVICES": ""}
     for library in libraries:
         importlib.import_module(library)
     if offline:
         forbid_network()
     context = JobContext(device=device, cache=cache, emit=line.send, limits=limits, has_device=has_device)
+    # Without a model to load nothing else sets them, and the user's script may have asked for others.
+    if not has_device and "torch" in sys.modules:
+        context.set_threads()
     while True:
         try:
             message = line.recv()
@@ -317,7 +330,8 @@ class CpuWorkers:
 class LocalExecutor:
     """Workers of this machine: a single one runs in this process, several in one process each.
 
-    Such a process imports `libraries` when it starts. There may be CPU workers beside those of the devices.
+    Such a process imports `libraries` when it starts, and with `offline` the network is forbidden to it.
+    There may be CPU workers beside those of the devices, which have processes of their own then.
 
     Attributes:
         name: The devices, for the user.
@@ -331,9 +345,10 @@ class LocalExecutor:
         listener: Listener,
         limits: WorkerLimits,
         libraries: Sequence[str] = LIBRARIES,
+        offline: bool = False,
         cpu_workers: CpuWorkers | None = None,
     ) -> None:
-        spawn = functools.partial(Subprocess, cache=cache, listener=listener)
+        spawn = functools.partial(Subprocess, cache=cache, listener=listener, offline=offline)
         beside = cpu_workers or CpuWorkers()
         self.name = f"local: {','.join(dict.fromkeys(devices))}"
         self._devices = tuple(dict.fromkeys(devices))
@@ -348,8 +363,8 @@ class LocalExecutor:
             for _ in range(beside.count)
         ]
         self._workers: list[_Worker] = (
-            [_InProcess(device=devices[0], cache=cache, listener=self._pass_event, limits=limits)]
-            if len(devices) == 1
+            [_InProcess(device=devices[0], cache=cache, listener=listener, limits=limits)]
+            if len(devices) == 1 and not self._cpu_workers
             else [spawn(device=device, limits=limits, libraries=libraries) for device in devices]
         )
         self.nodes: tuple[Node, ...] = ()
@@ -359,21 +374,21 @@ class LocalExecutor:
         # The jobs that wait for a CPU worker, and those that wait for a device.
         self._ready: deque[tuple[Job, Inputs]] = deque()
         self._waiting: deque[tuple[Job, Inputs]] = deque()
-        self._ended: list[Finished] = []
 
     def has_room(self, job: Job) -> bool:
         """Whether a worker is free for a job, and no other waits for devices: while one does, it takes them.
 
-        Few jobs are accepted ahead for CPU workers, since nobody submits any while this process encodes.
+        Encodings have room behind any number of scores: without one in sight a device takes another model.
         """
+        prepared = [job for worker, job, _ in self._running.values() if worker in self._cpu_workers]
+        coming = sum(job.kind == "encode" for job in (*prepared, *(job for job, _ in self._ready)))
+        if self._is_for_cpu(job) and job.kind == "encode":
+            return coming + len(self._waiting) < AHEAD * len(self._workers)
         if self._is_for_cpu(job):
-            prepared = len(self._waiting) < AHEAD * len(self._workers) or job.kind != "encode"
-            return prepared and len(self._ready) < len(self._cpu_workers)
+            return len(self._ready) < len(self._cpu_workers)
         held = {device for devices in self._held.values() for device in devices}
         free = sum(worker.free and worker.device not in held for worker in self._workers)
-        # Encodings that are being prepared come first: another job would load another model before them.
-        running = self._running.values()
-        coming = sum(job.kind == "encode" and worker in self._cpu_workers for worker, job, _ in running)
+        # Encodings that are to be prepared come first: another job would load another model before them.
         return free > coming and not self._waiting
 
     def submit(self, job: Job, inputs: Inputs) -> None:
@@ -409,34 +424,23 @@ class LocalExecutor:
         # Nothing can end; without the pause the driver would turn in circles.
         if not self._running:
             time.sleep(seconds)
-        lines = [worker.waits_on for worker, _, _ in self._running.values()]
-        waited = [line for line in lines if line is not None]
+        workers = [worker for worker, _, _ in self._running.values()]
         # A worker in this process has no line: its job runs in poll_worker, so there is nothing to wait for.
-        if len(waited) == len(lines) and waited:
-            connection.wait(waited, seconds)
-        self._poll_workers([worker for worker, _, _ in self._running.values()])
-        ended, self._ended = self._ended, []
-        return ended
-
-    def _poll_workers(self, workers: Sequence[_Worker]) -> None:
-        """Pass on the events of workers, and begin what can begin where one has ended its job."""
+        if lines := [worker.waits_on for worker in workers if worker.waits_on is not None]:
+            connection.wait(lines, seconds)
+        ended = []
         for worker in workers:
-            # A worker that was polled meanwhile, on an event of another one's job, may be free.
-            finished = None if worker.free else worker.poll_worker(0)
+            finished = worker.poll_worker(0)
             if finished is None:
                 continue
             self._held.pop(finished.key, None)
             _, _, inputs = self._running.pop(finished.key)
             if finished.rest is None:
-                self._ended.append(finished)
+                ended.append(finished)
             else:
                 self._waiting.append((finished.rest, inputs))
         self._begin_waiting()
-
-    def _pass_event(self, key: str, event: Event) -> None:
-        """Pass on an event of the job in this process, which leaves no other moment to serve CPU workers."""
-        self._listener(key, event)
-        self._poll_workers([worker for worker in self._cpu_workers if not worker.free])
+        return ended
 
     def cancel_job(self, key: str) -> None:
         """End the process of a job, and begin another in its place."""
@@ -450,12 +454,13 @@ class LocalExecutor:
 
     def close_executor(self) -> None:
         """Stop every worker, even if jobs are running."""
-        # All at once, and also while they import libraries: each takes a part of a second to end.
+        # Also while they import libraries, which an idle process would do to the end.
         for process in self._cpu_workers:
-            if process.free:
-                process.terminate_process()
-        for worker in (*self._cpu_workers, *self._workers):
-            worker.close_worker()
+            process.terminate_process()
+        workers = (*self._cpu_workers, *self._workers)
+        # All at once: each may take seconds to end.
+        with ThreadPoolExecutor(len(workers)) as pool:
+            list(pool.map(lambda worker: worker.close_worker(), workers))
 
     def _choose_worker(self, job: Job) -> tuple[_Worker, tuple[str, ...]] | None:
         """The worker and the devices for a job; None while there are too few."""

@@ -126,6 +126,7 @@ class JobContext:
         inputs: The outputs of the jobs that the present job needs, by key.
         devices: The devices that the present job may use.
         halvings: How often its batches were halved for lack of memory.
+        counted: The moment up to which the seconds of texts and steps are counted.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class JobContext:
         self.cache = cache
         self.limits = limits
         self._emit = emit
-        self._counted = time.monotonic()
+        self.counted = time.monotonic()
         self.inputs: Mapping[str, Mapping[str, bytes]] = {}
         self.devices: tuple[str, ...] = (device,)
         self.halvings = 0
@@ -153,10 +154,10 @@ class JobContext:
 
     def emit(self, event: Event) -> None:
         """Tell the driver, the only one that writes to disk; counts get the seconds of what is counted."""
-        if event.kind in ("encoding", "training", "encoded", "trained"):
-            before, self._counted = self._counted, time.monotonic()
+        if event.kind in ("training", "encoded", "trained"):
+            before, self.counted = self.counted, time.monotonic()
             if event.kind in ("encoded", "trained"):
-                event = replace(event, seconds=self._counted - before)
+                event = replace(event, seconds=self.counted - before)
         self._emit(event)
 
     @functools.cached_property
@@ -324,10 +325,12 @@ class JobContext:
         role: Role,
         texts: list[str],
         *,
-        hold: bool = False,
         documents: ContextDocuments | None = None,
     ) -> EncodedTexts:
         """Encode the texts that have no cached vector, and emit their vectors in shards.
+
+        This process can use the vectors at once, before the driver has written them: the next side of a task
+        may have the same.
 
         Args:
             artifact: The model.
@@ -335,7 +338,6 @@ class JobContext:
             task: The task of the texts.
             role: Their side.
             texts: The texts, each once.
-            hold: Whether this process can use the vectors at once, before the driver has written them.
             documents: The context of a two-stage model; None for the null context.
 
         Returns:
@@ -345,7 +347,7 @@ class JobContext:
         missing = self._find_missing_texts(space, texts)
         text_encoding = TextEncoding(self, artifact, encoding, task, role, documents)
         text_encoding.start_encoding(len(missing), missing)
-        text_encoding.write_shards(missing, space, self.emit, hold=hold)
+        text_encoding.write_shards(missing, space, self.emit, hold=True)
         text_encoding.finish_encoding()
         space.refresh()
         return text_encoding.cost
@@ -468,7 +470,9 @@ class TextEncoding:
 
     def encode_texts(self, texts: Sequence[str], keeper: _Shards | None = None) -> Vectors | TokenVectors:
         """The vectors of announced texts; a keeper gets them as they are made."""
-        started, tokens = time.monotonic(), 0
+        # What came before, such as a part of an index, was no encoding.
+        started = self._context.counted = time.monotonic()
+        tokens = 0
 
         def report_progress(done: int, count: int) -> None:
             nonlocal tokens

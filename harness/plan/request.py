@@ -154,7 +154,8 @@ class Request:
         ),
     ] = LOCAL
     threads: Annotated[
-        Processes | None, Option("CPU threads of each process (default: torch's own choice).")
+        Processes | None,
+        Option("CPU threads of each process (default: torch's own choice; of CPU workers 2 or more)."),
     ] = None
     batch_tokens: Annotated[
         Tokens | None,

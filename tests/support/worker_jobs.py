@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,10 @@ class Say:
                 context.emit(Event(kind="note", text="x" * 10_000_000))
         if self.do == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.do == "stay":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            context.emit(Event(kind="note", text="nothing ends it"))
+            time.sleep(60)
         if self.do == "fail":
             raise DataError("no", hint="do this")
         inputs = {

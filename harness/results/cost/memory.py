@@ -24,6 +24,12 @@ in units of its model's weights."""
 PROCESS = 2_500_000_000
 """Further bytes of a process: its libraries and activations."""
 
+PER_TEXT = 8_192
+"""The bytes of a text that is scored: its vector of up to 1,024 values, and that in the task's own form."""
+
+PER_CHARACTER = 2
+"""The bytes of its characters: those of the data, and of the texts that the model is given."""
+
 SHARE = 0.9
 """The share of a device's memory that training runs of tasks may take."""
 
@@ -31,6 +37,11 @@ SHARE = 0.9
 def estimate_job_memory(weights: int, *, trains: bool) -> int:
     """The bytes of main memory of a job, by those of its model's weights."""
     return PROCESS + weights * (PER_WEIGHT if trains else PER_LOADED)
+
+
+def estimate_scoring_memory(size: Size) -> int:
+    """The bytes of main memory of a process that scores a task, of known texts only."""
+    return PROCESS + (size.texts or 0) * PER_TEXT + (size.characters or 0) * PER_CHARACTER
 
 
 def compute_run_capacity(room: float, need: float) -> int:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +14,13 @@ import pytest
 import torch
 
 import tiny
+from fakes import artifact, encoding, task
+from harness.core.types import Size
 from harness.driver import evaluation as module
 from harness.driver.evaluation import _plan_workers
 from harness.executors.executor import Failure, Finished
-from harness.jobs.jobs import Job
+from harness.executors.local import LIBRARIES, has_guard
+from harness.jobs.jobs import Job, Resources, Score
 
 
 class FakeRecipe:
@@ -122,20 +126,84 @@ def test_for_a_single_run_no_process_is_started(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("devices", "scores", "threads", "count"),
     [
-        (("cuda:0",), 20, 2, 3),  # one core of eight is the GPU's
-        (("cuda:0",), 2, 2, 2),
-        (("cuda:0",), 20, 8, 0),
-        (("cuda:0", "cuda:1"), 20, 1, 6),
+        (("cuda:0",), 20, None, (3, 2)),  # one core of eight is the GPU's
+        (("cuda:0",), 2, None, (2, 3)),
+        (("cuda:0",), 2, 2, (2, 2)),
+        (("cuda:0",), 20, 8, (0, 8)),
+        (("cuda:0", "cuda:1"), 20, 1, (6, 1)),
         (("cpu",), 20, 1, None),
         (("cuda:0",), 0, 1, None),
     ],
 )
 def test_cpu_workers_beside_gpus_are_as_many_as_cores_allow(
-    devices: tuple[str, ...], scores: int, threads: int, count: int | None
+    devices: tuple[str, ...], scores: int, threads: int | None, count: tuple[int, int] | None
 ) -> None:
     some = [one.replace_resources(begins_on_cpu=True) for one in jobs(scores)]
     found = module._plan_cpu_workers(devices, [*some, *jobs(3)], threads)
-    assert (None if found is None else found.count) == count
+    assert (None if found is None else (found.count, found.threads)) == count
+
+
+def build_scores(count: int, size: Size | None = None, scoring: str = "fake 1") -> list[Job]:
+    scored = replace(task(scoring=scoring), size=size or Size())
+    work: Any = Score(
+        artifact=artifact(Path()), task=scored, seed=1, data=None, key="k", identity={}, encoding=encoding()
+    )
+    return [
+        replace(job, kind="score", work=work, resources=Resources(begins_on_cpu=True)) for job in jobs(count)
+    ]
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("devices", "size", "count"),
+    [
+        (("cuda:0",), Size(texts=10_000), 8),
+        (("cuda:0", "cuda:0"), Size(texts=10_000), 8),  # two runs at once on one GPU
+        (("cuda:0", "cuda:1"), Size(texts=10_000), 16),
+        (("cuda:0",), Size(texts=1_000_000, characters=1_000_000_000), 4),  # each 2.5, 8.2 and 2 GB
+        (("cuda:0",), Size(texts=100_000_000), 1),
+    ],
+)
+def test_cpu_workers_are_as_many_as_memory_holds_and_eight_for_each_gpu(
+    monkeypatch: pytest.MonkeyPatch, devices: tuple[str, ...], size: Size, count: int
+) -> None:
+    monkeypatch.setattr(module, "count_cores", lambda: 64)
+    found = module._plan_cpu_workers(devices, [*build_scores(20), *build_scores(1, size)], 1)
+    assert found is not None
+    assert found.count == count
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("scoring", "more"), [("mteb 2", ("mteb",)), ("scikit-learn 1", ()), ("unheard 1", ())]
+)
+def test_cpu_workers_import_what_scores_where_it_is_a_module(scoring: str, more: tuple[str, ...]) -> None:
+    found = module._plan_cpu_workers(("cuda:0",), build_scores(1, scoring=scoring), None)
+    assert found is not None
+    assert found.libraries == (*LIBRARIES, *more)
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("text", "strict", "loose"),
+    [
+        ('if __name__ == "__main__":\n    main()\n', True, True),
+        ("import logging\nLOG = logging.getLogger(__name__)\n", False, True),
+        ("main()\n", False, False),
+        (None, False, True),
+    ],
+    ids=["guard", "logger", "nothing", "no source"],
+)
+def test_a_script_has_cpu_workers_only_with_a_guard_in_the_usual_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, strict: bool, loose: bool
+) -> None:
+    """Others run on one GPU in one process, as they did before there were any."""
+    script = tmp_path / "script.py"
+    if text is not None:
+        script.write_text(text)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script))
+    assert (has_guard(strict=True), has_guard()) == (strict, loose)
+    assert (module._plan_cpu_workers(("cuda:0",), build_scores(1), None) is not None) == strict
 
 
 SCRIPT = """

@@ -429,6 +429,29 @@ def test_a_job_that_runs_out_of_memory_is_tried_again_with_smaller_batches(
     assert len([note for note in notes if "batches of half the size" in note]) == len(tried.split()) - 1
 
 
+def test_a_part_that_fails_leaves_no_work_to_the_others(tmp_path: Path) -> None:
+    """They share the claim of the score that needs them all."""
+    works = {
+        "first": Say("fail"),
+        "second": Greedy(tmp_path / "log", 64),
+        "score": Greedy(tmp_path / "log", 64),
+    }
+    jobs = tuple(
+        Job(
+            key=key,
+            kind="score" if key == "score" else "encode",
+            label=key,
+            work=work,
+            inputs=("first", "second") if key == "score" else (),
+            claim="score",
+        )
+        for key, work in works.items()
+    )
+    made = Driver(Plan(cells=(), jobs=jobs, keys={}), store=Store(tmp_path / "r"), cache=tmp_path / "cache")
+    assert [*made.run_trainings()] == ["first"]
+    assert not (tmp_path / "log").exists()
+
+
 def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[Subprocess, list[str]]) -> None:
     """The driver writes vectors in its own time: here never."""
     worker, _ = apart

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,39 +13,33 @@ from typing import Any
 import pytest
 
 import fake_devices
-from fakes import FakeEncoder, SlowEncoder, artifact, encoding, gated, task
+from fakes import FakeEncoder, artifact, encoding, gated, task
 from harness.core.types import Column, Size, Suite, Task
 from harness.data.locate import DataSettings
 from harness.driver import evaluation
 from harness.driver.execute import Driver, Listeners, Result
 from harness.encoder import sanity
 from harness.executors import local
-from harness.executors.executor import Executor, Listener
+from harness.executors.executor import Listener
 from harness.executors.local import CpuWorkers, LocalExecutor
 from harness.jobs.context import Event, JobContext, WorkerLimits
-from harness.jobs.jobs import Job, Resources
+from harness.jobs.jobs import Job, JobKind, Resources
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.record import Record
 from harness.storage.store import Store
-from worker_jobs import ReadEnvironment
-
-Loads = list[FakeEncoder]
+from worker_jobs import ReadEnvironment, Say
 
 
 @pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    """The fake models that this process has loaded; each encoding takes a fifth of a second."""
-    loaded: Loads = []
-
-    def load(_context: JobContext, model: Any, _how: object) -> FakeEncoder:
-        loaded.append(SlowEncoder(salt=model.key))
-        return loaded[-1]
-
-    monkeypatch.setattr(JobContext, "load_encoder", load)
+def loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with the fake models that were loaded; each encoding takes a fifth of a second."""
+    monkeypatch.setenv(fake_devices.LOADS, str(tmp_path / "loads"))
+    monkeypatch.setenv(fake_devices.SECONDS, "0.2")
+    monkeypatch.setattr(JobContext, "load_encoder", fake_devices.load)
     monkeypatch.setattr(sanity, "check_encoder", lambda *_, **__: gated())
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     monkeypatch.setattr(local, "_serve", fake_devices.serve)
-    return loaded
+    return tmp_path / "loads"
 
 
 def plan(folder: Path, *tasks: Task, keys: tuple[str, ...] = ("a" * 64,), **how: Any) -> Plan:
@@ -53,8 +49,8 @@ def plan(folder: Path, *tasks: Task, keys: tuple[str, ...] = ("a" * 64,), **how:
     return Plan.make(models, suites, store=Store(folder / "r"), settings=DataSettings(cache=folder / "cache"))
 
 
-def opening(folder: Path, *devices: str, cpu_workers: int = 2) -> Callable[[Listener], Executor]:
-    def open_executor(listener: Listener) -> Executor:
+def opening(folder: Path, *devices: str, cpu_workers: int = 2) -> Callable[[Listener], LocalExecutor]:
+    def open_executor(listener: Listener) -> LocalExecutor:
         return LocalExecutor(
             devices,
             cache=folder / "cache",
@@ -96,14 +92,14 @@ def facts(record: Record) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_device_encodes_while_cpu_workers_score(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, loads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tasks take ten seconds to encode and as long to score; their records are those of a plain run."""
     tasks, quick = (
         [task(f"Task{number}", texts=(f"text {number}",), seconds=seconds) for number in range(10)]
         for seconds in (1.0, 0.0)
     )
-    monkeypatch.setattr(SlowEncoder, "seconds", 1.0)
+    monkeypatch.setenv(fake_devices.SECONDS, "1.0")
     moments: list[float] = []
 
     def note_event(_: Job, event: Event) -> None:
@@ -123,13 +119,13 @@ def test_a_device_encodes_while_cpu_workers_score(
     (use,) = busy.uses
     assert use.device == "cuda:0"
     assert 10.0 <= use.seconds <= busy.seconds
-    assert len(loads) == 1
-    monkeypatch.setattr(SlowEncoder, "seconds", 0.0)
+    assert len(loads.read_text().split()) == 1
+    monkeypatch.setenv(fake_devices.SECONDS, "0.0")
     plain = run(tmp_path / "plain", plan(tmp_path / "plain", *quick), "cuda:0", cpu_workers=0)
     assert [facts(one) for one in records(busy)] == [facts(one) for one in records(plain)]
 
 
-def test_a_score_that_needs_further_vectors_gets_them_from_the_device(tmp_path: Path, loads: Loads) -> None:
+def test_a_score_that_needs_further_vectors_gets_them_from_the_device(tmp_path: Path, loads: Path) -> None:
     planned = plan(tmp_path, task("Later", later=("four",)), task("Other", texts=("five",)))
     later, other = records(run(tmp_path, planned, "cuda:0"))
     rows = FakeEncoder(salt="a" * 64)
@@ -137,26 +133,62 @@ def test_a_score_that_needs_further_vectors_gets_them_from_the_device(tmp_path: 
     assert later.main_score == pytest.approx(2 * mean + float(rows.encode(("four",)).mean()))
     assert later.provenance["texts_encoded"] == 4
     assert other.main_score == pytest.approx(2 * float(rows.encode(("five",)).mean()))
-    assert len(loads) == 1
+    assert len(loads.read_text().split()) == 1
 
 
-def test_a_killed_cpu_worker_is_replaced_and_its_score_is_tried_again(tmp_path: Path, loads: Loads) -> None:
+def test_a_score_is_stored_while_the_device_encodes(
+    tmp_path: Path, loads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a run that is killed has lost no score that was finished."""
+    monkeypatch.setenv(fake_devices.SECONDS, "1.0")
+    order: list[str] = []
+    listeners = Listeners(
+        event=lambda _, event: order.append(event.kind), result=lambda _: order.append("result")
+    )
+    planned = plan(tmp_path, task("First"), task("Second", texts=("four",)))
+    run(tmp_path, planned, "cuda:0", listeners=listeners)
+    assert order.index("result") < len(order) - order[::-1].index("encoded")
+
+
+def test_a_killed_cpu_worker_is_replaced_and_its_score_is_tried_again(tmp_path: Path, loads: Path) -> None:
     notes: list[str] = []
     planned = plan(tmp_path, task("Killed", alive=tmp_path / "alive"), task("Other"))
     listeners = Listeners(event=lambda _, event: notes.append(event.text))
     assert len(records(run(tmp_path, planned, "cuda:0", listeners=listeners))) == 2
-    assert len([note for note in notes if "ended with code -9" in note]) == 1
+    (note,) = (note for note in notes if "ended with code -9" in note)
+    assert "batches" not in note
 
 
-def test_a_model_is_loaded_once_though_another_could_be_checked(tmp_path: Path, loads: Loads) -> None:
+def test_a_model_is_loaded_once_though_another_could_be_checked(tmp_path: Path, loads: Path) -> None:
     """While the texts of a model's tasks are collected, the device waits for them."""
     keys = ("a" * 64, "b" * 64)
     tasks = [task(f"Task{number}", texts=(f"text {number}",)) for number in range(4)]
     assert len(records(run(tmp_path, plan(tmp_path, *tasks, keys=keys), "cuda:0"))) == 8
-    assert [one.salt for one in loads] == [*keys]
+    assert loads.read_text().split() == [*keys]
 
 
-def test_texts_with_vectors_need_no_device(tmp_path: Path, loads: Loads) -> None:
+def test_no_device_is_given_away_while_encodings_wait_behind_scores(tmp_path: Path) -> None:
+    """And no more texts are collected than it encodes soon."""
+    executor = opening(tmp_path, "cuda:0", cpu_workers=1)(lambda _key, _event: None)
+
+    def build(kind: JobKind, key: str = "") -> Job:
+        resources = Resources(begins_on_cpu=kind != "resolve")
+        return Job(key=f"{kind}-{key}", kind=kind, label="x", work=ReadEnvironment(), resources=resources)
+
+    assert executor.has_room(build("resolve"))
+    for key in "ab":
+        assert executor.has_room(build("score"))
+        executor.submit(build("score", key), {})
+    assert not executor.has_room(build("score"))
+    for key in "abcd":
+        assert executor.has_room(build("encode"))
+        executor.submit(build("encode", key), {})
+        assert not executor.has_room(build("resolve"))
+    assert not executor.has_room(build("encode"))
+    executor.close_executor()
+
+
+def test_texts_with_vectors_need_no_device(tmp_path: Path, loads: Path) -> None:
     run(tmp_path, plan(tmp_path, task()), "cuda:0")
     events: list[tuple[str, tuple[str, ...]]] = []
 
@@ -170,7 +202,7 @@ def test_texts_with_vectors_need_no_device(tmp_path: Path, loads: Loads) -> None
 
 
 def test_an_encoding_whose_texts_are_collected_has_not_begun_and_can_be_cancelled(
-    tmp_path: Path, loads: Loads
+    tmp_path: Path, loads: Path
 ) -> None:
     """So does a driver whose budget is used up."""
     events: list[str] = []
@@ -178,7 +210,7 @@ def test_an_encoding_whose_texts_are_collected_has_not_begun_and_can_be_cancelle
     (encode,) = (job for job in plan(tmp_path, task()).jobs if job.kind == "encode")
     executor.submit(encode, {})
     executor.cancel_job(encode.key)
-    assert (executor.poll_jobs(0.1), events, loads) == ([], [], [])
+    assert (executor.poll_jobs(0.1), events, loads.exists()) == ([], [], False)
     executor.submit(encode, {})
     while not (ended := executor.poll_jobs(0.1)):
         assert executor.has_room(encode)
@@ -189,7 +221,7 @@ def test_an_encoding_whose_texts_are_collected_has_not_begun_and_can_be_cancelle
 
 @pytest.mark.parametrize(("characters", "begins"), [(1_000, ["score"]), (10**9, ["encode", "score"])])
 def test_texts_that_are_too_many_to_be_sent_are_collected_where_the_model_is(
-    tmp_path: Path, loads: Loads, characters: int, begins: list[str]
+    tmp_path: Path, loads: Path, characters: int, begins: list[str]
 ) -> None:
     """Though all have vectors: only then an encoding could end where there is no model."""
     large = replace(task("Large"), size=Size(texts=3, characters=characters))
@@ -214,9 +246,56 @@ def test_a_cpu_worker_has_its_threads_and_sees_no_gpu(tmp_path: Path) -> None:
     assert ended[0].output == {"OMP_NUM_THREADS": b"1", "CUDA_VISIBLE_DEVICES": b""}
 
 
+SCRIPT = """
+import os
+from pathlib import Path
+from harness.executors.local import Subprocess
+from harness.jobs.context import WorkerLimits
+with open("threads", "a") as file:
+    file.write(os.environ.get("OMP_NUM_THREADS", "none") + "\\n")
+if __name__ == "__main__":
+    limits = WorkerLimits(threads=3)
+    options = {"device": "cpu", "cache": Path(), "listener": print, "limits": limits, "libraries": ("torch",)}
+    worker = Subprocess(**options, has_device=False)
+    from worker_jobs import ReadEnvironment
+    from harness.jobs.jobs import Job
+    worker.start(Job(key="k", kind="score", label="x", work=ReadEnvironment()), {}, ())
+    while not (finished := worker.poll_worker(0.1)):
+        pass
+    worker.close_worker()
+    assert finished.output["OMP_NUM_THREADS"] == b"3"
+    assert os.environ.get("OMP_NUM_THREADS") is None
+"""
+
+
+def test_a_script_that_a_cpu_worker_imports_has_its_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may import torch at its top, which reads them once."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, timeout=120, check=True)
+    assert (tmp_path / "threads").read_text().split() == ["none", "3"]
+
+
+def test_busy_cpu_workers_are_ended_at_the_same_time(tmp_path: Path) -> None:
+    notes: list[str] = []
+    executor = opening(tmp_path, "cuda:0", cpu_workers=3)(lambda _key, event: notes.append(event.text))
+    for key in "abc":
+        resources = Resources(begins_on_cpu=True)
+        executor.submit(Job(key=key, kind="score", label="x", work=Say("stay"), resources=resources), {})
+    for worker in executor._cpu_workers:
+        worker._patience = 1.0
+    while notes.count("nothing ends it") < 3:
+        executor.poll_jobs(0.1)
+    started = time.monotonic()
+    executor.close_executor()
+    assert 1.0 <= time.monotonic() - started < 2.5
+
+
 @pytest.mark.parametrize("devices", [("cuda:0", "cuda:1"), ("cpu", "cpu")])
 def test_a_large_corpus_is_encoded_by_all_devices(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch, devices: tuple[str, ...]
+    tmp_path: Path, loads: Path, monkeypatch: pytest.MonkeyPatch, devices: tuple[str, ...]
 ) -> None:
     """Each has half of the texts; the record is that of a run on one device."""
     monkeypatch.setattr(evaluation, "PART_TEXTS", 5)

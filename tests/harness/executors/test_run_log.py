@@ -130,6 +130,21 @@ def test_causes_are_kept_and_lost_work_costs_apart(logged: Logged) -> None:
     assert (run.counts["select"], run.counts["score"]) == ({"skipped": 1}, {"skipped": 1})
 
 
+def test_a_job_that_goes_on_elsewhere_keeps_its_cost_and_one_taken_back_is_no_trouble(
+    logged: Logged,
+) -> None:
+    """A score spends half of an hour on a CPU worker, and as long on a device."""
+    logged.start(SCORE, "cpu", at=0.0)
+    logged.log.note_submission(RUNS[1])
+    logged.end(RUNS[1], "retried", at=10.0)
+    logged.now = 1800.0
+    logged.log.note_event(SCORE, Event(kind="placed", text="a", devices=("cuda:0",)))
+    logged.end(SCORE, at=3600.0)
+    run = logged.read()
+    assert (run.cost, run.troubles) == (Cost(device_hours=0.5, cpu_hours=0.5), ())
+    assert (run.counts["score"], run.counts["finetune"]) == ({"done": 1}, {"known": 1, "waiting": 3})
+
+
 def test_the_use_of_a_device_is_told_and_counted_once_where_jobs_share_it(logged: Logged) -> None:
     """Of 100 seconds a device trains 30: two jobs do so from 10 to 30 and from 20 to 40."""
     for one in RUNS[1:3]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fakes import artifact, encoding
+from fakes import FakeEncoder, artifact, encoding, task
 from harness.core.errors import DataError
-from harness.jobs.context import Event, _Shards
+from harness.jobs.context import Event, JobContext, TextEncoding, WorkerLimits, _Shards
 from harness.storage.vectors import EmbeddingCache
 
 
@@ -26,6 +27,27 @@ def test_vectors_beyond_float16_are_refused_and_those_before_them_are_kept(tmp_p
     space.refresh()
     assert space.find_missing_texts(["a", "b", "c"]) == ["c"]
     assert (space.get(["a", "b"]) == small).all()
+
+
+def test_what_comes_between_two_portions_is_no_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index is made of each portion, in ten seconds; its encoding takes two."""
+    now, events = 0.0, list[Event]()
+    monkeypatch.setattr("harness.jobs.context.time.monotonic", lambda: now)
+
+    class Encoder(FakeEncoder):
+        def encode(self, *args: Any, **kwargs: Any) -> np.ndarray:
+            nonlocal now
+            now += 2.0
+            return super().encode(*args, **kwargs)
+
+    context = JobContext(device="cpu", cache=Path(), emit=events.append, limits=WorkerLimits())
+    monkeypatch.setattr(context, "load_encoder", lambda *_: Encoder())
+    portions = TextEncoding(context, artifact(Path()), encoding(), task(), "document")
+    portions.start_encoding(2)
+    for text in ("a", "b"):
+        now += 10.0
+        portions.encode_texts([text])
+    assert [event.seconds for event in events if event.kind == "encoded"] == [2.0, 2.0]
 
 
 def test_where_no_vector_fits_nothing_is_written(tmp_path: Path) -> None:
