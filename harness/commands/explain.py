@@ -279,7 +279,7 @@ def _encode_text_tokens(
     encoder: Any = context.get_encoder(model.artifact, encoding)
     space_key = (model.artifact, encoding, _TEXTS, role)
     # Nothing writes these vectors to the cache, as `emit` drops them: hold keeps them in memory.
-    context.encode_missing(*space_key, [text])
+    context.encode_missing(*space_key, [text], hold=True)
     tokens: TextTokens = encoder.describe_tokens(
         text, prompt=encoding.resolve_prompt(_TEXTS, role), role=role
     )

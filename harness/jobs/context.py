@@ -86,6 +86,10 @@ class EncodedTexts:
         self.notes += more.notes
 
 
+FEW_TEXTS = 100_000
+"""The texts up to which vectors stay in memory until they are written: 0.3 GB at 768 dimensions."""
+
+
 class DeviceNeeded(BaseException):
     """A job needs the model, in a process without a device.
 
@@ -325,12 +329,10 @@ class JobContext:
         role: Role,
         texts: list[str],
         *,
+        hold: bool = False,
         documents: ContextDocuments | None = None,
     ) -> EncodedTexts:
         """Encode the texts that have no cached vector, and emit their vectors in shards.
-
-        This process can use the vectors at once, before the driver has written them: the next side of a task
-        may have the same.
 
         Args:
             artifact: The model.
@@ -338,6 +340,8 @@ class JobContext:
             task: The task of the texts.
             role: Their side.
             texts: The texts, each once.
+            hold: Whether this process can use the vectors at once, before the driver has written them; it can
+                in any case where they are few.
             documents: The context of a two-stage model; None for the null context.
 
         Returns:
@@ -347,7 +351,8 @@ class JobContext:
         missing = self._find_missing_texts(space, texts)
         text_encoding = TextEncoding(self, artifact, encoding, task, role, documents)
         text_encoding.start_encoding(len(missing), missing)
-        text_encoding.write_shards(missing, space, self.emit, hold=True)
+        # The next side of a task may have some of these texts.
+        text_encoding.write_shards(missing, space, self.emit, hold=hold or len(missing) <= FEW_TEXTS)
         text_encoding.finish_encoding()
         space.refresh()
         return text_encoding.cost

@@ -628,7 +628,7 @@ class _Known:
         check_texts(texts, role)
         unique = list(dict.fromkeys(texts))
         self.encoded.add_counts(
-            self._context.encode_missing(*self._of, role, unique, documents=self.documents)
+            self._context.encode_missing(*self._of, role, unique, hold=True, documents=self.documents)
         )
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:

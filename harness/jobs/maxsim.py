@@ -105,7 +105,7 @@ class MaxSimRanker:
         check_texts(texts, side)
         self.asked[side].update(texts)
         unique = list(dict.fromkeys(texts))
-        self.encoded.add_counts(self._context.encode_missing(*self._of, side, unique))
+        self.encoded.add_counts(self._context.encode_missing(*self._of, side, unique, hold=True))
         space = self._context.open_space(*self._of, side)
         self._empty[side].update(unique[at] for at in np.flatnonzero(space.count_token_vectors(unique) == 0))
         return space

@@ -356,7 +356,7 @@ def _encode_sides(
 ) -> tuple[EmbeddingCache, EmbeddingCache]:
     """The vectors of both sides, complete for these texts."""
     for side, texts in zip(SIDES, (queries, documents), strict=True):
-        context.encode_missing(artifact, encoding, _TEXTS, side, list(dict.fromkeys(texts)))
+        context.encode_missing(artifact, encoding, _TEXTS, side, list(dict.fromkeys(texts)), hold=True)
     query, document = (context.open_space(artifact, encoding, _TEXTS, side) for side in SIDES)
     return query, document
 
