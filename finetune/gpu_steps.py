@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -121,6 +122,25 @@ def pack_rows(model: Any, tokens: Tensor | None, device: torch.device) -> dict[s
     if build is None or tokens is None or not works_behind(device.type):
         return {}
     return move_features({"packing": build(tokens, tokens, tokens)}, device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step whose measurements may still be on the device.
+
+    Attributes:
+        number: Its number.
+        line: What is known of it already, in the words of the log.
+        tokens: Its tokens in this process.
+        measures: The names of the loss's measures.
+        values: (2 + measures,), the mean loss of all processes, the norm of the gradient, and the measures.
+    """
+
+    number: int
+    line: dict[str, Any]
+    tokens: int
+    measures: tuple[str, ...]
+    values: Tensor
 
 
 class GPUMemory(NamedTuple):

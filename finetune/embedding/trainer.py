@@ -43,6 +43,7 @@ from finetune.gpu_steps import (
     READ_STEPS,
     AheadLoader,
     PassSize,
+    Step,
     choose_sum_dtype,
     keep_on_host,
     pack_on_host,
@@ -221,25 +222,6 @@ class _Best:
     step: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Step:
-    """A step whose measurements may still be on the device.
-
-    Attributes:
-        number: Its number.
-        line: What is known of it already, in the words of the log.
-        tokens: Its tokens in this process.
-        measures: The names of the loss's measures.
-        values: (2 + measures,), the mean loss of all processes, the norm of the gradient, and the measures.
-    """
-
-    number: int
-    line: dict[str, Any]
-    tokens: int
-    measures: tuple[str, ...]
-    values: Tensor
-
-
 class _Trainer(SentenceTransformerTrainer):
     """sentence-transformers' trainer with our own batches, checkpoints, log and selection."""
 
@@ -287,7 +269,7 @@ class _Trainer(SentenceTransformerTrainer):
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
         self._tokens = 0
-        self._unread: list[_Step] = []
+        self._unread: list[Step] = []
         self._is_slow = False
         self._losses: dict[int | None, nn.Module] = {passes: cast(nn.Module, self.loss)}
         self._tokenizing = threading.Lock()
@@ -466,7 +448,7 @@ class _Trainer(SentenceTransformerTrainer):
         values = (torch.as_tensor(value, device=loss.device) for value in (loss, norm, *measures.values()))
         memory = {"memory": _measure_peak_memory(self.spec.device)}
         self._unread.append(
-            _Step(
+            Step(
                 number=number,
                 line={"rate": rate, **memory, **self.setup.describe_step(number)},
                 tokens=self._tokens,

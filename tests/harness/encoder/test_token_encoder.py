@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import string
 from collections.abc import Callable
 from dataclasses import replace
@@ -143,9 +144,9 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], told: st
     assert told in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_a_folder_with_too_short_queries_is_refused(folder: Folder) -> None:
+def test_a_folder_with_too_short_queries_is_refused(folder: Folder, tmp_path: Path) -> None:
     """Special tokens and the prefix would leave nothing, and the tokenizer would cut nothing."""
-    path = folder()
+    path = shutil.copytree(folder(), tmp_path / "short")
     file = path / "config_sentence_transformers.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "query_length": 2}))
     with pytest.raises(UsageError, match="2 tokens is too short for queries"):
