@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from harness.encoder.inputs import move_features, takes_packing
+from harness.encoder.inputs import iterate_ahead, move_features, takes_packing
 
 READ_STEPS, READ_SECONDS = 10, 2.0
 """After so many steps, or so much time, the losses of a GPU's steps are read, which waits for the GPU."""
@@ -28,7 +26,6 @@ AHEAD = 2
 MEMORY_SHARE = 0.7
 """The share of a GPU's free memory that a pass may take; the rest is for passes of other lengths."""
 
-T = TypeVar("T")
 Lengths = Sequence[NDArray[np.int64]]
 """The tokens of each text, column by column."""
 
@@ -43,28 +40,6 @@ def works_behind(device: str) -> bool:
     return device.startswith("cuda")
 
 
-def iterate_ahead(items: Iterator[T], lock: Lock) -> Iterator[T]:
-    """The same items, of which a thread makes the next ones ahead.
-
-    Args:
-        items: The items, none of which is None.
-        lock: Held while an item is made.
-    """
-
-    def take() -> T | None:
-        with lock:
-            return next(items, None)
-
-    pool = ThreadPoolExecutor(1)
-    try:
-        waiting = deque(pool.submit(take) for _ in range(AHEAD))
-        while (item := waiting.popleft().result()) is not None:
-            waiting.append(pool.submit(take))
-            yield item
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 class AheadLoader(DataLoader[Any]):
     """Batches that a thread makes ahead of their steps.
 
@@ -77,7 +52,7 @@ class AheadLoader(DataLoader[Any]):
         self._lock = lock
 
     def __iter__(self) -> Any:
-        return iterate_ahead(super().__iter__(), self._lock)
+        return iterate_ahead(super().__iter__(), AHEAD, self._lock)
 
 
 MASKS = ("input_ids", "attention_mask", "compute_mask")

@@ -37,6 +37,7 @@ from harness.encoder.inputs import (
     TokenizedTexts,
     UntokenizedTexts,
     is_plain,
+    iterate_ahead,
     move_features,
 )
 
@@ -190,23 +191,6 @@ class _Queue:
 
     def _count_span_tokens(self, span: Span) -> int:
         return (span[1] - span[0]) * int(self._lengths[span[0]])
-
-
-Item = TypeVar("Item")
-
-
-def _run_ahead(items: Iterator[Item]) -> Generator[Item]:
-    """The items, the next of which is made in a thread while the present one is used."""
-    pool = ThreadPoolExecutor(1)
-    following: Future[Item | None] = pool.submit(next, items, None)
-    try:
-        while (item := following.result()) is not None:
-            following = pool.submit(next, items, None)
-            yield item
-    finally:
-        # As in `_run_queue`, the pool must not wait itself.
-        wait([following])
-        pool.shutdown(wait=False)
 
 
 def _run_queue(
@@ -532,7 +516,7 @@ class Engine(ABC, Generic[Batch]):
         """
         chunks, pending = self._iter_chunks(texts, prompt, role), 0
         # On a CPU both would share the cores, and a window sorted as a whole has less padding.
-        with closing(chunks if self._on_cpu else _run_ahead(chunks)) as prepared:
+        with closing(chunks if self._on_cpu else iterate_ahead(chunks)) as prepared:
             try:
                 for places, inputs in prepared:
                     begun, tokens = time.monotonic(), int(inputs.lengths.sum())

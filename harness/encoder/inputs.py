@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -233,6 +236,37 @@ class UntokenizedTexts:
             if isinstance(value, Tensor) and value.dim() == 2 and not value.shape[1]
         }
         return {**features, **padded, **self._extra}
+
+
+Item = TypeVar("Item")
+
+
+def iterate_ahead(
+    items: Iterator[Item], count: int = 1, lock: AbstractContextManager[Any] | None = None
+) -> Generator[Item]:
+    """The same items, of which a thread makes the next ones while the present one is used.
+
+    Args:
+        items: The items, none of which is None.
+        count: How many are made ahead.
+        lock: Held while an item is made.
+    """
+
+    def take() -> Item | None:
+        with lock or nullcontext():
+            return next(items, None)
+
+    pool = ThreadPoolExecutor(1)
+    coming = deque(pool.submit(take) for _ in range(count))
+    try:
+        while (item := coming[0].result()) is not None:
+            coming.popleft()
+            coming.append(pool.submit(take))
+            yield item
+    finally:
+        # The pool must not wait itself: a `join` that Ctrl-C ends takes a living thread for a dead one.
+        pool.shutdown(wait=False, cancel_futures=True)
+        wait([future for future in coming if not future.cancelled()])
 
 
 def move_features(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from finetune import gpu_steps
-from finetune.gpu_steps import AHEAD, GPUMemory, PassSize, iterate_ahead
+from finetune.gpu_steps import AHEAD, GPUMemory, PassSize
+from harness.encoder.inputs import iterate_ahead
 
 
 def slow(count: int, taken: list[int]) -> Iterator[int]:
@@ -24,7 +25,7 @@ def slow(count: int, taken: list[int]) -> Iterator[int]:
 def test_batches_are_made_while_steps_run() -> None:
     """A collator and a step of 50 ms each: all of it in little more than the time of one of them."""
     began, steps = time.perf_counter(), []
-    for number in iterate_ahead(slow(20, []), Lock()):
+    for number in iterate_ahead(slow(20, []), AHEAD, Lock()):
         time.sleep(0.05)
         steps.append(number)
     assert steps == list(range(1, 21))
@@ -33,7 +34,7 @@ def test_batches_are_made_while_steps_run() -> None:
 
 def test_few_batches_are_made_ahead_and_none_after_the_end() -> None:
     taken: list[int] = []
-    batches = iterate_ahead(slow(100, taken), Lock())
+    batches = iterate_ahead(slow(100, taken), AHEAD, Lock())
     assert next(batches) == 1
     time.sleep(0.5)
     assert len(taken) == 1 + AHEAD
@@ -48,7 +49,7 @@ def test_an_error_in_a_batch_is_that_of_its_step() -> None:
         yield 1
         raise ValueError("a bad row")
 
-    batches = iterate_ahead(broken(), Lock())
+    batches = iterate_ahead(broken(), AHEAD, Lock())
     assert next(batches) == 1
     with pytest.raises(ValueError, match="a bad row"):
         next(batches)
@@ -57,7 +58,7 @@ def test_an_error_in_a_batch_is_that_of_its_step() -> None:
 def test_no_batch_is_made_while_the_lock_is_held() -> None:
     taken: list[int] = []
     lock = Lock()
-    batches = iterate_ahead(slow(100, taken), lock)
+    batches = iterate_ahead(slow(100, taken), AHEAD, lock)
     next(batches)
     with lock:
         before = len(taken)
