@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -151,7 +149,7 @@ def _average(
     """Write the mean of the weights of MODELS to DIR: a model like any other, with its lineage.
 
     MODELS are two or more checkpoints of one model, each as `harness run --model` takes it, such as the last
-    ones of a pretraining. Configs and tokenizer are the first one's.
+    ones of a pretraining.
     """
     with forbid_network() if offline else contextlib.nullcontext():
         from harness.tools.averaging import average_models
@@ -348,9 +346,7 @@ def _count_model_bytes(folder: Path) -> int:
 
 def _copy(model: Path, folder: Path) -> None:
     """Copy a model without the circumstances of its training; the folder appears when it is whole."""
-    staged = folder.with_name(
-        f".{folder.name}.{files.get_host_name()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
-    )
+    staged = files.generate_temporary_path(folder)
     try:
         for path in _list_model_files(model):
             place = staged / path.relative_to(model)

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from harness.core import files
-from harness.core.errors import ModelError, UsageError
+from harness.core.errors import ModelError, UsageError, shorten_names
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
 from harness.core.types import Artifact
 from harness.data.training.loading import add_text_hashes, read_text_hashes
@@ -29,7 +29,7 @@ def average_models(models: Sequence[Artifact], output: Path, cache: Path) -> Mod
     """Write the model whose weights are the mean of those of `models`, by one rename.
 
     Each tensor is averaged in float64 and written in its own dtype; tensors of whole numbers must be equal.
-    Configs and tokenizer are those of the first model.
+    The order of the models does not count.
 
     Args:
         models: Two models or more of one architecture and tokenizer, with their weights as safetensors.
@@ -45,14 +45,15 @@ def average_models(models: Sequence[Artifact], output: Path, cache: Path) -> Mod
         raise UsageError("An average needs two or more different models.", hint="Name each model once.")
     if output.is_file() or (output.is_dir() and any(output.iterdir())):
         raise UsageError(f"{output} exists already.", hint="Name a folder that is new or empty.")
-    for model in models[1:]:
-        _require_alike(models[0], model)
-    # Sorted, since a mean does not depend on the order of what is averaged.
-    parents = tuple(ParentPart.of(model) for model in sorted(models, key=lambda model: model.key))
+    # A sum in another order may have another last digit.
+    models = sorted(models, key=lambda model: model.key)
+    headers = [_read_headers(model) for model in models]
+    _require_alike(models, headers)
+    parents = tuple(ParentPart.of(model) for model in models)
     lineage = Lineage(recipe=RECIPE, settings={}, parents=parents, data=(), seed=0)
     staging = files.generate_temporary_path(output)
     try:
-        _write_average(models, staging)
+        _write_average(models[0].folder, headers, staging)
         content, weights = compute_content_key(staging, cache)
         document = ModelDocument(
             name=output.resolve().name, key=lineage.key, content=content, weights=weights, lineage=lineage
@@ -71,20 +72,25 @@ def average_models(models: Sequence[Artifact], output: Path, cache: Path) -> Mod
     return document
 
 
-def _require_alike(first: Artifact, other: Artifact) -> None:
-    """Refuse a model that differs from the first in more than the values of its weights."""
-    contents, headers = [], []
-    for model in (first, other):
-        paths = {path.relative_to(model.folder).as_posix(): path for path in _list_files(model.folder)}
-        contents.append({name: _read_content(path) for name, path in paths.items()})
-        headers.append({name: (one.dtype, one.shape) for name, one in _read_headers(model).items()})
-    for what, (ours, theirs) in {"": contents, "the shape or dtype of ": headers}.items():
-        if differing := sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)):
-            raise UsageError(
-                f"{other.name} and {first.name} differ in {what}{differing[0]}"
-                f"{f' and {len(differing) - 1} more' if len(differing) > 1 else ''}.",
-                hint="Average checkpoints of one model, saved by one program.",
-            )
+_Headers = dict[str, StoredTensor]
+"""The tensors of all weight files of a model, each by its module's folder and its name."""
+
+
+def _require_alike(models: Sequence[Artifact], headers: Sequence[_Headers]) -> None:
+    """Refuse models that differ in more than the values of their weights."""
+    contents = [
+        {path.relative_to(model.folder).as_posix(): _read_content(path) for path in _list_files(model.folder)}
+        for model in models
+    ]
+    forms = [{name: (one.dtype, one.shape) for name, one in tensors.items()} for tensors in headers]
+    for what, (first, *others) in {"": contents, "the shape or dtype of ": forms}.items():
+        for model, other in zip(models[1:], others, strict=True):
+            differing = sorted(name for name in {*first, *other} if first.get(name) != other.get(name))
+            if differing:
+                raise UsageError(
+                    f"{model.name} and {models[0].name} differ in {what}{shorten_names(differing)}.",
+                    hint="Average checkpoints of one model, saved by one program.",
+                )
 
 
 def _list_files(folder: Path) -> list[Path]:
@@ -100,9 +106,8 @@ def _read_content(path: Path) -> Any:
     return {name: value for name, value in content.items() if name not in VOLATILE}
 
 
-def _read_headers(model: Artifact) -> dict[str, StoredTensor]:
-    """The tensors of all weight files, each by its module's folder and its name."""
-    headers: dict[str, StoredTensor] = {}
+def _read_headers(model: Artifact) -> _Headers:
+    headers: _Headers = {}
     for path in weight_files(model.folder):
         if path.suffix != ".safetensors":
             raise ModelError(
@@ -114,8 +119,7 @@ def _read_headers(model: Artifact) -> dict[str, StoredTensor]:
     return headers
 
 
-def _write_average(models: Sequence[Artifact], folder: Path) -> None:
-    first, headers = models[0].folder, [_read_headers(model) for model in models]
+def _write_average(first: Path, headers: Sequence[_Headers], folder: Path) -> None:
     # The parts of a sharded checkpoint have the first model's names, so its index holds for them.
     parts = [path for path in weight_files(first) if path.name != WHOLE]
     for path in {*_list_files(first), *(path.with_name(f"{WHOLE}.index.json") for path in parts)}:
