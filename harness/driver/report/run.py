@@ -480,7 +480,7 @@ class Report:
             console.print(note, style="dim", highlight=False, soft_wrap=True)
         print_failures(self.failures, self.prepared, console)
         if any(use.seconds for use in self.uses):
-            use = f"Encoding or training: {format_device_uses(self.uses, self.seconds)}"
+            use = f"Busy with encoding or training: {format_device_uses(self.uses, self.seconds)}"
             console.print(f"{use} of {format_duration(self.seconds)}.", highlight=False, soft_wrap=True)
         # A recipe encodes nothing that would be counted, so only records are named.
         if all(cell.recipe_plan for cell in self.prepared.plan.cells):

@@ -170,7 +170,7 @@ def test_a_run_over_context_seeds(suite: Path, model: Path, tmp_path: Path, comm
     assert code == 0, err
     assert "tiny-cde (2 contexts)" in out
     assert "over the context seeds 42, 43" in " ".join(out.split())
-    assert re.search(r"^Encoding or training: cpu \d+ % of \d", out, re.MULTILINE)
+    assert re.search(r"^Busy with encoding or training: cpu \d+ % of \d", out, re.MULTILINE)
     found = records(tmp_path, "notes")
     assert len({one["key"] for one in found}) == 2
     for seed, record in zip((42, 43), found, strict=True):

@@ -335,7 +335,7 @@ def test_a_run_ranks_shows_and_compares(suite: Path, tmp_path: Path, command: Co
     asked = ("run", "--model", "bm25", "--model", "bm25:b=0.4", "--suite", local, "--offline")
     code, out, err = command(*asked)
     assert code == 1
-    assert "Encoding or training" not in out
+    assert "encoding or training" not in out
     reason = "bm25 ranks documents; tasks other than retrieval need a vector for each text"
     assert "similar" in err
     assert reason in " ".join(err.split())
