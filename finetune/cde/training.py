@@ -22,7 +22,8 @@ from finetune.cde.settings import ContextualSettings, Guide, TwoStageTrainingSet
 from finetune.embedding.batches import Order, PackedOrder, hash_table_texts, pack_clusters
 from finetune.embedding.losses import InfoNCE, NegativeFilter, build_filtered_loss
 from finetune.embedding.settings import Loss
-from finetune.embedding.trainer import EmbeddingSetup, open_backbone, open_whole, run_trainer, set_dropout
+from finetune.embedding.setups import EmbeddingSetup, open_backbone, open_whole, set_dropout
+from finetune.embedding.trainer import run_trainer
 from finetune.gpu_steps import choose_sum_dtype
 from harness.core import files
 from harness.core.encoding import OwnTexts

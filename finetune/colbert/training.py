@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from finetune.colbert.settings import ColBERTSettings
-from finetune.embedding.trainer import Setup, build_backbone_args, keep_prompts, open_backbone
+from finetune.embedding.setups import Setup, build_backbone_args, keep_prompts, open_backbone
 from harness.core.encoding import LateInteraction
 from harness.core.errors import HarnessError
 from harness.core.types import Role

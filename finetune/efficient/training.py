@@ -13,7 +13,8 @@ from finetune.efficient.settings import EfficientSettings
 from finetune.efficient.tuning import apply_tuning, merge_adapters
 from finetune.embedding.batches import Order
 from finetune.embedding.settings import Loss
-from finetune.embedding.trainer import EmbeddingSetup, batch_order, run_trainer
+from finetune.embedding.setups import EmbeddingSetup, batch_order
+from finetune.embedding.trainer import run_trainer
 from finetune.flops import ParameterCount
 from harness.core.errors import HarnessError
 from harness.training.training import TrainingSpec

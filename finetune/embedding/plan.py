@@ -283,10 +283,10 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
 
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
-        from finetune.embedding import trainer
+        from finetune.embedding import setups, trainer
 
         settings = self._resolve_settings(spec.backbone)
-        trainer.run_trainer(spec, settings, trainer.EmbeddingSetup(settings, self.loss, caches=self.caches))
+        trainer.run_trainer(spec, settings, setups.EmbeddingSetup(settings, self.loss, caches=self.caches))
 
     def check_recipe_settings(self) -> None:
         """Refuse settings that no training can have, whatever its data.

@@ -18,7 +18,8 @@ from finetune.embedding.batches import DrawnSet, MixOrder, Rows, hash_table_text
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.losses import build_mix_loss
 from finetune.embedding.settings import info_nce
-from finetune.embedding.trainer import EmbeddingSetup, run_trainer, set_dropout
+from finetune.embedding.setups import EmbeddingSetup, set_dropout
+from finetune.embedding.trainer import run_trainer
 from finetune.mix.settings import MixSet, MixSettings, split_set_parts
 from harness.core.errors import HarnessError
 from harness.data.training.loading import add_text_hashes, load_rows

@@ -15,7 +15,6 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
-from finetune.embedding import trainer as module
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.losses import build_mix_loss
 from finetune.mix.plan import MixRecipe
@@ -30,6 +29,7 @@ from harness.core.types import Artifact
 from harness.data.training.loading import count_trained, load_rows, read_text_hashes
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
+from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.training.training import TrainingSpec, read_log
 from small_trainings import spec_in, trained
 from stopped_trainings import kill_at, sentence, train_on_devices
@@ -295,7 +295,7 @@ def test_two_processes_take_the_steps_of_one(make: Callable[..., TrainingSpec], 
 def test_an_instruction_can_be_left_out_of_the_mean(make: Callable[..., TrainingSpec]) -> None:
     spec = make(settings={"pool_instruction": False, "max_steps": 2})
     trained(spec)
-    model = module.SentenceTransformer(str(spec.output), device="cpu")
+    model = SentenceTransformer(str(spec.output), device="cpu")
     assert not model[1].include_prompt
     prompt = InstructionFormat.read_instruction_format(spec.output).format_prompt("Find the answer.")
     inputs = next(

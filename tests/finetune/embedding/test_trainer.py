@@ -24,12 +24,14 @@ from torch.utils.data import DataLoader
 from transformers.trainer_callback import CallbackHandler
 
 import tiny
+from finetune.embedding import setups
 from finetune.embedding import trainer as module
 from finetune.embedding.batches import BatchOrder, hash_table_texts
 from finetune.embedding.losses import build_info_nce_loss
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
-from finetune.embedding.trainer import EmbeddingSetup, run_trainer
+from finetune.embedding.setups import EmbeddingSetup
+from finetune.embedding.trainer import run_trainer
 from finetune.gpu_steps import PassSize
 from finetune.recipes import dpr
 from finetune.recipes.simcse import RECIPE
@@ -39,6 +41,7 @@ from harness.data.offline import forbid_network
 from harness.data.training.sets import LocatedTraining
 from harness.encoder import backbones
 from harness.encoder.folder.description import describe
+from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.training import training
 from harness.training.training import TrainingSpec, read_log
 from small_trainings import largest_difference, located, spec_in, tiny_artifact, weights_in
@@ -148,7 +151,7 @@ def of_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have transformers' own class of the backbone trained in place of our network."""
     from sentence_transformers import SentenceTransformer
 
-    monkeypatch.setattr(module, "SentenceTransformer", SentenceTransformer)
+    monkeypatch.setattr(setups, "SentenceTransformer", SentenceTransformer)
 
 
 @pytest.mark.usefixtures("of_library")
@@ -518,7 +521,7 @@ def test_other_backbones_are_trained_off_the_network(
     before, after = (describe(folder) for folder in (Path(made), spec.output))
     settings_of_training = {"pooling": "mean", "normalize": False, "lengths": after.lengths}
     assert after == replace(before, folder=spec.output, name=spec.output.name, **settings_of_training)
-    vectors = module.SentenceTransformer(str(spec.output), device="cpu").encode(["the cat sat"])
+    vectors = SentenceTransformer(str(spec.output), device="cpu").encode(["the cat sat"])
     assert np.isfinite(vectors).all()
     notes = [json.loads(line) for line in (spec.folder / "events.jsonl").read_text().splitlines()]
     assert {"kind": "note", "text": "trained in float32: a CPU has no float16"} in notes
@@ -552,14 +555,14 @@ def test_a_batch_that_does_not_fit_is_told(
     make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next process takes fewer rows in a pass, where the loss can."""
-    forward = module.SentenceTransformer.forward
+    forward = SentenceTransformer.forward
 
     def greedy(self: Any, features: Any, **options: Any) -> Any:
         if len(features["input_ids"]) > 4:
             raise torch.OutOfMemoryError
         return forward(self, features, **options)
 
-    monkeypatch.setattr(module.SentenceTransformer, "forward", greedy)
+    monkeypatch.setattr(SentenceTransformer, "forward", greedy)
     spec = make()
     with pytest.raises(HarnessError, match="A pass over 8 rows of 16 tokens does not fit into memory"):
         run(spec)
@@ -696,7 +699,7 @@ def test_the_selection_is_scored_while_no_batch_is_made(
 @pytest.mark.parametrize("group", [0, 4])
 def test_the_size_of_a_pass_changes_no_gradient(calm: Artifact, group: int) -> None:
     """In float64, without dropout: a text or all of a batch at once, of different lengths."""
-    model = module.SentenceTransformer(str(calm.folder), device="cpu").double().train()
+    model = SentenceTransformer(str(calm.folder), device="cpu").double().train()
     features = [
         model.tokenize([text * (1 + at % 3) for at, text in enumerate(texts)])
         for texts in triplets(16).values()
@@ -736,7 +739,7 @@ def test_a_gpu_takes_more_rows_in_a_pass_than_a_recipe_and_those_that_a_user_set
     sizes: set[int],
 ) -> None:
     seen = set[int]()
-    forward = module.SentenceTransformer.forward
+    forward = SentenceTransformer.forward
 
     def count(self: Any, features: Any, **options: Any) -> Any:
         seen.add(len(features["input_ids"]))
@@ -744,7 +747,7 @@ def test_a_gpu_takes_more_rows_in_a_pass_than_a_recipe_and_those_that_a_user_set
 
     plain = make("plain", {"chunk": 2}, backbone=calm, minutes=60)
     run(plain)
-    monkeypatch.setattr(module.SentenceTransformer, "forward", count)
+    monkeypatch.setattr(SentenceTransformer, "forward", count)
     behind(True)
     spec = make("sized", {"chunk": chunk}, backbone=calm, minutes=0)
     kill(spec, 5, "step")
