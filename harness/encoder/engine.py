@@ -14,7 +14,6 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from contextvars import ContextVar
 from itertools import chain
@@ -40,6 +39,7 @@ from harness.encoder.inputs import (
     iterate_ahead,
     move_features,
 )
+from harness.encoder.span_queue import SpanQueue, run_spans
 
 WIDENED = ("token_embeddings", "sentence_embedding")
 """The outputs of a backbone that are converted to float32 for all further layers."""
@@ -138,128 +138,6 @@ def _list_towers(router: Router) -> list[nn.Sequential]:
     return cast("list[nn.Sequential]", list(router.sub_modules.values()))
 
 
-class _Queue:
-    """A thread-safe queue of spans of at most `budget` padded tokens; a longer text has its own span.
-
-    Spans that run at the same time have at most `at_once` padded tokens together, or there is only one.
-    """
-
-    def __init__(self, lengths: NDArray[np.int64], budget: int, at_once: int | None = None) -> None:
-        self.budget = budget
-        self._at_once = at_once
-        self._running = 0
-        self._lengths = np.maximum(lengths, 1)
-        self._open: list[Span] = [(0, len(lengths))] if len(lengths) else []
-        self._changed = threading.Condition()
-
-    def take(self) -> Span | None:
-        """The next span, as soon as there is room for it; None if there is none."""
-        with self._changed:
-            while self._open:
-                start, stop = self._open[-1]
-                # Lengths fall, so every text of a span is padded to the length of its first.
-                cut = min(stop, start + max(1, self.budget // int(self._lengths[start])))
-                running = self._running + self._count_span_tokens((start, cut))
-                # A span above `at_once` runs alone: it would wait forever for room beside others.
-                if not self._running or self._at_once is None or running <= self._at_once:
-                    self._open[-1:] = [(cut, stop)] if cut < stop else []
-                    self._running = running
-                    return start, cut
-                self._changed.wait()
-            return None
-
-    def release_span(self, span: Span) -> None:
-        """Give the room of a span that has run, or did not fit, to others."""
-        with self._changed:
-            self._running -= self._count_span_tokens(span)
-            self._changed.notify_all()
-
-    def retry_span(self, span: Span) -> int:
-        """Return a span that did not fit, and set the budget to half of its size."""
-        with self._changed:
-            # Several threads may fail at once, each with another span: the smallest budget counts.
-            self.budget = min(self.budget, self._count_span_tokens(span) // 2)
-            self._open.append(span)
-            self._changed.notify_all()
-            return self.budget
-
-    def clear(self) -> None:
-        """Drop the spans that have not begun."""
-        with self._changed:
-            self._open.clear()
-            self._changed.notify_all()
-
-    def _count_span_tokens(self, span: Span) -> int:
-        return (span[1] - span[0]) * int(self._lengths[span[0]])
-
-
-def _run_queue(
-    queue: _Queue, run: Callable[[Span], None], *, threads: int, halved: Callable[[int], None]
-) -> None:
-    """Run every span of a queue, on that many threads with one core each, or in this thread if 0.
-
-    One batch per core is faster than all cores on one batch, and does not stall where other processes use
-    some of the cores. A span that does not fit into memory is halved; `halved` receives the new budget.
-    """
-    if not threads:
-        _run_spans(queue, run, halved)
-        return
-
-    def run_worker() -> None:
-        # Else each of the threads would start torch's own on every core.
-        torch.set_num_threads(1)
-        try:
-            _run_spans(queue, run, halved)
-        except BaseException:
-            # The other threads end after their present span; `worker.result()` below raises the error.
-            queue.clear()
-            raise
-
-    before = torch.get_num_threads()
-    pool = ThreadPoolExecutor(threads)
-    workers: list[Future[None]] = []
-    try:
-        workers += (pool.submit(run_worker) for _ in range(threads))
-        wait(workers)
-    finally:
-        queue.clear()
-        # After Ctrl-C what has begun is kept, and no thread is left where the process ends. The pool must not
-        # wait itself: a `join` that Ctrl-C ends takes a living thread for a dead one.
-        wait(workers)
-        pool.shutdown(wait=False)
-        torch.set_num_threads(before)
-    for worker in workers:
-        worker.result()
-
-
-def _run_spans(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], None]) -> None:
-    with torch.inference_mode():
-        while (span := queue.take()) is not None:
-            try:
-                fits = _try_span(run, span)
-            finally:
-                queue.release_span(span)
-            if fits:
-                continue
-            if span[1] - span[0] == 1:
-                raise ModelError(
-                    "A single text does not fit into memory.",
-                    hint="Give a smaller maximum length, or bfloat16 as the dtype.",
-                )
-            halved(queue.retry_span(span))
-
-
-def _try_span(run: Callable[[Span], None], span: Span) -> bool:
-    # The error, with the tensors in its traceback, is freed when this function returns.
-    try:
-        run(span)
-    except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        return False
-    return True
-
-
 def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
     """The inputs for texts with a prompt before each, as in the model's own `encode`."""
     prompted = [prompt + text for text in texts]
@@ -292,19 +170,6 @@ def _guess_lengths(model: SentenceTransformer, texts: Sequence[str], before: str
     modules = collect_input_modules(model)
     cut = max(getattr(module, "max_seq_length", None) or max(guess) for module in modules)
     return np.array([min(tokens, cut) for tokens in guess], dtype=np.int64)
-
-
-SAID = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""Parts of torch's out-of-memory messages: on a GPU, on a CPU, and in a library on a GPU."""
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of a forward pass means that the batch was too large.
-
-    >>> _is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
-    True
-    """
-    return isinstance(error, MemoryError) or any(s in str(error) for s in SAID)
 
 
 CPU_BUDGET = 1024
@@ -494,8 +359,8 @@ class Engine(ABC, Generic[Batch]):
             finish(inputs.order[slice(*span)], self._batch(inputs, span))
 
         # The budget is the size of the whole padded batch, so the first span has every text.
-        queue = _Queue(inputs.lengths, len(inputs.lengths) * int(inputs.lengths[0]))
-        _run_queue(queue, run_span, threads=min(self._threads, 1), halved=self._reduce_budget)
+        queue = SpanQueue(inputs.lengths, len(inputs.lengths) * int(inputs.lengths[0]))
+        run_spans(queue, run_span, threads=min(self._threads, 1), halved=self._reduce_budget)
 
     def _encode_texts(
         self,
@@ -557,7 +422,7 @@ class Engine(ABC, Generic[Batch]):
         self, inputs: Inputs, places: NDArray[np.int64], sink: Sink[Batch], progress: Progress | None
     ) -> None:
         """Run the texts of a chunk in batches."""
-        queue = _Queue(inputs.lengths, min(self._budget, self._compute_share(inputs)), self._at_once)
+        queue = SpanQueue(inputs.lengths, min(self._budget, self._compute_share(inputs)), self._at_once)
 
         def run_span(span: Span) -> None:
             rows = places[inputs.order[slice(*span)]]
@@ -571,7 +436,7 @@ class Engine(ABC, Generic[Batch]):
                 if progress:
                     progress(int(sink.copies[rows].sum()), tokens)
 
-        _run_queue(queue, run_span, threads=min(self._threads, len(places)), halved=self._reduce_budget)
+        run_spans(queue, run_span, threads=min(self._threads, len(places)), halved=self._reduce_budget)
 
     def _compute_share(self, inputs: Inputs) -> int:
         """The padded tokens of a batch of a chunk that is spread evenly over threads, or a GPU's batches."""

@@ -31,6 +31,7 @@ from harness.encoder.folder.description import describe
 from harness.encoder.inputs import TokenizedTexts
 from harness.encoder.loading import load_encoder
 from harness.encoder.sanity import check_encoder
+from harness.encoder.span_queue import SpanQueue, run_spans
 from tiny import library
 
 # Vectors are those of sentence-transformers, in any batch
@@ -243,7 +244,7 @@ def test_windows_and_threads_change_nothing(
 @pytest.mark.parametrize("at_once", [10, 16, 1000])
 def test_batches_that_run_at_once_hold_so_many_tokens_or_one_text(at_once: int) -> None:
     lengths = np.array([40, 12, 9, 8, 8, 4, 4, 3, 1])
-    queue, lock = engine._Queue(lengths, 10, at_once), threading.Lock()
+    queue, lock = SpanQueue(lengths, 10, at_once), threading.Lock()
     running: list[int] = []
     seen, most = np.zeros(len(lengths), int), [0, 0]
 
@@ -258,7 +259,7 @@ def test_batches_that_run_at_once_hold_so_many_tokens_or_one_text(at_once: int) 
         with lock:
             running.remove(tokens)
 
-    engine._run_queue(queue, run, threads=3, halved=lambda _: None)
+    run_spans(queue, run, threads=3, halved=lambda _: None)
     assert seen.tolist() == [1] * len(lengths)
     assert (most[1] > 1) == (at_once > 10)
 
