@@ -276,13 +276,17 @@ def test_the_best_weights_are_kept() -> None:
     assert any(not torch.equal(kept[name], tensor) for name, tensor in model.state_dict().items())
 
 
-def test_a_run_that_diverges_ends_and_says_so() -> None:
+@pytest.mark.parametrize("behind", [False, True], ids=["cpu", "gpu"])
+def test_a_run_that_diverges_ends_and_says_so(behind: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU it is seen when the losses are read, and those behind it are not kept."""
+    monkeypatch.setattr(trainer, "works_behind", lambda _kind: behind)
     model = classifier()
     with torch.no_grad():
         model.classifier.weight.fill_(float("nan"))
     found = train_classifier(model, rows(), TRIAL, scored(0.5))
     assert found.diverged
     assert len(found.losses) == 1
+    assert not found.evaluations
 
 
 def test_steps_on_a_gpu_are_those_of_the_cpu_and_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,18 +314,6 @@ def test_steps_on_a_gpu_are_those_of_the_cpu_and_are_read_together(monkeypatch: 
     assert all(torch.equal(others[name], tensor) for name, tensor in weights.items())
     assert sum(read) == 50
     assert len(read) <= 5 + len(plain[2])
-
-
-def test_a_run_that_diverges_on_a_gpu_ends_at_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is seen when the losses are read, and those behind it are not kept."""
-    monkeypatch.setattr(trainer, "works_behind", lambda _kind: True)
-    model = classifier()
-    with torch.no_grad():
-        model.classifier.weight.fill_(float("nan"))
-    found = train_classifier(model, rows(), TRIAL, scored(0.5))
-    assert found.diverged
-    assert len(found.losses) == 1
-    assert not found.evaluations
 
 
 def test_memory_that_runs_out_halves_what_is_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
