@@ -29,6 +29,7 @@ class SpanQueue:
         self._running = 0
         self._lengths = np.maximum(lengths, 1)
         self._open: list[Span] = [(0, len(lengths))] if len(lengths) else []
+        self._cleared = False
         self._changed = threading.Condition()
 
     def take(self) -> Span | None:
@@ -58,15 +59,22 @@ class SpanQueue:
         with self._changed:
             # Several threads may fail at once, each with another span: the smallest budget counts.
             self.budget = min(self.budget, self._count_span_tokens(span) // 2)
-            self._open.append(span)
+            if not self._cleared:
+                self._open.append(span)
             self._changed.notify_all()
             return self.budget
 
     def clear(self) -> None:
         """Drop the spans that have not begun."""
         with self._changed:
+            self._cleared = True
             self._open.clear()
             self._changed.notify_all()
+
+    def wait_for_running_spans(self) -> None:
+        """Return when no span runs."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running)
 
     def _count_span_tokens(self, span: Span) -> int:
         return (span[1] - span[0]) * int(self._lengths[span[0]])
@@ -103,7 +111,9 @@ def run_spans(
     finally:
         queue.clear()
         # After Ctrl-C what has begun is kept, and no thread is left where the process ends. The pool must not
-        # wait itself: a `join` that Ctrl-C ends takes a living thread for a dead one.
+        # wait itself: a `join` that Ctrl-C ends takes a living thread for a dead one. Within `submit`, Ctrl-C
+        # leaves a thread that `workers` lacks.
+        queue.wait_for_running_spans()
         wait(workers)
         pool.shutdown(wait=False)
         torch.set_num_threads(before)

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from fakes import task
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
-from harness.encoder import engine
+from harness.encoder import engine, span_queue
 from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
@@ -264,6 +265,26 @@ def test_batches_that_run_at_once_hold_so_many_tokens_or_one_text(at_once: int) 
     assert (most[1] > 1) == (at_once > 10)
 
 
+def test_ctrl_c_while_a_thread_begins_waits_for_its_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, finished = threading.Event(), []
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, *args: Any, **options: Any) -> Any:
+            super().submit(*args, **options)
+            assert begun.wait(60)
+            raise KeyboardInterrupt
+
+    def run(span: tuple[int, int]) -> None:
+        begun.set()
+        time.sleep(0.2)
+        finished.append(span)
+
+    monkeypatch.setattr(span_queue, "ThreadPoolExecutor", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_spans(SpanQueue(np.array([4, 4]), 4), run, threads=1, halved=lambda _: None)
+    assert finished == [(0, 1)]
+
+
 def test_batch_tokens_change_no_vector(
     encoder: Encoder, bare: Path, artifact: Callable[..., Artifact]
 ) -> None:
@@ -321,17 +342,19 @@ def test_a_keeper_gets_what_is_finished_when_encoding_is_interrupted(
     texts = [f"text {i} {'a ' * (i % 30)}" for i in range(300)]
     whole = dict(zip(texts, encoder.encode(texts), strict=True))
     real, finished, calls = encoder.model[0].forward, [], []
+    clear, cleared = SpanQueue.clear, threading.Event()
 
     def forward(features: dict[str, Any]) -> Any:
         calls.append(1)
         if len(calls) == 2:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # wakes a waiting lock
-            time.sleep(0.3)
+            assert cleared.wait(60)
         found = real(features)
         finished.append(1)
         return found
 
     monkeypatch.setattr(encoder.model[0], "forward", forward)
+    monkeypatch.setattr(SpanQueue, "clear", lambda queue: (clear(queue), cleared.set()))
     kept, before = Kept(), signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
