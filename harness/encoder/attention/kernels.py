@@ -222,7 +222,7 @@ class _KernelBackend:
             return reason
         # A window wider than the texts of the test would mask nothing there.
         window = None if needs.window is None else min(needs.window, PROBE[1] // 2)
-        return _explain_fault(self.name, device, dtype, replace(needs, window=window))
+        return _explain_fault(self, device, dtype, replace(needs, window=window))
 
     def build_layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
         if not lengths:
@@ -262,7 +262,9 @@ TOLERANCE = {torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 3e-2}
 
 
 @functools.cache
-def _explain_fault(name: str, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+def _explain_fault(
+    backend: _KernelBackend, device: torch.device, dtype: torch.dtype, needs: Needs
+) -> str | None:
     """The reason why a kernel cannot be trusted on this device, None if it can; tested once a process."""
     generators = [device] if device.type == "cuda" else []
     # The first pass may be in inference mode or under autocast, and its own draws must stay as they are.
@@ -273,7 +275,8 @@ def _explain_fault(name: str, device: torch.device, dtype: torch.dtype, needs: N
         torch.random.fork_rng(generators),
     ):
         try:
-            error = max(_iter_errors(name, device, dtype, needs), key=lambda share: (share != share, share))
+            errors = _iter_errors(backend, device, dtype, needs)
+            error = max(errors, key=lambda share: (share != share, share))
         except torch.OutOfMemoryError:
             raise
         # A share of 1 has no moments.
@@ -284,7 +287,9 @@ def _explain_fault(name: str, device: torch.device, dtype: torch.dtype, needs: N
     return f"it fails a test (a share of {error:.1e} of a result is wrong in {dtype})"
 
 
-def _iter_errors(name: str, device: torch.device, dtype: torch.dtype, needs: Needs) -> Iterator[float]:
+def _iter_errors(
+    backend: _KernelBackend, device: torch.device, dtype: torch.dtype, needs: Needs
+) -> Iterator[float]:
     """The errors of a kernel's results and gradients, as shares of their norms."""
     draw = torch.Generator().manual_seed(0)
     size = (sum(PROBE), len(needs.slopes or range(4)), needs.head_dim)
@@ -292,7 +297,7 @@ def _iter_errors(name: str, device: torch.device, dtype: torch.dtype, needs: Nee
     inputs = [tensor.to(device, dtype).requires_grad_(needs.gradients) for tensor in drawn]
     exact = [tensor.detach().double().cpu().requires_grad_(needs.gradients) for tensor in inputs]
     attended = torch.arange(size[0]) % 3 != 1 if needs.partly else None
-    layout = BACKENDS[name].build_layout(PROBE, attended if attended is None else attended.to(device), device)
+    layout = backend.build_layout(PROBE, attended if attended is None else attended.to(device), device)
     plain = replace(needs, dropout=0.0)
     out = layout.compute_attention(inputs[0], inputs[1], inputs[2], plain)
     expected = Sdpa().build_layout(PROBE, attended, torch.device("cpu"))

@@ -180,7 +180,7 @@ def test_the_hub_is_asked_only_if_told_to(machine, demo, monkeypatch):
 def test_gpus_and_their_attention_are_listed(monkeypatch):
     import torch
 
-    from harness.encoder.attention import kernels
+    import plain_attention
 
     facts = SimpleNamespace(name="Some GPU", total_memory=80 * 10**9, major=9, minor=0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -189,9 +189,8 @@ def test_gpus_and_their_attention_are_listed(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(doctor, "read_nvidia_driver", lambda: "580.1")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(kernels, "_explain_flash_absence", lambda: "flash-attn is not installed")
-    wrong = {"efficient": "it fails a test (no kernel image)"}
-    monkeypatch.setattr(kernels, "_explain_fault", lambda name, *_: wrong.get(name))
+    reasons = {"flash": "flash-attn is not installed", "efficient": "it fails a test (no kernel image)"}
+    plain_attention.trust_kernels(monkeypatch, **reasons)
     details = {one["name"]: one["detail"] for one in told()}
     assert [name for name in details if name.startswith("GPU")] == ["GPU cuda:0", "GPU cuda:1"]
     assert details["GPU cuda:0"] == "Some GPU, 80.0 GB, compute 9.0, CUDA 13.0, driver 580.1"

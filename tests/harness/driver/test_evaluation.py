@@ -19,7 +19,7 @@ from harness.core.types import Size
 from harness.driver import evaluation as module
 from harness.driver.evaluation import _plan_workers
 from harness.executors.executor import Failure, Finished
-from harness.executors.local import LIBRARIES, has_guard
+from harness.executors.local import LIBRARIES, CpuWorkers, has_guard
 from harness.jobs.jobs import Job, Resources, Score
 
 
@@ -122,6 +122,10 @@ def test_for_a_single_run_no_process_is_started(monkeypatch: pytest.MonkeyPatch)
     assert places(("cuda:0",), 20, asked=1) == (("cuda:0",), None)
 
 
+def plan_cpu_workers(jobs: list[Job], *devices: str, threads: int | None = None) -> CpuWorkers | None:
+    return module._plan_cpu_workers(devices or ("cuda:0",), jobs, threads)
+
+
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize(
     ("devices", "scores", "threads", "count"),
@@ -139,7 +143,7 @@ def test_cpu_workers_beside_gpus_are_as_many_as_cores_allow(
     devices: tuple[str, ...], scores: int, threads: int | None, count: tuple[int, int] | None
 ) -> None:
     some = [one.replace_resources(begins_on_cpu=True) for one in jobs(scores)]
-    found = module._plan_cpu_workers(devices, [*some, *jobs(3)], threads)
+    found = plan_cpu_workers([*some, *jobs(3)], *devices, threads=threads)
     assert (None if found is None else (found.count, found.threads)) == count
 
 
@@ -168,7 +172,7 @@ def test_cpu_workers_are_as_many_as_memory_holds_and_eight_for_each_gpu(
     monkeypatch: pytest.MonkeyPatch, devices: tuple[str, ...], size: Size, count: int
 ) -> None:
     monkeypatch.setattr(module, "count_cores", lambda: 64)
-    found = module._plan_cpu_workers(devices, [*build_scores(20), *build_scores(1, size)], 1)
+    found = plan_cpu_workers([*build_scores(20), *build_scores(1, size)], *devices, threads=1)
     assert found is not None
     assert found.count == count
 
@@ -178,7 +182,7 @@ def test_cpu_workers_are_as_many_as_memory_holds_and_eight_for_each_gpu(
     ("scoring", "more"), [("mteb 2", ("mteb",)), ("scikit-learn 1", ()), ("unheard 1", ())]
 )
 def test_cpu_workers_import_what_scores_where_it_is_a_module(scoring: str, more: tuple[str, ...]) -> None:
-    found = module._plan_cpu_workers(("cuda:0",), build_scores(1, scoring=scoring), None)
+    found = plan_cpu_workers(build_scores(1, scoring=scoring))
     assert found is not None
     assert found.libraries == (*LIBRARIES, *more)
 
@@ -203,7 +207,7 @@ def test_a_script_has_cpu_workers_only_with_a_guard_in_the_usual_form(
         script.write_text(text)
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script), raising=False)
     assert (has_guard(strict=True), has_guard()) == (strict, loose)
-    assert (module._plan_cpu_workers(("cuda:0",), build_scores(1), None) is not None) == strict
+    assert (plan_cpu_workers(build_scores(1)) is not None) == strict
 
 
 SCRIPT = """

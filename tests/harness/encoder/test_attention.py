@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from itertools import accumulate, pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -35,12 +35,17 @@ def run(name: str, lengths: tuple[int, ...], needs: Needs, seen: Any, *packed: A
     return BACKENDS[name].build_layout(lengths, seen, CPU).compute_attention(*packed, needs)
 
 
+def group_as_on_gpu(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Texts share calls as on a GPU, of at most so many bytes."""
+    monkeypatch.setattr(sdpa, "_is_apart", lambda device: True)
+    monkeypatch.setattr(sdpa, "CALL_BYTES", most)
+
+
 @pytest.fixture(params=["groups", "few calls"])
 def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts are grouped as on a CPU, or share calls as on a GPU, of at most so many bytes."""
+    """Texts are grouped as on a CPU, or share calls."""
     if request.param == "few calls":
-        monkeypatch.setattr(sdpa, "_is_apart", lambda device: True)
-        monkeypatch.setattr(sdpa, "CALL_BYTES", 400_000)
+        group_as_on_gpu(monkeypatch, 400_000)
 
 
 @pytest.mark.usefixtures("calls")
@@ -167,8 +172,7 @@ def count_calls(lengths: tuple[int, ...], needs: Needs) -> int:
 def test_a_gpu_has_as_few_calls_as_memory_allows(
     monkeypatch: pytest.MonkeyPatch, needs: Needs, most: int, calls: int
 ) -> None:
-    monkeypatch.setattr(sdpa, "_is_apart", lambda device: True)
-    monkeypatch.setattr(sdpa, "CALL_BYTES", most)
+    group_as_on_gpu(monkeypatch, most)
     assert count_calls(LENGTHS, needs) == calls
 
 
@@ -186,41 +190,46 @@ def test_a_backend_that_cannot_gives_way_and_says_so(asked: str, needs: Needs, r
     assert note == f"attention backend {asked}: {reason}, so sdpa was used"
 
 
-def test_flash_says_whether_it_is_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def forget_flash_attn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Forgets whether flash-attn is there, which a process looks for once."""
+    monkeypatch.delitem(sys.modules, "flash_attn", raising=False)
+    forget = kernels._explain_flash_absence.cache_clear
+    forget()
+    yield forget
+    forget()
+
+
+def test_flash_says_whether_it_is_missing_or_broken(
+    monkeypatch: pytest.MonkeyPatch, forget_flash_attn: Callable[[], None]
+) -> None:
     def explain(module: object) -> str:
         monkeypatch.setitem(sys.modules, "flash_attn", module)
-        kernels._explain_flash_absence.cache_clear()
+        forget_flash_attn()
         return str(BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs()))
 
-    monkeypatch.delitem(sys.modules, "flash_attn", raising=False)
-    kernels._explain_flash_absence.cache_clear()
-    if find_spec("flash_attn") is None:
-        reason = BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs())
-        assert reason == "flash-attn is not installed"
+    assert explain(None) == "flash-attn is not installed"
     assert "does not import" in explain(ModuleType("flash_attn"))
     assert explain(SimpleNamespace(flash_attn_varlen_func=print)) == "it needs a GPU"
-    kernels._explain_flash_absence.cache_clear()
 
 
+@pytest.mark.usefixtures("forget_flash_attn")
 def test_flash_attn_4_alone_is_no_flash_attn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is a namespace package of that name, without the function."""
     (tmp_path / "flash_attn" / "cute").mkdir(parents=True)
     (tmp_path / "flash_attn" / "cute" / "__init__.py").write_text("")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.delitem(sys.modules, "flash_attn", raising=False)
-    kernels._explain_flash_absence.cache_clear()
     gpu(monkeypatch)
     backend, _ = choose(torch.device("cuda"), torch.bfloat16, Needs(slopes=SLOPES, gradients=True))
     assert backend.name == "sdpa"
     assert "cannot import name" in str(BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs()))
-    kernels._explain_flash_absence.cache_clear()
     monkeypatch.delitem(sys.modules, "flash_attn")
 
 
-def gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0)) -> None:
-    """Kernels run as on a GPU of that capability where all pass their test."""
+def gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0), **reasons: str) -> None:
+    """Kernels run as on a GPU of that capability, but for those that have a reason against them."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
-    monkeypatch.setattr(kernels, "_explain_fault", lambda *_: None)
+    plain_attention.trust_kernels(monkeypatch, **reasons)
 
 
 @pytest.mark.parametrize(
@@ -249,8 +258,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0)) -
 def test_what_runs_on_a_gpu_without_flash_attn(
     monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype, backend: str
 ) -> None:
-    gpu(monkeypatch)
-    monkeypatch.setattr(kernels, "_explain_flash_absence", lambda: "flash-attn is not installed")
+    gpu(monkeypatch, flash="flash-attn is not installed")
     assert choose(torch.device("cuda"), dtype, needs)[0].name == backend
 
 
@@ -260,9 +268,10 @@ def test_an_older_gpu_runs_float16_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert chosen == ["efficient", "sdpa"]
 
 
+@pytest.mark.usefixtures("forget_flash_attn")
 def test_flash_attn_brings_the_gradient_of_alibi(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu(monkeypatch, (8, 0))
-    monkeypatch.setattr(kernels, "_explain_flash_absence", lambda: None)
+    monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(flash_attn_varlen_func=print))
     needs = Needs(slopes=SLOPES, dropout=0.1, gradients=True)
     assert choose(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
 
@@ -331,13 +340,9 @@ FAULTS: dict[str, tuple[Needs, Any]] = {
 }
 
 
-def explain(monkeypatch: pytest.MonkeyPatch, kernel: Any, dtype: torch.dtype, needs: Needs) -> str | None:
-    backend: Any = replace(BACKENDS["varlen"], kernel=kernel, explain_limits=lambda *_: None)  # type: ignore[type-var]
-    monkeypatch.setitem(BACKENDS, "varlen", backend)
-    kernels._explain_fault.cache_clear()
-    reason: str | None = backend.explain_refusal(CPU, dtype, needs)
-    kernels._explain_fault.cache_clear()
-    return reason
+def build_backend(kernel: Any) -> Any:
+    """A backend that runs a kernel on any device."""
+    return replace(BACKENDS["varlen"], kernel=kernel, explain_limits=lambda *_: None)  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -348,41 +353,35 @@ def explain(monkeypatch: pytest.MonkeyPatch, kernel: Any, dtype: torch.dtype, ne
         *(replace(TRAINED, **more) for more in ({"partly": True}, {"window": 9, "slopes": SLOPES})),
     ],
 )
-def test_a_right_kernel_is_taken(monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype) -> None:
+def test_a_right_kernel_is_taken(needs: Needs, dtype: torch.dtype) -> None:
     state = torch.get_rng_state()
     with torch.inference_mode():
-        assert explain(monkeypatch, plain_kernel, dtype, needs) is None
+        assert build_backend(plain_kernel).explain_refusal(CPU, dtype, needs) is None
     assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_wrong_kernel_is_refused(monkeypatch: pytest.MonkeyPatch, fault: str, dtype: torch.dtype) -> None:
+def test_a_wrong_kernel_is_refused(fault: str, dtype: torch.dtype) -> None:
     needs, kernel = FAULTS[fault]
-    assert "it fails a test (a share of" in str(explain(monkeypatch, kernel, dtype, needs))
+    reason = build_backend(kernel).explain_refusal(CPU, dtype, needs)
+    assert "it fails a test (a share of" in str(reason)
 
 
-def test_a_kernel_that_raises_is_refused_with_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    reason = explain(monkeypatch, fail, torch.float32, Needs())
+def test_a_kernel_that_raises_is_refused_with_its_first_line() -> None:
+    reason = build_backend(fail).explain_refusal(CPU, torch.float32, Needs())
     assert reason == "it fails a test (no kernel image)"
 
 
-def test_a_kernel_is_tested_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_is_tested_once() -> None:
     runs = []
-    backend: Any = replace(
-        BACKENDS["varlen"],
-        kernel=lambda *given: runs.append(1) or plain_kernel(*given),
-        explain_limits=lambda *_: None,  # type: ignore[type-var]
-    )
-    monkeypatch.setitem(BACKENDS, "varlen", backend)
-    kernels._explain_fault.cache_clear()
+    backend = build_backend(lambda *given: runs.append(1) or plain_kernel(*given))
     for window in (64, 65):
         assert backend.explain_refusal(CPU, torch.float32, Needs(window=window)) is None
-    kernels._explain_fault.cache_clear()
     assert len(runs) == 1
 
 
-def test_keys_that_nobody_sees_get_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_nobody_sees_get_no_gradient() -> None:
     """A kernel leaves the gradients of what is behind the last bound unset."""
 
     class Unset(torch.autograd.Function):
@@ -404,7 +403,7 @@ def test_keys_that_nobody_sees_get_no_gradient(monkeypatch: pytest.MonkeyPatch) 
     lengths, needs = (9, 5, 1), Needs(partly=True, gradients=True)
     seen = plain_attention.partly(lengths)
     packed = [t.requires_grad_() for t in plain_attention.tokens(lengths)]
-    layout = kernels._KernelLayout(kernel=kernel, bounds=kernels._compute_bounds(lengths, seen, CPU))
+    layout = build_backend(kernel).build_layout(lengths, seen, CPU)
     found = layout.compute_attention(packed[0], packed[1], packed[2], needs)
     expected = plain_attention.attend(*packed, lengths, seen, needs)
     torch.testing.assert_close(found, expected)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import plain_attention
 import tiny
 import tiny_networks
 from harness.encoder.attention import kernels
@@ -24,8 +25,7 @@ MOST = 145
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Backends are chosen as on a GPU where kernels pass their test and flash-attn is missing."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(kernels, "_explain_fault", lambda *_: None)
-    monkeypatch.setattr(kernels, "_explain_flash_absence", lambda: "flash-attn is not installed")
+    plain_attention.trust_kernels(monkeypatch, flash="flash-attn is not installed")
     # Gradients of tensors without values need the device "meta".
     choose = kernels.choose
     monkeypatch.setattr(network_model, "choose", lambda _device, *rest: choose(torch.device("cuda"), *rest))
