@@ -23,8 +23,7 @@ from measuring import read_options
 from harness.commands.proxy import _open_import, _open_target
 from harness.core.types import Suite, SuiteOptions
 from harness.proxy.document import Proxy
-from harness.proxy.fit import ProxyRequest, fit_proxy
-from harness.proxy.regression import measure_errors
+from harness.proxy.fit import ProxyRequest, fit_proxy, measure_errors
 from harness.proxy.table import ScoreTable
 
 PICKED = (

@@ -1,16 +1,22 @@
 """Fitting a proxy from an import: its tasks, its errors, its cost.
 
-The cost of a task comes from times that were taken on many machines. The error is that on models of families
-that the proxy has never seen.
+Tasks are chosen greedily within a budget of minutes, then by drops and exchanges. Many small sets of tasks
+are fitted at once by ridge regression: the products of all columns, summed within each fold, hold all that
+any set of columns and any fold needs. The error is that on models of families that the proxy has never seen.
+The cost of a task comes from times that were taken on many machines.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +32,11 @@ from harness.proxy.document import (
     ProxyTarget,
     ProxyTask,
 )
-from harness.proxy.regression import LEVEL, fit_ridge, measure_errors
-from harness.proxy.selection import Choice, Choose, Progress, choose_tasks, fit_penalty, predict_families
 from harness.proxy.table import Floats, Ints, ScoreTable
 from harness.storage.imported import Imported
+
+Progress = Callable[[int, int], None]
+"""A callback with the number of families held out so far, and of all families."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +71,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Prog
         UsageError: The import, a name or the budget does not allow it.
     """
     table = ScoreTable.read_score_table(source, suite)
-    times = _fit_times(table.seconds)
+    times = fit_times(table.seconds)
     meant = _select_reference_rows(source, table, times, wish.reference)
     minutes = times.estimate_minutes(meant)
     choose = _build_chooser(table, wish, minutes)
@@ -167,7 +174,7 @@ def _build_proxy_task(table: ScoreTable, column: int, weight: float, minutes: Fl
 
 
 def _estimate_proxy_cost(
-    table: ScoreTable, times: _Times, chosen: Choice, meant: Ints, wish: ProxyRequest, minutes: Floats
+    table: ScoreTable, times: _Times, chosen: _Choice, meant: Ints, wish: ProxyRequest, minutes: Floats
 ) -> ProxyCost:
     nearest = times.find_nearest(table.rows) if not wish.reference else -1
     positions = np.flatnonzero(table.rows == nearest)
@@ -218,10 +225,10 @@ class _Times:
         return int(rows[np.nanargmin(np.abs(speeds - np.nanmedian(speeds)))])
 
 
-def _fit_times(seconds: Floats) -> _Times:
+def fit_times(seconds: Floats) -> _Times:
     """Fit log time = model + task by alternating medians, which single wild times do not move.
 
-    >>> times = _fit_times(np.outer([1.0, 60.0], [1.0, 2.0, 4.0, 8.0, 16.0]))
+    >>> times = fit_times(np.outer([1.0, 60.0], [1.0, 2.0, 4.0, 8.0, 16.0]))
     >>> times.estimate_minutes(np.array([1])).round(6).tolist(), times.spread
     ([1.0, 2.0, 4.0, 8.0, 16.0], 0.0)
     """
@@ -239,3 +246,319 @@ def _fit_times(seconds: Floats) -> _Times:
                 break
         residuals = np.abs(logs - tasks - models[:, None])
         return _Times(models=models, tasks=tasks, spread=float(np.round(np.nanmedian(residuals), 12)))
+
+
+# The choice of tasks
+
+PENALTIES = (1.0, 3.0, 10.0, 30.0)
+"""Ridge penalties to try, for scores scaled to a standard deviation of 1."""
+
+MOST = 15
+"""Most tasks of a proxy."""
+
+BETTER = 1e-6
+"""The least share of the error that a step must take off."""
+
+Pace = Literal["gain", "rate"]
+"""The criterion for the next task: the error that it takes off, or that error for each minute."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """Tasks by their columns, the penalty, and the mean squared error by which they were chosen."""
+
+    tasks: tuple[int, ...]
+    penalty: float
+    error: float
+
+
+def choose_tasks(scores: Floats, target: Floats, families: Ints, minutes: Floats, budget: float) -> _Choice:
+    """The tasks within a budget that predict the target best on held-out families.
+
+    For every penalty and both paces tasks are added one at a time; after each, the best drop and the best
+    exchange are made if they help. The best of all ends is taken.
+    """
+    of = Products.compute_products(scores, target, split_families(families))
+    paces: tuple[Pace, ...] = ("gain", "rate")
+    ends = [_search_tasks(of, minutes, budget, penalty, pace) for penalty in PENALTIES for pace in paces]
+    return min(ends, key=lambda end: end.error)
+
+
+def fit_penalty(scores: Floats, target: Floats, families: Ints, tasks: Sequence[int]) -> _Choice:
+    """The given tasks, with the best penalty for them."""
+    of = Products.compute_products(scores, target, split_families(families))
+    tried = {penalty: float(of.compute_errors([tasks], penalty)[0]) for penalty in PENALTIES}
+    penalty = min(tried, key=lambda one: tried[one])
+    return _Choice(tasks=tuple(tasks), penalty=penalty, error=tried[penalty])
+
+
+def _search_tasks(of: Products, minutes: Floats, budget: float, penalty: float, pace: Pace) -> _Choice:
+    """The tasks that a greedy search ends with, from none, for one penalty and one pace."""
+    # Without tasks the prediction is the mean: the last product is the sum of squares of the centred target.
+    now = _Choice(tasks=(), penalty=penalty, error=float(of.whole[-1, -1] / of.rows))
+    while True:
+        before = now
+        now = _add_task(of, now, minutes, budget, pace)
+        now = _select_best_set(of, now, _list_drops(now.tasks))
+        now = _select_best_set(of, now, _list_exchanges(now.tasks, minutes, budget))
+        # Every step takes off at least BETTER of the error, so that the search ends.
+        if now.error >= before.error and now.tasks:
+            return now
+
+
+def _add_task(of: Products, now: _Choice, minutes: Floats, budget: float, pace: Pace) -> _Choice:
+    """The choice with one task more; the first task is taken even if it helps nothing."""
+    places = _list_affordable_tasks(now.tasks, minutes, budget) if len(now.tasks) < MOST else []
+    if not places:
+        return now
+    errors = of.compute_errors([(*now.tasks, place) for place in places], now.penalty)
+    gains = (now.error - errors) / (minutes[places] if pace == "rate" else 1.0)
+    best = int(gains.argmax())
+    if now.tasks and errors[best] >= now.error * (1 - BETTER):
+        return now
+    return _Choice(tasks=(*now.tasks, places[best]), penalty=now.penalty, error=float(errors[best]))
+
+
+def _select_best_set(of: Products, now: _Choice, sets: Sequence[tuple[int, ...]]) -> _Choice:
+    """The best of some sets of tasks, or the present choice where none is better."""
+    if not sets:
+        return now
+    errors = of.compute_errors(sets, now.penalty)
+    best = int(errors.argmin())
+    if errors[best] >= now.error * (1 - BETTER):
+        return now
+    return _Choice(tasks=sets[best], penalty=now.penalty, error=float(errors[best]))
+
+
+def _list_affordable_tasks(tasks: Sequence[int], minutes: Floats, budget: float) -> list[int]:
+    left = budget - minutes[list(tasks)].sum()
+    return [place for place in np.flatnonzero(minutes <= left).tolist() if place not in tasks]
+
+
+def _list_drops(tasks: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [tasks[:at] + tasks[at + 1 :] for at in range(len(tasks))] if len(tasks) > 1 else []
+
+
+def _list_exchanges(tasks: tuple[int, ...], minutes: Floats, budget: float) -> list[tuple[int, ...]]:
+    rests = [tasks[:at] + tasks[at + 1 :] for at in range(len(tasks))]
+    out = set(tasks)
+    return [
+        (*rest, place)
+        for rest in rests
+        for place in _list_affordable_tasks(rest, minutes, budget)
+        if place not in out
+    ]
+
+
+Choose = Callable[[Floats, Floats, Ints], _Choice]
+"""A function that chooses tasks on a training set: (scores, target, families)."""
+
+
+def predict_families(
+    scores: Floats, target: Floats, families: Ints, choose: Choose, progress: Progress | None = None
+) -> Floats:
+    """Each model's prediction by a proxy chosen and fitted without the model's family, (models,)."""
+    tell = progress or (lambda done, total: None)
+    predicted, names = np.empty(len(target)), np.unique(families)
+
+    def predict_family(family: int) -> tuple[NDArray[np.bool_], Floats]:
+        out = families == family
+        choice = choose(scores[~out], target[~out], families[~out])
+        columns = list(choice.tasks)
+        line = fit_ridge(scores[~out][:, columns], target[~out], choice.penalty)
+        return out, line.predict(scores[out][:, columns])
+
+    tell(0, len(names))
+    # Threads are enough, as numpy works without the interpreter's lock. The cores are those that this process
+    # may use, which a container or a scheduler limits.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for done, (out, predictions) in enumerate(pool.map(predict_family, names.tolist()), 1):
+            predicted[out] = predictions
+            tell(done, len(names))
+    return predicted
+
+
+# The regression
+
+FOLDS, PARTITIONS = 5, 4
+"""The folds of families within which sets of tasks are compared, and the number of such partitions."""
+
+
+LEVEL = 0.95
+"""The share of held-out models whose mean lies in the interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Linear:
+    """A linear predictor: intercept + scores · coefficients, (tasks,)."""
+
+    coefficients: Floats
+    intercept: float
+
+    def predict(self, scores: Floats) -> Floats:
+        """The predictions for rows of scores, (models, tasks)."""
+        return np.asarray(scores @ self.coefficients + self.intercept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products:
+    """The products of the columns [scaled scores, 1, target]: (tasks + 2, tasks + 2) over all `rows`.
+
+    `folds` holds those of each fold of every partition, (partitions * folds, tasks + 2, tasks + 2).
+    """
+
+    folds: Floats
+    whole: Floats
+    rows: int
+    partitions: int
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks."""
+        return int(self.folds.shape[1]) - 2
+
+    @staticmethod
+    def compute_products(scores: Floats, target: Floats, groups: Ints) -> Products:
+        """The products of a training set.
+
+        Args:
+            scores: (models, tasks).
+            target: (models,).
+            groups: The fold of each model in each partition, (partitions, models), from `split_families`.
+        """
+        scaled = (scores - scores.mean(axis=0)) / _scale(scores)
+        # Centred, as sums of raw squares lose digits.
+        columns = np.column_stack([scaled, np.ones(len(target)), target - target.mean()])
+        parts = [columns[one == fold] for one in groups for fold in range(int(one.max()) + 1)]
+        return Products(
+            folds=np.stack([part.T @ part for part in parts]),
+            whole=columns.T @ columns,
+            rows=len(target),
+            partitions=len(groups),
+        )
+
+    def compute_errors(self, sets: Sequence[Sequence[int]], penalty: float) -> Floats:
+        """The mean squared error of ridge regressions, every fold predicted without itself.
+
+        Args:
+            sets: Sets of tasks by their columns, all of one size.
+            penalty: The ridge penalty, for scores scaled to a standard deviation of 1.
+
+        Returns:
+            The error of each set, (sets,).
+        """
+        chosen = np.asarray(sets, dtype=np.int64)
+        chosen = np.column_stack([chosen, np.full(len(chosen), self.tasks)])
+        rows, columns, last = chosen[:, :, None], chosen[:, None, :], self.tasks + 1
+        # Products are sums over models, so those without a fold are a difference; nothing is summed again.
+        others = self.whole - self.folds
+        # The intercept, in the last place, is not penalized; 1e-9 keeps the system solvable.
+        ridge = np.diag([penalty] * (chosen.shape[1] - 1) + [1e-9])
+        weights = np.linalg.solve(others[:, rows, columns] + ridge, others[:, chosen, last][..., None])[
+            ..., 0
+        ]
+        crossed = (weights * self.folds[:, chosen, last]).sum(axis=2)
+        squared = np.einsum("fsi,fsij,fsj->fs", weights, self.folds[:, rows, columns], weights)
+        total = self.folds[:, None, last, last] - 2 * crossed + squared
+        return np.asarray(total.sum(axis=0) / (self.rows * self.partitions))
+
+
+def fit_ridge(scores: Floats, target: Floats, penalty: float) -> _Linear:
+    """The ridge regression of a target on scores, in the scores' own unit.
+
+    Args:
+        scores: (models, tasks).
+        target: (models,).
+        penalty: The ridge penalty, for scores scaled to a standard deviation of 1.
+    """
+    scale, middle = _scale(scores), scores.mean(axis=0)
+    scaled = (scores - middle) / scale
+    inner = scaled.T @ scaled + penalty * np.eye(scores.shape[1])
+    coefficients = np.linalg.solve(inner, scaled.T @ (target - target.mean())) / scale
+    return _Linear(coefficients=coefficients, intercept=float(target.mean() - middle @ coefficients))
+
+
+def split_families(families: Ints, count: int = FOLDS, partitions: int = PARTITIONS) -> Ints:
+    """Fixed folds of about equal size: families stay whole, the largest lie apart.
+
+    Args:
+        families: The family of each model, (models,).
+        count: The folds of a partition, fewer where there are fewer families.
+        partitions: The number of partitions.
+
+    Returns:
+        The fold of each model in each partition, (partitions, models).
+    """
+    # A fixed seed: the same import gives the same proxy.
+    draw = np.random.default_rng(0)
+    return np.stack([_draw_partition(families, count, draw) for _ in range(partitions)])
+
+
+def _draw_partition(families: Ints, count: int, draw: np.random.Generator) -> Ints:
+    names, places, sizes = np.unique(families, return_inverse=True, return_counts=True)
+    load = np.zeros(min(count, len(names)), np.int64)
+    fold = np.zeros(len(names), np.int64)
+    # lexsort sorts by its last key first: the largest families, and among equals by chance. Each goes to the
+    # lightest fold so far.
+    for family in np.lexsort((draw.random(len(names)), -sizes)):
+        fold[family] = lightest = int(load.argmin())
+        load[lightest] += sizes[family]
+    return fold[places]
+
+
+def _scale(scores: Floats) -> Floats:
+    """The standard deviation of each column; 1 for a constant column."""
+    scale = scores.std(axis=0)
+    return np.where(scale > 0, scale, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Errors:
+    """Held-out errors, shares of 1.
+
+    No more than 1 - LEVEL of held-out models are further off than `half_width`. `kendall` (tau-b) and
+    `spearman` are rank correlations of predictions and means; None where either is constant.
+    """
+
+    rmse: float
+    mae: float
+    half_width: float
+    kendall: float | None
+    spearman: float | None
+
+
+def measure_errors(target: Floats, predicted: Floats) -> _Errors:
+    """The errors of predictions, both (models,).
+
+    >>> off = measure_errors(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))
+    >>> round(off.half_width, 3), round(off.mae, 3)
+    (0.1, 0.067)
+    """
+    residuals = np.abs(predicted - target)
+    return _Errors(
+        rmse=float(np.sqrt(np.mean(residuals**2))),
+        mae=float(residuals.mean()),
+        half_width=_compute_half_width(residuals),
+        kendall=_compute_rank_correlation("kendalltau", target, predicted),
+        spearman=_compute_rank_correlation("spearmanr", target, predicted),
+    )
+
+
+def _compute_half_width(residuals: Floats) -> float:
+    """The split-conformal bound: the ⌈(n + 1) · LEVEL⌉-th smallest of n, the largest where n is too small.
+
+    >>> _compute_half_width(np.arange(1.0, 101.0))
+    96.0
+    """
+    # Lei et al. (2018, Distribution-Free Predictive Inference for Regression): the n + 1 counts the new
+    # model.
+    place = min(math.ceil((len(residuals) + 1) * LEVEL), len(residuals))
+    return float(np.sort(residuals)[place - 1])
+
+
+def _compute_rank_correlation(name: str, target: Floats, predicted: Floats) -> float | None:
+    from scipy import stats
+
+    if not np.ptp(target) or not np.ptp(predicted):
+        return None
+    return float(getattr(stats, name)(target, predicted)[0])

@@ -14,10 +14,20 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from harness.core.errors import UsageError
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from harness.proxy import selection
 from harness.proxy.document import PROXIES, Proxy
-from harness.proxy.fit import ProxyRequest, _fit_times, fit_proxy
-from harness.proxy.regression import Products, fit_ridge, measure_errors, split_families
+from harness.proxy.fit import (
+    PENALTIES,
+    Products,
+    ProxyRequest,
+    choose_tasks,
+    fit_penalty,
+    fit_proxy,
+    fit_ridge,
+    fit_times,
+    measure_errors,
+    predict_families,
+    split_families,
+)
 from harness.storage.imported import Imported
 from proxies import put, suite
 from suites.proxy import SUITE
@@ -178,7 +188,7 @@ def planted(models: int = 90) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_the_planted_tasks_are_chosen_and_their_weights_recovered() -> None:
     scores, target, families = planted()
     minutes = np.ones(12)
-    found = selection.choose_tasks(scores, target, families, minutes, 3.0)
+    found = choose_tasks(scores, target, families, minutes, 3.0)
     assert set(found.tasks) == {2, 5, 7}
     line = fit_ridge(scores[:, list(found.tasks)], target, found.penalty)
     weights = dict(zip(found.tasks, line.coefficients, strict=True))
@@ -191,18 +201,18 @@ def test_a_dear_task_gives_way_to_its_cheap_copy() -> None:
     scores = np.column_stack([scores, scores[:, 2] + DRAW.normal(0, 0.001, len(scores))])
     minutes = np.ones(13)
     minutes[2] = 100
-    found = selection.choose_tasks(scores, target, families, minutes, 3.0)
+    found = choose_tasks(scores, target, families, minutes, 3.0)
     assert set(found.tasks) == {12, 5, 7}
 
 
 def test_the_budget_holds_and_exchanges_find_the_best_pair() -> None:
     scores, target, families = planted()
     minutes = DRAW.uniform(0.5, 2, 12)
-    found = selection.choose_tasks(scores, target, families, minutes, 2.5)
+    found = choose_tasks(scores, target, families, minutes, 2.5)
     assert minutes[list(found.tasks)].sum() <= 2.5
     of = Products.compute_products(scores, target, split_families(families))
     pairs = [p for p in itertools.combinations(range(12), 2) if minutes[list(p)].sum() <= 2.5]
-    best = min(of.compute_errors(pairs, penalty).min() for penalty in selection.PENALTIES)
+    best = min(of.compute_errors(pairs, penalty).min() for penalty in PENALTIES)
     assert found.error <= best + 1e-12
 
 
@@ -211,8 +221,8 @@ def test_noise_is_told_as_noise() -> None:
     """A target that nothing predicts: the nested error is about its deviation."""
     draw = np.random.default_rng(4)
     scores, target, families = draw.random((80, 30)), draw.random(80), np.arange(80) // 2
-    choose = partial(selection.choose_tasks, minutes=np.ones(30), budget=8.0)
-    predicted = selection.predict_families(scores, target, families, choose)
+    choose = partial(choose_tasks, minutes=np.ones(30), budget=8.0)
+    predicted = predict_families(scores, target, families, choose)
     nested = measure_errors(target, predicted).rmse
     chosen_by = float(np.sqrt(choose(scores, target, families).error))
     assert nested > 0.97 * target.std()
@@ -226,10 +236,10 @@ def test_a_family_is_predicted_without_itself() -> None:
     def choose(some: np.ndarray, of: np.ndarray, groups: np.ndarray) -> Any:
         seen.append(len(some))
         assert len(set(groups.tolist())) == 19
-        return selection.fit_penalty(some, of, groups, [0])
+        return fit_penalty(some, of, groups, [0])
 
     told: list[tuple[int, int]] = []
-    selection.predict_families(scores, target, families, choose, lambda done, of: told.append((done, of)))
+    predict_families(scores, target, families, choose, lambda done, of: told.append((done, of)))
     assert seen == [57] * 20
     assert told == [(done, 20) for done in range(21)]
 
@@ -319,7 +329,7 @@ def test_planted_effects_are_recovered_from_few_and_partly_wild_times() -> None:
     seconds = np.exp(logs)
     seconds[draw.random((60, 12)) < 0.3] = np.nan
     seconds[draw.random((60, 12)) < 0.05] *= 1000  # a machine that slept
-    found = _fit_times(seconds)
+    found = fit_times(seconds)
     shift = np.median(found.tasks - tasks)
     assert np.abs(found.tasks - tasks - shift).max() < 0.1
     assert np.nanmax(np.abs(found.models + shift - models)) < 0.15
@@ -328,7 +338,7 @@ def test_planted_effects_are_recovered_from_few_and_partly_wild_times() -> None:
 
 def test_minutes_are_those_of_a_model_of_median_speed() -> None:
     seconds = np.outer([1.0, 2.0, 30.0], [60.0, 120.0, 600.0])
-    found = _fit_times(seconds)
+    found = fit_times(seconds)
     rows = np.array([0, 1, 2])
     assert found.estimate_minutes(rows) == pytest.approx([2, 4, 20])
     assert found.estimate_minutes(rows[2:]) == pytest.approx([30, 60, 300])
@@ -338,17 +348,17 @@ def test_minutes_are_those_of_a_model_of_median_speed() -> None:
 def test_a_task_without_times_costs_more_than_any_budget() -> None:
     seconds = np.ones((8, 6))
     seconds[:, 2] = np.nan
-    minutes = _fit_times(seconds).estimate_minutes(np.arange(8))
+    minutes = fit_times(seconds).estimate_minutes(np.arange(8))
     assert np.isinf(minutes[2])
     assert np.isfinite(np.delete(minutes, 2)).all()
 
 
 def test_who_ran_few_tasks_only_moves_nothing() -> None:
     seconds = np.outer(np.ones(8), np.arange(1.0, 9.0))
-    before = _fit_times(seconds).tasks
+    before = fit_times(seconds).tasks
     more = np.vstack([seconds, np.full((3, 8), np.nan)])
     more[8:, 0] = 1e6
-    after = _fit_times(more)
+    after = fit_times(more)
     assert after.tasks == pytest.approx(before)
     assert np.isnan(after.models[8:]).all()
     assert after.find_nearest(np.arange(8, 11)) == -1
