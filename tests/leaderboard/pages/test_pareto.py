@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from harness.results.contradictions import find_contradictions
+from harness.results.audit import find_contradictions
 from html_pages import Html, ask, figures, find_values, page, printed
 from site_data import HOSTILE, Import
 
