@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
 import json
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,25 @@ from unittest import mock
 
 import pytest
 from fastapi import FastAPI
+from limits.storage import MemoryStorage
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from leaderboard.data.settings import SiteSettings
-from leaderboard.web.app import PageJson, create_app
+from leaderboard.web.app import (
+    PARAMETERS,
+    QUERY_BYTES,
+    Limits,
+    PageJson,
+    Refusal,
+    check_query,
+    create_app,
+    mask_client_address,
+)
 from leaderboard.web.middleware import HEADERS
 from leaderboard.web.page import FORMATS
 from leaderboard.web.site import STATIC, format_asset_url
+from queued_jobs import wait
 from site_data import (
     Parsed,
     every_path,
@@ -462,3 +475,104 @@ def test_pages_that_are_kept_count_as_hits(tmp_path: Path) -> None:
     assert asking.get("/suites?theme=auto").status_code == 200  # the same page by another name
     found = numbers(app)
     assert (found["harness_cache_total", "miss"], found["harness_cache_total", "hit"]) == (1, 5)
+
+
+# How often and how much a client may ask
+
+
+def test_clients_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    limits = Limits("2/minute")
+    for client in ("a", "b", "a"):
+        limits.enforce(client)
+    now[0] += 0.5
+    with pytest.raises(Refusal) as caught:
+        limits.enforce("a")
+    response = caught.value.build_response()
+    assert (response.status_code, response.headers["retry-after"]) == (429, "60")
+    error = json.loads(bytes(response.body))["error"]
+    assert error == {"status": 429, "message": "Too many requests.", "hint": "Wait 60 s and try again."}
+    now[0] += 60
+    limits.enforce("a")
+
+
+def test_no_more_than_the_limit_get_through_at_once() -> None:
+    limits = Limits("50/minute")
+    gate = threading.Barrier(8)
+
+    def request(_: int) -> int:
+        gate.wait()
+        done = 0
+        for _ in range(20):
+            with contextlib.suppress(Refusal):
+                limits.enforce("a")
+                done += 1
+        return done
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(request, range(8))) == 50
+
+
+def test_clients_that_left_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    limits = Limits("5/second")
+    for i in range(500):
+        limits.enforce(f"client {i}")
+    storage = limits._limiter.storage
+    assert isinstance(storage, MemoryStorage)
+    now[0] += 1.1
+    limits.enforce("another")
+    wait(lambda: len(storage.storage) == len(storage.expirations) == 1)
+
+
+def test_a_network_of_one_client_is_one_client() -> None:
+    assert mask_client_address("2001:db8:1:2:aaaa::1") == mask_client_address("2001:db8:1:2:bbbb::9")
+    assert mask_client_address("2001:db8:1:2::1") != mask_client_address("2001:db8:1:3::1")
+    assert mask_client_address("fe80::1%eth0") == mask_client_address("fe80::2%eth1")
+    assert (
+        mask_client_address("::ffff:192.0.2.1")
+        == mask_client_address("192.0.2.1")
+        != mask_client_address("192.0.2.2")
+    )
+    assert len(mask_client_address("x" * 10_000)) <= 64
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        b"",
+        b"m=a&m=b&sort=-x",
+        b"q=" + b"x" * 512,
+        b"&".join(b"m=%d" % i for i in range(PARAMETERS)),
+        "q=é".encode("ascii", "xmlcharrefreplace"),
+        b"q=%C3%A9&empty=&flag",
+        b"q=" + b"%C3%A9" * 512,
+    ],
+)
+def test_queries_that_are_let_through(query: bytes) -> None:
+    check_query(query)
+    assert len(query) <= QUERY_BYTES
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        (b"x" * (QUERY_BYTES + 1), 414),
+        (b"q=" + b"x" * 513, 400),
+        (b"x" * 513 + b"=1", 400),
+        (b"&".join(b"m=%d" % i for i in range(PARAMETERS + 1)), 400),
+        (b"q=%ff", 400),
+        (b"q=\xff", 400),
+        (b"q=a%00b", 400),
+        (b"q=a%0d%0aSet-Cookie:x", 400),
+        (b"q%00=a", 400),
+        (b"q=%7f", 400),
+        (b"q=%ed%a0%80", 400),
+    ],
+)
+def test_queries_that_are_refused(query: bytes, status: int) -> None:
+    with pytest.raises(Refusal) as caught:
+        check_query(query)
+    assert caught.value.status == status

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from harness.core.errors import StoreError, UsageError
 from leaderboard import pages
-from leaderboard.web.limits import Refusal
+from leaderboard.web.app import Refusal
 from leaderboard.web.page import NotFound, build_missing_error
 from leaderboard.web.site import load_page_routes
 from site_data import Parsed, small_app, standard_app
