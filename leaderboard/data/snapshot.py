@@ -24,11 +24,18 @@ from harness.core.documents import read_content_file, write_content_file
 from harness.storage.imported import Imported
 from leaderboard.data import documents, imports, paper_rows, records
 from leaderboard.data.entries import Unit
-from leaderboard.data.reading import Reading, read_units
 from leaderboard.data.seeds import put_seeds
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, collect_scopes, load_site_suites
-from leaderboard.data.tables import TEXT_ROWS, TEXTS, Tables, clean_stored_text, write_texts
+from leaderboard.data.tables import (
+    TEXT_ROWS,
+    TEXTS,
+    Reading,
+    Tables,
+    clean_stored_text,
+    read_units,
+    write_texts,
+)
 
 log = logging.getLogger(__name__)
 

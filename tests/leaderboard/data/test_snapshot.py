@@ -9,8 +9,10 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,7 +25,7 @@ from harness.core.identity import digest
 from harness.storage import imported
 from harness.storage.record import ErrorPart, Record
 from harness.storage.store import Store
-from leaderboard.data import reading
+from leaderboard.data import documents, paper_rows, records
 from leaderboard.data import snapshot as module
 from leaderboard.data.entries import Unit
 from leaderboard.data.queries import IndexChanged, Queries
@@ -59,13 +61,20 @@ FAILED = ErrorPart(kind="E", message="m")
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the units that were read, as they are."""
     seen: list[str] = []
-    read_unit = reading._read_unit
 
-    def watched(unit: Unit) -> Any:
+    def note(unit: Unit) -> Sequence[Any]:
         seen.append(unit.name)
-        return read_unit(unit)
+        return unit.read()
 
-    monkeypatch.setattr(reading, "_read_unit", watched)
+    def watch(iter_units: Callable[..., Iterator[Unit]]) -> Callable[..., Iterator[Unit]]:
+        return lambda *given: (replace(unit, read=partial(note, unit)) for unit in iter_units(*given))
+
+    for source, name in (
+        (records, "iter_record_units"),
+        (documents, "iter_document_units"),
+        (paper_rows, "iter_paper_units"),
+    ):
+        monkeypatch.setattr(source, name, watch(getattr(source, name)))
     return seen
 
 
@@ -473,7 +482,7 @@ def test_a_list_of_units_that_changed_is_not_believed(index: SiteIndex, tmp_path
     current = json.loads((index.folder / "current.json").read_text())
     name = f"measured/{model.slug.rpartition('-')[2]}"
     Store(tmp_path / "results").put(model.slug, scored(model, NANO[0], 0.99), again=True)
-    unit = next(u for u in index._iter_source_units() if module._format_unit_name(u) == name)
+    unit = next(u for u in index._iter_source_units() if f"{u.source}/{u.name}" == name)
     current["units"][name] = unit.stamp
     (index.folder / "current.json").write_text(json.dumps(current))
     again = opened(small_settings(tmp_path))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from leaderboard.data import reading
+from leaderboard.data import tables
 from leaderboard.data.queries import Queries
 from leaderboard.data.snapshot import SiteIndex, open_index
 from site_data import fill_trained, small_settings, suites
@@ -42,11 +44,12 @@ def test_several_processes_read_what_one_reads(
     damaged.write_text(damaged.read_text()[:-9])
     alone = open_small(tmp_path, "alone")
     alone.refresh()
-    monkeypatch.setattr(reading, "MANY", 1)
-    monkeypatch.setattr(reading, "CHUNK", 2)
-    monkeypatch.setattr(reading, "count_cores", lambda: 2)
+    monkeypatch.setattr(tables, "MANY", 1)
+    monkeypatch.setattr(tables, "CHUNK", 2)
+    monkeypatch.setattr(tables, "count_cores", lambda: 2)
     if ends:
-        monkeypatch.setattr(reading, "_start_reader", os._exit)
+        ended = partial(ProcessPoolExecutor, initializer=os._exit, initargs=(1,))
+        monkeypatch.setattr(tables, "ProcessPoolExecutor", lambda *given, **_: ended(*given))
     shared = open_small(tmp_path, "shared")
     caplog.clear()
     with caplog.at_level(logging.WARNING):
