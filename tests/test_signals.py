@@ -44,7 +44,7 @@ COMMANDS = {
     "audit": "harness.commands.audit:audit",
     "data check own": "harness.commands.data:open_suites",
     "serve --port 0": "leaderboard.web.site:open_site",
-    "serve --static site": "leaderboard.web.static_site:write_site",
+    "serve --static site": "leaderboard.web.site:write_site",
     "export /suites/nanobeir": "leaderboard.web.site:open_site",
     "status": "harness.commands.status:read_runs",
 }

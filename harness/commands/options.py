@@ -201,8 +201,16 @@ def _choose_cache(_context: click.Context, _option: click.Parameter, cache: Path
         os.environ["HARNESS_CACHE"] = str(cache)
 
 
+site_results = click.option(
+    "--results",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A results folder to show (default: HARNESS_RESULTS, else ./results). Repeat for several.",
+)
+"""Of commands that open the site."""
+
 process_cache = make_option(Request, "cache", expose_value=False, callback=_choose_cache)
-"""Of commands that open the site, whose pages look for the cache themselves."""
+"""Of the same commands, whose pages look for the cache themselves."""
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines (docs/json.md).")
 project = click.option(

@@ -9,10 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from click.core import ParameterSource
 
-from harness.commands.options import process_cache
+from harness.commands.options import process_cache, site_results
 from harness.core.errors import UsageError, shorten_names
 from harness.tools.trec import export_trec
-from leaderboard.commands.serve import results_option
 from leaderboard.data.settings import read_site_settings
 
 FORMATS = ("json", "csv", "md", "tex")
@@ -28,7 +27,7 @@ FORMATS = ("json", "csv", "md", "tex")
     show_default=True,
     help="What to write the page's tables as.",
 )
-@results_option
+@site_results
 @process_cache
 @click.option(
     "--suite",

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from harness.commands.options import Amount, process_cache
+from harness.commands.options import Amount, process_cache, site_results
 from harness.core.errors import UsageError
 from leaderboard.data.settings import SiteSettings, read_site_settings
 
@@ -19,17 +19,8 @@ PATIENCE = 60
 """Seconds that a busy worker may take to show that it lives before it is replaced."""
 
 
-results_option = click.option(
-    "--results",
-    multiple=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="A results folder to show (default: HARNESS_RESULTS, else ./results). Repeat for several.",
-)
-"""Of every command that opens pages."""
-
-
 @click.command("serve")
-@results_option
+@site_results
 @process_cache
 @click.option(
     "--remote",
@@ -100,7 +91,7 @@ def command(
         click.echo(f"No folder ./{settings.results[0]} exists: {left}.", err=True)
     if static is None:
         return _serve(settings, host, port, workers)
-    from leaderboard.web.static_site import write_site
+    from leaderboard.web.site import write_site
 
     _report_refresh(settings)
     return write_site(settings, static)

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pytest
 
 from browsing import NANO, Reader, keys, query, values
-from leaderboard.web.static_site import write_site
+from leaderboard.web.site import write_site
 from site_data import HOSTILE, Parsed, fill, small_settings, suites
 
 # What JavaScript adds is extra: forms and links lead to the same states

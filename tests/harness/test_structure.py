@@ -211,9 +211,8 @@ def test_the_layers_of_the_packages_hold() -> None:
 
 def test_the_site_uses_only_what_reads_records() -> None:
     for path in (ROOT / "leaderboard").rglob("*.py"):
-        of_commands = path.parent.name == "commands" or path.name == "static_site.py"
         tools = ("commands.options", "driver.progress", "driver.report.suite", "tools.trec")
-        allowed = READERS | {*(tools if of_commands else ())}
+        allowed = READERS | {*(tools if path.parent.name == "commands" else ())}
         for name in imports(path):
             top, _, rest = name.partition(".")
             if top == "harness" and rest:
