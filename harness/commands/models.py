@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,19 @@ import click
 from harness.commands import options
 from harness.core import files, paths
 from harness.core.encoding import Settings
-from harness.core.errors import UsageError, explain_unknown, shorten_names
+from harness.core.errors import ModelError, UsageError, explain_unknown, shorten_names
+from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
 from harness.core.terminal import create_console, print_table
+from harness.core.types import Artifact
 from harness.data.locate import format_size
 from harness.data.offline import forbid_network
+from harness.data.training.loading import add_text_hashes, read_text_hashes
 from harness.driver.report.suite import format_lineage_lines
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules
+from harness.encoder.folder.content import VOLATILE, WHOLE, compute_content_key, list_content_files
+from harness.encoder.folder.files import read_json, read_object
+from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules, weight_files
+from harness.encoder.weights import StoredTensor, read_safetensors
 from harness.plan.models import ModelOptions, resolve_model
 from harness.results.cost.duration import format_duration
 from harness.search.bm25 import is_bm25
@@ -124,9 +129,7 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
         raise UsageError(
             f"{stored_model.folder} is damaged: {stored_model.problem}.", hint="Train the model again."
         )
-    # Nothing is overwritten: an export onto another model would mix the files of both.
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        raise UsageError(f"{folder} exists already.", hint="Name a folder that is new or empty.")
+    _require_new_folder(folder)
     _copy(stored_model.folder, folder)
     click.echo(
         f"{folder}: {stored_model.name} ({stored_model.key[:12]}), "
@@ -152,8 +155,6 @@ def _average(
     ones of a pretraining.
     """
     with forbid_network() if offline else contextlib.nullcontext():
-        from harness.tools.averaging import average_models
-
         places = ModelOptions(
             offline=bool(offline),
             cache=paths.resolve_cache_folder(cache),
@@ -162,7 +163,7 @@ def _average(
         if rankings := [text for text in models if is_bm25(text)]:
             raise UsageError(f"{rankings[0]} has no weights.", hint="Name checkpoints of one model.")
         artifacts = [resolve_model(text, Settings(), places).artifact for text in models]
-        document = average_models(artifacts, output, paths.resolve_cache_folder(cache))
+        document = _average_models(artifacts, output, paths.resolve_cache_folder(cache))
     click.echo(
         f"{output}: the mean of {len(models)} models ({document.key[:12]}), "
         f"{format_size(_count_model_bytes(output))}. {_describe_loading(output)}"
@@ -345,20 +346,33 @@ def _count_model_bytes(folder: Path) -> int:
 
 
 def _copy(model: Path, folder: Path) -> None:
-    """Copy a model without the circumstances of its training; the folder appears when it is whole."""
-    staged = files.generate_temporary_path(folder)
-    try:
+    """Copy a model without the circumstances of its training."""
+    with _stage_folder(folder) as staging:
         for path in _list_model_files(model):
-            place = staged / path.relative_to(model)
-            if not place.is_relative_to(staged / TRAINING):
+            place = staging / path.relative_to(model)
+            if not place.is_relative_to(staging / TRAINING):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, place)
+
+
+def _require_new_folder(folder: Path) -> None:
+    # Nothing is overwritten: a model onto another one would mix the files of both.
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise UsageError(f"{folder} exists already.", hint="Name a folder that is new or empty.")
+
+
+@contextlib.contextmanager
+def _stage_folder(folder: Path) -> Iterator[Path]:
+    """A folder that gets its name when it is whole."""
+    staging = files.generate_temporary_path(folder)
+    try:
+        yield staging
         # rename() replaces an empty folder, and fails where another process has put something into it by now.
-        staged.rename(folder)
+        staging.rename(folder)
     except OSError as error:
         raise files.write_error(folder, error) from error
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _describe_loading(folder: Path) -> str:
@@ -370,3 +384,141 @@ def _describe_loading(folder: Path) -> str:
     if is_harness_model or kinds & set(OWN):
         return "sentence-transformers loads it where encoder-harness is installed."
     return "sentence-transformers loads it."
+
+
+# Averages of checkpoints: a model whose weights are the mean of those of several, with its lineage
+
+
+RECIPE = "average"
+"""The name in a lineage; it is no recipe that can be asked for, since nothing is trained."""
+
+
+def _average_models(models: Sequence[Artifact], output: Path, cache: Path) -> ModelDocument:
+    """Write the model whose weights are the mean of those of `models`, by one rename.
+
+    Each tensor is averaged in float64 and written in its own dtype; tensors of whole numbers must be equal.
+    The order of the models does not count.
+
+    Args:
+        models: Two models or more of one architecture and tokenizer, with their weights as safetensors.
+        output: A folder that is new or empty; its name is the model's.
+        cache: Where hashes of files are cached.
+
+    Raises:
+        UsageError: The models differ in more than their weights, or one is given twice.
+        ModelError: A model has no weights as safetensors.
+        StoreError: The folder cannot be written.
+    """
+    if len({model.key for model in models}) < max(2, len(models)):
+        raise UsageError("An average needs two or more different models.", hint="Name each model once.")
+    _require_new_folder(output)
+    # A sum in another order may have another last digit.
+    models = sorted(models, key=lambda model: model.key)
+    headers = [_read_headers(model) for model in models]
+    _require_alike(models, headers)
+    parents = tuple(ParentPart.of(model) for model in models)
+    lineage = Lineage(recipe=RECIPE, settings={}, parents=parents, data=(), seed=0)
+    with _stage_folder(output) as staging:
+        _write_average(models[0].folder, headers, staging)
+        content, weights = compute_content_key(staging, cache)
+        document = ModelDocument(
+            name=output.resolve().name, key=lineage.key, content=content, weights=weights, lineage=lineage
+        )
+        (staging / FILE).write_text(document.to_json(), encoding="utf-8")
+        trained = [model.folder for model in models if model.trained]
+        # Where those of one are not known, those of the average are not known either.
+        if trained and all(read_text_hashes(folder) is not None for folder in trained):
+            add_text_hashes((), staging, parents=trained)
+    return document
+
+
+_Headers = dict[str, StoredTensor]
+"""The tensors of all weight files of a model, each by its module's folder and its name."""
+
+
+def _require_alike(models: Sequence[Artifact], headers: Sequence[_Headers]) -> None:
+    """Refuse models that differ in more than the values of their weights."""
+    contents = [
+        {
+            path.relative_to(model.folder).as_posix(): _read_content(path)
+            for path in _list_unchanged_files(model.folder)
+        }
+        for model in models
+    ]
+    forms = [{name: (one.dtype, one.shape) for name, one in tensors.items()} for tensors in headers]
+    for what, (first, *others) in {"": contents, "the shape or dtype of ": forms}.items():
+        for model, other in zip(models[1:], others, strict=True):
+            differing = sorted(name for name in {*first, *other} if first.get(name) != other.get(name))
+            if differing:
+                raise UsageError(
+                    f"{model.name} and {models[0].name} differ in {what}{shorten_names(differing)}.",
+                    hint="Average checkpoints of one model, saved by one program.",
+                )
+
+
+def _list_unchanged_files(folder: Path) -> list[Path]:
+    """What decides the vectors beside the weights."""
+    weights = {*weight_files(folder)}
+    return [path for path in list_content_files(folder) if path not in weights]
+
+
+def _read_content(path: Path) -> Any:
+    content = read_json(path) if path.suffix == ".json" else path.read_bytes()
+    if not isinstance(content, dict):
+        return content
+    return {name: value for name, value in content.items() if name not in VOLATILE}
+
+
+def _read_headers(model: Artifact) -> _Headers:
+    headers: _Headers = {}
+    for path in weight_files(model.folder):
+        if path.suffix != ".safetensors":
+            raise ModelError(
+                f"The weights of {model.name} are not safetensors: {path.name}.",
+                hint="Save the model with safe_serialization=True.",
+            )
+        place = path.parent.relative_to(model.folder)
+        headers |= {(place / name).as_posix(): tensor for name, tensor in read_safetensors(path)[0].items()}
+    return headers
+
+
+def _write_average(first: Path, headers: Sequence[_Headers], folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    # The parts of a sharded checkpoint have the first model's names, so its index holds for them.
+    parts = [path for path in weight_files(first) if path.name != WHOLE]
+    indexes = {path.with_name(f"{WHOLE}.index.json") for path in parts}
+    for path in {*_list_unchanged_files(first), *indexes}:
+        target = folder / path.relative_to(first)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    for path in weight_files(first):
+        place, target = path.parent.relative_to(first), folder / path.relative_to(first)
+        names = {name: (place / name).as_posix() for name in read_safetensors(path)[0]}
+        average = {
+            name: _compute_mean(name, [_read_tensor(tensors[key].path, name) for tensors in headers])
+            for name, key in names.items()
+        }
+        target.parent.mkdir(parents=True, exist_ok=True)
+        save_file(average, target, metadata={"format": "pt"})
+
+
+def _read_tensor(path: Path, name: str) -> Any:
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as tensors:
+        return tensors.get_tensor(name)
+
+
+def _compute_mean(name: str, tensors: Sequence[Any]) -> Any:
+    if not tensors[0].is_floating_point():
+        if any(not tensors[0].equal(other) for other in tensors[1:]):
+            raise UsageError(
+                f"The models differ in {name}, which holds whole numbers and has no mean.",
+                hint="Average checkpoints of one model, saved by one program.",
+            )
+        return tensors[0]
+    total = tensors[0].double()
+    for other in tensors[1:]:
+        total += other
+    return (total / len(tensors)).to(tensors[0].dtype)
