@@ -73,7 +73,7 @@ def compute_suite_means(
         suite: The suite, whose columns have types.
         values: Scores as shares of 1, (rows, columns).
         counted: Which values count, of the same shape.
-        averages: By row what a paper prints of its means (leaderboard.data.paper_rows).
+        averages: By row what a paper prints of its means (leaderboard.data.backbones).
         by_seed: By row the scores of each of its seeds, (seeds, columns).
     """
     averaged = select_mean_columns(suite)

@@ -111,7 +111,7 @@ class SuiteScores(Cells, SuiteMeans):
         counted: Whether a value counts in means.
         deviations: Over seeds.
         averages: What else is known of a row's means: the interval of a trained one, the `spread` of one over
-            few examples, or what a paper prints (leaderboard.data.paper_rows).
+            few examples, or what a paper prints (leaderboard.data.backbones).
         pinned: Whether only scores on the pinned revisions of the data count.
     """
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from harness.core import files, paths
 from harness.core.documents import read_content_file, write_content_file
 from harness.storage.imported import Imported
-from leaderboard.data import documents, imports, paper_rows, records
+from leaderboard.data import backbones, documents, imports, records
 from leaderboard.data.entries import Unit
 from leaderboard.data.seeds import put_seeds
 from leaderboard.data.settings import SiteSettings
@@ -287,7 +287,7 @@ class SiteIndex:
         return chain(
             records.iter_record_units(roots, records.RecordReader.for_suites(list(self.suites.values()))),
             documents.iter_document_units(roots),
-            paper_rows.iter_paper_units(self.settings.reported, self.suites),
+            backbones.iter_paper_units(self.settings.reported, self.suites),
         )
 
 

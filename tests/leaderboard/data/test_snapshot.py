@@ -25,7 +25,7 @@ from harness.core.identity import digest
 from harness.storage import imported
 from harness.storage.record import ErrorPart, Record
 from harness.storage.store import Store
-from leaderboard.data import documents, paper_rows, records
+from leaderboard.data import backbones, documents, records
 from leaderboard.data import snapshot as module
 from leaderboard.data.entries import Unit
 from leaderboard.data.queries import IndexChanged, Queries
@@ -72,7 +72,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for source, name in (
         (records, "iter_record_units"),
         (documents, "iter_document_units"),
-        (paper_rows, "iter_paper_units"),
+        (backbones, "iter_paper_units"),
     ):
         monkeypatch.setattr(source, name, watch(getattr(source, name)))
     return seen
