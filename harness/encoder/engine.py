@@ -33,13 +33,14 @@ from harness.encoder.inputs import (
     Arrival,
     Inputs,
     Span,
+    SpanQueue,
     TokenizedTexts,
     UntokenizedTexts,
     is_plain,
     iterate_ahead,
     move_features,
+    run_spans,
 )
-from harness.encoder.span_queue import SpanQueue, run_spans
 
 WIDENED = ("token_embeddings", "sentence_embedding")
 """The outputs of a backbone that are converted to float32 for all further layers."""

@@ -24,15 +24,14 @@ from fakes import task
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
-from harness.encoder import engine, span_queue
+from harness.encoder import engine, inputs
 from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
-from harness.encoder.inputs import TokenizedTexts
+from harness.encoder.inputs import SpanQueue, TokenizedTexts, run_spans
 from harness.encoder.loading import load_encoder
 from harness.encoder.sanity import check_encoder
-from harness.encoder.span_queue import SpanQueue, run_spans
 from tiny import library
 
 # Vectors are those of sentence-transformers, in any batch
@@ -279,7 +278,7 @@ def test_ctrl_c_while_a_thread_begins_waits_for_its_span(monkeypatch: pytest.Mon
         time.sleep(0.2)
         finished.append(span)
 
-    monkeypatch.setattr(span_queue, "ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr(inputs, "ThreadPoolExecutor", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_spans(SpanQueue(np.array([4, 4]), 4), run, threads=1, halved=lambda _: None)
     assert finished == [(0, 1)]
