@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from harness.core.errors import explain_unknown
-from harness.encoder.attention.interface import Backend, Layout, Needs, Nothing
-from harness.encoder.attention.sdpa import Sdpa, send_numbers
+from harness.encoder.attention.interface import Backend, Layout, Needs, Nothing, Sdpa, send_numbers
 
 
 @dataclass(frozen=True, kw_only=True)

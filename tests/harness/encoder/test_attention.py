@@ -15,10 +15,9 @@ from torch import nn
 import plain_attention
 import tiny_networks
 from harness.core.errors import UsageError
-from harness.encoder.attention import kernels, sdpa
-from harness.encoder.attention.interface import Needs
+from harness.encoder.attention import interface, kernels
+from harness.encoder.attention.interface import Needs, Sdpa
 from harness.encoder.attention.kernels import BACKENDS, choose
-from harness.encoder.attention.sdpa import Sdpa
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.network.pretrained import EncoderConfig
 
@@ -37,8 +36,8 @@ def run(name: str, lengths: tuple[int, ...], needs: Needs, seen: Any, *packed: A
 
 def group_as_on_gpu(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Texts share calls as on a GPU, of at most so many bytes."""
-    monkeypatch.setattr(sdpa, "_is_apart", lambda device: True)
-    monkeypatch.setattr(sdpa, "CALL_BYTES", most)
+    monkeypatch.setattr(interface, "_is_apart", lambda device: True)
+    monkeypatch.setattr(interface, "CALL_BYTES", most)
 
 
 @pytest.fixture(params=["groups", "few calls"])
