@@ -54,7 +54,7 @@ def _set_baseline(
     **given: Any,
 ) -> int:
     """Measure what is missing of a model, and pin its records as the baseline NAME."""
-    from harness.checks.check import run_with_progress, set_baseline
+    from harness.checks import check
 
     prompts = read_prompts(given["prompts"], given["prompt_file"]) or {}
     kept = {option: given[option] for option in KEPT}
@@ -64,8 +64,8 @@ def _set_baseline(
     kept |= {option: list(given[option]) for option in ("recipe", "changes", "train_data")}
     request = Request.parse_options(models, options.insert_project(suites, project), given)
     with request.limit_network():
-        baseline = set_baseline(
-            name, request, seeds=seeds, options=kept, again=again, carry_out=run_with_progress
+        baseline = check.set_baseline(
+            name, request, seeds=seeds, options=kept, again=again, carry_out=check.run_with_progress
         )
     return _print_baseline(baseline, as_json)
 

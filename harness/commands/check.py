@@ -138,7 +138,7 @@ def _check(
     policy: Policy,
     values: dict[str, Any],
 ) -> Check:
-    from harness.checks.check import run_check, run_with_progress
+    from harness.checks import check
 
     if len(candidates) > 1:
         raise UsageError(
@@ -164,13 +164,13 @@ def _check(
         )
     request = Request.parse_options((), suites, values)
     with request.limit_network():
-        return run_check(
+        return check.run_check(
             candidate,
             reference,
             request,
             seeds=seeds or 1,
             policy=policy,
-            carry_out=run_with_progress,
+            carry_out=check.run_with_progress,
             announce=lambda sentence: click.echo(f"warning: {sentence}", err=True),
         )
 

@@ -145,14 +145,10 @@ def _check_attention_ways(*, on_gpu: bool) -> _Check:
         return _Check(name="attention", detail="sdpa")
     import torch
 
-    from harness.encoder.attention.interface import Needs
-    from harness.encoder.attention.kernels import BACKENDS
+    from harness.encoder.attention.kernels import explain_refusals
 
-    device = torch.device("cuda")
     try:
-        reasons = {
-            name: way.explain_refusal(device, torch.float16, Needs()) for name, way in BACKENDS.items()
-        }
+        reasons = explain_refusals(torch.device("cuda"), torch.float16)
     except torch.OutOfMemoryError:
         return _Check(name="attention", detail="not tested: the GPU has no memory left")
     ways = ", ".join(name for name, reason in reasons.items() if reason is None)

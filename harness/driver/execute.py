@@ -547,9 +547,7 @@ class Driver:
 
     def _handle_event(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
-            from harness.storage.vectors import EmbeddingCache
-
-            EmbeddingCache.write_shard(self._cache, event.space, event.content, self._store.remote)
+            event.write_shard(self._cache, self._store.remote)
             return
         if event.kind == "placed":
             self._begun.add(key)

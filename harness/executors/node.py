@@ -227,9 +227,7 @@ class NodeWorker:
 
     def _receive_event(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
-            from harness.storage.vectors import EmbeddingCache
-
-            EmbeddingCache.write_shard(self._settings.cache, event.space, event.content, self._remote)
+            event.write_shard(self._settings.cache, self._remote)
             self.kept = True
             return
         self._events.append((key, event))

@@ -66,6 +66,16 @@ class Event:
     space: Mapping[str, object] = field(default_factory=dict)
     content: bytes = b""
 
+    def write_shard(self, cache: Path, remote: Remote | None) -> None:
+        """Write the shard of `vectors` to a cache and a remote.
+
+        Raises:
+            StoreError: It cannot be written or sent.
+        """
+        from harness.storage.vectors import EmbeddingCache
+
+        EmbeddingCache.write_shard(cache, self.space, self.content, remote)
+
 
 @dataclass(kw_only=True)
 class EncodedTexts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -27,6 +28,22 @@ class Predictions:
 
     gold: Floats
     predicted: Floats
+
+    @staticmethod
+    def read_file(path: Path) -> dict[str, Predictions]:
+        """The predictions of a per-example file by split, with one row for each seed."""
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path, columns=["split", "replicate", "prediction", "gold"]).to_pydict()
+        splits, seeds = np.array(table["split"]), np.array(table["replicate"])
+        predicted, gold = (np.array(table[name], dtype=float) for name in ("prediction", "gold"))
+        predictions = {}
+        for split in dict.fromkeys(table["split"]):
+            of_seeds = [(splits == split) & (seeds == seed) for seed in dict.fromkeys(table["replicate"])]
+            predictions[split] = Predictions(
+                gold=gold[of_seeds[0]], predicted=np.stack([predicted[chosen] for chosen in of_seeds])
+            )
+        return predictions
 
     @staticmethod
     def compute_seed_scores(sets: Sequence[Predictions], metrics: Sequence[str]) -> Floats:

@@ -16,7 +16,7 @@ from harness.storage.record import Record
 
 if TYPE_CHECKING:
     from harness.core.lineage import Lineage
-    from harness.results.bootstrap import Interval, Predictions
+    from harness.results.bootstrap import Interval
     from harness.results.metrics import Floats
 
 
@@ -516,7 +516,7 @@ def _build_task_result(
     path = files(record)
     if number is None or path is None:
         return row, None
-    return _add_interval(row, number, _read_predictions(path), parts)
+    return _add_interval(row, number, path, parts)
 
 
 def _mean_of_parts(metrics: Sequence[Sequence[Any]] | None, parts: Sequence[tuple[str, str]]) -> float | None:
@@ -528,12 +528,13 @@ def _mean_of_parts(metrics: Sequence[Sequence[Any]] | None, parts: Sequence[tupl
 
 
 def _add_interval(
-    row: TaskResult, number: float, sets: Mapping[str, Predictions], parts: Sequence[tuple[str, str]]
+    row: TaskResult, number: float, path: Path, parts: Sequence[tuple[str, str]]
 ) -> tuple[TaskResult, Floats | None]:
     import numpy as np
 
     from harness.results import bootstrap
 
+    sets = bootstrap.Predictions.read_file(path)
     splits, metrics = (list(dict.fromkeys(part[at] for part in parts)) for at in (0, 1))
     if not all(split in sets for split in splits):
         return row, None
@@ -551,22 +552,3 @@ def _add_interval(
         deviation=deviation,
     )
     return result, drawn["all"]
-
-
-def _read_predictions(path: Path) -> dict[str, Predictions]:
-    """The predictions of a per-example file by split, with one row for each seed."""
-    import numpy as np
-    import pyarrow.parquet as pq
-
-    from harness.results.bootstrap import Predictions
-
-    table = pq.read_table(path, columns=["split", "replicate", "prediction", "gold"]).to_pydict()
-    splits, seeds = np.array(table["split"]), np.array(table["replicate"])
-    predicted, gold = (np.array(table[name], dtype=float) for name in ("prediction", "gold"))
-    predictions = {}
-    for split in dict.fromkeys(table["split"]):
-        of_seeds = [(splits == split) & (seeds == seed) for seed in dict.fromkeys(table["replicate"])]
-        predictions[split] = Predictions(
-            gold=gold[of_seeds[0]], predicted=np.stack([predicted[chosen] for chosen in of_seeds])
-        )
-    return predictions

@@ -339,6 +339,12 @@ def _compute_error(result: Tensor, expected: Tensor) -> float:
 
 AUTO = "auto"
 
+
+def explain_refusals(device: torch.device, dtype: torch.dtype) -> dict[str, str | None]:
+    """By backend, the reason why it cannot run a plain layer on a device, None if it can."""
+    return {name: backend.explain_refusal(device, dtype, Needs()) for name, backend in BACKENDS.items()}
+
+
 LIBRARY_NAMES = {"flash_attention_2": "flash"}
 """transformers' names of attention mapped to ours, for backends that run only on request."""
 
