@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
 
+from finetune.cde.prefixes import (
+    PrefixTable,
+    assign_prefixes,
+    build_evaluation_prompts,
+    describe_prefixes,
+    list_trained_prefixes,
+    parse_prefix,
+)
 from finetune.cde.settings import RULES, TWO_STAGE_RULES, ContextualSettings, Guide, TwoStageTrainingSettings
 from finetune.embedding.plan import EmbeddingRecipe, count_set_rows
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, UsageError
+from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import Description, describe_two_stage
+from harness.jobs.recipe import PlannedModel
 from harness.training.training import TrainingSpec
 
 ContextualT = TypeVar("ContextualT", bound=ContextualSettings)
@@ -24,9 +35,11 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
     """A recipe that trains a model with one vector for each text on contextual batches.
 
     Attributes:
+        prefixes: The prefixes of the recipe's own data sets by their paths.
         found: The guide that the settings name, once it is found; None too where they need none.
     """
 
+    prefixes: Mapping[str, PrefixTable] = field(default_factory=dict)
     found: Guide | None = None
 
     @property
@@ -47,27 +60,70 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
             )
         return replace(self, found=Guide(artifact=artifact, encoding=encoding))
 
+    def list_prefix_tables(self, data: Sequence[LocatedTraining]) -> list[PrefixTable]:
+        """The prefixes of each data set by the source of a row.
+
+        Raises:
+            UsageError: The settings name fewer or more prefixes than there are data sets.
+        """
+        settings, defaults = self.settings, self.defaults
+        if settings.prefix:
+            named = [parse_prefix(name) for name in settings.prefix]
+            return assign_prefixes(named, [part.name for part in data])
+        pair = settings.query_prefix, settings.document_prefix
+        is_changed = pair != (defaults.query_prefix, defaults.document_prefix)
+        same = {"": pair}
+        return [same if part.own or is_changed else self.prefixes.get(part.data.path, same) for part in data]
+
+    def plan(
+        self,
+        backbone: Artifact,
+        data: Sequence[LocatedTraining],
+        *,
+        seed: int,
+        planned: Description | None = None,
+    ) -> PlannedModel:
+        """The model that the training would make, with the prompts that the training has had.
+
+        Without prefixes a backbone's own prompts stay. For the arguments see TrainerRecipe.
+        """
+        model = super().plan(backbone, data, seed=seed, planned=planned)
+        tables = self.list_prefix_tables(data)
+        prompts = build_evaluation_prompts(list_trained_prefixes(tables))
+        if not prompts:
+            return model
+        # A default prompt would go before texts of both sides.
+        description = replace(model.description, prompts=prompts, default_prompt_name=None)
+        note = describe_prefixes([part.name for part in data], tables)
+        return replace(model, description=description, notes=(*model.notes, note))
+
     def train(self, spec: TrainingSpec) -> None:
         """Cluster the pairs, train, in a process of its own, and write the model to `spec.output`."""
         from finetune.cde.training import train_contextual
 
         settings = self._resolve_settings(spec.backbone)
-        train_contextual(spec, settings, self.loss, self.found, caches=self.caches)
-
-    def _plan_description(self, description: Description) -> Description:
-        planned = super()._plan_description(description)
-        # Without prefixes a backbone's own prompts stay; a default prompt would go before texts of both
-        # sides.
-        prompts = dict(self.settings.prompts)
-        if not prompts:
-            return planned
-        return replace(planned, prompts=prompts, default_prompt_name=None)
+        tables = self.list_prefix_tables(spec.data)
+        train_contextual(spec, settings, self.loss, self.found, tables, caches=self.caches)
 
     def _build_lineage(
         self, backbone: Artifact, settings: ContextualT, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
-        """The lineage with the guide beside the backbone; its name is not in the key, how it encodes is."""
+        """The lineage with the prefixes, and with the guide beside the backbone.
+
+        The guide's name is not in the key, how it encodes is.
+        """
         lineage = super()._build_lineage(backbone, settings, data, seed)
+        tables = self.list_prefix_tables(data)
+        same = {"": (settings.query_prefix, settings.document_prefix)}
+        # Left out where the two settings say all, so that models of before the tables keep their keys.
+        prefixes = {} if all(table == same for table in tables) else {"prefixes": tables}
+        typed = {"prefix": ",".join(settings.prefix)} if settings.prefix else {}
+        lineage = lineage.model_copy(
+            update={
+                "settings": {**lineage.settings, **json.loads(serialize_canonical(prefixes))},
+                "changed": {**lineage.changed, **typed},
+            }
+        )
         if self.found is None and not self.settings.guided:
             return lineage
         if self.found is None:
@@ -154,9 +210,7 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
 
     def _plan_description(self, description: Description) -> Description:
         length = self.settings.max_length or description.max_length
-        return describe_two_stage(
-            description, self.settings.stages, max_length=length, prompts=self.settings.prompts
-        )
+        return describe_two_stage(description, self.settings.stages, max_length=length, prompts={})
 
     def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
         if description.two_stage is None:

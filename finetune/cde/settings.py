@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
+from finetune.cde.prefixes import parse_prefix
 from finetune.embedding.settings import EmbeddingSettings
 from harness.core.encoding import Encoding, OwnTexts
 from harness.core.identity import build_encoding_identity
 from harness.core.types import SIDES, Artifact
 from harness.data.training.sets import LocatedTraining
-from harness.encoder.two_stage_settings import PREFIXES, Pooling, RotaryStart, TwoStageSettings
+from harness.encoder.two_stage_settings import Pooling, RotaryStart, TwoStageSettings
 from harness.jobs.jobs import resolve_weights
 
 RULES = 1
@@ -85,7 +85,11 @@ class ContextualSettings(EmbeddingSettings):
         margin: A document is no negative of a query to which the guide finds it at least as similar as the
             query's own plus this; None for no filter. NeoBERT filters; the code by default does not.
         threshold: In place of the margin, the similarity from which on a document is no negative (code).
-        query_prefix, document_prefix: Put before texts in training and in evaluation; empty for none.
+        query_prefix, document_prefix: Put before texts of data sets for which the recipe has no prefixes; a
+            changed one before all texts; empty for none.
+        prefix: In place of both and of the recipe's, one for all data sets or one for each: "search" for its
+            two sides, "classification", "clustering" or "search_query" on both, "none". The key has what
+            follows for each data set, and not the names.
         dropout: Whether the backbone's own dropout is applied; the authors train without.
     """
 
@@ -101,8 +105,14 @@ class ContextualSettings(EmbeddingSettings):
     query_prefix: str = ""
     document_prefix: str = ""
     dropout: bool = True
+    prefix: tuple[str, ...] = field(default=(), metadata={"later": True})
 
     orders: ClassVar[tuple[str, ...]] = ("shuffled", "no_duplicates", "contextual")
+
+    @property
+    def identity(self) -> Self:
+        """The settings that are in the key."""
+        return replace(super().identity, prefix=())
 
     def normalize_settings(self) -> Self:
         """The settings in one form: those without effect have their defaults."""
@@ -138,17 +148,6 @@ class ContextualSettings(EmbeddingSettings):
         """Whether a guide is needed: for contextual batches, or for the filter."""
         return self.batches == "contextual" or self.filters
 
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """The prefixes by task type, as the authors evaluate; both sides of Quora are queries.
-
-        Empty without prefixes, so that a backbone's own prompts stay.
-        """
-        if not (self.query_prefix or self.document_prefix):
-            return {}
-        side_prefixes = {PREFIXES["query"]: self.query_prefix, PREFIXES["document"]: self.document_prefix}
-        return {name: side_prefixes.get(prefix, prefix) for name, prefix in PREFIXES.items()}
-
     def check_values(self) -> None:
         """Refuse values that no training can have.
 
@@ -156,6 +155,8 @@ class ContextualSettings(EmbeddingSettings):
             UsageError: One of them is out of its range.
         """
         super().check_values()
+        for name in self.prefix:
+            parse_prefix(name)
         for name in ("cluster_size", "dimensions", "iterations", "starts"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
         self._require("cluster_seed", self.cluster_seed >= 0, "0 or more")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from datasets import Dataset
 from numpy.typing import NDArray
@@ -18,6 +21,7 @@ from torch import Tensor, nn
 
 from finetune.cde.clusters import FILE, ClusterWork, PairClusters, Stopped, make_clusters
 from finetune.cde.gradient_cache import TwoStageGradients, split_features
+from finetune.cde.prefixes import PrefixTable, build_evaluation_prompts, list_trained_prefixes
 from finetune.cde.settings import ContextualSettings, Guide, TwoStageTrainingSettings, build_clusters_identity
 from finetune.embedding.batches import Order, PackedOrder, hash_table_texts, pack_clusters
 from finetune.embedding.losses import InfoNCE, NegativeFilter, build_filtered_loss
@@ -27,7 +31,7 @@ from finetune.embedding.trainer import run_trainer
 from finetune.gpu_steps import choose_sum_dtype
 from harness.core import files
 from harness.core.encoding import OwnTexts
-from harness.core.errors import HarnessError
+from harness.core.errors import DataError, HarnessError
 from harness.core.identity import digest
 from harness.core.types import SIDES, Role
 from harness.data.training.loading import load_training
@@ -52,7 +56,13 @@ PREPARED = "prepared"
 
 
 def train_contextual(
-    spec: TrainingSpec, settings: ContextualSettings, loss: Loss, guide: Guide | None, *, caches: bool
+    spec: TrainingSpec,
+    settings: ContextualSettings,
+    loss: Loss,
+    guide: Guide | None,
+    tables: Sequence[PrefixTable],
+    *,
+    caches: bool,
 ) -> None:
     """Train as the spec says, after the guide's vectors and the clusters that the cache lacks are made.
 
@@ -61,19 +71,23 @@ def train_contextual(
         settings: The settings of the recipe, which decide between one stage and two.
         loss: The loss of one stage without a filter.
         guide: The guide; None where the settings need none.
+        tables: The prefixes of each data set.
         caches: Whether that loss gives the same step with fewer rows in a pass.
 
     Raises:
-        HarnessError: A set does not fill a batch, or the guide cannot be used; see also `run_trainer`.
+        HarnessError: A set does not fill a batch, a row has a source without prefixes, or the guide cannot
+            be used; see also `run_trainer`.
     """
     # The folder appears by one rename, so that it is a finished model.
     if spec.output.is_dir():
         return
-    vectors, clusters = None, tuple[PairClusters, ...]()
+    vectors, clusters, prefixes = None, tuple[PairClusters, ...](), RowPrefixes(spec, tables)
     if guide is not None:
         vectors = GuideVectors(guide, spec)
         try:
             with _hold_preparation(spec) as first:
+                # A source without prefixes is found before the guide takes hours over the data.
+                _ = prefixes.numbers
                 clusters = _prepare(spec, settings, guide, vectors, first=first)
         # The vectors and clusters so far are in the cache: the next run goes on from them.
         except Stopped:
@@ -81,9 +95,10 @@ def train_contextual(
         # Before the backbone is loaded: both models together may not fit into a GPU.
         vectors.release()
     if isinstance(settings, TwoStageTrainingSettings):
-        run_trainer(spec, settings, TwoStageSetup(settings, loss, vectors, clusters, caches=True))
+        run_trainer(spec, settings, TwoStageSetup(settings, loss, prefixes, vectors, clusters, caches=True))
     else:
-        run_trainer(spec, settings, ContextualSetup(settings, loss, vectors, clusters, caches=caches))
+        setup = ContextualSetup(settings, loss, prefixes, vectors, clusters, caches=caches)
+        run_trainer(spec, settings, setup)
 
 
 def _prepare(
@@ -120,6 +135,77 @@ def _hold_preparation(spec: TrainingSpec) -> Iterator[bool]:
     # An error inside skips this line, so that no other process begins to train.
     if spec.rank == 0:
         files.replace(file, spec.start.encode())
+
+
+# The prefixes of rows
+
+
+SOURCE = "dataset"
+"""The column of a data set with the source of each row."""
+
+
+class RowPrefixes:
+    """The prefixes of every row of a training.
+
+    Args:
+        spec: The training.
+        tables: The prefixes of each data set by the source of a row.
+    """
+
+    def __init__(self, spec: TrainingSpec, tables: Sequence[PrefixTable]) -> None:
+        self._spec, self._tables = spec, tables
+        self.trained = list_trained_prefixes(tables)
+        """The different prefixes."""
+
+    @cached_property
+    def numbers(self) -> NDArray[np.uint8]:
+        """The number of each row's prefixes among the different ones, (rows,), one set after the other.
+
+        Raises:
+            DataError: A row has a source that is not in the table.
+        """
+        return np.concatenate([*map(self._find_set_numbers, self._spec.data, self._tables)])
+
+    def _find_set_numbers(self, part: LocatedTraining, table: PrefixTable) -> NDArray[np.uint8]:
+        of_sources = np.array([self.trained.index(prefix) for prefix in table.values()], np.uint8)
+        if "" in table:
+            return np.full(len(load_training(part, cache=self._spec.cache)), of_sources[0])
+        rows = load_training(
+            replace(part, data=replace(part.data, columns=(SOURCE,))), cache=self._spec.cache
+        )
+        known, numbers = pa.array(table), []
+        for batch in rows.with_format("arrow").iter(PART):
+            places = pc.index_in(batch[SOURCE], value_set=known)
+            if places.null_count:
+                source = batch[SOURCE].filter(pc.is_null(places))[0]
+                raise DataError(
+                    f"{part.name} has rows of {source}, for which there is no prefix.",
+                    hint="Give one for all rows of each data set, e.g. --set prefix=search.",
+                )
+            numbers.append(of_sources[places.to_numpy()])
+        return np.concatenate(numbers)
+
+
+class PrefixedRows:
+    """Rows by their numbers, each text behind its prefix.
+
+    Args:
+        rows: The rows, whose first column has the queries and every other one documents.
+        prefixes: Their prefixes.
+    """
+
+    def __init__(self, rows: Dataset, prefixes: RowPrefixes) -> None:
+        self._rows, self._prefixes = rows, prefixes
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, numbers: list[int]) -> dict[str, list[str]]:
+        pairs = [self._prefixes.trained[number] for number in self._prefixes.numbers[numbers]]
+        return {
+            name: [pair[place > 0] + text for pair, text in zip(pairs, texts, strict=True)]
+            for place, (name, texts) in enumerate(self._rows[numbers].items())
+        }
 
 
 # The guide's vectors
@@ -307,33 +393,39 @@ def _hold_cluster_lease(folder: Path, spec: TrainingSpec) -> Iterator[None]:
 class ContextualSetup(EmbeddingSetup):
     """The training of a model with one vector for each text on contextual batches.
 
+    The guide sees texts without their prefixes.
+
     Args:
         settings: The settings of the recipe.
         loss: The loss without a filter.
+        prefixes: The prefixes of every row.
         vectors: The guide's vectors; None without a filter and without clusters.
         clusters: Those of each set; none for batches of another kind.
         caches: Whether the loss gives the same step with fewer rows in a pass.
     """
 
+    # The rows' prefixes, and the guide's vectors for the filter, are found by the numbers of the rows.
+    numbered = True
+
     def __init__(
         self,
         settings: ContextualSettings,
         loss: Loss,
+        prefixes: RowPrefixes,
         vectors: GuideVectors | None,
         clusters: Sequence[PairClusters],
         *,
         caches: bool,
     ) -> None:
         super().__init__(settings, loss, caches=caches)
-        # The filter finds the guide's vectors by the numbers of the rows.
-        self.numbered = settings.filters
         self._contextual, self._vectors, self._clusters = settings, vectors, clusters
+        self._prefixes = prefixes
         self._rows: Dataset | None = None
 
-    def load_training_rows(self, spec: TrainingSpec) -> Dataset:
-        """The rows of all training sets, under the column names of the first."""
+    def load_training_rows(self, spec: TrainingSpec) -> PrefixedRows:
+        """The rows of all training sets with their prefixes, under the column names of the first."""
         self._rows = super().load_training_rows(spec)
-        return self._rows
+        return PrefixedRows(self._rows, self._prefixes)
 
     def build_order(self, data: Any, spec: TrainingSpec) -> Order:
         """Batches of clusters, each of one set; or those that the settings name.
@@ -342,7 +434,7 @@ class ContextualSetup(EmbeddingSetup):
             HarnessError: The groups of all sets fill no batch.
         """
         if self._contextual.batches != "contextual":
-            return super().build_order(data, spec)
+            return super().build_order(self._rows, spec)
         # Rows are numbered through all sets, in the order in which load_training_rows joins them.
         begin, set_batches = 0, []
         for set_clusters in self._clusters:
@@ -363,21 +455,13 @@ class ContextualSetup(EmbeddingSetup):
         return PackedOrder(groups, epochs=epochs, seed=spec.seed, each=each, max_steps=most)
 
     def build_model(self, spec: TrainingSpec) -> Any:
-        """The backbone with a new pooling and the prefixes of the recipe."""
+        """The backbone with a new pooling and the prompts that the training has."""
         model = super().build_model(spec)
-        if self._contextual.prompts:
-            model.prompts, model.default_prompt_name = dict(self._contextual.prompts), None
+        if prompts := build_evaluation_prompts(self._prefixes.trained):
+            model.prompts, model.default_prompt_name = prompts, None
         if not self._contextual.dropout:
             set_dropout(model, 0.0)
         return model
-
-    def build_collator(self, model: Any) -> Any:
-        """The library's, with the prefixes of both sides."""
-        assert self._rows is not None
-        query, *documents = self._rows.column_names
-        prompts = {query: self._contextual.query_prefix}
-        prompts |= dict.fromkeys(documents, self._contextual.document_prefix)
-        return SentenceTransformerDataCollator(tokenize_fn=model.tokenize, prompts=prompts)
 
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """The loss of the recipe, without false negatives where the settings have a filter.
@@ -419,7 +503,6 @@ class TwoStageSetup(ContextualSetup):
 
     def __init__(self, settings: TwoStageTrainingSettings, *args: Any, **kwargs: Any) -> None:
         super().__init__(settings, *args, **kwargs)
-        self.numbered = True
         self._two = settings
 
     def build_model(self, spec: TrainingSpec) -> Any:
@@ -435,16 +518,17 @@ class TwoStageSetup(ContextualSetup):
             text.max_seq_length = context.max_seq_length = self._length
             module = TwoStage(text, context, self._two.stages)
             model = SentenceTransformer(modules=[module], device=spec.device, similarity_fn_name="cosine")
-        model.prompts, model.default_prompt_name = dict(self._two.prompts), None
+        model.prompts = build_evaluation_prompts(self._prefixes.trained)
+        model.default_prompt_name = None
         if not self._two.dropout:
             set_dropout(model, 0.0)
         return model
 
     def build_collator(self, model: Any) -> Any:
-        """The collator of one stage, with the context documents of the rows as well."""
+        """The library's, with the context documents of the rows as well."""
         assert self._rows is not None
-        column, tokenize = self._rows.column_names[1], model[0].tokenize_context
-        return _ContextCollator(super().build_collator(model), column, self._two.document_prefix, tokenize)
+        inner = SentenceTransformerDataCollator(tokenize_fn=model.tokenize)
+        return _ContextCollator(inner, self._rows.column_names[1], model[0].tokenize_context)
 
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """InfoNCE of each group behind its own context, without false negatives if the settings say so.
@@ -473,13 +557,13 @@ class TwoStageSetup(ContextualSetup):
 class _ContextCollator:
     """Tokenizes rows, and their documents once more for the first stage, as a last column."""
 
-    def __init__(self, inner: Any, column: str, prefix: str, tokenize: Any) -> None:
-        self._inner, self._column, self._prefix, self._tokenize = inner, column, prefix, tokenize
+    def __init__(self, inner: Any, column: str, tokenize: Any) -> None:
+        self._inner, self._column, self._tokenize = inner, column, tokenize
         self.valid_label_columns = inner.valid_label_columns
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         features: dict[str, Any] = self._inner(rows)
-        context = self._tokenize([self._prefix + row[self._column] for row in rows])
+        context = self._tokenize([row[self._column] for row in rows])
         # The library makes a column of every key that ends in `_input_ids`, and passes columns in this order:
         # the loss gets the context documents last.
         return {**features, **{f"context documents_{name}": one for name, one in context.items()}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from finetune.cde.plan import TwoStageRecipe
+from finetune.cde.prefixes import build_prefix_table
 from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
@@ -26,6 +27,28 @@ SUPERVISED = TrainingData(
     rows=1_695_819,
 )
 """Pairs of Nomic from labelled data; its mined negatives are not read, as by default in the code."""
+
+PREFIXES = {
+    UNSUPERVISED.path: build_prefix_table(
+        search="paq gooaq yahoo_title_answer yahoo_title_question yahoo_qa amazonqa eli5 squad",
+        classification="amazon_reviews wikianswers wikipedia agnews ccnews npr cnn sentence_compression "
+        "wikihow altlex quora simplewiki",
+        clustering="reddit_title_body s2orc_citation_titles s2orc_title_abstract s2orc_abstract_citation "
+        "s2orc_abstract_body codesearch stackexchange_duplicate_questions stackexchange_title_body "
+        "stackexchange_body_body",
+    ),
+    # Under the names of their files, and the short ones that the code makes of them.
+    SUPERVISED.path: build_prefix_table(
+        search="msmarco msmarco_distillation_simlm_rescored_reranked_min15 "
+        "nq_triples nq_cocondensor_hn_mine_reranked_min15 hotpot hotpotqa_hn_mine_shuffled "
+        "fever fever_hn_mine",
+        classification="nli_triplets nli_simcse_50negs_fixed medi_wiki medi_sts_wiki_rephrasal "
+        "medi_stackexchange medi_sts_stackexchange_dupe medi_flickr medi_sts_flickr_sampled "
+        "medi_supernli medi_supernli_sampled",
+        clustering="reddit reddit_triples",
+    ),
+}
+"""The prefixes of each source in the code, cde/config/nomic_{unsupervised,supervised}.yaml."""
 
 
 def _build_two_stage_settings(
@@ -50,7 +73,7 @@ VARIANTS: dict[str, Variant[TwoStageTrainingSettings]] = {
         summary="the second, on 1.7 M clean pairs, or the only one", settings=PAPER, data=(SUPERVISED,)
     ),
     "supervised-authors": Variant(
-        summary="the second by the authors' command: 5 epochs at 2e-5 without dropout and filter",
+        summary="the second by the authors' command: 5 epochs of 4,096 pairs in groups of 512, at 2e-5",
         settings=AUTHORS,
         data=(SUPERVISED,),
     ),
@@ -78,7 +101,7 @@ def _list_cde_assumptions(settings: TwoStageTrainingSettings) -> tuple[str, ...]
         *([dropout] if settings.sequence_dropout == 0 else []),
         "Queries and documents have the same context, as in the code's gradient caching.",
         "bfloat16 is bfloat16; the autocast of the code names no type, and is float16.",
-        "Negatives come from the group of a row, or the batch, never from other devices.",
+        "Negatives and context come from the group of a row, or the batch, never from other devices.",
     )
 
 
@@ -89,11 +112,13 @@ RECIPE = replace(
             source="Contextual Document Embeddings and its code; NeoBERT, appendix G",
             data=(SUPERVISED,),
             loss=info_nce,
+            prefixes=PREFIXES,
             settings=PAPER,
             defaults=PAPER,
             assumed=_list_cde_assumptions,
             assumed_data=(
-                "The 29 sources of a data set are clustered together; the code clusters each on its own.",
+                "The sources of a data set are clustered together, so that a batch can have several of them, "
+                "each with its prefixes; the code clusters each on its own.",
             ),
         ),
         "Two-stage models, whose vectors depend on context documents: noisy pairs first, then clean ones",

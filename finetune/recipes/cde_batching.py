@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.cde.plan import ContextualRecipe
+from finetune.cde.prefixes import parse_prefix
 from finetune.cde.settings import ContextualSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import info_nce
@@ -14,9 +15,14 @@ from finetune.recipes.simcse import NLI
 GTR = "sentence-transformers/gtr-t5-base@7027e9594267928589816394bdd295273ddc0739"
 """The guide of the authors' clusters."""
 
+GTE = "thenlper/gte-large@4bef63f39fcc5e2d6b0aae83089f307af4970164"
+"""The guide of NeoBERT's clusters and filter."""
+
 PAPER = ContextualSettings(
-    guide=GTR,
+    guide=GTE,
     cluster_size=512,
+    iterations=100,
+    starts=3,
     packing="random",
     margin=0.0,
     query_prefix="search_query: ",
@@ -36,16 +42,20 @@ PAPER = ContextualSettings(
     precision="bfloat16",
     batches="contextual",
 )
-"""The values of NeoBERT's appendix G; scale, prefixes, and how clusters are packed are those of the code."""
+"""The values of NeoBERT's appendix G; scale, prefixes, and how clusters are made are those of the code."""
 
 AUTHORS = replace(
     PAPER,
-    iterations=100,
-    starts=3,
+    guide=GTR,
     margin=None,
     learning_rate=2e-5,
+    # 8 GPUs with 512 pairs each, which share no negatives.
+    batch_size=4096,
+    group_size=512,
+    chunk=None,
     epochs=5,
-    warmup=200,
+    # The code divides the command's 200 by the number of GPUs.
+    warmup=25,
     schedule="constant",
     weight_decay=0.01,
     dropout=False,
@@ -54,30 +64,29 @@ AUTHORS = replace(
 
 VARIANTS: dict[str, Variant[ContextualSettings]] = {
     "authors": Variant(
-        summary="the authors' command: 5 epochs at 2e-5 without dropout and filter, k-means 100 × 3",
+        summary="the authors' command: 5 epochs of 4,096 pairs in groups of 512, at 2e-5 without filter",
         settings=AUTHORS,
     ),
-    "large-guide": Variant(
-        summary="the paper's numbers with its kind of guide, GTE-large",
-        settings=replace(PAPER, guide="thenlper/gte-large"),
-    ),
 }
+
+PREFIXES = {MSMARCO.path: {"": parse_prefix("search")}, NLI.path: {"": parse_prefix("classification")}}
+"""The prefixes of msmarco and nli_triplets in the code."""
 
 
 def list_batching_assumptions(settings: ContextualSettings) -> tuple[str, ...]:
     """What paper and code leave open, and the reading taken."""
-    iterations = (
-        "NeoBERT does not say how its clusters are made; k-means has 25 iterations and one start in place of "
-        "the code's 100 and 3."
+    devices = (
+        "NeoBERT does not say on how many GPUs it trains, each with negatives of its own: a step has 512 "
+        "pairs here."
     )
     return (
-        *([iterations] if settings.iterations == PAPER.iterations else []),
+        *([devices] if settings.batch_size == PAPER.batch_size else []),
         "A batch has pairs of one set; the code can also let it run from one set into the next.",
         "Pairs that repeat an earlier one are left out of the batches.",
         "NeoBERT's Adam is AdamW with a decay of 0 here."
         if not settings.weight_decay
         else "The code's AdamW.",
-        "Negatives come from the whole batch, whatever the devices.",
+        "Negatives come from the group of a row, or the whole batch, whatever the devices.",
     )
 
 
@@ -87,6 +96,7 @@ RECIPE = entry(
         source="NeoBERT, appendix G; contextual batches of Contextual Document Embeddings and its code",
         data=(MSMARCO, NLI),
         loss=info_nce,
+        prefixes=PREFIXES,
         settings=PAPER,
         defaults=PAPER,
         assumed=list_batching_assumptions,

@@ -36,6 +36,9 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
                 "Reranking",
                 "STS",
                 "Summarization",
+                # Types that the authors do not evaluate.
+                "BitextMining",
+                "Regression",
             ),
             "classification: ",
         ),

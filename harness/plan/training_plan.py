@@ -21,6 +21,7 @@ from harness.data.training.sets import (
     require_fetchable,
 )
 from harness.encoder.encoding import resolve_encoding
+from harness.encoder.folder.description import describe
 from harness.jobs.jobs import Job, Resources
 from harness.jobs.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, PlannedModel
 from harness.jobs.training_jobs import Choose, Train
@@ -357,7 +358,8 @@ def _plan_model(
         threads=request.threads,
         minutes=request.minutes,
     )
-    description = replace(model.description, folder=artifact.folder)
+    # A model that is there has the prompts that it was saved with.
+    description = describe(artifact.folder) if done else replace(model.description, folder=artifact.folder)
     return ConfiguredModel(
         artifact=artifact,
         encoding=resolve_encoding(description, request.settings),

@@ -28,7 +28,7 @@ from finetune.embedding.batches import PackedOrder, pack_clusters
 from finetune.embedding.losses import NegativeFilter, build_filtered_loss, find_false_negatives
 from finetune.embedding.settings import info_nce
 from finetune.recipes import cde_batching
-from harness.core.encoding import Encoding, OwnTexts, Settings
+from harness.core.encoding import Settings
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.lineage import ParentPart
 from harness.core.types import Artifact
@@ -441,23 +441,6 @@ def test_the_model_is_the_planned_one_with_the_prefixes(make: Callable[..., Trai
     assert len({line["masked"] for line in log}) > 1
 
 
-@pytest.mark.parametrize(
-    ("task", "kind", "role", "prefix"),
-    [
-        ("SciFact", "Retrieval", "query", "search_query: "),
-        ("SciFact", "Retrieval", "document", "search_document: "),
-        ("QuoraRetrieval", "Retrieval", "document", "search_query: "),
-        ("STS12", "STS", "", "classification: "),
-        ("AskUbuntu", "Reranking", "document", "classification: "),
-        ("Banking77", "Classification", "", "classification: "),
-        ("Arxiv", "Clustering", "", "clustering: "),
-    ],
-)
-def test_prefixes_by_the_type_of_a_task(task: str, kind: str, role: Any, prefix: str) -> None:
-    about = OwnTexts(name=task, type=kind)
-    assert Encoding.select_prompt(about, role, cde_batching.PAPER.prompts, None) == prefix
-
-
 def test_a_training_that_was_killed_ends_as_an_undisturbed_one(
     make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -675,6 +658,9 @@ def test_numbers_are_those_of_the_sources() -> None:
         "max_length": 512,
         "scale": 50.0,
         "margin": 0.0,
+        "guide": cde_batching.GTE,
+        "iterations": 100,
+        "starts": 3,
         "dimensions": 128,
         "cluster_seed": 42,
         "packing": "random",
@@ -685,14 +671,16 @@ def test_numbers_are_those_of_the_sources() -> None:
     authors = {
         "epochs": 5,
         "learning_rate": 2e-5,
-        "warmup": 200,
+        "batch_size": 4096,
+        "group_size": 512,
+        "warmup": 25,
         "schedule": "constant",
         "weight_decay": 0.01,
         "margin": None,
+        "guide": cde_batching.GTR,
         "iterations": 100,
         "starts": 3,
         "dropout": False,
-        "batch_size": 512,
         "scale": 50.0,
     }
     for settings, typed in ((cde_batching.PAPER, paper), (cde_batching.AUTHORS, authors)):

@@ -18,14 +18,14 @@ import two_stage_models
 from contextual_pairs import pairs_file
 from finetune.cde.gradient_cache import split_features
 from finetune.cde.plan import ContextualRecipe
-from finetune.cde.training import TwoStageLoss, TwoStageSetup
+from finetune.cde.training import RowPrefixes, TwoStageLoss, TwoStageSetup
 from finetune.embedding.losses import InfoNCE, NegativeFilter
 from finetune.embedding.settings import info_nce
-from finetune.recipes import cde
+from finetune.recipes import cde, cde_batching
 from harness.core.errors import DataError, HarnessError, ModelError, UsageError
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
-from harness.data.training.sets import TrainingData
+from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.plan import catalog
@@ -64,25 +64,60 @@ def test_numbers_are_those_of_the_sources() -> None:
         "tied": False,
         "replacement": False,
         "dropout": True,
+        "group_size": 0,
+        "iterations": 100,
+        "starts": 3,
+        "guide": "thenlper/gte-large@4bef63f39fcc5e2d6b0aae83089f307af4970164",
     }
     authors = {
         **typed,
         "epochs": 5,
         "learning_rate": 2e-5,
-        "warmup": 200,
+        "batch_size": 8 * 512,
+        "group_size": 512,
+        "warmup": 200 // 8,
         "schedule": "constant",
         "weight_decay": 0.01,
         "margin": None,
         "dropout": False,
-        "iterations": 100,
-        "starts": 3,
         "replacement": True,
+        "guide": cde_batching.GTR,
     }
     for variant, numbers in (("unsupervised", typed), ("supervised", typed), ("supervised-authors", authors)):
         settings = cde.RECIPE.settings[variant]
         assert {name: getattr(settings, name) for name in numbers} == numbers
     sizes = {name: catalog.open_recipe(f"cde:{name}").data[0].rows for name in ("unsupervised", "supervised")}  # type: ignore[union-attr]
     assert sizes == {"unsupervised": 238_998_494, "supervised": 1_695_819}
+
+
+@pytest.mark.parametrize(
+    ("variant", "steps", "warmup", "groups"),
+    [
+        ("unsupervised", 3 * (238_998_494 // 512), 1_000, 1),
+        ("supervised", 3 * (1_695_819 // 512), 1_000, 1),
+        ("supervised-authors", 5 * (1_695_819 // 512 // 8), 25, 8),
+    ],
+)
+def test_the_steps_of_each_training(
+    recipe: Callable[..., ContextualRecipe],
+    backbone: Artifact,
+    guide: Path,
+    variant: str,
+    steps: int,
+    warmup: int,
+    groups: int,
+) -> None:
+    """By hand: NeoBERT's batches of 512, and the authors' 8 GPUs with 512 pairs and a context each."""
+    settings = cde.RECIPE.settings[variant]
+    kept = {name: getattr(settings, name) for name in ("batch_size", "epochs", "warmup", "cluster_size")}
+    opened = recipe(variant, **{**SMALL, **kept, "context_size": 48, "chunk": 0})
+    (data,) = opened.data
+    located = LocatedTraining(data=data, name=data.path, rows=data.rows)
+    planned = opened.plan(backbone, [located], seed=7)
+    assert planned.steps == steps
+    assert opened.settings.count_warmup_steps(steps) == warmup
+    assert planned.texts == steps * groups * (2 * 512 + 48)
+    assert opened.devices(8, backbone) == groups
 
 
 @pytest.mark.parametrize(
@@ -191,8 +226,9 @@ def test_no_pass_has_more_texts_than_the_chunk(
     model: Any, make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the context too, where it has more documents than the batch has rows."""
-    settings = make(settings={**SMALL, "margin": None}).recipe.settings  # type: ignore[attr-defined]
-    setup = TwoStageSetup(settings, info_nce, None, (), caches=True)
+    spec = make(settings={**SMALL, "margin": None})
+    settings = spec.recipe.settings  # type: ignore[attr-defined]
+    setup = TwoStageSetup(settings, info_nce, RowPrefixes(spec, [{"": ("", "")}]), None, (), caches=True)
     passes = []
     for name in ("compute_context_vectors", "compute_text_vectors"):
         real = getattr(model[0], name)
