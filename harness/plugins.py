@@ -4,6 +4,7 @@ docs/new-backbone.md, docs/new-recipe.md and docs/new-suite.md show their use. I
 or mteb.
 """
 
+from harness.core.encoding import EvaluationSettings
 from harness.core.errors import DataError, HarnessError, ModelError, StoreError, TrainingError, UsageError
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.types import (
@@ -53,6 +54,7 @@ __all__ = [
     "DataReport",
     "Description",
     "Estimate",
+    "EvaluationSettings",
     "Family",
     "FileSource",
     "HarnessError",

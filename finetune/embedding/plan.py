@@ -10,6 +10,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
+from harness.core.encoding import EvaluationSettings
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
@@ -376,15 +377,20 @@ class Variant(Generic[SettingsT]):
         summary: The variant in words.
         settings: All its settings.
         data: Its data sets, where they are not those of the recipe.
+        assumed_data: What the source leaves open on them.
     """
 
     summary: str
     settings: SettingsT
     data: tuple[TrainingData, ...] = ()
+    assumed_data: tuple[str, ...] = ()
 
 
 def entry(
-    recipe: TrainerRecipe[SettingsT], summary: str, variants: Mapping[str, Variant[SettingsT]] | None = None
+    recipe: TrainerRecipe[SettingsT],
+    summary: str,
+    variants: Mapping[str, Variant[SettingsT]] | None = None,
+    evaluations: Mapping[str, EvaluationSettings] | None = None,
 ) -> RecipeEntry:
     """The entry of a recipe in the catalog.
 
@@ -392,6 +398,7 @@ def entry(
         recipe: The recipe with the settings that hold without a variant.
         summary: The recipe in words.
         variants: Further settings by the name of a variant.
+        evaluations: How its models are evaluated (see RecipeEntry).
     """
     named = {"": Variant(summary=summary, settings=recipe.settings), **(variants or {})}
     return RecipeEntry(
@@ -401,6 +408,7 @@ def entry(
         settings={name: variant.settings for name, variant in named.items()},
         open=partial(_open_variant, recipe, named),
         variants={name: variant.summary for name, variant in named.items() if name},
+        evaluations=evaluations or {},
     )
 
 
@@ -417,6 +425,7 @@ def _open_variant(
         settings=settings.normalize_settings(),
         defaults=variants[variant].settings,
         data=variants[variant].data or recipe.data,
+        assumed_data=variants[variant].assumed_data or recipe.assumed_data,
     )
     variant_recipe.check_recipe_settings()
     return variant_recipe

@@ -15,7 +15,8 @@ from finetune.efficient.settings import (
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry, select_assumed
 from finetune.embedding.settings import SuggestedRows
 from finetune.flops import count_backbone_parameters
-from finetune.recipes.simcse import NLI
+from finetune.recipes.simcse import PREMISES
+from harness.core.encoding import EvaluationSettings
 from harness.core.errors import UsageError
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
@@ -82,8 +83,8 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         return tuple(notes)
 
 
-PAIRS = replace(NLI, columns=("anchor", "positive"))
-"""The pairs of the authors' sample configurations: NLI, here in the form that is on the hub."""
+PAIRS = replace(PREMISES, columns=("anchor", "positive"))
+"""The pairs of the authors' sample configurations, SimCSE's: one of each premise, without repeats."""
 
 VALUES: Mapping[str, Any] = {
     "batch_size": 1024,
@@ -159,9 +160,11 @@ def build_efficient_entry(
             assumed=_list_efficient_assumptions,
             assumed_data=(
                 "The paper trains on 200 M English pairs of BAAI-MTP, which are not on the hub: give them "
-                "with --train-data. These are the pairs of the sample configurations, NLI.",
+                "with --train-data. These are NLI pairs as in the sample configurations, the first of each "
+                "premise in sentence-transformers/all-nli.",
             ),
         ),
         summary,
         variants,
+        {"code": EvaluationSettings(max_length=75)},
     )

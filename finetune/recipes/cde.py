@@ -85,6 +85,15 @@ VARIANTS: dict[str, Variant[TwoStageTrainingSettings]] = {
 }
 
 
+_AUTHORS = replace(cde_batching.AUTHORS_EVALUATION, max_length=None)
+
+EVALUATIONS = {
+    "": replace(cde_batching.EVALUATION, max_length=None),
+    **dict.fromkeys(("authors", "supervised-authors"), _AUTHORS),
+}
+"""Those of one stage; a two-stage model keeps the length of its training."""
+
+
 def _list_cde_assumptions(settings: TwoStageTrainingSettings) -> tuple[str, ...]:
     """What paper and code leave open, and the reading taken."""
     pooled = (
@@ -123,6 +132,7 @@ RECIPE = replace(
         ),
         "Two-stage models, whose vectors depend on context documents: noisy pairs first, then clean ones",
         VARIANTS,
+        EVALUATIONS,
     ),
     chains={"": ("unsupervised", "supervised"), "authors": ("unsupervised", "supervised-authors")},
 )

@@ -11,6 +11,7 @@ from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import info_nce
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
+from harness.core.encoding import EvaluationSettings
 
 GTR = "sentence-transformers/gtr-t5-base@7027e9594267928589816394bdd295273ddc0739"
 """The guide of the authors' clusters."""
@@ -73,6 +74,15 @@ PREFIXES = {MSMARCO.path: {"": parse_prefix("search")}, NLI.path: {"": parse_pre
 """The prefixes of msmarco and nli_triplets in the code."""
 
 
+EVALUATION = EvaluationSettings(max_length=512, dtype="float16")
+"""The length of training, and the float16 of NeoBERT's run on MTEB."""
+
+AUTHORS_EVALUATION = replace(EVALUATION, dtype="bfloat16", normalized_types=("Clustering",))
+"""The authors' `evaluate_mteb.py`, whose vectors have length 1 for clustering alone."""
+
+EVALUATIONS = {"": EVALUATION, "authors": AUTHORS_EVALUATION}
+
+
 def list_batching_assumptions(settings: ContextualSettings) -> tuple[str, ...]:
     """What paper and code leave open, and the reading taken."""
     devices = (
@@ -107,4 +117,5 @@ RECIPE = entry(
     ),
     "Embedding models on contextual batches: pairs that a guide finds alike, without false negatives",
     VARIANTS,
+    EVALUATIONS,
 )

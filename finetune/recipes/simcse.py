@@ -16,6 +16,9 @@ NLI = TrainingData(
     rows=557_850,
 )
 
+PREMISES = replace(NLI, distinct="anchor", rows=275_601)
+"""The first triplet of each premise, of which SimCSE's file has one."""
+
 STSB = TrainingData(
     path="mteb/stsbenchmark-sts",
     revision="b0fddb56ed78048fa8b90373c8a3cfc37b684831",
@@ -76,7 +79,8 @@ RECIPE = entry(
         assumed=_list_simcse_assumptions,
         assumed_data=(
             "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli, 557,850 rows, "
-            "all combinations of the 275,601 rows in SimCSE's file. So an epoch has twice its steps.",
+            "all combinations of the 275,601 rows in SimCSE's file. So an epoch has twice its steps; "
+            "simcse:one-per-premise has about those of the file.",
         ),
     ),
     "Embedding models by supervised SimCSE on NLI triplets, with attentive pooling",
@@ -85,6 +89,15 @@ RECIPE = entry(
         "large": Variant(
             summary="SimCSE with its learning rate of large models, 1e-5",
             settings=replace(SETTINGS, learning_rate=1e-5),
+        ),
+        "one-per-premise": Variant(
+            summary="SimCSE on the first triplet of each premise, as many rows as its file has",
+            settings=SETTINGS,
+            data=(PREMISES,),
+            assumed_data=(
+                "Of the triplets of a premise in sentence-transformers/all-nli the first is read; which of "
+                "them SimCSE's file has is not known.",
+            ),
         ),
     },
 )

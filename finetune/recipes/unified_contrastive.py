@@ -12,6 +12,7 @@ from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
 from finetune.recipes.simcse import NLI
+from harness.core.encoding import EvaluationSettings
 from harness.data.training.sets import TrainingData
 
 # Instructions: Table 7 for training, Tables 8 and 9 with the field tags of the authors' code for MTEB
@@ -363,10 +364,14 @@ NAMED: tuple[MixSet, ...] = tuple(
 
 
 def _apply_paper_text(mix_set: MixSet) -> MixSet:
-    """A set as the paper's text has it: pairs of STS above 4, and compressions as the instruction says."""
+    """A set as the paper has it: compressions as the instruction says, and pairs of STS that belong together.
+
+    The text names no score from which on they do: above 4 is what the code selects, and then does not use.
+    """
     if mix_set.name.startswith("STS"):
         data = (replace(mix_set.data[0], filter=("score", ">", 4.0), rows=None),)
-        return replace(mix_set, data=data)
+        note = "pairs with a score above 4, which the code selects and then does not use; the text has none"
+        return replace(mix_set, data=data, note=note)
     if mix_set.name == "SENTENCECOMP":
         return replace(mix_set, data=(SENTENCES,))
     return mix_set
@@ -406,6 +411,12 @@ RELEASED = replace(
     SETTINGS, instructions="none", reduction="sum", warmup=2_000, schedule="constant", dropout=0.0
 )
 """The values of the released code, of which 2,000 steps are the warmup alone."""
+
+EVALUATION = EvaluationSettings(max_length=1024, dtype="float16")
+"""The length and autocast of the code's run on MTEB; vectors are not normalized."""
+
+EVALUATIONS = {"": EVALUATION, "code": replace(EVALUATION, prompts={})}
+"""As the tables have it, with instructions, and as the released `run_mteb.py` runs, without."""
 
 VARIANTS: dict[str, Variant[MixSettings]] = {
     "code": Variant(
@@ -462,4 +473,5 @@ RECIPE = entry(
     ),
     "Embedding models on a mix of 22 data sets with instructions and hard negatives, as NeoBERT's",
     VARIANTS,
+    EVALUATIONS,
 )

@@ -29,6 +29,7 @@ from harness.core.errors import HarnessError, UsageError, explain_unknown, find_
 from harness.core.identity import digest
 from harness.core.terminal import create_console
 from harness.core.types import Suite, Task
+from harness.plan.evaluations import OWN
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import find_provenance_differences, require_alike
@@ -418,7 +419,9 @@ def _build_baseline_request(suites: tuple[str, ...], baseline: Baseline | None) 
     """The request with a baseline's options, or with the defaults."""
     if baseline is None:
         return Request(models=(), suites=suites)
-    return replace(Request.parse_options((), suites, baseline.options), results=None)
+    # Baselines of earlier versions name no evaluation: it was by the models' own settings.
+    options = {"evaluation": OWN, **baseline.options}
+    return replace(Request.parse_options((), suites, options), results=None)
 
 
 def set_baseline(

@@ -20,7 +20,11 @@ from harness.core.types import SuiteOptions
 from harness.plan.prompts import read_prompts
 from harness.plan.request import Request
 
-KEPT = ("recipe", "changes", "train_data", *collect_options(SuiteOptions), *collect_options(Settings))
+KEPT = (
+    *("recipe", "changes", "train_data", "evaluation"),
+    *collect_options(SuiteOptions),
+    *collect_options(Settings),
+)
 """The options that a baseline records, so that a candidate is evaluated in the same way."""
 
 

@@ -93,7 +93,11 @@ class Settings:
             "a BEIR task)."
         ),
     ] = None
-    dtype: Annotated[Dtype, Form(choices=DTYPES), Option("Precision of weights and products.")] = "float32"
+    dtype: Annotated[
+        Dtype | None,
+        Form(choices=DTYPES),
+        Option("Precision of weights and products (default: float32)."),
+    ] = None
     vectors: Annotated[
         Dtype | None,
         Form(choices=_VECTORS, read=_refuse_bfloat16),
@@ -143,6 +147,66 @@ class Settings:
             "Seed of samples, probes and trainings; further seeds are counted from it (mteb's own is 42)."
         ),
     ] = SEED
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """The settings with which the models of a recipe are evaluated, unless a user asks for other ones.
+
+    A user's own setting wins over each of them. None, or nothing, means the model's own default.
+
+    Attributes:
+        max_length: The longest input in tokens, of multi-vector models the longest document; a model with
+            fewer positions has its own limit.
+        dtype: The precision of weights and products; float32 where the model or the device does not run it.
+        prompts: Texts put before inputs, by name, in place of the model's own; {} for none.
+        normalized_types: The types of tasks whose vectors alone are scaled to length 1.
+        document_lengths: The longest document of multi-vector models on some tasks, by their names.
+        task_query_lengths: Whether queries of multi-vector models have a task's own length where it is
+            longer.
+    """
+
+    max_length: int | None = None
+    dtype: Dtype | None = None
+    prompts: Mapping[str, str] | None = None
+    normalized_types: tuple[str, ...] = ()
+    document_lengths: Mapping[str, int] = field(default_factory=dict)
+    task_query_lengths: bool = True
+
+    def limit_settings(self, settings: Settings, positions: int | None) -> EvaluationSettings:
+        """What holds beside the settings of a user, with lengths up to a number of positions."""
+        typed_length = settings.max_length is not None
+
+        def limit_length(length: int) -> int:
+            return min(length, positions or length)
+
+        longer = {} if typed_length else self.document_lengths
+        return replace(
+            self,
+            max_length=None if typed_length or not self.max_length else limit_length(self.max_length),
+            document_lengths={task: limit_length(length) for task, length in longer.items()},
+            dtype=None if settings.dtype else self.dtype,
+            normalized_types=() if settings.normalize is not None else self.normalized_types,
+            task_query_lengths=self.task_query_lengths or settings.query_length is not None,
+        )
+
+    @property
+    def text(self) -> str:
+        """The settings in a few words; empty if every one is the model's own.
+
+        >>> EvaluationSettings(max_length=300, document_lengths={"LongTask": 8192}).text
+        '300 tokens (8,192 in LongTask)'
+        """
+        longer = ", ".join(f"{length:,} in {task}" for task, length in self.document_lengths.items())
+        lengths = [f"{self.max_length:,} tokens"] if self.max_length else []
+        parts = [
+            *([" ".join([*lengths, *([f"({longer})"] if longer else [])])] if lengths or longer else []),
+            *([] if self.task_query_lengths else ["queries of one length"]),
+            *([self.dtype] if self.dtype else []),
+            *([f"normalized in {', '.join(self.normalized_types)} alone"] if self.normalized_types else []),
+            *([f"{len(self.prompts) or 'no'} prompts"] if self.prompts is not None else []),
+        ]
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +307,8 @@ class Encoding:
     longer side. With an `index` the search of such a model is approximate; its vectors are the same. Without
     one large tasks are searched by the usual one, unless `exact` was asked for. With a `context` a vector
     depends on context documents, which are drawn for each task. The first `truncate_dim` numbers of a vector
-    are kept, None for all.
+    are kept, None for all. On tasks of `normalized_types` vectors are scaled to length 1 in any case, and
+    `document_lengths` are those of multi-vector models on some tasks.
     """
 
     output: Output = "vector"
@@ -261,26 +326,38 @@ class Encoding:
     context: ContextDraw | None = None
     # "later": see Plaid.top_k.
     truncate_dim: int | None = field(default=None, metadata={"later": True})
+    normalized_types: tuple[str, ...] = ()
+    document_lengths: tuple[tuple[str, int], ...] = ()
 
     @property
     def loaded(self) -> Encoding:
-        """The settings that a loaded model has: those of any other draw of a context are the same."""
-        if self.context is None:
-            return self
-        return replace(self, context=ContextDraw(size=self.context.size))
+        """The settings that a loaded model has, whatever the task and the draw of a context."""
+        context = self.context and ContextDraw(size=self.context.size)
+        return replace(self, context=context, normalized_types=(), document_lengths=())
+
+    def choose_document_length(self, task: Task) -> Encoding:
+        """The encoding with the length of documents that it has on a task."""
+        late, length = self.late_interaction, dict(self.document_lengths).get(task.name)
+        if late is None or length is None:
+            return replace(self, document_lengths=())
+        late = replace(late, document_length=length)
+        longest = max(late.query_length, length)
+        return replace(self, late_interaction=late, max_length=longest, document_lengths=())
 
     def adapt_encoding(self, task: Task) -> Encoding:
         """The encoding of the texts of a task, and their search.
 
         Its queries may be longer than the model's own length, and a large task is searched by an index.
         """
-        late, length = self.late_interaction, task.query_length or 0
+        encoding = self.choose_document_length(task)
+        late, length = encoding.late_interaction, task.query_length or 0
         if late is None:
-            return self
+            normalize = self.normalize or task.type in self.normalized_types
+            return replace(encoding, normalize=normalize, normalized_types=())
         if late.by_task and length > late.query_length:
             late = replace(late, query_length=length)
         encoding = replace(
-            self, late_interaction=late, max_length=max(late.query_length, late.document_length)
+            encoding, late_interaction=late, max_length=max(late.query_length, late.document_length)
         )
         return replace(encoding, index=Plaid()) if encoding._is_indexed(task.size) else encoding
 

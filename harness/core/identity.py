@@ -48,7 +48,8 @@ def build_evaluation_identity(
 ) -> dict[str, Any]:
     """Everything that a score depends on; its digest is the EvaluationKey.
 
-    Only the prompts that are applied count, and a length of queries or an index that are the task's own.
+    Only the prompts that are applied count, and lengths of queries and documents or an index that are the
+    task's own.
 
     Args:
         artifact: The model.
@@ -56,6 +57,8 @@ def build_evaluation_identity(
         encoding: The model's own encoding or ranking, not yet adapted to the task.
         seed: The seed of samples and probes.
     """
+    if isinstance(encoding, Encoding):
+        encoding = encoding.choose_document_length(task)
     prompts = {
         role: encoding.resolve_prompt(task, role) if isinstance(encoding, Encoding) else ""
         for role in task.roles
@@ -105,12 +108,12 @@ def build_data_identity(data: Data) -> dict[str, Any]:
 
 
 def build_encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
-    """An encoding without its prompts and choice of a search, which depend on the task.
+    """An encoding without its prompts, choice of a search and longer documents, which depend on the task.
 
     Of a ranking every setting.
     """
     if isinstance(encoding, Encoding):
-        encoding = replace(encoding, prompts=(), default_prompt=None, exact=False)
+        encoding = replace(encoding, prompts=(), default_prompt=None, exact=False, document_lengths=())
     how: dict[str, Any] = _serialize_plain(encoding)
     return how
 

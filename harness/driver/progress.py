@@ -476,7 +476,7 @@ def _print_announcement(prepared: PreparedRun, out: Console) -> None:
         if model in prepared.asked[:place]:
             message = f"{text} is the same model as {model.artifact.name}, and is run once."
             out.print(message, highlight=False, soft_wrap=True)
-    for line in _list_plan_notes(prepared):
+    for line in (*_list_plan_notes(prepared), *prepared.evaluations):
         out.print(line, highlight=False, soft_wrap=True)
     for model in prepared.subjects:
         how = results.EncodingCondition.describe_encoding(build_encoding_identity(model.encoding))

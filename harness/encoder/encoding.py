@@ -8,13 +8,49 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast, get_args
 
-from harness.core.encoding import ContextChoice, ContextDraw, Encoding, LateInteraction, Plaid, Settings
+from harness.core.encoding import (
+    ContextChoice,
+    ContextDraw,
+    Encoding,
+    EvaluationSettings,
+    LateInteraction,
+    Plaid,
+    Settings,
+)
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import MAXSIM, Similarity
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.modules import MODEL2VEC
 from harness.encoder.folder.pooling import ATTENTION, OWN_POOLING, POOLING_FLAGS
 from harness.search.plaid import EXACT, NAME, parse_plaid
+
+
+def resolve_recipe_encoding(
+    description: Description, settings: Settings, evaluation: EvaluationSettings
+) -> Encoding:
+    """The encoding of a model whose recipe has evaluation settings.
+
+    Args:
+        description: The model.
+        settings: As the user asked for them.
+        evaluation: What holds of the recipe's beside them (`EvaluationSettings.limit_settings`).
+
+    Raises:
+        UsageError: As `resolve_encoding`.
+    """
+    if evaluation.prompts is not None:
+        description = replace(description, prompts=evaluation.prompts, default_prompt_name=None)
+    dtype = settings.dtype or evaluation.dtype
+    length = settings.max_length or evaluation.max_length
+    encoding = resolve_encoding(description, replace(settings, max_length=length, dtype=dtype))
+    late = encoding.late_interaction
+    if late is None:
+        return replace(encoding, normalized_types=evaluation.normalized_types)
+    return replace(
+        encoding,
+        late_interaction=replace(late, by_task=late.by_task and evaluation.task_query_lengths),
+        document_lengths=tuple(evaluation.document_lengths.items()),
+    )
 
 
 def resolve_encoding(description: Description, settings: Settings) -> Encoding:
@@ -30,7 +66,7 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
     default = description.default_prompt_name
     normalize = description.normalize
     shared: dict[str, Any] = {
-        "dtype": settings.dtype,
+        "dtype": settings.dtype or "float32",
         "similarity": settings.similarity or description.similarity_fn_name,
         "prompts": tuple(sorted(prompts.items())),
         "default_prompt": default if default in prompts else None,

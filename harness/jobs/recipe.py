@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from harness.core.encoding import Encoding
+from harness.core.encoding import Encoding, EvaluationSettings
 from harness.core.errors import DataError, UsageError
 from harness.core.lineage import Lineage
 from harness.core.types import Artifact, Output, Task
@@ -245,6 +245,8 @@ class RecipeEntry:
         variants: What each variant is, in words.
         kind: Whether it makes one model ("model"), or one for each task ("task").
         chains: By variant, the variants that a user who types it gets, trained one after the other.
+        evaluations: By name, how its models are evaluated: those of a variant by the one of its name, else by
+            "", and by any other where a user names it.
     """
 
     name: str
@@ -254,3 +256,4 @@ class RecipeEntry:
     open: Callable[[str, Any], TaskRecipe | ModelRecipe]
     variants: Mapping[str, str] = field(default_factory=dict)
     chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    evaluations: Mapping[str, EvaluationSettings] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from harness.core.arguments import replace_settings, split_names
+from harness.core.encoding import EvaluationSettings
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.registry import Registry
 from harness.core.types import Column, Suite, SuiteEntry, SuiteOptions
@@ -162,6 +163,12 @@ def find_recipe_entry(text: str) -> RecipeEntry:
         then = f"Without one it is the recipe's own default: --recipe {name}."
         raise explain_unknown(f"variant of {name}", variant, entry.variants, then=then)
     return entry
+
+
+def find_evaluations(name: str) -> Mapping[str, EvaluationSettings]:
+    """The evaluations of a recipe by name; none of one that is not here."""
+    entry = RECIPES.find_entry(name) or load_recipe_entries().get(name)
+    return {} if entry is None else entry.evaluations
 
 
 def find_recipe_kind(text: str) -> Literal["model", "task"]:

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from harness.core import paths
@@ -15,11 +15,11 @@ from harness.core.errors import ModelError, UsageError, find_similar_names, shor
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
 from harness.encoder import backbones
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.family import BackboneEntry
 from harness.encoder.folder import content
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.preflight import check_folder, check_load
+from harness.plan.evaluations import EvaluationChoice
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
 from harness.training.model_store import ModelStore, StoredModel
@@ -41,7 +41,8 @@ class ModelOptions:
     """The options of model resolution: the network, the model's own code, and the cache folder.
 
     `allow` are the names of what is accepted; `trained` is whether a recipe trains a model for every task.
-    Models that were trained into `results` have names there; None for none.
+    Models that were trained into `results` have names there; None for none. `evaluation` is that of models
+    that recipes trained.
     """
 
     offline: bool = False
@@ -50,6 +51,7 @@ class ModelOptions:
     allow: tuple[str, ...] = ()
     trained: bool = False
     results: Path | None = None
+    evaluation: EvaluationChoice = field(default_factory=EvaluationChoice)
 
 
 def resolve_model(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
@@ -122,12 +124,14 @@ def _split_name(text: str, options: ModelOptions) -> tuple[str, str]:
 def _configure_model(artifact: Artifact, settings: Settings, options: ModelOptions) -> ConfiguredModel:
     folder_description = describe(artifact.folder, own_code=artifact.trust_remote_code)
     description = replace(folder_description, name=artifact.name)
-    encoding = resolve_encoding(description, settings)
-    # A recipe trains the model for every task, so that its own head does not count.
-    check_folder(artifact, encoding, any_kind=options.trained or settings.pooling is not None)
     document = read_document(artifact.folder) if artifact.trained else None
     lineage = None if document is None else document.lineage
-    return ConfiguredModel(artifact=artifact, encoding=encoding, lineage=lineage)
+    encoding, sentence = options.evaluation.configure_encoding(
+        description, settings, lineage, artifact.folder
+    )
+    # A recipe trains the model for every task, so that its own head does not count.
+    check_folder(artifact, encoding, any_kind=options.trained or settings.pooling is not None)
+    return ConfiguredModel(artifact=artifact, encoding=encoding, lineage=lineage, evaluation=sentence)
 
 
 def _resolve(text: str, options: ModelOptions) -> Artifact:

@@ -102,13 +102,15 @@ class PlannedTraining:
 class ConfiguredModel:
     """A model together with its encoding or ranking.
 
-    One that a recipe makes has a lineage and a training.
+    One that a recipe makes has a lineage and a training. `evaluation` says in a sentence whether its recipe's
+    settings of an evaluation hold; it is empty for recipes without any.
     """
 
     artifact: Artifact
     encoding: Encoding | Ranking
     lineage: Lineage | None = field(default=None, compare=False)
     training: PlannedTraining | None = field(default=None, compare=False)
+    evaluation: str = field(default="", compare=False)
 
     @property
     def ranks(self) -> bool:
@@ -675,12 +677,10 @@ def _rank(cell: PlannedScore, purpose: Purpose) -> Job:
 
 
 def _build_task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
-    encoding = cell.subject.encoding
+    encoding = cell.encoding
     assert isinstance(encoding, Encoding)
     if cell.subject.interacts_late:
-        search = ScoreByMaxSim(
-            encoding=encoding.adapt_encoding(cell.task), **_collect_score_arguments(cell, purpose)
-        )
+        search = ScoreByMaxSim(encoding=encoding, **_collect_score_arguments(cell, purpose))
         ordered = _score_job(cell, "score", search)
         return (replace(ordered, inputs=(resolve,)),)
     encode = Job(

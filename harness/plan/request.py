@@ -37,6 +37,7 @@ from harness.executors.executor import LOCAL, parse_executor
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
 from harness.plan.devices import check_devices, default_devices, require_room, require_spelled
+from harness.plan.evaluations import RECIPE, EvaluationChoice
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.prompts import check_prompts, read_prompts
 from harness.plan.recipe_request import (
@@ -111,6 +112,16 @@ class Request:
         ),
     ] = ()
     settings: Settings = field(default_factory=Settings)
+    evaluation: Annotated[
+        str,
+        Form(must="the name of an evaluation"),
+        Option(
+            "How a model that a recipe trained is evaluated where no option says so: as the recipe has it "
+            "(recipe, the default), by another evaluation of the recipe (docs/training.md), or by the "
+            "model's own settings (own).",
+            metavar="NAME",
+        ),
+    ] = RECIPE
     options: SuiteOptions = field(default_factory=SuiteOptions)
     results: Annotated[
         Folder | None, Option("Results folder (default: ./results).", envvar="HARNESS_RESULTS")
@@ -384,6 +395,11 @@ class Request:
             trial=self.purpose == "trial",
         )
 
+    @property
+    def evaluation_choice(self) -> EvaluationChoice:
+        """The evaluation of models that recipes trained, and where it runs."""
+        return EvaluationChoice(name=self.evaluation, executor=self.executor, devices=self.devices)
+
     def replace_fields(self, fields_: Mapping[str, Any], *, of: str) -> Request:
         """A request with changed fields, also those of its `settings` and its `options`.
 
@@ -451,6 +467,11 @@ class PreparedRun:
     def insert_suites(self, hint: str) -> str:
         """A hint with the suites of the run in place of `--suite SUITE`."""
         return hint.replace("--suite SUITE", " ".join(f"--suite '{suite.name}'" for suite in self.suites))
+
+    @property
+    def evaluations(self) -> tuple[str, ...]:
+        """Sentences on how models that recipes trained are evaluated, each once."""
+        return tuple(filter(None, dict.fromkeys(model.evaluation for model in self.subjects)))
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from harness.data.parts import PARTIAL
 from harness.executors.executor import parse_executor
 from harness.jobs.recipe import ModelRecipe, TaskRecipe, build_two_stage_error
 from harness.plan.devices import require_room, require_spelled
+from harness.plan.evaluations import OWN, RECIPE, EvaluationChoice
 from harness.plan.models import ModelOptions, resolve_models
 from harness.plan.plan import ConfiguredModel
 from harness.plan.prompts import check_prompts
@@ -115,8 +116,10 @@ class ResolvedRequest:
                 minutes=request.checkpoint_minutes,
                 sweep=recipes.sweep,
                 remote=remote,
+                evaluation=request.evaluation_choice,
             )
             trained_models = plan_models(tuple(dict.fromkeys(models)), recipes.stages, how)
+        _check_evaluation((*models, *trained_models), request.evaluation)
         return ResolvedRequest(
             request=request,
             asked=models,
@@ -201,6 +204,7 @@ def _resolve_models(
         allow=request.allow,
         trained=recipe,
         results=request.results,
+        evaluation=EvaluationChoice() if plain else request.evaluation_choice,
     )
     settings = Settings() if plain else request.settings
     models = resolve_models(request.models, settings, options)
@@ -247,6 +251,15 @@ def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[S
             f"{name} gives a vector for each token, and {titles} has no retrieval task: each of its tasks "
             "needs a vector for each text.",
             hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
+        )
+
+
+def _check_evaluation(models: Sequence[ConfiguredModel], name: str) -> None:
+    """Refuse the name of a recipe's evaluation where no model has a recipe with such names."""
+    if name not in (OWN, RECIPE) and not any(one.evaluation for one in models):
+        raise UsageError(
+            f"--evaluation {name} is for models that a recipe trained, and none of these is one.",
+            hint="Leave it out. --max-length, --dtype, --prompt and --normalize are for any model.",
         )
 
 

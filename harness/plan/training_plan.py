@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from harness.data.training.sets import (
     locate_user_training,
     require_fetchable,
 )
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.description import describe
 from harness.jobs.jobs import Job, Resources
 from harness.jobs.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, PlannedModel
 from harness.jobs.training_jobs import Choose, Train
+from harness.plan.evaluations import EvaluationChoice
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
 from harness.storage.remote import Remote
@@ -64,6 +64,7 @@ class TrainingRequest:
         minutes: The time between two checkpoints.
         sweep: The sweep of a setting; None for a single model of each backbone and seed.
         remote: The storage from which models are fetched that are not here.
+        evaluation: That of the trained models.
     """
 
     settings: Settings
@@ -75,6 +76,7 @@ class TrainingRequest:
     minutes: float
     sweep: Sweep | None = None
     remote: Remote | None = None
+    evaluation: EvaluationChoice = field(default_factory=EvaluationChoice)
 
 
 def plan_models(
@@ -360,10 +362,14 @@ def _plan_model(
     )
     # A model that is there has the prompts that it was saved with.
     description = describe(artifact.folder) if done else replace(model.description, folder=artifact.folder)
+    encoding, sentence = request.evaluation.configure_encoding(
+        description, request.settings, model.lineage, readable.folder
+    )
     return ConfiguredModel(
         artifact=artifact,
-        encoding=resolve_encoding(description, request.settings),
+        encoding=encoding,
         lineage=model.lineage,
+        evaluation=sentence,
         training=PlannedTraining(
             model=model,
             backbone=start,

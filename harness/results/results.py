@@ -161,6 +161,7 @@ class EncodingCondition:
         parts = [
             f"{rest.pop('pooling')} pooling",
             *(["normalized"] if rest.pop("normalize", False) else []),
+            *([f"normalized in {', '.join(types)}"] if (types := rest.pop("normalized_types", ())) else []),
             f"{rest.pop('max_length')} tokens",
             rest.pop("dtype"),
             rest.pop("similarity"),

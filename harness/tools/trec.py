@@ -213,7 +213,9 @@ def _format_run_options(record: Record, *, hub: bool) -> list[str]:
     elif encoding["output"] != "ranking":
         options += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
         options += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
-        options += ["--normalize" if encoding.get("normalize") else "--no-normalize"]
+        # With a rule by type of tasks the recipe's evaluation has the rule, which an option would replace.
+        if "normalized_types" not in encoding:
+            options += ["--normalize" if encoding.get("normalize") else "--no-normalize"]
         options += ["--vectors", encoding["vectors"]] if "vectors" in encoding else []
     if draw := encoding.get("context"):
         options += ["--context", draw["documents"]]

@@ -21,6 +21,7 @@ from harness.core.types import Column, Suite, Task
 from harness.driver import evaluation
 from harness.driver.report.run import Report
 from harness.jobs.recipe import TaskRecipe
+from harness.plan.evaluations import RECIPE
 from harness.plan.plan import ConfiguredModel
 from harness.plan.recipe_request import Recipes
 from harness.plan.request import PreparedRun, Request
@@ -550,8 +551,11 @@ def _dump_request(request: Request) -> dict[str, Any]:
     places = ("cache", "results")
     options = {key: value for key, value in asdict(request.options).items() if key not in places}
     train_data = request.train_data  # a single name stands as itself, as older watches have it
-    settings = {
-        "settings": {n: v for n, v in asdict(request.settings).items() if n not in LATER or v != LATER[n]},
+    # Older watches have stored float32 where nobody asked for a precision.
+    settings = replace(request.settings, dtype=request.settings.dtype or "float32")
+    values = {
+        "settings": {n: v for n, v in asdict(settings).items() if n not in LATER or v != LATER[n]},
+        **({"evaluation": request.evaluation} if request.evaluation != RECIPE else {}),
         "options": options,
         "recipe": request.recipe,
         "recipe_settings": dict(request.recipe_settings),
@@ -560,7 +564,7 @@ def _dump_request(request: Request) -> dict[str, Any]:
         "trust_remote_code": request.trust_remote_code,
     }
     # Through JSON, as it is compared with what was read from a file: tuples are lists there.
-    plain: dict[str, Any] = json.loads(json.dumps(settings, default=str, sort_keys=True))
+    plain: dict[str, Any] = json.loads(json.dumps(values, default=str, sort_keys=True))
     return plain
 
 

@@ -140,13 +140,17 @@ def _require_values(table: pa.Table, where: str, numbers: NDArray[np.int64]) -> 
 
 
 def _select_row_numbers(table: datasets.Dataset, data: TrainingData) -> NDArray[np.int64]:
-    """The numbers of the rows that satisfy the filter and are not set aside, from 0 on."""
+    """The numbers of the rows that satisfy the filter, are distinct and not set aside, from 0 on."""
     import numpy as np
 
     numbers = np.arange(len(table))
     if data.filter is not None:
         values = table.data.column(data.filter[0])
         numbers = numbers[match_filter(values, data.filter).to_numpy(zero_copy_only=False)]
+    if data.distinct:
+        hashes = [hash_texts(chunk.to_pylist()) for chunk in table.data.column(data.distinct).chunks]
+        _, first = np.unique(np.concatenate(hashes)[numbers], return_index=True)
+        numbers = numbers[np.sort(first)]
     if data.held_out:
         # As Dataset.train_test_split draws: one permutation, whose first rows are the part that is set aside.
         draw = np.random.default_rng(data.split_seed)

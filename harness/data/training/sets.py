@@ -83,6 +83,7 @@ class TrainingData:
         passages: Whether all columns but the first are lists of passages, the first of which counts by its
             `text`.
         filter: A column, a comparison (">", ">=", "<", "<=", "==") and a number that rows must satisfy.
+        distinct: The column of text of whose equal values only the first row is read; empty for all rows.
         held_out: The number of rows that are set aside, drawn as `train_test_split` of the datasets library
             draws them, which also shuffles the others.
         split_seed: The seed of that draw.
@@ -104,6 +105,7 @@ class TrainingData:
     file: str = ""
     passages: bool = False
     filter: tuple[str, str, float] | None = None
+    distinct: str = ""
     held_out: int = 0
     split_seed: int = 0
     first: int | None = None
@@ -160,7 +162,7 @@ class TrainingData:
         return fields
 
     def count_remaining_rows(self, rows: int) -> int:
-        """The number of rows that remain of those that satisfy the filter."""
+        """The number of rows that remain of those that satisfy the filter and are distinct."""
         left = max(0, rows - self.held_out)
         return left if self.first is None else min(left, self.first)
 
@@ -356,16 +358,20 @@ def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
 
 
 def _count_matching_rows(data: TrainingData, split: SplitFiles) -> int | None:
-    """The rows that satisfy the filter, from Parquet files only; None where they are not counted."""
-    if data.filter is None or split.rows is None:
+    """The rows that satisfy the filter and are distinct, from Parquet files; None where none are counted."""
+    columns = [*(data.filter or ())[:1], *filter(None, [data.distinct])]
+    if not columns or split.rows is None:
         return split.rows
+    import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    column = data.filter[0]
     if any(file.suffix != ".parquet" for file in split.files):
         return None
-    read = (pq.read_table(file, columns=[column])[column] for file in split.files)
-    return sum(int(match_filter(values, data.filter).to_numpy().sum()) for values in read)
+    table = pa.concat_tables([pq.read_table(file, columns=columns) for file in split.files])
+    if data.filter is not None:
+        table = table.filter(match_filter(table[data.filter[0]], data.filter))
+    return pc.count_distinct(table[data.distinct]).as_py() if data.distinct else len(table)
 
 
 def match_filter(values: Any, condition: tuple[str, str, float]) -> Any:

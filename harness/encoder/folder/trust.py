@@ -151,6 +151,12 @@ def _check_activations(folder: Path) -> None:
             )
 
 
+def find_float32_reason(folder: Path) -> str | None:
+    """The reason why the model in a folder is run in float32 alone; None if it is run in other precisions."""
+    families = [read_family(place) for place in list_module_folders(folder)]
+    return next((one.float32_only for one in families if one is not None and one.float32_only), None)
+
+
 def check_family(artifact: Artifact, encoding: Encoding) -> None:
     """Refuse a variant that nothing here computes (ModelError), and a dtype that it does not run in."""
     for folder in list_module_folders(artifact.folder):

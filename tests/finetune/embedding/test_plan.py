@@ -124,6 +124,23 @@ def test_the_rate_of_large_models_is_a_variant(backbone: Artifact) -> None:
     assert any("twice its steps" in text for text in plans[""].assumed)
 
 
+def test_one_triplet_of_each_premise_is_a_variant(backbone: Artifact) -> None:
+    """SimCSE's file has 275,601 rows, one of each premise; the pairs of efficient are those rows', too."""
+    recipe: Any = RECIPE.open("one-per-premise", RECIPE.settings["one-per-premise"])
+    (data,) = recipe.data
+    assert data.identity == {**NLI.identity, "distinct": "anchor"}
+    found = recipe.plan(backbone, [located(data, rows=data.rows)], seed=42)
+    assert found.steps == 3 * (275_601 // 512) == 1_614, "the steps that follow from SimCSE's script"
+    assert found.lineage.key != plan(backbone).lineage.key
+    assumed = " ".join(found.lineage.assumed)
+    assert "the first is read" in assumed
+    assert "twice its steps" not in assumed
+    for method in ("full", "freeze", "lora", "bias"):
+        entry = catalog.find_recipe_entry(f"efficient-{method}")
+        efficient: Any = entry.open("", entry.settings[""])
+        assert efficient.data == (replace(data, columns=("anchor", "positive")),)
+
+
 @pytest.mark.parametrize(
     ("changes", "data", "kind", "message"),
     [

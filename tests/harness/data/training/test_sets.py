@@ -146,6 +146,27 @@ def test_a_filter_keeps_the_rows_that_satisfy_it(nli: Path, settings: DataSettin
         )
 
 
+def test_only_the_first_row_of_equal_values_is_read(nli: Path, settings: DataSettings) -> None:
+    """Over two files, counted by hand, and after the filter."""
+    for file in (nli / "triplet").iterdir():
+        file.unlink()
+    for number, anchors in enumerate((["a", "b", "a"], ["b", "c", "c", "a"])):
+        texts = {
+            name: [f"{name} {number} {at}" for at in range(len(anchors))] for name in ("positive", "negative")
+        }
+        rows = {"anchor": anchors, **texts, "score": [number, *([2] * (len(anchors) - 1))]}
+        parquet(nli / "triplet" / f"train-{number}.parquet", rows)
+    for condition, expected in (
+        (None, [("a", "positive 0 0"), ("b", "positive 0 1"), ("c", "positive 1 1")]),
+        (("score", "==", 2.0), [("b", "positive 0 1"), ("a", "positive 0 2"), ("c", "positive 1 1")]),
+    ):
+        data = replace(DATA, columns=("anchor", "positive"), distinct="anchor", filter=condition)
+        located = locate_training(data, settings)
+        assert located.rows == 3
+        assert rows_of(located, settings) == expected
+    assert located.data.identity["distinct"] == "anchor"
+
+
 def test_a_part_is_held_out_as_the_library_does_it(nli: Path, settings: DataSettings) -> None:
     from datasets import Dataset
 

@@ -1,0 +1,82 @@
+"""How a model that a recipe trained is evaluated: by the settings of its recipe, or by its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.core.encoding import Encoding, EvaluationSettings, Settings
+from harness.core.errors import explain_unknown
+from harness.core.lineage import Lineage
+from harness.encoder.encoding import resolve_encoding, resolve_recipe_encoding
+from harness.encoder.folder.description import Description
+from harness.encoder.folder.trust import find_float32_reason
+from harness.executors.executor import LOCAL, parse_executor
+from harness.plan import catalog
+from harness.plan.devices import default_devices
+
+OWN, RECIPE = "own", "recipe"
+"""The choices that every model has: its own settings, and those of its recipe where there are any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationChoice:
+    """The evaluation that a user chooses for models that recipes trained.
+
+    Attributes:
+        name: "own", "recipe", or the name of another evaluation of the recipe.
+        executor, devices: The places of the jobs, which may not run a recipe's precision.
+    """
+
+    name: str = OWN
+    executor: str = LOCAL
+    devices: tuple[str, ...] = ()
+
+    def configure_encoding(
+        self, description: Description, settings: Settings, lineage: Lineage | None, folder: Path
+    ) -> tuple[Encoding, str]:
+        """The encoding of a model, and a sentence on the recipe's evaluation; empty if there is none.
+
+        Args:
+            description: The model.
+            settings: As the user asked for them, which win over those of the recipe.
+            lineage: That of a trained model, which names its recipe.
+            folder: The folder with its files, or with those of the backbone that is to be trained.
+
+        Raises:
+            UsageError: The recipe has no evaluation of this name, or a setting does not fit the model.
+        """
+        evaluation = None if lineage is None else self._find_evaluation(lineage.recipe, lineage.variant)
+        if lineage is None or evaluation is None:
+            return resolve_encoding(description, settings), ""
+        evaluation = evaluation.limit_settings(settings, description.position_limit)
+        about = f"evaluation of {lineage.name}: "
+        if self.name == OWN:
+            other = f" (--evaluation recipe: {evaluation.text})" if evaluation.text else ""
+            return resolve_encoding(description, settings), f"{about}the model's own settings{other}"
+        reason = self._find_float32_reason(evaluation, folder)
+        if reason is not None:
+            evaluation = replace(evaluation, dtype=None)
+            about += f"float32, as {reason}; "
+        encoding = resolve_recipe_encoding(description, settings, evaluation)
+        chosen = "" if self.name == RECIPE else f" as in {self.name}"
+        text = evaluation.text or "no other setting of the recipe"
+        return encoding, f"{about}{text}{chosen} (--evaluation own: the model's own settings)"
+
+    def _find_evaluation(self, recipe: str, variant: str) -> EvaluationSettings | None:
+        """The chosen evaluation of a recipe, for "own" that of the recipe; None where it has none."""
+        evaluations = catalog.find_evaluations(recipe)
+        names = [OWN, RECIPE, *filter(None, evaluations)]
+        if self.name not in names:
+            then = "The evaluations of recipes are in docs/training.md."
+            raise explain_unknown(f"evaluation of {recipe}", self.name, names, then=then)
+        return evaluations.get(self.name, evaluations.get(variant, evaluations.get("")))
+
+    def _find_float32_reason(self, evaluation: EvaluationSettings, folder: Path) -> str | None:
+        """The reason why a recipe's precision is not run, by the model or a device; None if it is."""
+        if evaluation.dtype in (None, "float32"):
+            return None
+        local = evaluation.dtype == "float16" and parse_executor(self.executor) is None
+        if local and "cpu" in (self.devices or default_devices()):
+            return "a CPU has no float16"
+        return find_float32_reason(folder)
