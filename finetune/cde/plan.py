@@ -88,14 +88,15 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         Without prefixes a backbone's own prompts stay. For the arguments see TrainerRecipe.
         """
         model = super().plan(backbone, data, seed=seed, planned=planned)
-        tables = self.list_prefix_tables(data)
-        prompts = build_evaluation_prompts(list_trained_prefixes(tables))
-        if not prompts:
-            return model
-        # A default prompt would go before texts of both sides.
-        description = replace(model.description, prompts=prompts, default_prompt_name=None)
-        note = describe_prefixes([part.name for part in data], tables)
-        return replace(model, description=description, notes=(*model.notes, note))
+        settings, description, tables = self.settings, model.description, self.list_prefix_tables(data)
+        if prompts := build_evaluation_prompts(list_trained_prefixes(tables)):
+            # A default prompt would go before texts of both sides.
+            description = replace(description, prompts=prompts, default_prompt_name=None)
+        steps = f"steps of {settings.batch_size:,} pairs, with negatives from groups of {settings.unit:,}"
+        if model.steps is not None:
+            steps += f", and a warmup of {settings.count_warmup_steps(model.steps):,} steps"
+        prefixes = describe_prefixes([part.name for part in data], tables)
+        return replace(model, description=description, notes=(*model.notes, steps, prefixes))
 
     def train(self, spec: TrainingSpec) -> None:
         """Cluster the pairs, train, in a process of its own, and write the model to `spec.output`."""
