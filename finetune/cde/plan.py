@@ -9,7 +9,6 @@ from typing import Self, TypeVar
 
 from finetune.cde.prefixes import (
     PrefixTable,
-    assign_prefixes,
     build_evaluation_prompts,
     describe_prefixes,
     list_trained_prefixes,
@@ -68,8 +67,15 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         """
         settings, defaults = self.settings, self.defaults
         if settings.prefix:
-            named = [parse_prefix(name) for name in settings.prefix]
-            return assign_prefixes(named, [part.name for part in data])
+            count = len(settings.prefix)
+            named: list[PrefixTable] = [{"": parse_prefix(name)} for name in settings.prefix]
+            if count not in (1, len(data)):
+                names = ", ".join(part.name for part in data)
+                raise UsageError(
+                    f"prefix has {count} values, and there are {len(data)} data sets: {names}.",
+                    hint="Give one for all of them, or one for each: --set prefix=search,clustering",
+                )
+            return named if count > 1 else named * len(data)
         pair = settings.query_prefix, settings.document_prefix
         is_changed = pair != (defaults.query_prefix, defaults.document_prefix)
         same = {"": pair}
