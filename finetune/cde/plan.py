@@ -9,7 +9,6 @@ from typing import Self, TypeVar
 
 from finetune.cde.prefixes import (
     PrefixTable,
-    assign_prefixes,
     build_evaluation_prompts,
     describe_prefixes,
     list_trained_prefixes,
@@ -68,8 +67,15 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         """
         settings, defaults = self.settings, self.defaults
         if settings.prefix:
-            named = [parse_prefix(name) for name in settings.prefix]
-            return assign_prefixes(named, [part.name for part in data])
+            count = len(settings.prefix)
+            named: list[PrefixTable] = [{"": parse_prefix(name)} for name in settings.prefix]
+            if count not in (1, len(data)):
+                names = ", ".join(part.name for part in data)
+                raise UsageError(
+                    f"prefix has {count} values, and there are {len(data)} data sets: {names}.",
+                    hint="Give one for all of them, or one for each: --set prefix=search,clustering",
+                )
+            return named if count > 1 else named * len(data)
         pair = settings.query_prefix, settings.document_prefix
         is_changed = pair != (defaults.query_prefix, defaults.document_prefix)
         same = {"": pair}
@@ -88,14 +94,15 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         Without prefixes a backbone's own prompts stay. For the arguments see TrainerRecipe.
         """
         model = super().plan(backbone, data, seed=seed, planned=planned)
-        tables = self.list_prefix_tables(data)
-        prompts = build_evaluation_prompts(list_trained_prefixes(tables))
-        if not prompts:
-            return model
-        # A default prompt would go before texts of both sides.
-        description = replace(model.description, prompts=prompts, default_prompt_name=None)
-        note = describe_prefixes([part.name for part in data], tables)
-        return replace(model, description=description, notes=(*model.notes, note))
+        settings, description, tables = self.settings, model.description, self.list_prefix_tables(data)
+        if prompts := build_evaluation_prompts(list_trained_prefixes(tables)):
+            # A default prompt would go before texts of both sides.
+            description = replace(description, prompts=prompts, default_prompt_name=None)
+        steps = f"steps of {settings.batch_size:,} pairs, with negatives from groups of {settings.unit:,}"
+        if model.steps is not None:
+            steps += f", and a warmup of {settings.count_warmup_steps(model.steps):,} steps"
+        prefixes = describe_prefixes([part.name for part in data], tables)
+        return replace(model, description=description, notes=(*model.notes, steps, prefixes))
 
     def train(self, spec: TrainingSpec) -> None:
         """Cluster the pairs, train, in a process of its own, and write the model to `spec.output`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from harness.core.errors import UsageError, explain_unknown
+from harness.core.errors import explain_unknown
 from harness.encoder.two_stage_settings import PREFIXES
 
 Prefix = tuple[str, str]
@@ -43,24 +43,6 @@ def build_prefix_table(**sources: str) -> PrefixTable:
     return {source: _NAMED[name] for name, text in sources.items() for source in text.split()}
 
 
-def assign_prefixes(prefixes: Sequence[Prefix], names: Sequence[str]) -> list[PrefixTable]:
-    """The table of each data set, from one prefix for all of them or one for each.
-
-    Args:
-        prefixes: The prefixes that a user names.
-        names: The names of the data sets.
-
-    Raises:
-        UsageError: There are fewer or more prefixes than data sets.
-    """
-    if len(prefixes) not in (1, len(names)):
-        raise UsageError(
-            f"prefix has {len(prefixes)} values, and there are {len(names)} data sets: {', '.join(names)}.",
-            hint="Give one for all of them, or one for each in this order: --set prefix=search,clustering",
-        )
-    return [{"": prefix} for prefix in (prefixes if len(prefixes) > 1 else [*prefixes] * len(names))]
-
-
 def list_trained_prefixes(tables: Sequence[PrefixTable]) -> list[Prefix]:
     """The different prefixes of a training, in the order of its data sets."""
     return [*dict.fromkeys(chain.from_iterable(table.values() for table in tables))]
@@ -72,13 +54,10 @@ def describe_prefixes(names: Sequence[str], tables: Sequence[PrefixTable]) -> st
     >>> describe_prefixes(["pairs.jsonl"], [{"": ("search_query: ", "search_document: ")}])
     'prefixes of queries and documents: pairs.jsonl search_query and search_document'
     """
-    sides = [
-        " and ".join(text.removesuffix(": ") or "none" for text in table[""])
-        if "" in table
-        else "by the source of each row"
-        for table in tables
-    ]
-    parts = [f"{name} {text}" for name, text in zip(names, sides, strict=True)]
+    parts = []
+    for name, table in zip(names, tables, strict=True):
+        sides = [text.removesuffix(": ") or "none" for text in table.get("", ())]
+        parts.append(f"{name} {' and '.join(sides) or 'by the source of each row'}")
     return f"prefixes of queries and documents: {', '.join(parts)}"
 
 

@@ -533,7 +533,8 @@ def test_without_dropout_a_text_has_one_vector_in_training(
 ) -> None:
     for dropout in (True, False):
         spec = make(settings={"dropout": dropout})
-        setup = preparing.ContextualSetup(settings_of(spec), info_nce, Any, (), caches=True)  # type: ignore[arg-type]
+        prefixes = preparing.RowPrefixes(spec, [{"": ("", "")}])
+        setup = preparing.ContextualSetup(settings_of(spec), info_nce, prefixes, None, (), caches=True)
         model = setup.build_model(spec).train()
         features = model.tokenize(["river stone cloud engine letter"] * 2)
         one, other = model(features)["sentence_embedding"]

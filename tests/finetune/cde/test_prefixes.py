@@ -12,19 +12,26 @@ from datasets import Dataset
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import AutoTokenizer
 
+import harness
 import tiny
 from contextual_pairs import pairs_file
+from finetune.cde import plan
 from finetune.cde.plan import ContextualRecipe
 from finetune.cde.training import TwoStageLoss
 from finetune.recipes import cde, cde_batching
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
-from harness.core.encoding import Encoding, OwnTexts
+from harness.core.encoding import Encoding, OwnTexts, Settings
 from harness.core.errors import DataError, UsageError
-from harness.core.types import SIDES, Artifact
+from harness.core.types import SEED, SIDES, Artifact
+from harness.data.locate import DataSettings
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
+from harness.plan import catalog
+from harness.plan.models import ModelOptions, resolve_model
+from harness.plan.training_plan import TrainingRequest, plan_models
 from harness.training.training import TrainingSpec
+from stopped_trainings import train_in_this_process
 from suites._mteb import snapshot
 
 SMALL: dict[str, Any] = {"entry": cde.RECIPE, "context_size": 8, "soft_prompts": 2, "chunk": 0, "epochs": 1}
@@ -294,3 +301,32 @@ def test_prefixes_that_no_training_can_have(
     with pytest.raises(DataError, match="strange has rows of wikidata, for which there is no prefix"):
         spec.recipe.train(spec)
     assert not (spec.cache / "vectors").exists(), "before the guide reads the data"
+
+
+def test_a_model_that_is_there_keeps_the_prompts_that_it_was_saved_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version may save others for the same training: the key is that of the training."""
+    train_in_this_process(monkeypatch)
+    backbone = tiny.folder(tiny.families()["bert"], tmp_path / "tiny")
+    rows = str(pairs_file(tmp_path / "rows", 16).file)
+    settings = {"batch_size": 8, "epochs": 1, "max_length": 16, "batches": "shuffled", "margin": None}
+    results = tmp_path / "results"
+    how: dict[str, Any] = {"recipe": "cde-batching", "recipe_settings": settings, "offline": True}
+    harness.train(str(backbone), train_data=[rows], results=results, threads=1, **how)
+    start = resolve_model(str(backbone), Settings(), ModelOptions(offline=True))
+    request = TrainingRequest(
+        settings=Settings(),
+        seeds=(SEED, SEED + 1),
+        train_data=(rows,),
+        results=results,
+        data=DataSettings(offline=True, cache=tmp_path / "cache"),
+        threads=1,
+        minutes=1,
+    )
+    monkeypatch.setattr(plan, "build_evaluation_prompts", lambda _: {"query": "later: "})
+    there, new = plan_models((start,), (catalog.open_recipe("cde-batching", settings),), request)  # type: ignore[arg-type]
+    assert isinstance(there.encoding, Encoding)
+    assert isinstance(new.encoding, Encoding)
+    assert dict(there.encoding.prompts)["STS"] == "search_query: "
+    assert dict(new.encoding.prompts) == {"query": "later: "}

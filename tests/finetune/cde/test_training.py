@@ -110,13 +110,14 @@ def test_the_steps_of_each_training(
     """By hand: NeoBERT's batches of 512, and the authors' 8 GPUs with 512 pairs and a context each."""
     settings = cde.RECIPE.settings[variant]
     kept = {name: getattr(settings, name) for name in ("batch_size", "epochs", "warmup", "cluster_size")}
-    opened = recipe(variant, **{**SMALL, **kept, "context_size": 48, "chunk": 0})
+    opened = recipe(variant, **{**SMALL, **kept, "context_size": 40, "chunk": 0})
     (data,) = opened.data
     located = LocatedTraining(data=data, name=data.path, rows=data.rows)
     planned = opened.plan(backbone, [located], seed=7)
     assert planned.steps == steps
+    assert f"groups of 512, and a warmup of {warmup:,} steps" in str(planned.notes)
     assert opened.settings.count_warmup_steps(steps) == warmup
-    assert planned.texts == steps * groups * (2 * 512 + 48)
+    assert planned.texts == steps * groups * (2 * 512 + 40)
     assert opened.devices(8, backbone) == groups
 
 
