@@ -415,8 +415,8 @@ RELEASED = replace(
 EVALUATION = EvaluationSettings(max_length=1024, dtype="float16")
 """The length and autocast of the code's run on MTEB; vectors are not normalized."""
 
-EVALUATIONS = {"": EVALUATION, "code": replace(EVALUATION, prompts={})}
-"""As the tables have it, with instructions, and as the released `run_mteb.py` runs, without."""
+EVALUATIONS = {"": EVALUATION, "released": replace(EVALUATION, prompts={})}
+"""With the instructions of training, and as the released `run_mteb.py` runs, without any."""
 
 VARIANTS: dict[str, Variant[MixSettings]] = {
     "code": Variant(

@@ -20,11 +20,8 @@ from harness.core.types import SuiteOptions
 from harness.plan.prompts import read_prompts
 from harness.plan.request import Request
 
-KEPT = (
-    *("recipe", "changes", "train_data", "evaluation"),
-    *collect_options(SuiteOptions),
-    *collect_options(Settings),
-)
+_PARTS = {**collect_options(SuiteOptions), **collect_options(Settings)}
+KEPT = ("recipe", "changes", "train_data", "evaluation", *_PARTS)
 """The options that a baseline records, so that a candidate is evaluated in the same way."""
 
 

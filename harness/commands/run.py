@@ -51,10 +51,12 @@ def command(
 def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
     cost, out = PlanCost.estimate_plan(prepared), create_console()
     if as_json:
-        click.echo(json.dumps(cost.to_json(), indent=1))
+        click.echo(json.dumps({**cost.to_json(), "evaluations": prepared.evaluations}, indent=1))
     else:
         if cost.trainings:
             print_trainings(cost.trainings)
+        for sentence in prepared.evaluations:
+            out.print(sentence, highlight=False, soft_wrap=True)
         print_plan(cost, prepared.suites, out)
         if cost.disk is not None and cost.disk.is_large:
             text = cost.disk.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Protocol
@@ -175,16 +176,12 @@ class EvaluationSettings:
 
     def limit_settings(self, settings: Settings, positions: int | None) -> EvaluationSettings:
         """What holds beside the settings of a user, with lengths up to a number of positions."""
-        typed_length = settings.max_length is not None
-
-        def limit_length(length: int) -> int:
-            return min(length, positions or length)
-
-        longer = {} if typed_length else self.document_lengths
+        typed, limit = settings.max_length is not None, positions or sys.maxsize
+        longer = {} if typed else self.document_lengths
         return replace(
             self,
-            max_length=None if typed_length or not self.max_length else limit_length(self.max_length),
-            document_lengths={task: limit_length(length) for task, length in longer.items()},
+            max_length=None if typed or not self.max_length else min(self.max_length, limit),
+            document_lengths={task: min(length, limit) for task, length in longer.items()},
             dtype=None if settings.dtype else self.dtype,
             normalized_types=() if settings.normalize is not None else self.normalized_types,
             task_query_lengths=self.task_query_lengths or settings.query_length is not None,
@@ -192,21 +189,20 @@ class EvaluationSettings:
 
     @property
     def text(self) -> str:
-        """The settings in a few words; empty if every one is the model's own.
+        """The settings in a few words.
 
         >>> EvaluationSettings(max_length=300, document_lengths={"LongTask": 8192}).text
-        '300 tokens (8,192 in LongTask)'
+        '300 tokens, 8,192 in LongTask'
         """
-        longer = ", ".join(f"{length:,} in {task}" for task, length in self.document_lengths.items())
-        lengths = [f"{self.max_length:,} tokens"] if self.max_length else []
         parts = [
-            *([" ".join([*lengths, *([f"({longer})"] if longer else [])])] if lengths or longer else []),
+            *([f"{self.max_length:,} tokens"] if self.max_length else []),
+            *(f"{length:,} in {task}" for task, length in self.document_lengths.items()),
             *([] if self.task_query_lengths else ["queries of one length"]),
             *([self.dtype] if self.dtype else []),
             *([f"normalized in {', '.join(self.normalized_types)} alone"] if self.normalized_types else []),
             *([f"{len(self.prompts) or 'no'} prompts"] if self.prompts is not None else []),
         ]
-        return ", ".join(parts)
+        return ", ".join(parts) or "no other settings"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,6 @@ class PlanCost:
         disk: What vectors and indexes take; None where none are made or nothing is known.
         time: Of the whole run with its start and the check of its models, over the parts that are known.
         unknown: The number of scores and trainings to be made whose time is not known.
-        evaluations: How models that recipes trained are evaluated, in sentences.
     """
 
     scores: tuple[ScoreCost, ...]
@@ -44,7 +43,6 @@ class PlanCost:
     disk: DiskNeed | None
     time: TimeRange
     unknown: int
-    evaluations: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The cost as plain values (docs/json.md)."""
@@ -54,7 +52,6 @@ class PlanCost:
             "plan": [asdict(score) for score in self.scores],
             "time": {**asdict(self.time), "unknown": self.unknown},
             "disk": self.disk and asdict(self.disk),
-            "evaluations": list(self.evaluations),
         }
 
     @staticmethod
@@ -87,7 +84,6 @@ class PlanCost:
             disk=estimate_disk_need(prepared),
             time=past.start_time + work if times else TimeRange(),
             unknown=len(times) - len(known_times),
-            evaluations=prepared.evaluations,
         )
 
 

@@ -25,48 +25,30 @@ from harness.encoder.folder.pooling import ATTENTION, OWN_POOLING, POOLING_FLAGS
 from harness.search.plaid import EXACT, NAME, parse_plaid
 
 
-def resolve_recipe_encoding(
-    description: Description, settings: Settings, evaluation: EvaluationSettings
+def resolve_encoding(
+    description: Description, settings: Settings, evaluation: EvaluationSettings | None = None
 ) -> Encoding:
-    """The encoding of a model whose recipe has evaluation settings.
-
-    Args:
-        description: The model.
-        settings: As the user asked for them.
-        evaluation: What holds of the recipe's beside them (`EvaluationSettings.limit_settings`).
-
-    Raises:
-        UsageError: As `resolve_encoding`.
-    """
-    if evaluation.prompts is not None:
-        description = replace(description, prompts=evaluation.prompts, default_prompt_name=None)
-    dtype = settings.dtype or evaluation.dtype
-    length = settings.max_length or evaluation.max_length
-    encoding = resolve_encoding(description, replace(settings, max_length=length, dtype=dtype))
-    late = encoding.late_interaction
-    if late is None:
-        return replace(encoding, normalized_types=evaluation.normalized_types)
-    return replace(
-        encoding,
-        late_interaction=replace(late, by_task=late.by_task and evaluation.task_query_lengths),
-        document_lengths=tuple(evaluation.document_lengths.items()),
-    )
-
-
-def resolve_encoding(description: Description, settings: Settings) -> Encoding:
     """The encoding of a model: the requested settings, and the model's own defaults elsewhere.
 
     A bare backbone has its family's pooling by default. An empty prompt is preserved: it means no prompt, not
     the default prompt.
 
+    Args:
+        description: The model.
+        settings: As the user asked for them.
+        evaluation: What holds of a recipe's beside them (`EvaluationSettings.limit_settings`).
+
     Raises:
         UsageError: The pooling is unknown, or the length exceeds the model's positions.
     """
-    prompts = {**description.prompts, **(settings.prompts or {})}
+    evaluation = evaluation or EvaluationSettings()
+    settings = replace(settings, max_length=settings.max_length or evaluation.max_length)
+    model_prompts = description.prompts if evaluation.prompts is None else evaluation.prompts
+    prompts = {**model_prompts, **(settings.prompts or {})}
     default = description.default_prompt_name
     normalize = description.normalize
     shared: dict[str, Any] = {
-        "dtype": settings.dtype or "float32",
+        "dtype": settings.dtype or evaluation.dtype or "float32",
         "similarity": settings.similarity or description.similarity_fn_name,
         "prompts": tuple(sorted(prompts.items())),
         "default_prompt": default if default in prompts else None,
@@ -80,7 +62,8 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
             normalize=True,
             max_length=max(late.query_length, late.document_length),
             vectors=settings.vectors or "float16",
-            late_interaction=late,
+            late_interaction=replace(late, by_task=late.by_task and evaluation.task_query_lengths),
+            document_lengths=tuple(evaluation.document_lengths.items()),
             index=_resolve_search_index(description, late, settings),
             exact=settings.index == EXACT,
             **shared,
@@ -92,6 +75,7 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
         vectors=settings.vectors or "float32",
         context=_resolve_context_draw(description, settings),
         truncate_dim=description.truncate_dim,
+        normalized_types=evaluation.normalized_types,
         **shared,
     )
 

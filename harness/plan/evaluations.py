@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.core.encoding import Encoding, EvaluationSettings, Settings
 from harness.core.errors import explain_unknown
 from harness.core.lineage import Lineage
-from harness.encoder.encoding import resolve_encoding, resolve_recipe_encoding
+from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.trust import find_float32_reason
 from harness.executors.executor import LOCAL, parse_executor
@@ -52,16 +52,15 @@ class EvaluationChoice:
         evaluation = evaluation.limit_settings(settings, description.position_limit)
         about = f"evaluation of {lineage.name}: "
         if self.name == OWN:
-            other = f" (--evaluation recipe: {evaluation.text})" if evaluation.text else ""
-            return resolve_encoding(description, settings), f"{about}the model's own settings{other}"
+            about += f"the model's own settings (--evaluation recipe: {evaluation.text})"
+            return resolve_encoding(description, settings), about
         reason = self._find_float32_reason(evaluation, folder)
         if reason is not None:
             evaluation = replace(evaluation, dtype=None)
             about += f"float32, as {reason}; "
-        encoding = resolve_recipe_encoding(description, settings, evaluation)
         chosen = "" if self.name == RECIPE else f" as in {self.name}"
-        text = evaluation.text or "no other setting of the recipe"
-        return encoding, f"{about}{text}{chosen} (--evaluation own: the model's own settings)"
+        about += f"{evaluation.text}{chosen} (--evaluation own: the model's own settings)"
+        return resolve_encoding(description, settings, evaluation), about
 
     def _find_evaluation(self, recipe: str, variant: str) -> EvaluationSettings | None:
         """The chosen evaluation of a recipe, for "own" that of the recipe; None where it has none."""

@@ -214,11 +214,7 @@ _OPTIONS = {"prompts": "prompt"}
 def list_vector_options(settings: Settings) -> list[str]:
     """The options that were given for how a model gives vectors."""
     # Baselines of earlier versions have stored float32, which was the default then: nobody asked for it.
-    usual: dict[str, Any] = {
-        name: None for name in ("vectors", "dtype") if getattr(settings, name) == "float32"
-    }
-    explicit_settings = replace(settings, **usual)
-    names = [f.name for f in fields(Settings) if getattr(explicit_settings, f.name) != f.default]
+    names = [f.name for f in fields(Settings) if getattr(settings, f.name) not in (f.default, "float32")]
     return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
 
 

@@ -42,8 +42,6 @@ def print_plan(cost: PlanCost, suites: Sequence[Suite], out: Console) -> None:
         note for suite in suites for note in (*suite.notes, *format_empty_columns(suite))
     ):
         out.print(note, style="dim", highlight=False, soft_wrap=True)
-    for sentence in cost.evaluations:
-        out.print(sentence, highlight=False, soft_wrap=True)
     for note in dict.fromkeys(note for line in cost.scores for note in line.notes):
         out.print(note, style="yellow", highlight=False, soft_wrap=True)
     out.print(_format_plan_total(cost), highlight=False, soft_wrap=True)

@@ -43,7 +43,7 @@ CONTEXTUAL_AUTHORS = EvaluationSettings(max_length=512, dtype="bfloat16", normal
 TABLE = {
     "unified-contrastive": UNIFIED,
     "unified-contrastive:job": UNIFIED,
-    "unified-contrastive:code": replace(UNIFIED, prompts={}),
+    "unified-contrastive:code": UNIFIED,
     "cde-batching": CONTEXTUAL,
     "cde-batching:large-guide": CONTEXTUAL,
     "cde-batching:authors": CONTEXTUAL_AUTHORS,
@@ -128,10 +128,10 @@ def test_a_length_is_no_longer_than_the_positions(tmp_path: Path) -> None:
 
 def test_prompts_of_an_evaluation_take_the_place_of_the_model_s(long: Path, tmp_path: Path) -> None:
     description = replace(describe(long), prompts={"query": "old "}, default_prompt_name="query")
-    lineage, choice = fakes.lineage(recipe="unified-contrastive"), replace(GPU, name="code")
+    lineage, choice = fakes.lineage(recipe="unified-contrastive"), replace(GPU, name="released")
     encoding, sentence = choice.configure_encoding(description, Settings(), lineage, long)
     assert (encoding.prompts, encoding.default_prompt) == ((), None)
-    assert "no prompts as in code" in sentence
+    assert "no prompts as in released" in sentence
     typed = Settings(prompts={"query": "new "})
     encoding, _ = choice.configure_encoding(description, typed, lineage, long)
     assert encoding.prompts == (("query", "new "),)
@@ -160,10 +160,10 @@ def test_what_is_not_run_in_half_precision_is_run_in_float32(
 
 def test_an_unknown_evaluation_is_refused(long: Path) -> None:
     with pytest.raises(UsageError, match="evaluation of unified-contrastive") as refused:
-        configure(long, "unified-contrastive", replace(GPU, name="coed"))
-    assert "code" in str(refused.value.hint)
+        configure(long, "unified-contrastive", replace(GPU, name="realeased"))
+    assert "released" in str(refused.value.hint)
     with pytest.raises(UsageError, match="evaluation of simcse"):
-        configure(long, "simcse", replace(GPU, name="code"))
+        configure(long, "simcse", replace(GPU, name="released"))
 
 
 def test_mldr_has_longer_documents_under_the_key_of_the_typed_length(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_trained_model_is_evaluated_by_its_recipe_and_by_its_own_settings(
         for path in (tmp_path / "results/records" / folder.name).glob("*/*.json")
     ]
     assert sorted(lengths) == [1024, 2048]
-    assert invoke(["run", "--model", str(long), "--evaluation", "code", *suite]) == 2
+    assert invoke(["run", "--model", str(long), "--evaluation", "released", *suite]) == 2
     assert "for models that a recipe trained" in capsys.readouterr().err
 
 
