@@ -184,13 +184,13 @@ def hash_index_settings(settings: Mapping[str, Any]) -> str:
 def hash_data_fields(identity: Mapping[str, Any]) -> str:
     """What is encoded for a score."""
     names = ("task", "data", "splits", "subsets", "documents")
-    return digest({name: identity[name] for name in names if name in identity})
+    return digest({name: identity[name] for name in names if name in identity})[:16]
 
 
 def hash_setup(identity: Mapping[str, Any]) -> str:
     """What the vectors of a score depend on, whatever searches them."""
     encoding = {name: value for name, value in identity["encoding"].items() if name != "index"}
-    return digest({**{name: identity[name] for name in ("artifact", "prompts")}, "encoding": encoding})
+    return digest({**{name: identity[name] for name in ("artifact", "prompts")}, "encoding": encoding})[:16]
 
 
 _LOCAL = "seconds AND tokens AND device_kind = ? AND ? IN ('', device_name)"
@@ -216,6 +216,10 @@ class PastScores:
         rows = ((place, score.speed.model, *score.flatten()) for place, score in enumerate(scores))
         database.executemany(f"INSERT INTO past VALUES ({', '.join('?' * len(columns))})", rows)
         return PastScores(database)
+
+    def has_speeds(self, device: Device) -> bool:
+        """Whether any texts were encoded on a device."""
+        return bool(self._ask("1", f"{_LOCAL} LIMIT 1", *device))
 
     def list_scores(self) -> list[PastScore]:
         """All scores in their order."""
