@@ -94,7 +94,7 @@ def _learn_from_records(prepared: PreparedRun) -> PastWork:
     # Few records have searches of token vectors, and trainings encode data of their own.
     if not plan.trainings and not any(getattr(one.encoding, "late_interaction", None) for one in scores):
         past = _collect_past_work(prepared, RecordIndex(*places, {one.task.name for one in scores}))
-        if past.scores.has_speeds(past.device):
+        if past.scores.list_nearest_speeds(past.device, "float32", 1):
             return past
     return _collect_past_work(prepared, RecordIndex(*places))
 

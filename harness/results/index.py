@@ -207,13 +207,15 @@ def _list_names(folder: bytes) -> list[bytes]:
 
 
 def _list_changes(
-    records: Path, known: Iterable[tuple[bytes, bytes, bytes]], tasks: Collection[bytes] | None
+    records: Path, known: Iterable[tuple[bytes, bytes, bytes]], tasks: Collection[str] | None
 ) -> list[_Folder]:
     """The folders of models that are not as they are known by the paths and stamps of what is in them.
 
     Of known ones those of `tasks` are looked at alone; None for all.
     """
     place = os.fsencode(records)
+    # A model's own folder has no task.
+    wanted = {b"", *(os.fsencode(format_task_folder(task)) for task in tasks or ())}
     names, changed = set[bytes](), list[_Folder]()
     # One that may not be looked into is an error: its records would be taken for gone.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -223,7 +225,7 @@ def _list_changes(
         for name, joined, stamps in known:
             paths, start = joined.split(b"\0"), len(name) + 1
             parts = [stamps[at : at + len(_ABSENT)] for at in range(0, len(stamps), len(_ABSENT))]
-            counts = [tasks is None or path[start:].partition(b"/")[0] in tasks for path in paths]
+            counts = [tasks is None or path[start:].partition(b"/")[0] in wanted for path in paths]
             looked = _look(top, compress(paths, counts))
             if name not in names or looked != b"".join(compress(parts, counts)):
                 before = dict(zip(paths, parts, strict=True))
@@ -321,11 +323,7 @@ class RecordIndex:
         # Before the look: what changes while it lasts is looked at again the next time.
         began = time.time_ns()
         known = self._database.execute("SELECT folder, paths, stamps FROM folders")
-        # A model's own folder has no task.
-        tasks = None
-        if self._tasks is not None:
-            tasks = {b"", *(os.fsencode(format_task_folder(task)) for task in self._tasks)}
-        changed = _list_changes(self._records, known, tasks)
+        changed = _list_changes(self._records, known, self._tasks)
         lost = [path for folder in changed for path in (*folder.gone, *folder.new)]
         self._database.executemany("DELETE FROM records WHERE place = ?", ((_place(path),) for path in lost))
         unread = self._insert_records([path for folder in changed for path in folder.new])

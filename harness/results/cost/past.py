@@ -217,10 +217,6 @@ class PastScores:
         database.executemany(f"INSERT INTO past VALUES ({', '.join('?' * len(columns))})", rows)
         return PastScores(database)
 
-    def has_speeds(self, device: Device) -> bool:
-        """Whether any texts were encoded on a device."""
-        return bool(self._ask("1", f"{_LOCAL} LIMIT 1", *device))
-
     def list_scores(self) -> list[PastScore]:
         """All scores in their order."""
         return self._list_scores("1 ORDER BY place")
