@@ -7,6 +7,7 @@ so is settled by a load. sentence-transformers is not imported before that, sinc
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import json
@@ -333,10 +334,14 @@ def _serve() -> None:
     # What a library prints goes nowhere.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     models: list[tuple[Artifact, Encoding]] = pickle.load(sys.stdin.buffer)
+    gc.freeze()
+    gc.enable()
     # One by one: those before a model that ends this process count.
     for artifact, encoding in models:
         answers.write(f"{json.dumps(_answer(artifact, encoding))}\n".encode())
         answers.flush()
+    # Python would take all libraries apart before its end.
+    os._exit(0)
 
 
 def _answer(artifact: Artifact, encoding: Encoding) -> dict[str, str | int | None]:

@@ -184,13 +184,13 @@ def hash_index_settings(settings: Mapping[str, Any]) -> str:
 def hash_data_fields(identity: Mapping[str, Any]) -> str:
     """What is encoded for a score."""
     names = ("task", "data", "splits", "subsets", "documents")
-    return digest({name: identity[name] for name in names if name in identity})
+    return digest({name: identity[name] for name in names if name in identity})[:16]
 
 
 def hash_setup(identity: Mapping[str, Any]) -> str:
     """What the vectors of a score depend on, whatever searches them."""
     encoding = {name: value for name, value in identity["encoding"].items() if name != "index"}
-    return digest({**{name: identity[name] for name in ("artifact", "prompts")}, "encoding": encoding})
+    return digest({**{name: identity[name] for name in ("artifact", "prompts")}, "encoding": encoding})[:16]
 
 
 _LOCAL = "seconds AND tokens AND device_kind = ? AND ? IN ('', device_name)"
