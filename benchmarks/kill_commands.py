@@ -178,8 +178,8 @@ class Trial:
             for process in psutil.process_iter(["environ"])
             if (process.info["environ"] or {}).get("HARNESS_KILLED") == str(self.home)
         ]
-        # On a busy machine the workers of a killed driver need seconds to end.
-        for process in psutil.wait_procs(processes, timeout=30)[1]:
+        # On a busy machine the workers of a killed driver may need a minute to end.
+        for process in psutil.wait_procs(processes, timeout=120)[1]:
             yield f"the process {process.pid} is left: {' '.join(process.cmdline())[:200]}"
         places = ["--results", self.home / "results", "--cache", self.home / "cache", "--json"]
         (self.home / "results").mkdir(exist_ok=True)
