@@ -51,10 +51,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("run", *BERT, "--model", TEACHER, *PAIRS, *BEIR, *PLACES, *WORKERS),
     "grid": (
         *("run", *BERT, "--recipe", "glue-neobert:ablation", "--suite", "glue", "--tasks", "MNLI,RTE"),
-        *("--data", "{data}/root", *PLACES),
+        *("--data", "{data}/root", "--set", "fresh_seeds=1", *PLACES),
     ),
     "sweep": (*TRAINING, *BEIR, "--sweep", "learning_rate=1e-4,1e-3", "--select", "local:{data}/pairs"),
-    "plaid": ("run", "--model", "{models}/colbert", *BEIR, *PLACES, "--index", "plaid"),
+    "plaid": ("run", "--model", "{models}/colbert", *BEIR, *PLACES, *WORKERS, "--index", "plaid"),
     "training": (*TRAINING, *PAIRS),
     "cde": ("run", *BERT, "--recipe", "cde-batching", "--set", f"guide={TEACHER}", *STEPS, *PLACES, *PAIRS),
     "check": (
@@ -178,8 +178,8 @@ class Trial:
             for process in psutil.process_iter(["environ"])
             if (process.info["environ"] or {}).get("HARNESS_KILLED") == str(self.home)
         ]
-        # On a busy machine the workers of a killed driver need seconds to end.
-        for process in psutil.wait_procs(processes, timeout=30)[1]:
+        # On a busy machine the workers of a killed driver may need a minute to end.
+        for process in psutil.wait_procs(processes, timeout=120)[1]:
             yield f"the process {process.pid} is left: {' '.join(process.cmdline())[:200]}"
         places = ["--results", self.home / "results", "--cache", self.home / "cache", "--json"]
         (self.home / "results").mkdir(exist_ok=True)
@@ -277,7 +277,7 @@ def kill_kind(kind: str, inputs: Path, home: Path, kills: int, term: float = 2.0
         weights = Path("step-200", "model.safetensors")
         os.truncate(trial.home / "checkpoints" / weights, 10_000)
         for _ in range(1 if stops else min(left, random.randint(3, 5))):
-            moment, child = random.uniform(0.2, 0.95) * seconds, random.random() < 0.6
+            moment, child = random.uniform(0.2, 0.95) * seconds, random.random() < 0.75
             hits.append(trial.stop(moment, child=child) if stops else trial.kill(moment, child=child))
             shutil.copyfile(inputs / "models" / "mean" / weights.name, trial.home / "checkpoints" / weights)
             if hits[-1].endswith(("nothing", " 0")):  # it has ended well

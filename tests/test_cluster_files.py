@@ -87,7 +87,7 @@ def submitted(shared: Path, *arguments: str, **environment: str) -> subprocess.P
 @pytest.mark.parametrize("code", [0, 1, 130])
 def test_the_driver_gets_the_arguments_and_its_exit_code_is_the_job_s(shared: Path, code: int) -> None:
     driver = submitted(shared, "--model", "my model", "--suite", "mteb", EXIT=str(code))
-    assert driver.wait(20) == code
+    assert driver.wait(120) == code
     *given, executor, results = (shared / "called").read_text().splitlines()
     assert given == ["run", "--model", "my model", "--suite", "mteb", "--executor"]
     assert executor.startswith("slurm:partition=gpu,")
@@ -99,7 +99,7 @@ def test_the_driver_goes_back_to_the_queue_before_its_time_is_up(shared: Path) -
     while not (shared / "called").exists():
         time.sleep(0.02)
     driver.send_signal(signal.SIGUSR1)
-    assert driver.wait(20) == 3
+    assert driver.wait(120) == 3
     assert (shared / "requeued").read_text() == "requeue 77\n"
 
 

@@ -102,6 +102,14 @@ def sweep(folder: Path, pattern: str = "**/.*.tmp") -> int:
     return _remove(_select_orphans(folder.glob(pattern)))
 
 
+def sweep_cache(cache: Path) -> None:
+    """Remove what killed processes on this machine have left in a cache."""
+    sweep(cache, ".*.tmp")
+    # The copies of remotes may have a million files, and are their site's to sweep.
+    for folder in (one for one in cache.glob("*/") if one.name != "remote"):
+        sweep(folder)
+
+
 def sweep_beside(path: Path) -> None:
     """Remove what killed processes on this machine have left beside a file or folder that they made."""
     _remove(_select_orphans(path.parent.glob(f".{path.name}.*.tmp")))

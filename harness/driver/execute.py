@@ -223,10 +223,7 @@ class Driver:
     def _execute_jobs(self) -> None:
         self._store.prepare(self.plan.artifacts)
         ModelStore(self._store.root).sweep()
-        files.sweep(self._cache, ".*.tmp")
-        # The copies of remotes may have a million files, and are their site's to sweep.
-        for folder in (one for one in self._cache.glob("*/") if one.name != "remote"):
-            files.sweep(folder)
+        files.sweep_cache(self._cache)
         ends = None if self._budget is None else time.monotonic() + self._budget
         executor = self._open(self._handle_event)
         with contextlib.ExitStack() as opened:

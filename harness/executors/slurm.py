@@ -9,7 +9,7 @@ later are a new array. The folder of a driver is `RESULTS/queue/<digest of the s
     arrays/ID    the tasks of an array and the keys of their jobs, for a driver that comes after a killed one
     done/KEY     the end of a job, until the driver has stored it
     log/GROUP    what a group of jobs says, a line of JSON each
-    stop/NAME    a job of a group that is to stop, or `all`
+    stop/NAME    a job of a group that is to stop, or not to begin again, or `all`
     submitit/    submitit's own files
 """
 
@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from harness.core import files
 from harness.core.errors import HarnessError, StoreError, UsageError
 from harness.core.identity import digest
+from harness.core.types import build_artifact_slug
 from harness.executors.executor import SLURM as NAME
 from harness.executors.executor import Failure, Finished, Inputs, Listener, SlurmSettings
 from harness.executors.local import LAST_CHECKPOINT
@@ -42,6 +43,8 @@ from harness.executors.slurm_task import JobGroup, read_end
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.storage.leases import Leases
+from harness.storage.record import RECORDS
+from harness.storage.store import Store
 
 if TYPE_CHECKING:
     from submitit import AutoExecutor
@@ -265,11 +268,7 @@ class SlurmExecutor:
     def cancel_job(self, key: str) -> None:
         """Tell a job's task to stop it; its end is not reported. A training writes a checkpoint."""
         self._waiting.pop(key, None)
-        self._wanted.pop(key, None)
-        for view in self._views:
-            if key in view.keys:
-                view.keys.discard(key)
-                (view.folder / "stop" / f"{view.group}-{key}").touch()
+        self._forget(key)
 
     def close_executor(self) -> None:
         """Stop running jobs, a training with a checkpoint, and leave nothing in Slurm's queue."""
@@ -290,11 +289,15 @@ class SlurmExecutor:
             _run_slurm_command(["scancel", *sorted(arrays)])
         for folder, leases in self._leases.items():
             leases.release_leases()
-            if any((folder / "done").glob("*")):  # ends that nobody has stored wait for the next driver
+            if any((folder / "done").glob("[!.]*")):  # ends that nobody has stored wait for the next driver
                 for part in ("arrays", "log", "stop", "submitit"):
                     shutil.rmtree(folder / part, ignore_errors=True)
             else:
-                shutil.rmtree(folder, ignore_errors=True)
+                # Renamed first: a task that is just ending may add a file while others are removed.
+                removed = folder.with_name(f".{folder.name}")
+                with contextlib.suppress(OSError):
+                    folder.rename(removed)
+                shutil.rmtree(removed, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._queue.rmdir()  # where nothing is left in it
 
@@ -314,14 +317,23 @@ class SlurmExecutor:
         self._rivals = {folder: leases for folder, leases in self._rivals.items() if folder.exists()}
         for folder in self._queue.glob(f"{self._alike}-*"):
             if folder not in self._leases and self._claim(folder):
-                for path in (folder / "done").glob("*"):
-                    if read_end(path).failure is not None:  # what failed is tried again
+                for path in (folder / "done").glob("[!.]*"):
+                    end = read_end(path)
+                    # What failed is tried again, and nobody wants what its driver has stored.
+                    if end.failure is not None or self._has_record(end):
                         path.unlink(missing_ok=True)
                 for path in (folder / "arrays").glob("*"):
                     for task, (group, keys) in json.loads(path.read_bytes()).items():
                         self._views.append(self._restore_group_view(folder, task, group, keys))
                         for key in keys:
                             self._waiting.pop(key, None)
+
+    def _has_record(self, end: Finished) -> bool:
+        if "record" not in end.output:
+            return False
+        record = RECORDS.parse(end.output["record"].decode(), where=end.key)
+        slug = build_artifact_slug(record.model.name, record.model.artifact)
+        return Store(self._queue.parent).locate_record(slug, record.task.name, end.key).exists()
 
     def _restore_group_view(self, folder: Path, task: str, group: str, keys: Sequence[str]) -> _GroupView:
         from submitit import SlurmJob
@@ -453,9 +465,13 @@ class SlurmExecutor:
         return read_end(path)
 
     def _forget(self, key: str) -> None:
-        del self._wanted[key]
+        self._wanted.pop(key, None)
         for view in self._views:
-            view.keys.discard(key)
+            if key in view.keys:
+                view.keys.discard(key)
+                # A task that is queued again has all its jobs, and must not begin this one anew.
+                with contextlib.suppress(OSError):
+                    (view.folder / "stop" / f"{view.group}-{key}").touch()
 
     def _remove_stored(self) -> None:
         """Remove the ends that the driver has stored since the last call."""

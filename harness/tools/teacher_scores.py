@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core import provenance
+from harness.core import files, provenance
 from harness.core.arguments import check_fields
 from harness.core.encoding import Encoding, OwnTexts, Ranking, Settings
 from harness.core.errors import DataError, UsageError, shorten_names
@@ -241,6 +241,7 @@ def make_scored_data(
 
         EmbeddingCache.write_shard(cache, event.space, event.content)
 
+    files.sweep_cache(cache)
     counts = _Counts()
     context = JobContext(device=device, cache=cache, emit=emit, limits=limits)
     chosen = _choose_documents(plan, context, counts)

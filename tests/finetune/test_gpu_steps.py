@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from threading import Lock
+from threading import Condition, Lock
 
 import numpy as np
 import pytest
@@ -23,20 +23,30 @@ def slow(count: int, taken: list[int]) -> Iterator[int]:
 
 
 def test_batches_are_made_while_steps_run() -> None:
-    """A collator and a step of 50 ms each: all of it in little more than the time of one of them."""
-    began, steps = time.perf_counter(), []
-    for number in iterate_ahead(slow(20, []), AHEAD, Lock()):
-        time.sleep(0.05)
+    """No step ends before the batches of the next ones are made."""
+    steps, made, moved = [], list[int](), Condition()
+
+    def make() -> Iterator[int]:
+        for number in range(1, 21):
+            with moved:
+                made.append(number)
+                moved.notify_all()
+            yield number
+
+    for number in iterate_ahead(make(), AHEAD, Lock()):
+        with moved:
+            assert moved.wait_for(lambda: len(made) >= min(20, number + AHEAD), 60)  # noqa: B023
         steps.append(number)
-    assert steps == list(range(1, 21))
-    assert time.perf_counter() - began <= 1.3 * 20 * 0.05
+    assert steps == made == list(range(1, 21))
 
 
 def test_few_batches_are_made_ahead_and_none_after_the_end() -> None:
     taken: list[int] = []
     batches = iterate_ahead(slow(100, taken), AHEAD, Lock())
     assert next(batches) == 1
-    time.sleep(0.5)
+    while len(taken) < 1 + AHEAD:
+        time.sleep(0.01)
+    time.sleep(0.2)
     assert len(taken) == 1 + AHEAD
     batches.close()  # type: ignore[attr-defined]
     after = len(taken)

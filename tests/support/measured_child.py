@@ -8,7 +8,7 @@ import resource
 import subprocess
 import sys
 
-PATIENCE = 60
+PATIENCE = 200
 
 
 def main() -> None:

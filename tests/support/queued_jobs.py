@@ -206,7 +206,7 @@ def executor(
     )
 
 
-def ends(slurm: SlurmExecutor, count: int = 1, seconds: float = 30.0) -> list[Finished]:
+def ends(slurm: SlurmExecutor, count: int = 1, seconds: float = 120.0) -> list[Finished]:
     found: list[Finished] = []
     until = time.monotonic() + seconds
     while len(found) < count:
@@ -215,7 +215,7 @@ def ends(slurm: SlurmExecutor, count: int = 1, seconds: float = 30.0) -> list[Fi
     return found
 
 
-def wait(over: Callable[[], object], seconds: float = 30.0) -> None:
+def wait(over: Callable[[], object], seconds: float = 120.0) -> None:
     ends = time.monotonic() + seconds
     while not over():
         assert time.monotonic() < ends, "it does not happen"

@@ -1,4 +1,7 @@
-"""A driver on this machine, FOLDER TASKS SECONDS, whose clock is wrong by TEST_CLOCK_SHIFT seconds."""
+"""A driver on this machine, FOLDER TASKS SECONDS, whose clock is wrong by TEST_CLOCK_SHIFT seconds.
+
+It begins when TEST_DRIVERS drivers of the folder are there.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,9 @@ def main() -> int:
     """Run the plan with one worker here, and print how many scores were made here and elsewhere."""
     root = Path(sys.argv[1])
     planned = plan(root, int(sys.argv[2]), seconds=float(sys.argv[3]))
+    (root / f"ready-{os.getpid()}").touch()
+    while len([*root.glob("ready-*")]) < int(os.environ.get("TEST_DRIVERS", "1")):
+        time.sleep(0.01)
     made = Driver(planned, store=Store(root / "results"), cache=root / "cache")
     found = [result.how for result in made.run()]
     print(found.count("done"), found.count("shared"))

@@ -65,12 +65,13 @@ def test_settings_of_ray() -> None:
         ("ray://head:10001", "must run on a node of the cluster"),
     ],
 )
-def test_an_address_that_is_none_is_refused_at_once(tmp_path: Path, address: str, words: str) -> None:
-    began = time.monotonic()
+def test_an_address_that_is_none_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, words: str
+) -> None:
+    monkeypatch.setattr("ray.init", None)  # which would wait for minutes
     with pytest.raises(UsageError) as caught:
         RayExecutor(RaySettings(address=address), worker=worker_settings(tmp_path))
     assert words in str(caught.value)
-    assert time.monotonic() - began < 10
 
 
 def test_without_ray_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +187,7 @@ def test_a_cluster_of_this_machine_that_dies_ends_the_run(tmp_path: Path) -> Non
     os.environ["PYTHONPATH"] = os.pathsep.join((str(SUPPORT), str(Path.cwd())))
     with (tmp_path / "said").open("w") as said:
         driver = subprocess.Popen(command, stderr=said, stdout=said)
-    wait(lambda: begun(tmp_path), 60)
+    wait(lambda: begun(tmp_path), 180)
     (raylet,) = [one for one in psutil.Process(driver.pid).children() if one.name() == "raylet"]
     raylet.kill()
     assert driver.wait(60) == 1

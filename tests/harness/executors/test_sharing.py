@@ -22,7 +22,7 @@ def driver(folder: Path, shift: int, *, tasks: int = 40, seconds: float = 0.05) 
     """A driver whose clock is so many seconds late or early."""
     words = [str(SUPPORT / "shifted_driver.py"), str(folder), str(tasks), str(seconds)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(SUPPORT), str(Path.cwd())))}
-    env["TEST_CLOCK_SHIFT"] = str(shift)
+    env |= {"TEST_CLOCK_SHIFT": str(shift), "TEST_DRIVERS": "2"}
     return subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True, env=env)
 
 

@@ -982,7 +982,7 @@ def test_a_killed_driver_takes_its_training_along(asked: dict[str, Any], here: N
     slow = text.replace(
         "        spec.log.begin(steps=1, done=0)\n",
         "        import os, time\n        (spec.folder / 'pid').write_text(str(os.getpid()))\n"
-        "        time.sleep(60)\n",
+        "        time.sleep(300)\n",
     )
     (tmp_path / "slow_recipe.py").write_text(slow)
     script = tmp_path / "go.py"
@@ -995,7 +995,7 @@ def test_a_killed_driver_takes_its_training_along(asked: dict[str, Any], here: N
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     driver = subprocess.Popen([sys.executable, str(script)], env=environment)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not (found := [*asked["results"].glob("models/.training-*/pid")]) or not found[0].read_text():
         assert time.monotonic() < deadline
         assert driver.poll() is None

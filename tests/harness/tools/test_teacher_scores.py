@@ -21,6 +21,7 @@ from blocked import BLOCK
 from fakes import gated
 from harness.cli import invoke
 from harness.commands import data_score
+from harness.core import files
 
 WORDS = tiny.WORDS
 CORPUS = {f"d{n}": f"{WORDS[n % 10]} {WORDS[n * 3 % 10]} {WORDS[n * 7 % 10]} {n}" for n in range(24)}
@@ -251,11 +252,18 @@ def test_what_is_there_is_not_made_again_and_nothing_else_is_overwritten(
 def test_a_run_that_fails_leaves_no_folder_and_goes_on_with_its_vectors(
     judged: Path, dense: Path, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What a killed one has left in the cache is removed."""
     from harness.encoder import sanity
     from harness.encoder.engine import Encoder
 
     output = tmp_path / "to" / "out"
     asked = ("--teacher", dense, "--train-data", judged, "--documents", 5, "--output", output)
+    asked = (*asked, "--cache", tmp_path / "cache")
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    left = tmp_path / "cache" / "vectors" / f".a.{files.get_host_name()}-{killed.pid}-00000000.tmp"
+    left.parent.mkdir(parents=True)
+    left.touch()
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -265,6 +273,7 @@ def test_a_run_that_fails_leaves_no_folder_and_goes_on_with_its_vectors(
         code, _, err = said(*asked)
     assert (code, "the disk is full" in err) == (1, True)
     assert list((tmp_path / "to").iterdir()) == []
+    assert not left.exists()
     with monkeypatch.context() as patch:
         # The check of the model encodes texts of its own.
         patch.setattr(sanity, "check_encoder", lambda *_, **__: gated())

@@ -397,7 +397,7 @@ def test_the_folders_are_looked_at_again_and_again(tmp_path: Path) -> None:
         return refresh()
 
     with mock.patch.object(site, "refresh", counted), TestClient(app) as asking:
-        assert three.wait(20)
+        assert three.wait(60)
         assert asking.get("/about").status_code == 200
 
 

@@ -53,7 +53,7 @@ class Slow:
 
     def maker(self, name: str) -> Callable[[], RenderedPage]:
         def make() -> RenderedPage:
-            assert self.go.wait(10)
+            assert self.go.wait(60)
             self.names.append(name)
             return page(name.encode() * 500)
 

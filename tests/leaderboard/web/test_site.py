@@ -285,7 +285,7 @@ def test_a_start_shows_the_snapshot_of_before_until_a_look(tmp_path: Path) -> No
         assert site.is_stale
         assert 0.99 not in {row.value for row in site.queries.find_results(task=NANO[0])}
         with TestClient(create_app(settings, site)) as client:  # --refresh 0: a look at the start alone
-            for _ in range(100):
+            for _ in range(600):
                 if "snapshot 2" in client.get("/healthz").text:
                     break
                 time.sleep(0.1)
