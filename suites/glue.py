@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -56,7 +56,8 @@ class _GlueTask:
 
     `type` is its group in the paper of GLUE (Wang et al. 2018, table 1). `columns` are in the order in which
     the model reads them. Labels go from 0 to `classes` - 1, REGRESSION for numbers. The first of `metrics` is
-    that of early stopping. The splits in `dev` are scored each on its own.
+    that of early stopping. The splits in `dev` are scored each on its own. `names` are those of the classes
+    in a submission; GLUE takes the numbers themselves of most tasks.
     """
 
     name: str
@@ -68,6 +69,7 @@ class _GlueTask:
     classes: int = 2
     metrics: tuple[Metric, ...] = ("accuracy",)
     dev: tuple[str, ...] = ("validation",)
+    names: tuple[str, ...] = ("0", "1")
 
 
 SINGLE, SIMILARITY, INFERENCE = "Single sentence", "Similarity and paraphrase", "Inference"
@@ -78,6 +80,8 @@ ACCURACY_F1, CORRELATIONS = ("accuracy", "f1"), ("pearson", "spearman")
 
 MATCHED, MISMATCHED, DEV = "validation_matched", "validation_mismatched", "validation"
 
+NLI, ENTAILED = ("entailment", "neutral", "contradiction"), ("entailment", "not_entailment")
+
 MNLI = "MNLI"
 """The task whose model other tasks start from."""
 
@@ -85,11 +89,13 @@ _ALL = (
     _GlueTask("CoLA", "cola", SINGLE, ("sentence",), 8551, (1043,), metrics=("mcc",)),
     _GlueTask("SST-2", "sst2", SINGLE, ("sentence",), 67_349, (872,)),
     _GlueTask("MRPC", "mrpc", SIMILARITY, SENTENCES, 3668, (408,), metrics=ACCURACY_F1),
-    _GlueTask("STS-B", "stsb", SIMILARITY, SENTENCES, 5749, (1500,), REGRESSION, CORRELATIONS),
+    _GlueTask("STS-B", "stsb", SIMILARITY, SENTENCES, 5749, (1500,), REGRESSION, CORRELATIONS, names=()),
     _GlueTask("QQP", "qqp", SIMILARITY, ("question1", "question2"), 363_846, (40_430,), metrics=ACCURACY_F1),
-    _GlueTask(MNLI, "mnli", INFERENCE, PREMISES, 392_702, (9815, 9832), 3, dev=(MATCHED, MISMATCHED)),
-    _GlueTask("QNLI", "qnli", INFERENCE, ("question", "sentence"), 104_743, (5463,)),
-    _GlueTask("RTE", "rte", INFERENCE, SENTENCES, 2490, (277,)),
+    _GlueTask(
+        MNLI, "mnli", INFERENCE, PREMISES, 392_702, (9815, 9832), 3, dev=(MATCHED, MISMATCHED), names=NLI
+    ),
+    _GlueTask("QNLI", "qnli", INFERENCE, ("question", "sentence"), 104_743, (5463,), names=ENTAILED),
+    _GlueTask("RTE", "rte", INFERENCE, SENTENCES, 2490, (277,), names=ENTAILED),
 )
 
 TASKS: Mapping[str, _GlueTask] = MappingProxyType({task.name: task for task in _ALL})
@@ -136,8 +142,19 @@ class GlueSource:
         """The size of the task (see harness.core.types.TableSource)."""
         return task.size
 
-    def load(self, task: Task, *, data: Path | None) -> LabelledData:
-        """The rows of the task (see harness.core.types.LabelSource)."""
+    def load_with_test(self, task: Task, *, data: Path | None) -> LabelledData:
+        """The rows of the task with those that GLUE's server scores, as far as the data has them."""
+        dataset, glue_task = self._read_splits(data), TASKS[self.name]
+        names = [split.replace("validation", "test") for split in task.splits]
+        test = {
+            name: _split(dataset[name], glue_task, f"{data or PATH}, {name}", hidden=True)
+            for name in names
+            if name in dataset
+        }
+        return replace(self.load(task, data=data), test=test)
+
+    def _read_splits(self, data: Path | None) -> Any:
+        """The data set of the task, with all of its splits."""
         from datasets import load_dataset
         from datasets.exceptions import DatasetsError
 
@@ -145,7 +162,7 @@ class GlueSource:
         hub, where = {"path": PATH, "revision": REVISION}, str(data or PATH)
         place: dict[str, Any] = hub if data is None else {"path": str(resolve_readable_folder(data))}
         try:
-            dataset = load_dataset(**place, name=glue_task.subset)
+            return load_dataset(**place, name=glue_task.subset)
         except (ValueError, OSError, DatasetsError) as error:
             # The library ends its message with a list of all extensions that it knows.
             reason = str(error.__cause__ or error).partition(" with any supported extension")[0]
@@ -153,6 +170,10 @@ class GlueSource:
                 f"{where}: {glue_task.subset} cannot be read: {reason}",
                 hint="A data root holds the hub's files with its README.md, which names them by subset.",
             ) from error
+
+    def load(self, task: Task, *, data: Path | None) -> LabelledData:
+        """The rows of the task (see harness.core.types.LabelSource)."""
+        glue_task, where, dataset = TASKS[self.name], str(data or PATH), self._read_splits(data)
         splits = {
             name: _split(dataset[name], glue_task, f"{where}, {glue_task.subset}, {name}")
             for name in (TRAIN, *task.splits)
@@ -173,16 +194,32 @@ class GlueSource:
             for name, split in splits.items()
             if len(split) != sizes[name]
         ]
-        return LabelledData(train=splits[TRAIN], dev=dev, classes=glue_task.classes, notes=tuple(notes))
+        return LabelledData(
+            train=splits[TRAIN],
+            dev=dev,
+            classes=glue_task.classes,
+            notes=tuple(notes),
+            names=glue_task.names,
+        )
 
 
-def _split(rows: Any, task: _GlueTask, where: str) -> LabelledSplit:
+def format_submission_name(task: str, split: str) -> str:
+    """The name of a file of predictions, without its ending: GLUE's own of a split that its server scores.
+
+    >>> format_submission_name("MNLI", "test_mismatched"), format_submission_name("RTE", "validation")
+    ('MNLI-mm', 'RTE-validation')
+    """
+    server_names = {"test": task, "test_matched": f"{task}-m", "test_mismatched": f"{task}-mm"}
+    return server_names.get(split, f"{task}-{split}")
+
+
+def _split(rows: Any, task: _GlueTask, where: str, *, hidden: bool = False) -> LabelledSplit:
     lacking = [name for name in (*task.columns, "label") if name not in rows.column_names]
     if lacking:
         raise DataError(f"{where} has no column {', '.join(lacking)}.")
     if len(rows) == 0:
         raise DataError(f"{where} is empty.")
-    labels = list(rows["label"])
+    labels = [0] * len(rows) if hidden else list(rows["label"])
     # The test splits of GLUE have -1 in place of labels.
     if task.classes > 1 and not set(labels) <= set(range(task.classes)):
         raise DataError(f"{where} has labels outside of 0 to {task.classes - 1}: they are hidden ones.")

@@ -129,6 +129,7 @@ def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
         train=LabelledSplit(texts=texts, labels=labels.train, ids=[*train]),
         dev={task.split: LabelledSplit(texts=scored, labels=labels.dev, ids=[*dev])},
         classes=labels.classes,
+        names=labels.names,
         notes=(
             *labels.notes,
             *_note_unread_columns(columns, label, first[0]),
@@ -185,6 +186,7 @@ class _Labels:
     train: tuple[float, ...]
     dev: tuple[float, ...]
     classes: int
+    names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -233,6 +235,7 @@ def _parse_class_labels(
         train=tuple(number[name] for name in first),
         dev=tuple(number[name] for name in second),
         classes=len(names),
+        names=tuple(names),
         notes=(note,) if "f1" in learning.metrics and not learning.positive else (),
     )
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from finetune.glue.protocol import RunScore, Trial
-from finetune.glue.rows import TokenizedTask, adapt_trial
+from finetune.glue.rows import TokenizedTask, adapt_trial, load_tokenizer
+from finetune.glue.storage import ClassifierPlace
 from harness.core import files, provenance
 from harness.core.allowances import list_allowed_tensors
 from harness.core.documents import read_content_file, write_content_file
@@ -291,6 +292,7 @@ class Finetune:
         key: The key of the run's record.
         identity: The content whose digest is the key.
         group: The grid of MNLI runs whose best weights are cached; None to cache no weights.
+        place: Where the classifier is kept; None to keep none.
     """
 
     artifact: Artifact
@@ -303,6 +305,7 @@ class Finetune:
     key: str
     identity: Mapping[str, Any]
     group: str | None = None
+    place: ClassifierPlace | None = None
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Train and score the model; gives the record of the run."""
@@ -313,7 +316,7 @@ class Finetune:
         trial, changed = adapt_trial(folder, self.resolve_trial(context))
         context.emit(Event(kind="stage", text=f"{self.task.name}: {format_trial(trial)}"))
         labelled, rows, notes = TokenizedTask.load_tokenized_task(
-            context, self.artifact, self.task, self.data, trial
+            context, self.artifact, self.task, self.data, trial, test=self.place is not None
         )
         weights = self._find_start_weights(context)
         started_from = hash_file(weights, context.cache) if weights else None
@@ -325,6 +328,13 @@ class Finetune:
             _Checkpoints.open_cache(context).keep_best_weights(
                 self.group, self.key, evaluation.watched, model.list_transferable_tensors()
             )
+        run_provenance = provenance.collect_provenance(
+            device=context.device, threads=context.limits.threads, started=started
+        )
+        if self.place is not None and evaluation is not None:
+            seconds = round((datetime.now(tz=UTC) - started).total_seconds(), 3)
+            facts = {**run_provenance, "seconds": seconds, "notes": [*more, *progress.notes]}
+            self._store_classifier(context, trial, model, labelled, rows, progress, facts)
         columns = _build_example_columns(self.task, labelled, evaluation, trial.seed) if evaluation else {}
         metrics = {} if evaluation is None else evaluation.metrics
         seconds = (datetime.now(tz=UTC) - started).total_seconds()
@@ -342,9 +352,7 @@ class Finetune:
             scores=_build_record_scores(self.task, metrics),
             training=_build_run_training(trial, progress, labelled),
             provenance={
-                **provenance.collect_provenance(
-                    device=context.device, threads=context.limits.threads, started=started
-                ),
+                **run_provenance,
                 "notes": [*noted, *changed, *notes, *more, *progress.notes],
                 "data": dict(report.counts),
                 "seconds": {"train": round(seconds, 3)},
@@ -409,6 +417,41 @@ class Finetune:
         if weights is not None:
             model.start_from(load_file(weights))
         return model.to(context.device), notes
+
+    def _store_classifier(
+        self,
+        context: JobContext,
+        trial: Trial,
+        model: Classifier,
+        labelled: LabelledData,
+        rows: TokenizedTask,
+        progress: Progress,
+        facts: Mapping[str, Any],
+    ) -> None:
+        """Keep the classifier that counts, with its predictions for the scored and for unlabelled rows."""
+        import torch
+
+        from finetune.glue.trainer import build_autocast, predict
+
+        tokens = trial.epochs * int(rows.train.lengths.sum())
+        assert self.place is not None
+        model.load_state_dict(progress.weights or {}, strict=False)
+        evaluation, autocast = (
+            _choose_evaluation(progress),
+            build_autocast(torch.device(context.device), trial),
+        )
+        predicted = {**(evaluation.predictions if evaluation else {})}
+        predicted |= {name: predict(model, split, autocast=autocast) for name, split in rows.test.items()}
+        self.place.store_classifier(
+            model,
+            load_tokenizer(find_backbone_folder(self.artifact.folder)),
+            self.task,
+            labelled,
+            losses=progress.losses,
+            predictions={name: values.tolist() for name, values in predicted.items()},
+            facts={**facts, "devices": [context.device], "tokens": tokens},
+            context=context,
+        )
 
     def _find_start_weights(self, context: JobContext) -> Path | None:
         """The checkpoint file to start from; None for a model folder or the backbone."""

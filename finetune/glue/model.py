@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from harness.core.errors import ModelError
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.family import Names
+from harness.encoder.folder.files import read_object
+from harness.encoder.library_load import hide_library_output
 from harness.encoder.network.model import load_network, read_raw_tensors, read_tensors
 from harness.encoder.tensors import HEAD_IGNORED, NOT_LOADED
 
@@ -104,6 +108,20 @@ class Classifier(nn.Module):
             )
         self.load_state_dict(tensors, strict=False)
 
+    def save_classifier(self, folder: Path, names: Sequence[str]) -> None:
+        """Write the encoder in its published form, and the head beside it as head.safetensors.
+
+        Args:
+            folder: The folder, made if it does not exist.
+            names: The names of the classes; none where scores are numbers.
+        """
+        encoder: Any = self.encoder
+        encoder.save_pretrained(folder)
+        head = {
+            name: t.contiguous() for name, t in self.state_dict().items() if not name.startswith("encoder.")
+        }
+        save_file(head, folder / "head.safetensors", {"names": json.dumps([*names])})
+
     @staticmethod
     def load_classifier(
         folder: Path,
@@ -128,6 +146,8 @@ class Classifier(nn.Module):
         """
         head = trial.training.head
         torch.manual_seed(trial.seed)  # a library draws missing tensors
+        if head.library and (library := _load_library_classifier(folder, classes)) is not None:
+            return library
         encoder, dense, notes = _load_encoder(source or folder, head, trial.training.dropout, allow_extra)
         if source is not None:  # its dense layer is taken, and its last one is always left
             dense = _load_dense_layer(source) or dense
@@ -142,6 +162,63 @@ class Classifier(nn.Module):
         names = None if family is None else family.names
         classifier = Classifier(encoder, width=width, classes=classes, head=head, dense=dense, names=names)
         return classifier, notes
+
+
+class _LibraryClassifier(Classifier):
+    """A class of transformers for classification, with its own head and dropouts.
+
+    Args:
+        model: Gives `logits`, (rows, classes).
+    """
+
+    def __init__(self, model: Any) -> None:
+        nn.Module.__init__(self)
+        self.model = model
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        """Scores of the rows, (rows, classes)."""
+        scores: Tensor = self.model(**inputs).logits
+        return scores
+
+    def published(self, name: str) -> str:
+        """The published name of a parameter."""
+        return name.removeprefix("model.")
+
+    def save_classifier(self, folder: Path, names: Sequence[str]) -> None:
+        """Write the model as transformers does; AutoModelForSequenceClassification opens it."""
+        config = self.model.config
+        if names:
+            config.id2label = dict(enumerate(names))
+            config.label2id = {name: number for number, name in enumerate(names)}
+        config.problem_type = "single_label_classification" if names else "regression"
+        self.model.save_pretrained(folder)
+
+
+def _load_library_classifier(folder: Path, classes: int) -> tuple[Classifier, list[str]] | None:
+    """The backbone as transformers' own class for classification; None where no such class holds it."""
+    from transformers import AutoModelForSequenceClassification
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+
+    family = read_family(folder)
+    kind = read_object(folder / "config.json").get("model_type")
+    if kind not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES or (family and family.is_decoder):
+        return None
+    with hide_library_output():
+        model, loading = AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            num_labels=classes,
+            dtype=torch.float32,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    start = f"{model.base_model_prefix}."
+    fresh = [name for name in loading["missing_keys"] if name.startswith(start)]
+    # A class that leaves weights of the encoder fresh reads another form of this model.
+    if any("pooler." not in name for name in fresh):
+        return None
+    notes = ["the backbone has no pooler: a fresh one was trained"] if fresh else []
+    return _LibraryClassifier(model), [f"trained as {type(model).__name__} of transformers", *notes]
 
 
 LIBRARY_DROPOUT = {

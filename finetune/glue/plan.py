@@ -7,9 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from annotated_types import Interval
+from typing import Any
 
 from finetune.glue import probe
 from finetune.glue.jobs import (
@@ -23,9 +21,12 @@ from finetune.glue.jobs import (
     format_trial,
 )
 from finetune.glue.protocol import Protocol, Trial
+from finetune.glue.settings import GlueSettings
+from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file
-from harness.core.identity import build_task_identity, digest, serialize_canonical
+from harness.core.identity import build_data_identity, build_task_identity, digest, serialize_canonical
+from harness.core.lineage import Lineage, ParentPart
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, list_readme_subsets
 from harness.encoder.folder.content import compute_content_key
@@ -35,37 +36,8 @@ from harness.encoder.weights import read_safetensors
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, RecordLocation, Resources
 from harness.jobs.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
+from harness.results.results import describe_modified
 from suites.glue import GLUE, MNLI
-
-
-@dataclass(frozen=True, kw_only=True)
-class _GlueSettings:
-    """The settings of a GLUE recipe that a user may change; all others are the paper's.
-
-    Attributes:
-        fresh_seeds: Runs of a chosen cell with seeds of our own, whose mean is the score; None for 5, or
-            for 0 where the protocol has final seeds or chooses nothing.
-        transfer: Whether tasks start from the model for MNLI where the protocol says so.
-        mnli: A model for MNLI, folder or weights, that tasks start from in place of the recipe's own.
-    """
-
-    fresh_seeds: Annotated[int, Interval(ge=0, le=1000)] | None = None
-    transfer: bool = True
-    mnli: Path | None = None
-
-    def check_glue_settings(self) -> None:
-        """Refuse settings that contradict each other, or a model that is not there.
-
-        Raises:
-            UsageError: The message says which.
-        """
-        if self.mnli is not None and not self.transfer:
-            raise UsageError("mnli and transfer=false contradict each other.", hint="Leave one of them out.")
-        if self.mnli is not None and not self.mnli.exists():
-            raise UsageError(
-                f"{self.mnli} does not exist.",
-                hint="--set mnli=MODEL takes a model folder or a weights file.",
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +75,7 @@ FRESH = 5
 """The number of our own seeds at a selected cell where the protocol has no final seeds."""
 
 
-def _count_fresh_seeds(protocol: Protocol, settings: _GlueSettings) -> int:
+def _count_fresh_seeds(protocol: Protocol, settings: GlueSettings) -> int:
     """The number of our own seeds."""
     if settings.fresh_seeds is not None:
         return settings.fresh_seeds
@@ -124,14 +96,16 @@ def _compute_source_key(runs: Sequence[str]) -> str:
 class _TaskPlanner:
     """The plans of scores of one backbone under a protocol with a user's settings.
 
-    Fresh seeds are counted from `seed`.
+    Fresh seeds are counted from `seed`. `modified` are the values that are not the protocol's own.
     """
 
     protocol: Protocol
+    modified: Mapping[str, Any]
     artifact: Artifact
     locate: Locate
-    settings: _GlueSettings
+    settings: GlueSettings
     seed: int
+    results: Path | None = None
 
     def plan_score(self, task: Task, name: str) -> RecipePlan:
         """The plan of one score; `name` is the recipe's."""
@@ -250,16 +224,40 @@ class _TaskPlanner:
                 key=key,
                 identity=json.loads(serialize_canonical(identity)),  # as a record holds it
                 group=group,
+                place=self._find_place(task, trials[0], seed) if len(trials) == 1 else None,
             ),
         )
+
+    def _find_place(self, task: Task, trial: Trial, seed: int) -> ClassifierPlace | None:
+        """The place of a run's classifier; None where none is kept."""
+        if self.results is None or not self.protocol.keeps:
+            return None
+        lineage = Lineage(
+            recipe=self.protocol.name,
+            source=self.protocol.source,
+            settings=json.loads(serialize_canonical(replace(trial, seed=seed))),
+            # As they are typed.
+            changed={
+                name: ",".join(map(str, value)) if isinstance(value, list) else value
+                for name, value in self.modified.items()
+            },
+            parents=(ParentPart.of(self.artifact),),
+            data=({"name": task.name, **build_data_identity(task.data)},),
+            seed=seed,
+        )
+        name = f"{self.artifact.name}-{self.protocol.name}-{task.name}"
+        return ClassifierPlace(results=self.results, name=name, lineage=lineage)
 
     def _build_score_identity(self, ready: _TaskRuns, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
         """The identity of the score."""
         return {
             **build_task_identity(self.artifact, ready.task),
             "recipe": name,
+            **self._modified_part,
             # Words that change no run are left out of the key.
-            "protocol": digest(replace(self.protocol, name="", source="", assumed=(), variants={})),
+            "protocol": digest(
+                replace(self.protocol, name="", source="", assumed=(), variants={}, keeps=False)
+            ),
             "kind": self._kind,
             "runs": digest(keys),
             "view": self.protocol.view,
@@ -275,6 +273,7 @@ class _TaskPlanner:
         key, protocol_runs = digest(identity), len(ready.trials) + len(self.protocol.final_seeds)
         recipe_facts = {
             "recipe": name,
+            **self._modified_part,
             "from": self.protocol.source,
             "assumed": list(self.protocol.assumed),
             "view": self.protocol.view,
@@ -304,6 +303,11 @@ class _TaskPlanner:
             resources=Resources(needs_device=False),
             work=work,
         )
+
+    @property
+    def _modified_part(self) -> dict[str, Any]:
+        """The modified settings in an identity; nothing of a protocol as it is printed."""
+        return {"modified": dict(self.modified)} if self.modified else {}
 
     @property
     def fresh_seeds(self) -> tuple[int, ...]:
@@ -419,7 +423,7 @@ def _require_same(backbone: Path, source: Path) -> None:
 def entry(protocol: Protocol, summary: str) -> RecipeEntry:
     """The catalog entry of a protocol with its variants."""
 
-    def open_(variant: str, settings: _GlueSettings) -> TaskRecipe:
+    def open_(variant: str, settings: GlueSettings) -> TaskRecipe:
         chosen = protocol.variants[variant] if variant else protocol
         settings.check_glue_settings()
         if (settings.mnli is not None or not settings.transfer) and not chosen.transfer:
@@ -427,14 +431,17 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
             raise UsageError(
                 f"{protocol.name} starts no task from a model for MNLI.", hint=f"Leave out --set {name}."
             )
-        return _GlueRecipe(protocol=chosen, variant=variant, settings=settings)
+        narrowed, modified = settings.adapt_protocol(chosen)
+        return _GlueRecipe(protocol=narrowed, variant=variant, settings=settings, modified=modified)
 
     summaries = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
     return RecipeEntry(
         name=protocol.name,
         summary=f"{summary}; {protocol.runs} runs on all of GLUE",
         kind="task",
-        settings=dict.fromkeys(("", *protocol.variants), _GlueSettings()),
+        settings={
+            name: GlueSettings.from_protocol(one) for name, one in {"": protocol, **protocol.variants}.items()
+        },
         open=open_,
         variants=summaries,
     )
@@ -446,12 +453,23 @@ class _GlueRecipe:
 
     protocol: Protocol
     variant: str
-    settings: _GlueSettings
+    settings: GlueSettings
+    modified: Mapping[str, Any]
+    results: Path | None = None
+
+    def attach_results(self, results: Path) -> TaskRecipe:
+        """The recipe with the folder in which it keeps classifiers."""
+        return replace(self, results=results)
+
+    @property
+    def _typed(self) -> str:
+        """The recipe's name as a user types it."""
+        return f"{self.protocol.name}:{self.variant}" if self.variant else self.protocol.name
 
     @property
     def name(self) -> str:
-        """The recipe's name as a user types it."""
-        return f"{self.protocol.name}:{self.variant}" if self.variant else self.protocol.name
+        """The recipe's name as a user types it, with the settings that are modified."""
+        return ", ".join([self._typed, *describe_modified(self.modified)])
 
     @property
     def source(self) -> str:
@@ -475,10 +493,16 @@ class _GlueRecipe:
         if source.like not in self.protocol.grids:
             raise explain_unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
         planner = _TaskPlanner(
-            protocol=self.protocol, artifact=artifact, locate=locate, settings=self.settings, seed=seed
+            protocol=self.protocol,
+            modified=self.modified,
+            artifact=artifact,
+            locate=locate,
+            settings=self.settings,
+            seed=seed,
+            results=self.results,
         )
         try:
-            return planner.plan_score(task, self.name)
+            return planner.plan_score(task, self._typed)
         except DataError as error:
             identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
             return RecipePlan(identity=identity, problem=error)

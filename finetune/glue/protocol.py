@@ -70,6 +70,8 @@ class ClassifierHead(AlwaysHashed):
         initializer_range: Standard deviation of fresh weights.
         last: The distribution of the last layer's weights: "normal" with `initializer_range`; "megatron", of
             standard deviation width^-0.5 and cut at twice that.
+        library: Whether transformers' own class for classification is trained, with its head and dropouts,
+            where it has one for the backbone; all else is for other backbones.
     """
 
     pooling: Literal["first", "mean"] = "first"
@@ -80,6 +82,7 @@ class ClassifierHead(AlwaysHashed):
     dropout: float = 0.0
     initializer_range: float = 0.02
     last: Literal["normal", "megatron"] = field(default="normal", metadata={"later": True})
+    library: bool = field(default=False, metadata={"later": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +263,7 @@ class Protocol(AlwaysHashed):
         final_seeds: Seeds with which the protocol itself runs the best cell once more.
         assumed: Assumptions that no source states, each as a sentence.
         variants: Other readings of the same source, by name.
+        keeps: Whether the classifiers of its runs are kept.
     """
 
     name: str
@@ -272,6 +276,7 @@ class Protocol(AlwaysHashed):
     final_seeds: tuple[int, ...] = ()
     assumed: tuple[str, ...] = ()
     variants: Mapping[str, Protocol] = field(default_factory=dict)
+    keeps: bool = field(default=False, metadata={"later": True})
 
     def list_trials(self, task: str, *, like: str = "", transfer: bool | None = None) -> tuple[Trial, ...]:
         """Every trial of a task's grid, seeds innermost.

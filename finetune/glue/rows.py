@@ -15,6 +15,7 @@ from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import prepare_task_data
+from suites.glue import GlueSource
 
 if TYPE_CHECKING:
     import torch
@@ -167,10 +168,17 @@ class TokenizedTask:
 
     train: TokenizedRows
     dev: Mapping[str, TokenizedRows]
+    test: Mapping[str, TokenizedRows]
 
     @staticmethod
     def load_tokenized_task(
-        context: JobContext, artifact: Artifact, task: Task, data: Path | None, trial: Trial
+        context: JobContext,
+        artifact: Artifact,
+        task: Task,
+        data: Path | None,
+        trial: Trial,
+        *,
+        test: bool = False,
     ) -> tuple[LabelledData, TokenizedTask, list[str]]:
         """The rows of a task, read and tokenized once for all runs of a worker.
 
@@ -180,6 +188,7 @@ class TokenizedTask:
             task: The task.
             data: The local folder of the data set; None for the hub.
             trial: The run, for its length in tokens.
+            test: Whether GLUE's rows with hidden labels are wanted as well.
 
         Returns:
             The labelled texts, their tokens on the device, and notes for the user.
@@ -194,15 +203,12 @@ class TokenizedTask:
         notes = [f"inputs are cut at {length} tokens: the backbone has no more positions"]
 
         def make() -> tuple[LabelledData, TokenizedTask]:
-            from transformers import AutoTokenizer
-
-            from harness.encoder.library_load import let_end_pad, require_padding
-
             with prepare_task_data(task, data, context.cache), hide_progress_bars():
-                labelled = source.load(task, data=data)
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            let_end_pad(tokenizer)
-            require_padding(tokenizer)
+                if test and isinstance(source, GlueSource):
+                    labelled = source.load_with_test(task, data=data)
+                else:
+                    labelled = source.load(task, data=data)
+            tokenizer = load_tokenizer(folder)
             device = torch.device(context.device)
             splits = {
                 name: TokenizedRows.tokenize_rows(
@@ -214,12 +220,29 @@ class TokenizedTask:
                     numbers=labelled.classes == 1,
                 )
                 # No split of the data has an empty name.
-                for name, split in {"": labelled.train, **labelled.dev}.items()
+                for name, split in {"": labelled.train, **labelled.dev, **labelled.test}.items()
             }
-            return labelled, TokenizedTask(train=splits.pop(""), dev=splits)
+            dev, hidden_rows = ({name: splits[name] for name in one} for one in (labelled.dev, labelled.test))
+            return labelled, TokenizedTask(train=splits[""], dev=dev, test=hidden_rows)
 
-        labelled, rows = context.get_cached_value("rows", (artifact.key, task, data, length), make)
+        labelled, rows = context.get_cached_value("rows", (artifact.key, task, data, length, test), make)
         return labelled, rows, notes if length < trial.training.max_length else []
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a backbone, which can pad.
+
+    Raises:
+        ModelError: It has no token to pad with.
+    """
+    from transformers import AutoTokenizer
+
+    from harness.encoder.library_load import let_end_pad, require_padding
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    let_end_pad(tokenizer)
+    require_padding(tokenizer)
+    return tokenizer
 
 
 def adapt_trial(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:

@@ -32,7 +32,7 @@ from harness.encoder.weights import StoredTensor, read_safetensors
 from harness.plan.models import ModelOptions, resolve_model
 from harness.results.cost.duration import format_duration
 from harness.search.bm25 import is_bm25
-from harness.training.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
+from harness.training.model_store import PREDICTIONS, TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.training.training import LOG, read_log
 
 _Model = StoredModel | UnfinishedModel
@@ -118,7 +118,7 @@ def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> 
 def _export(model: str, folder: Path, results: Path | None, cache: Path | None) -> int:
     """Copy MODEL, a name or six or more digits of a key, to FOLDER, without the log of its training.
 
-    FOLDER is new or empty. sentence-transformers can load the copy.
+    FOLDER is new or empty. sentence-transformers can load the copy, of a classifier transformers.
     """
     stored_model = _find_stored_model(model, ModelStore(paths.resolve_results_folder(results)), cache)
     if isinstance(stored_model, UnfinishedModel):
@@ -135,6 +135,35 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
         f"{folder}: {stored_model.name} ({stored_model.key[:12]}), "
         f"{format_size(_count_model_bytes(folder))}. {_describe_loading(folder)}"
     )
+    return 0
+
+
+@command.command("predictions")
+@click.argument("models", nargs=-1, required=True)
+@click.option(
+    "--output", required=True, metavar="DIR", type=click.Path(path_type=Path), help="Folder to create."
+)
+@options.results
+@options.cache
+def _predictions(models: Sequence[str], output: Path, results: Path | None, cache: Path | None) -> int:
+    """Copy what the classifiers MODELS predict to DIR, a file for each task and split.
+
+    Rows of GLUE that its server scores are files as it takes them, in a zip of them all.
+    """
+    store = ModelStore(paths.resolve_results_folder(results))
+    predictions: dict[str, Path] = {}
+    for text in models:
+        place = _find_stored_model(text, store, cache).folder / TRAINING / PREDICTIONS
+        own_files = {path.name: path for path in sorted(place.glob("*"))}
+        if not own_files:
+            raise UsageError(f"{text} has no predictions.", hint="Those of --recipe finetune have some.")
+        if both := predictions.keys() & own_files.keys():
+            raise UsageError(f"Two of the models predict {min(both)}.", hint="Name one model for each task.")
+        predictions |= own_files
+    for name, path in predictions.items():
+        if not files.write_once(output / name, path.read_bytes()):
+            raise UsageError(f"{output / name} exists already.", hint="Name a folder that is new or empty.")
+        click.echo(output / name)
     return 0
 
 
@@ -378,9 +407,10 @@ def _stage_folder(folder: Path) -> Iterator[Path]:
 def _describe_loading(folder: Path) -> str:
     """What loads an exported model."""
     kinds = {kind for kind, _ in list_modules(folder)}
-    is_harness_model = (
-        read_object(find_backbone_folder(folder) / "config.json").get("model_type") == MODEL_TYPE
-    )
+    config = read_object(find_backbone_folder(folder) / "config.json")
+    if str(config.get("architectures")).endswith("ForSequenceClassification']"):
+        return "AutoModelForSequenceClassification of transformers loads it."
+    is_harness_model = config.get("model_type") == MODEL_TYPE
     if is_harness_model or kinds & set(OWN):
         return "sentence-transformers loads it where encoder-harness is installed."
     return "sentence-transformers loads it."

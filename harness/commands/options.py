@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from harness.core.arguments import Argument, collect_options
 from harness.core.errors import UsageError
 from harness.plan.request import Request
+from harness.plan.run_file import read_run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -213,6 +215,11 @@ process_cache = make_option(Request, "cache", expose_value=False, callback=_choo
 """Of the same commands, whose pages look for the cache themselves."""
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines (docs/json.md).")
+run_file = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML file with the settings of a run; typed options go before it (docs/command-line.md).",
+)
 project = click.option(
     "--name",
     "project",
@@ -223,6 +230,33 @@ project = click.option(
 device = click.option(
     "--device", default="", metavar="DEVICE", help="Device, e.g. cuda:0 (default: a GPU, else the CPU)."
 )
+
+
+def build_request(
+    models: tuple[str, ...], suites: tuple[str, ...], given: Mapping[str, Any], config: Path | None
+) -> Request:
+    """The request of a command, whose options go before the settings of a file.
+
+    Args:
+        models: As the user typed them.
+        suites: As the user typed them.
+        given: Options of an evaluation by the names of their parameters.
+        config: The file; None without one.
+    """
+    if config is None:
+        return Request.parse_options(models, suites, given)
+    context = click.get_current_context()
+    unset = (None, ParameterSource.DEFAULT)
+    typed = {name: value for name, value in given.items() if context.get_parameter_source(name) not in unset}
+    names = {argument.parameter: name for name, argument in _FIELDS.items()} | {"prompt_file": "prompts"}
+    fields = {names[name] for name in typed}
+    # Suites that were typed may have the name of a project by now.
+    fields |= {name for name, value in (("models", models), ("suites", suites)) if value}
+    # A budget is no parameter: it stands among the changed settings.
+    fields |= {"recipe_settings"} if given["changes"] else set()
+    return read_run(
+        config, Request.parse_options(models, suites, {**typed, "changes": given["changes"]}), fields
+    )
 
 
 def insert_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:

@@ -3,41 +3,55 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.commands import options
+from harness.core import files
 from harness.core.terminal import create_console
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
 from harness.driver.report.plan import print_plan, print_trainings
 from harness.driver.report.run import list_impossible_results, print_failures
 from harness.plan.request import PreparedRun, Request
+from harness.plan.run_file import format_run
 
 
 @click.command("run")
-@options.add_options("models", "suites")
+@options.make_option(Request, "models", required=False)
+@options.make_option(Request, "suites", required=False)
 @options.project
 @options.evaluation
 @options.add_options("seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast")
+@options.run_file
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the run with every setting, defaults as well, as a TOML file for --config.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost; run nothing.")
 @options.as_json
 def command(
     models: tuple[str, ...],
     suites: tuple[str, ...],
     project: str | None,
+    config: Path | None,
+    save: Path | None,
     dry_run: bool,
     as_json: bool,
     **given: Any,
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
     suites = options.insert_project(suites, project)
-    request = Request.parse_options(models, suites, given)
+    request = options.build_request(models, suites, given, config)
     with request.limit_network():
         prepared = evaluation.prepare(request)
         # Also before a dry run: where the data of the only task is missing, there is nothing to plan.
         evaluation.require_data(prepared)
+        if save is not None:
+            files.replace(save, format_run(request).encode())
         if dry_run:
             return _show_plan(prepared, as_json)
         report = progress.follow_run(prepared, create_console(stderr=True))

@@ -413,7 +413,8 @@ def replace_settings(
 def _parse_setting(kind: Any, name: str, value: Any, of: str, example: str) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
-    raw_value = value
+    # A number alone is one value of several, as it is where it is typed.
+    raw_value = (value,) if get_origin(kind) is tuple and isinstance(value, int | float) else value
     if isinstance(value, str):
         if value.lower() in ("none", "") and type(None) in get_args(kind):
             return None

@@ -591,12 +591,16 @@ class LabelledData:
         dev: The rows to score on, by split: those of the task's splits that the data has.
         classes: The number of classes; REGRESSION where labels are numbers.
         notes: Sentences on rows or splits that the data lacks.
+        names: The names of the classes in the order of their numbers; none where labels are numbers.
+        test: Rows whose labels are hidden, and here 0, by split.
     """
 
     train: LabelledSplit
     dev: Mapping[str, LabelledSplit]
     classes: int
     notes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    test: Mapping[str, LabelledSplit] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from harness.core.encoding import Encoding, EvaluationSettings
@@ -95,6 +96,15 @@ class TaskRecipe(Protocol):
 
     def build_probe_job(self, jobs: Sequence[Job]) -> Job | None:
         """A job that gives the memory of a run and of its device, as JSON (`peak_bytes`, `device_bytes`)."""
+        ...
+
+
+@runtime_checkable
+class KeepingRecipe(TaskRecipe, Protocol):
+    """A recipe that may keep the models that it trains for tasks."""
+
+    def attach_results(self, results: Path) -> TaskRecipe:
+        """The recipe with the folder in which it keeps them."""
         ...
 
 

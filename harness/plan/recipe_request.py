@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from harness.core.arguments import replace_settings, split_names
@@ -92,6 +93,33 @@ def require_model_recipe(request: RecipeRequest) -> None:
             f"{reason}, and what is asked for is a model.",
             hint=f"Type --recipe with one of {', '.join(recipe_names)} (`harness list recipes`).",
         )
+
+
+def collect_settings(request: RecipeRequest) -> dict[str, Any]:
+    """Every setting of the recipes of a request with its value, as `--set` takes them, but the swept one.
+
+    Raises:
+        UsageError: A recipe or a setting does not exist, or a value has another form.
+    """
+    changes, complete = _assign_changes(request), dict[str, Any]()
+    swept = {name.rpartition(".")[2] for name in request.sweep}
+    for stage, changed in changes.items():
+        before = catalog.find_recipe_entry(stage).settings[_parse_variant(stage)]
+        settings: Any = replace_settings(before, changed, of=stage)
+        for setting in fields(settings):
+            name = setting.name if len(changes) == 1 else f"{stage}.{setting.name}"
+            value = getattr(settings, setting.name)
+            # A setting that is both set and swept is refused.
+            if setting.name in swept - changed.keys():
+                continue
+            # A value of a class of its own, such as a file that was read, is typed in another form.
+            if type(value) in (bool, int, float, str, tuple):
+                complete[name] = value
+            elif value is None or isinstance(value, Path):
+                complete[name] = "none" if value is None else str(value)
+            elif setting.name in changed:
+                complete[name] = changed[setting.name]
+    return complete
 
 
 def parse_changes(pairs: Any) -> Any:

@@ -13,7 +13,7 @@ from harness.core.types import Artifact, Suite, Task
 from harness.data.locate import DataSettings
 from harness.data.parts import PARTIAL
 from harness.executors.executor import parse_executor
-from harness.jobs.recipe import ModelRecipe, TaskRecipe, build_two_stage_error
+from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
 from harness.plan.devices import require_room, require_spelled
 from harness.plan.evaluations import OWN, RECIPE, EvaluationChoice
 from harness.plan.models import ModelOptions, resolve_models
@@ -98,11 +98,12 @@ class ResolvedRequest:
         if training:
             require_model_recipe(request.build_recipe_request())
         recipes = Recipes.resolve_recipes(suites, request.build_recipe_request())
+        task = recipes.task
         _check_bm25(request, suites)
         trained = bool(recipes.stages)
         models = _resolve_models(request, cache, recipe=trained or _is_training_only(suites), plain=trained)
         _check_late_interaction(models, suites, "+".join(request.recipe))
-        _check_two_stages(models, recipes.task)
+        _check_two_stages(models, task)
         check_prompts(request.settings.prompts or {}, suites)
         trained_models: tuple[ConfiguredModel, ...] = ()
         if recipes.stages:
@@ -125,7 +126,7 @@ class ResolvedRequest:
             asked=models,
             trained=trained_models,
             suites=tuple(suites),
-            recipe=recipes.task,
+            recipe=task.attach_results(results) if isinstance(task, KeepingRecipe) else task,
             stages=recipes.stages,
             results=results,
             cache=cache,

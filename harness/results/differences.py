@@ -39,6 +39,7 @@ _FIELDS = {
     *CURVE,
     *RECIPE_SETTINGS,
     "start",
+    "modified",
     *(field.name for part in (Encoding, LateInteraction, Data) for field in fields(part)),
 }
 

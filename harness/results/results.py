@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,12 +46,13 @@ class Condition(Protocol):
 class RecipeCondition:
     """A recipe with a user's options, under which a model was measured.
 
-    `protocol` is the digest of its settings, `kind` the kind of seeds behind a score (results/README.md), and
-    `start` the model from which the protocol starts some tasks; None in records of other tasks, which fit
-    every start.
+    `modified` are the settings that are not the protocol's own, with their values, and `protocol` is the
+    digest of all settings. `kind` is the kind of seeds behind a score (results/README.md), and `start` the
+    model from which the protocol starts some tasks; None in records of other tasks, which fit every start.
     """
 
     recipe: str
+    modified: Mapping[str, Any] = field(default_factory=dict)
     protocol: str = ""
     kind: str = ""
     view: str
@@ -68,7 +69,8 @@ class RecipeCondition:
         start = {"backbone": ["no transfer"], "checkpoint": [f"started from the checkpoint {content}"]}
         if self.kind == "maximum":
             seeds = ["the grid's maximum"]
-        return ", ".join([self.recipe, *seeds, *start.get((self.start or {}).get("from", ""), [])])
+        modified = describe_modified(self.modified)
+        return ", ".join([self.recipe, *modified, *seeds, *start.get((self.start or {}).get("from", ""), [])])
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -84,6 +86,16 @@ class RecipeCondition:
         data = task.data.content == "" or record.identity["data"] == build_data_identity(task.data)
         same = record.task.name == task.name and record.identity["scoring"] == task.source.scoring
         return same and alike and data and record.identity["splits"] == sorted(task.splits)
+
+
+def describe_modified(settings: Iterable[str]) -> list[str]:
+    """The words that stand behind a recipe's name where settings are modified; none where none is.
+
+    >>> describe_modified({"learning_rate": (1e-5,), "epochs": (2,)}), describe_modified({})
+    (['modified: learning_rate and epochs'], [])
+    """
+    names = " and ".join(settings)
+    return [f"modified: {names}"] if names else []
 
 
 def _format_seeds(seeds: Sequence[int]) -> str:
@@ -239,7 +251,11 @@ def _describe_documents(documents: str) -> list[str]:
 def serialize_condition(treatment: Condition) -> dict[str, Any]:
     """A condition as plain values (docs/json.md)."""
     assert is_dataclass(treatment)
-    return {name: value for name, value in asdict(treatment).items() if name != "documents" or value}
+    return {
+        name: value
+        for name, value in asdict(treatment).items()
+        if name not in ("documents", "modified") or value
+    }
 
 
 def open_stores(results: Path | None) -> list[Store]:

@@ -34,6 +34,9 @@ from harness.training.training import LOG, MODEL, OUTPUT, read_log
 TRAINING = "training"
 """The folder in a model with the circumstances of its training, which are no part of its content."""
 
+PREDICTIONS = "predictions"
+"""The folder in TRAINING with what a classifier predicts, a file for each split."""
+
 TENSORBOARD = "tensorboard"
 """The folder of TensorBoard events in a training's folder."""
 

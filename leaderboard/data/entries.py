@@ -98,6 +98,11 @@ class Entry(_EntryFacts):
         return f", {APPROXIMATE} (" in self.treatment
 
     @property
+    def modified(self) -> bool:
+        """Whether a recipe trained it for each task with other settings than its own."""
+        return f"{self.recipe}, modified: " in self.treatment
+
+    @property
     def size(self) -> str:
         """The size class, empty where the number of parameters is not known."""
         return find_size_class(self.parameters)

@@ -143,11 +143,15 @@ def _collect_metrics(document: Any, record: Document, main: str) -> tuple[list[M
     return [one for one in metrics if one[2] not in other], list(other)
 
 
-def _format_run_command(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
+def _format_run_command(
+    suites: Iterable[SiteSuite], entry: Entry, task: str, modified: Mapping[str, Any]
+) -> str:
     """The command that measures a result again; a recipe makes its model again from the parent."""
     lineage = entry.lineage
     model = lineage.parents[0].name if lineage and lineage.parents else entry.model
     recipe = ["--recipe", entry.recipe] if entry.recipe else []
+    for name, value in modified.items():
+        recipe += ["--set", f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"]
     typed = next((one.typed for one in suites if any(own.name == task for own in one.suite.tasks)), "")
     suite = ["--suite", typed, "--tasks", task] if typed else ["--suite", f"mteb:{task}"]
     return shlex.join(["harness", "run", "--model", model, *recipe, *suite])
@@ -182,7 +186,9 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         "page": format_task_path(row.task), "trust": TRUST[entry.trust],
         "data": describe_result_data(row.data, reasons),
         "score": build_score_cell(row, entry).text,
-        "command": _format_run_command(site.queries.suites.values(), entry, row.task),
+        "command": _format_run_command(
+            site.queries.suites.values(), entry, row.task, record.get("identity", {}).get("modified", {})
+        ),
         "source": f"{SOURCES[entry.source]}{build_address(f'/{file}')}"
         if file and entry.source in SOURCES else "",
     }  # fmt: skip

@@ -463,7 +463,7 @@ def build_model_cell(entry: Entry) -> Cell:
 def format_entry_kinds(entry: Entry) -> str:
     """The marks of how an entry's model was trained and searched with, as kinds of a cell."""
     lineage = entry.lineage
-    marks: list[tuple[str, object]] = [("approximate", entry.approximate)]
+    marks: list[tuple[str, object]] = [("approximate", entry.approximate), ("changed", entry.modified)]
     if lineage is not None:
         marks += [
             ("own", lineage.all_own_data),

@@ -15,7 +15,7 @@ from fakes import artifact
 from finetune.glue.jobs import Finetune, ScoreFromRuns
 from finetune.glue.protocol import Cadence, Optimizer, Protocol, RunScore
 from finetune.recipes import glue_modernbert, glue_mosaicbert, glue_neobert, glue_optibert, glue_quick
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.identity import digest, serialize_canonical
 from harness.core.types import SEED, Data, Task
 from harness.data.locate import Located
@@ -52,6 +52,7 @@ NEO_TRAINING = {
         "dropout": 0.1,
         "initializer_range": 0.02,
         "last": "normal",
+        "library": False,
     },
     "clip": None,
     "shuffled": True,
@@ -103,6 +104,7 @@ MODERN_TRAINING = {
         "dropout": 0.0,
         "initializer_range": 0.02,
         "last": "megatron",
+        "library": False,
     },
     "shuffled": True,
 }
@@ -120,6 +122,7 @@ MOSAIC_TRAINING = {
         "dropout": 0.1,
         "initializer_range": 0.02,
         "last": "normal",
+        "library": False,
     },
     "shuffled": False,
 }
@@ -374,7 +377,7 @@ def located(task: Task) -> Located:
     return Located(data=Data(path=task.data.path, content="c" * 8), folder=Path("data"), origin="root")
 
 
-def opened(name: str, **settings: int) -> Any:
+def opened(name: str, **settings: Any) -> Any:
     return catalog.open_recipe(name, settings)
 
 
@@ -470,3 +473,78 @@ def test_the_seed_moves_the_fresh_seeds_only() -> None:
     assert len(one & other) == 40
     assert first.identity["fresh_seeds"] == [42001, 42002, 42003, 42004, 42005]
     assert second.identity["fresh_seeds"] == [7001, 7002, 7003, 7004, 7005]
+
+
+# Settings that a user changes: they narrow the grid, and take the paper's name away
+
+
+def test_settings_narrow_the_grid_of_every_task() -> None:
+    recipe = opened("glue-neobert", learning_rate="1e-5,3e-5", batch_size=16, epochs="2", fresh_seeds=0)
+    for task, one in recipe_plan(recipe).items():
+        trials = {
+            (t.learning_rate, t.batch_size, t.weight_decay, t.epochs)
+            for job in one.jobs
+            if isinstance(job.work, Finetune) and job.work.task.name == task
+            for t in job.work.trials
+        }
+        assert trials == set(product((1e-5, 3e-5), (16,), (1e-2, 1e-5), (2,)))
+        # MNLI's own runs, from which others start, are narrowed as well.
+        runs = sum(isinstance(job.work, Finetune) for job in one.jobs)
+        assert runs == (8 if task in glue_neobert.TRANSFER else 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "modified"),
+    [
+        ("glue-neobert", {"learning_rate": "1e-5"}, "learning_rate"),
+        ("glue-neobert", {"weight_decay": "0", "max_length": "512"}, "weight_decay and max_length"),
+        ("glue-neobert:code", {"dtype": "bf16", "seeds": "1,2"}, "seeds and dtype"),
+        ("glue-modernbert", {"dtype": "bfloat16"}, "dtype"),  # of STS-B, which has float32
+        ("glue-mosaicbert", {"epochs": "3"}, "epochs"),
+        ("glue-quick", {"seeds": "7"}, "seeds"),
+        ("glue-quick", {"learning_rate": "5e-5", "seeds": "2,1,0", "max_length": 256, "dtype": "fp32"}, ""),
+        ("glue-neobert", {"learning_rate": "3e-5,2e-5,1e-5,6e-6,5e-6", "dtype": "fp16"}, ""),
+        ("glue-optibert", {"seeds": "1,2,3,4,5"}, ""),
+        ("glue-neobert", {"fresh_seeds": 3, "transfer": "false"}, ""),
+    ],
+)
+def test_what_is_modified_stands_behind_the_name_and_in_the_key(
+    name: str, settings: dict[str, Any], modified: str
+) -> None:
+    recipe = opened(name, **settings)
+    assert recipe.name == (f"{name}, modified: {modified}" if modified else name)
+    plain = opened(name, **{n: v for n, v in settings.items() if n in ("fresh_seeds", "transfer")})
+    ours, theirs = (recipe_plan(one)["STS-B"] for one in (recipe, plain))
+    assert (ours.jobs[-1].key == theirs.jobs[-1].key) == (not modified)
+    assert ours.identity["recipe"] == name
+    assert " and ".join(ours.identity.get("modified", {})) == modified
+    told = ours.jobs[-1].work.told  # type: ignore[attr-defined]
+    assert told.get("modified") == ours.identity.get("modified")
+
+
+def test_seeds_are_those_whose_mean_is_the_score() -> None:
+    """At the chosen cell, in place of fresh ones; where nothing is chosen those of every run."""
+    for name, kind, runs in (("glue-neobert", "final", 40), ("glue-mosaicbert", "protocol", 0)):
+        one = recipe_plan(opened(name, seeds="5,6", transfer="false"))["CoLA"]
+        score = one.jobs[-1].work
+        assert isinstance(score, ScoreFromRuns)
+        assert (score.kind, len(score.seeds)) == (kind, 2)
+        works = [job.work for job in one.jobs if isinstance(job.work, Finetune)]
+        assert len(works) == runs + 2
+        assert [work.seed for work in works[-2:]] == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"learning_rat": 1}, "Did you mean learning_rate?"),
+        ({"learning_rate": "fast"}, "learning_rate of glue-neobert cannot be 'fast'"),
+        ({"learning_rate": "-1"}, "learning_rate of glue-neobert cannot be '-1'"),
+        ({"batch_size": "0"}, "batch_size of glue-neobert cannot be '0'"),
+        ({"epochs": "1.5"}, "epochs of glue-neobert cannot be '1.5'"),
+        ({"dtype": "int8"}, "dtype of glue-neobert cannot be 'int8'"),
+    ],
+)
+def test_a_setting_that_no_run_can_have_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
+        opened("glue-neobert", **settings)

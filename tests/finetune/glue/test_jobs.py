@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import matthews_corrcoef
+from starlette.testclient import TestClient
 
 import fakes
 import harness
@@ -45,6 +47,8 @@ from harness.driver.report.run import Report
 from harness.plan import catalog
 from harness.storage.record import Record
 from harness.storage.store import Store
+from leaderboard.web.app import create_app
+from site_data import small_settings
 from stored_records import iter_records
 
 # From a backbone to the table of GLUE: grids, choice, transfer, fresh seeds, and going on after a stop
@@ -571,6 +575,38 @@ def test_show_prints_the_table_by_any_view(
     assert invoke(["show", "tiny-bert", *place, "--view", "neo"]) == 2
     assert "Did you mean neobert?" in capsys.readouterr().err
     assert invoke(["show", "tiny-bert", "--view", "neobert", "--results", str(tmp_path / "results")]) == 2
+
+
+def test_a_modified_setting_is_said_wherever_the_recipe_is(
+    small: Runner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the record, the report, `show` in both forms, `compare`, and on the site, beside unmodified ones."""
+    small(tasks=("CoLA",))
+    report = small(tasks=("CoLA",), recipe_settings={"learning_rate": "1e-3", "epochs": "2"})
+    record, said = finals(report)["CoLA"], "small, modified: learning_rate and epochs"
+    assert record.identity["modified"] == {"learning_rate": [1e-3], "epochs": [2]}
+    assert record.training["modified"] == record.identity["modified"]
+    assert [cell["learning_rate"] for cell in record.training["cells"]] == [1e-3]
+    report.print(Console(file=(out := io.StringIO()), width=200))
+    assert f"of GLUE, {said}" in out.getvalue()
+    place = ["tiny-bert", "--suite", "glue", "--results", str(tmp_path / "results")]
+    assert invoke(["show", *place]) == 0
+    text = capsys.readouterr().out
+    assert f"{said}, fresh seeds 42001–42002" in text
+    assert "small, fresh seeds 42001–42002" in text
+    assert invoke(["show", *place, "--json"]) == 0
+    settings = [one["settings"] for one in json.loads(capsys.readouterr().out)["suites"]]
+    assert [one.get("modified") for one in settings] == [None, {"learning_rate": [1e-3], "epochs": [2]}]
+    app = create_app(replace(small_settings(tmp_path), results=tmp_path / "results"))
+    with TestClient(app) as client:
+        page = client.get("/suites/glue").text
+        assert said in page
+        assert page.count("(changed settings)") >= 1
+        assert {
+            found
+            for found in re.findall(r"/results/\d+", client.get("/models/tiny-bert").text)
+            if "--set learning_rate=0.001 --set epochs=2" in client.get(found).text
+        }
 
 
 def test_a_dry_run_counts_runs_and_steps(
