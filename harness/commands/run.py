@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from harness.commands import options
+from harness.core.errors import UsageError
 from harness.core.terminal import create_console
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
+from harness.driver.protocol import PreparedProtocol, prepare_protocol
 from harness.driver.report.plan import print_plan, print_trainings
+from harness.driver.report.protocol import ProtocolReport, print_protocol_plan, show_protocol
 from harness.driver.report.run import list_impossible_results, print_failures
+from harness.plan.protocol import find_protocol
 from harness.plan.request import PreparedRun, Request
 
 
 @click.command("run")
-@options.add_options("models", "suites")
+@options.add_options("models")
+@options.make_option(Request, "suites", required=False)
+@click.option(
+    "--protocol",
+    default="",
+    metavar="NAME",
+    help="All that a paper's tables ask of a backbone, in place of --suite and --recipe "
+    "(`harness list protocols`, docs/protocols.md); --tasks names steps of it, or tasks.",
+)
+@click.option("--quick", is_flag=True, help="A protocol on few tasks with few steps: no paper's, and marked.")
 @options.project
 @options.evaluation
 @options.add_options("seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast")
@@ -26,15 +40,21 @@ from harness.plan.request import PreparedRun, Request
 def command(
     models: tuple[str, ...],
     suites: tuple[str, ...],
+    protocol: str,
+    quick: bool,
     project: str | None,
     dry_run: bool,
     as_json: bool,
     **given: Any,
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
+    _require_suites(suites, protocol, quick)
     suites = options.insert_project(suites, project)
     request = Request.parse_options(models, suites, given)
     with request.limit_network():
+        if protocol:
+            joined = prepare_protocol(find_protocol(protocol), request, quick=quick)
+            return _run_protocol(joined, dry_run, as_json)
         prepared = evaluation.prepare(request)
         # Also before a dry run: where the data of the only task is missing, there is nothing to plan.
         evaluation.require_data(prepared)
@@ -46,6 +66,40 @@ def command(
     else:
         report.print(create_console())
     return report.exit_code
+
+
+def _require_suites(suites: tuple[str, ...], protocol: str, quick: bool) -> None:
+    """Refuse a run of nothing, and a quick one of anything but a protocol."""
+    if not (suites or protocol):
+        raise UsageError(
+            "A run needs a suite or a protocol.", hint="Type --suite SUITE (`harness list suites`)."
+        )
+    if quick and not protocol:
+        raise UsageError("--quick is for a protocol.", hint="Name one with --protocol, or leave it out.")
+
+
+def _run_protocol(prepared: PreparedProtocol, dry_run: bool, as_json: bool) -> int:
+    out = create_console(stderr=True)
+    if dry_run:
+        return _show_protocol_plan(prepared, as_json)
+    print_protocol_plan(prepared, out)
+    report = ProtocolReport.build_report(prepared, progress.follow_run(prepared.joined, out))
+    return show_protocol(report, as_json)
+
+
+def _show_protocol_plan(prepared: PreparedProtocol, as_json: bool) -> int:
+    if as_json:
+        about = {
+            "protocol": prepared.protocol.name,
+            "quick": prepared.quick,
+            "gaps": dict(prepared.gaps),
+            "steps": [asdict(step) for step in prepared.count_steps()],
+        }
+        click.echo(json.dumps(about | PlanCost.estimate_plan(prepared.joined).to_json(), indent=1))
+    else:
+        print_protocol_plan(prepared, create_console())
+        _show_plan(prepared.joined, as_json)
+    return 1 if prepared.gaps.keys() - prepared.skipped or prepared.joined.plan.impossible else 0
 
 
 def _show_plan(prepared: PreparedRun, as_json: bool) -> int:

@@ -66,7 +66,7 @@ def _refuse_tasks(entry: SuiteEntry, argument: str) -> None:
     if not task_names or not entry.alone or entry.offers():
         return
     columns = entry.open("", SuiteOptions()).columns
-    if all(any(_is_column(column, name) for column in columns) for name in task_names):
+    if all(any(is_column(column, name) for column in columns) for name in task_names):
         raise UsageError(
             f"Tasks of the suite {entry.name} are not typed after a colon.",
             hint=f"Type --suite {entry.name} --tasks {shlex.quote(','.join(task_names))}.",
@@ -92,7 +92,7 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     task_names = options.tasks if options else ()
     every = [column for suite in suites for column in suite.columns]
     for name in task_names:
-        if not any(_is_column(column, name) for column in every):
+        if not any(is_column(column, name) for column in every):
             suite_names = " or ".join(names)
             columns = [column.name for column in every]
             types = [f"{_TYPE}{column.type}" for column in every]
@@ -106,7 +106,7 @@ _TYPE = "type:"
 """What a user types before a type of tasks."""
 
 
-def _is_column(column: Column, name: str) -> bool:
+def is_column(column: Column, name: str) -> bool:
     """Whether a column has this name, or its only task has, or it is of the type in `type:STS`."""
     if name.startswith(_TYPE):
         return column.type.lower() == name.removeprefix(_TYPE).lower()
@@ -115,7 +115,7 @@ def _is_column(column: Column, name: str) -> bool:
 
 def _select_columns(suite: Suite, wanted: Sequence[str]) -> Suite:
     """The suite with tasks in the wanted columns only."""
-    column_names = tuple(c.name for c in suite.columns if any(_is_column(c, name) for name in wanted))
+    column_names = tuple(c.name for c in suite.columns if any(is_column(c, name) for name in wanted))
     # The other columns stay, without tasks, so that the suite still says what was left out.
     columns = tuple(c if c.name in column_names else replace(c, tasks=()) for c in suite.columns)
     return replace(suite, columns=columns, requested=column_names if len(column_names) < len(columns) else ())
