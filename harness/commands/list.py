@@ -16,7 +16,6 @@ from harness.core.registry import Registry
 from harness.core.terminal import create_console, print_table
 from harness.encoder import backbones
 from harness.plan import catalog
-from harness.plan.protocol import PROTOCOLS
 from harness.results.index import RecordIndex, distinguish_models
 from harness.results.scores import score_text
 from harness.search import bm25
@@ -27,7 +26,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     **dict.fromkeys(("models", "backbones"), backbones.BACKBONES),
     **dict.fromkeys(("suites", "benchmarks", "tasks"), catalog.SUITES),
     "recipes": catalog.RECIPES,
-    "protocols": PROTOCOLS,
+    "protocols": catalog.PROTOCOLS,
 }
 """The registry behind each list of names."""
 
@@ -55,7 +54,10 @@ def command(
         case "recipes":
             rows = _list_recipe_rows()
         case "protocols":
-            rows = [{"name": one.name, "summary": one.summary} for one in PROTOCOLS.load_entries().values()]
+            rows = [
+                {"name": one.name, "summary": one.summary}
+                for one in catalog.PROTOCOLS.load_entries().values()
+            ]
         case "suites":
             rows = _list_suite_rows()
         case _:

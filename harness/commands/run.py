@@ -17,7 +17,7 @@ from harness.driver.protocol import PreparedProtocol, prepare_protocol
 from harness.driver.report.plan import print_plan, print_trainings
 from harness.driver.report.protocol import ProtocolReport, print_protocol_plan, show_protocol
 from harness.driver.report.run import list_impossible_results, print_failures
-from harness.plan.protocol import find_protocol
+from harness.plan.catalog import find_protocol
 from harness.plan.request import PreparedRun, Request
 
 

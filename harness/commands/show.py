@@ -39,7 +39,6 @@ from harness.driver.report.suite import (
 )
 from harness.driver.report.trained import print_trained_result, serialize_trained_result
 from harness.plan import catalog
-from harness.plan.protocol import find_protocol
 from harness.plan.request import Request
 from harness.results.results import (
     APPROXIMATE,
@@ -120,7 +119,7 @@ def command(
     if protocol:
         places: dict[str, Any] = {"results": results, "cache": cache, "data": data, "offline": offline}
         request = Request(models=(model,), suites=(), **places)
-        prepared = prepare_protocol(find_protocol(protocol), request, quick=quick)
+        prepared = prepare_protocol(catalog.find_protocol(protocol), request, quick=quick)
         return show_protocol(ProtocolReport.build_report(prepared), as_json)
     if (languages or subsets or splits) and not suites:
         raise UsageError(

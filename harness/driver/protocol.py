@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from harness.core.errors import HarnessError
 from harness.driver import evaluation
+from harness.jobs.recipe import ProtocolEntry
 from harness.plan.plan import ConfiguredModel, Plan
-from harness.plan.protocol import ProtocolEntry, expand_protocol
+from harness.plan.protocol import expand_protocol
 from harness.plan.request import PreparedRun, Request
 
 T = TypeVar("T")

@@ -1,8 +1,9 @@
-"""The catalog of backbones, recipes and suites, found in folders and through entry points.
+"""The catalog of backbones, recipes, protocols and suites, found in folders and through entry points.
 
-Each file in `harness/encoder/backbones/`, `finetune/recipes/` or `suites/` is one entry; other distributions
-add entries through the entry points `harness.backbones`, `harness.recipes` and `harness.suites`. A name is
-first looked up in the file of that name, so that no other file is imported.
+Each file in `harness/encoder/backbones/`, `finetune/recipes/`, `finetune/protocols/` or `suites/` is one
+entry; other distributions add entries through the entry points `harness.backbones`, `harness.recipes`,
+`harness.protocols` and `harness.suites`. The name of a recipe or suite is first looked up in the file of that
+name, so that no other file is imported.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from harness.core.arguments import replace_settings, split_names
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.registry import Registry
 from harness.core.types import Column, Suite, SuiteEntry, SuiteOptions
-from harness.jobs.recipe import ModelRecipe, RecipeEntry, TaskRecipe
+from harness.jobs.recipe import ModelRecipe, ProtocolEntry, RecipeEntry, TaskRecipe
 
 SUITES = Registry(kind=SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
+PROTOCOLS = Registry(
+    kind=ProtocolEntry, package="finetune.protocols", attribute="PROTOCOL", group="harness.protocols"
+)
 RECIPES = Registry(kind=RecipeEntry, package="finetune.recipes", attribute="RECIPE", group="harness.recipes")
 
 
@@ -202,3 +206,16 @@ def open_recipe(text: str, changes: Mapping[str, Any] | None = None) -> TaskReci
     """
     entry, variant = find_recipe_entry(text), text.partition(":")[2]
     return entry.open(variant, replace_settings(entry.settings[variant], changes or {}, of=text))
+
+
+def find_protocol(name: str) -> ProtocolEntry:
+    """The protocol of a name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    entries = PROTOCOLS.load_entries()
+    if name not in entries:
+        then = "`harness list protocols` shows all."
+        raise PROTOCOLS.add_failures(explain_unknown("protocol", name, entries, then=then))
+    return entries[name]

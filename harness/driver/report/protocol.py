@@ -22,8 +22,8 @@ from harness.driver.execute import Result
 from harness.driver.protocol import PreparedProtocol
 from harness.driver.report.run import Report, print_failures
 from harness.executors.executor import Failure
+from harness.jobs.recipe import ProtocolColumn, ProtocolTable
 from harness.plan.plan import ConfiguredModel, PlannedScore
-from harness.plan.protocol import ProtocolColumn, ProtocolTable
 from harness.results.scores import Mean
 
 NEAR = 2
@@ -150,14 +150,16 @@ def _read_printed_number(
     column: ProtocolColumn, table: ProtocolTable, line: Mapping[str, Mapping[str, str]]
 ) -> _RowNumber:
     row = line[column.name]
-    value = Decimal(row["value"]) * (100 if row["unit"] == "fraction" else 1)
+    value = Decimal(row["value"])
+    if row["unit"] == "fraction":
+        value = (100 * value).normalize()
     if column.of == "types" and "over tasks" in row["recomputed_as"]:
         # Of another mean than the rows beside it: made again of the printed types.
         kinds = [one.name for one in table.columns if one.of.startswith("type:")]
         mean = fmean(float(line[name]["value"]) for name in kinds)
         return _RowNumber(value=mean, printed=f"{mean:.1f} (recomputed; {row['value']} is over tasks)")
     interval = f" [{row['ci_low']}, {row['ci_high']}]" if row["ci_low"] else ""
-    return _RowNumber(value=float(value), printed=f"{value.normalize():f}{interval}")
+    return _RowNumber(value=float(value), printed=f"{value:f}{interval}")
 
 
 @dataclass(frozen=True, kw_only=True)

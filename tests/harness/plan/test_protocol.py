@@ -14,7 +14,9 @@ from harness.commands.run import command
 from harness.core.errors import UsageError
 from harness.data.training import sets
 from harness.driver.protocol import PreparedProtocol, prepare_protocol
-from harness.plan.protocol import PROTOCOLS, expand_protocol, find_protocol
+from harness.driver.report.protocol import ProtocolReport
+from harness.plan.catalog import PROTOCOLS, find_protocol
+from harness.plan.protocol import expand_protocol
 from harness.plan.request import Request
 from protocol_data import backbone, lay_protocol_data
 
@@ -167,3 +169,25 @@ def test_misuse_is_named(words: tuple[str, ...], message: str, bare: Path) -> No
         CliRunner().invoke(
             command, ["--model", str(bare), *words], catch_exceptions=False, standalone_mode=False
         )
+
+
+@pytest.mark.usefixtures("hub")
+def test_rows_that_are_not_measured_are_named_gaps_beside_printed_ones(bare: Path, tmp_path: Path) -> None:
+    prepared = prepare_protocol(find_protocol("optibert"), request(bare, tmp_path, tasks=("simcse",)))
+
+    report = ProtocolReport.build_report(prepared)
+
+    older, newer = report.to_json()["tables"]
+    printed = {row["model"]: row["numbers"] for row in older["rows"] if row["origin"] == "printed"}
+    # These two print the mean over tasks in a column of means over types; the others print that over types.
+    assert printed["ModernBERT_large"]["Avg."]["printed"] == "48.0 (recomputed; 46.9 is over tasks)"
+    assert printed["NeoBERT_4096"]["Avg."]["printed"] == "52.4 (recomputed; 51.3 is over tasks)"
+    assert printed["OptiBERT_neo"]["Avg."]["printed"] == "50.0"
+    (mine,) = [row for row in older["rows"] if row["origin"] == "measured"]
+    assert all(number["value"] is None for number in mine["numbers"].values())
+    assert mine["numbers"]["Summ."]["gap"] == "not measured: SummEval"
+    assert (older["sorted_by"], older["means"]["Avg."]) == ("", "the mean over types")
+    assert report.exit_code == 1
+    # The only step that is left out has no table, and says why.
+    assert prepared.gaps == {"glue": "left out by --tasks"}
+    assert newer["table"] == "5"
