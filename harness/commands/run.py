@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -48,7 +49,8 @@ def command(
     **given: Any,
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
-    _require_suites(suites, protocol, quick)
+    if quick and not protocol:
+        raise UsageError("--quick is for a protocol.", hint="Name one with --protocol, or leave it out.")
     suites = options.insert_project(suites, project)
     request = Request.parse_options(models, suites, given)
     with request.limit_network():
@@ -68,44 +70,19 @@ def command(
     return report.exit_code
 
 
-def _require_suites(suites: tuple[str, ...], protocol: str, quick: bool) -> None:
-    """Refuse a run of nothing, and a quick one of anything but a protocol."""
-    if not (suites or protocol):
-        raise UsageError(
-            "A run needs a suite or a protocol.", hint="Type --suite SUITE (`harness list suites`)."
-        )
-    if quick and not protocol:
-        raise UsageError("--quick is for a protocol.", hint="Name one with --protocol, or leave it out.")
-
-
 def _run_protocol(prepared: PreparedProtocol, dry_run: bool, as_json: bool) -> int:
-    out = create_console(stderr=True)
+    if not (dry_run and as_json):
+        print_protocol_plan(prepared, create_console(stderr=not dry_run))
     if dry_run:
-        return _show_protocol_plan(prepared, as_json)
-    print_protocol_plan(prepared, out)
-    report = ProtocolReport.build_report(prepared, progress.follow_run(prepared.joined, out))
-    return show_protocol(report, as_json)
+        return _show_plan(prepared.joined, as_json, prepared.to_json()) or bool(prepared.open_gaps)
+    run = progress.follow_run(prepared.joined, create_console(stderr=True))
+    return show_protocol(ProtocolReport.build_report(prepared, run.results), as_json)
 
 
-def _show_protocol_plan(prepared: PreparedProtocol, as_json: bool) -> int:
-    if as_json:
-        about = {
-            "protocol": prepared.protocol.name,
-            "quick": prepared.quick,
-            "gaps": dict(prepared.gaps),
-            "steps": [asdict(step) for step in prepared.count_steps()],
-        }
-        click.echo(json.dumps(about | PlanCost.estimate_plan(prepared.joined).to_json(), indent=1))
-    else:
-        print_protocol_plan(prepared, create_console())
-        _show_plan(prepared.joined, as_json)
-    return 1 if prepared.gaps.keys() - prepared.skipped or prepared.joined.plan.impossible else 0
-
-
-def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
+def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = MappingProxyType({})) -> int:
     cost, out = PlanCost.estimate_plan(prepared), create_console()
     if as_json:
-        click.echo(json.dumps(cost.to_json(), indent=1))
+        click.echo(json.dumps({**about, **cost.to_json()}, indent=1))
     else:
         if cost.trainings:
             print_trainings(cost.trainings)

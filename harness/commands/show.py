@@ -120,7 +120,7 @@ def command(
         places: dict[str, Any] = {"results": results, "cache": cache, "data": data, "offline": offline}
         request = Request(models=(model,), suites=(), **places)
         prepared = prepare_protocol(catalog.find_protocol(protocol), request, quick=quick)
-        return show_protocol(ProtocolReport.build_report(prepared), as_json)
+        return show_protocol(ProtocolReport.build_report(prepared, prepared.read_results()), as_json)
     if (languages or subsets or splits) and not suites:
         raise UsageError(
             "--languages, --subsets and --splits narrow a suite.", hint="Name one with --suite SUITE."

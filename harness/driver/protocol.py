@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
 from harness.core.errors import HarnessError
 from harness.driver import evaluation
+from harness.driver.execute import Driver, Result
 from harness.jobs.recipe import ProtocolEntry
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.protocol import expand_protocol
@@ -64,6 +65,22 @@ class PreparedProtocol:
         """The name of the protocol, with what a quick run is not."""
         quick = " (QUICK RUN on little data, not the paper's protocol)" if self.quick else ""
         return f"protocol {self.protocol.name}{quick}"
+
+    @property
+    def open_gaps(self) -> Mapping[str, str]:
+        """The steps that were asked for and cannot be run, with the reason."""
+        return {name: reason for name, reason in self.gaps.items() if name not in self.skipped}
+
+    def read_results(self) -> tuple[Result, ...]:
+        """The results of all steps as they are recorded; nothing is run."""
+        run = self.joined
+        return Driver(replace(run.plan, jobs=()), store=run.store, cache=run.cache).run()
+
+    def to_json(self) -> dict[str, Any]:
+        """What each step has to do, for machines (docs/json.md)."""
+        counts = [asdict(step) for step in self.count_steps()]
+        about = {"protocol": self.protocol.name, "quick": self.quick, "gaps": dict(self.gaps)}
+        return {**about, "steps": counts}
 
     def count_steps(self) -> list[_StepCounts]:
         """What each step has to do."""

@@ -21,9 +21,8 @@ from harness.core.types import Suite
 from harness.driver.execute import Result
 from harness.driver.protocol import PreparedProtocol
 from harness.driver.report.run import Report, print_failures
-from harness.executors.executor import Failure
 from harness.jobs.recipe import ProtocolColumn, ProtocolTable
-from harness.plan.plan import ConfiguredModel, PlannedScore
+from harness.plan.plan import ConfiguredModel
 from harness.results.scores import Mean
 
 NEAR = 2
@@ -164,36 +163,26 @@ def _read_printed_number(
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolReport:
-    """The report of a protocol: that of each step, from one run or from what is recorded.
-
-    `run` is the report of all steps; None where nothing was run.
-    """
+    """The report of a protocol: the results of all steps, and the report of each."""
 
     prepared: PreparedProtocol
+    results: Sequence[Result]
     reports: Mapping[str, Report]
-    run: Report | None = None
 
     @staticmethod
-    def build_report(prepared: PreparedProtocol, run: Report | None = None) -> ProtocolReport:
-        """The report of a run of all steps; without a run of the scores that are recorded."""
-        results = {one.cell.key: one for one in run.results} if run else {}
-        reports = {
-            name: Report(
-                prepared=step,
-                results=tuple(results.get(cell.key) or _read_result(cell) for cell in step.plan.cells),
-                texts_encoded=0,
-                tokens_encoded=0,
-            )
-            for name, step in prepared.steps.items()
-        }
-        return ProtocolReport(prepared=prepared, reports=reports, run=run)
+    def build_report(prepared: PreparedProtocol, results: Sequence[Result]) -> ProtocolReport:
+        """The report of the results of all steps."""
+        by_key = {result.cell.key: result for result in results}
+        reports = {}
+        for name, step in prepared.steps.items():
+            own = tuple(by_key[cell.key] for cell in step.plan.cells)
+            reports[name] = Report(prepared=step, results=own, texts_encoded=0, tokens_encoded=0)
+        return ProtocolReport(prepared=prepared, results=results, reports=reports)
 
     @property
     def exit_code(self) -> int:
-        """0 if every step has all of its scores, else 1."""
-        left = {step.name for step in self.prepared.protocol.steps} - self.prepared.skipped
-        done = {name for name, report in self.reports.items() if not report.exit_code}
-        return 0 if left <= done else 1
+        """0 if every step that was asked for has all of its scores, else 1."""
+        return int(any(one.exit_code for one in self.reports.values()) or bool(self.prepared.open_gaps))
 
     @property
     def tables(self) -> list[_RankedTable]:
@@ -264,10 +253,7 @@ class ProtocolReport:
                     "table": one.table.table,
                     "sorted_by": one.by,
                     "means": {c.name: c.rule for c in one.table.columns if c.rule},
-                    "rows": [
-                        {**asdict(row), "numbers": {n: asdict(x) for n, x in row.numbers.items()}}
-                        for row in one.rows
-                    ],
+                    "rows": [asdict(row) for row in one.rows],
                 }
                 for one in self.tables
             ],
@@ -281,18 +267,10 @@ class ProtocolReport:
         for line in self.list_differences():
             console.print(f"differs: {line}", highlight=False, soft_wrap=True)
         _print_step_gaps(self.prepared, console)
-        if self.run is not None:
-            print_failures(self.run.failures, self.prepared.joined, console)
+        print_failures([one for one in self.results if one.failure], self.prepared.joined, console)
         console.print(
             f"Records: {self.prepared.joined.store.root / 'records'}", highlight=False, soft_wrap=True
         )
-
-
-def _read_result(cell: PlannedScore) -> Result:
-    """The result of a planned score as it is recorded."""
-    if cell.problem is not None:
-        return Result(cell=cell, how="impossible", failure=Failure.from_error(cell.problem))
-    return Result(cell=cell, how="cached" if cell.record else "stopped", record=cell.record)
 
 
 def _list_steps(table: ProtocolTable) -> set[str]:

@@ -159,7 +159,7 @@ def test_scores_of_a_quick_run_are_trials_or_of_a_recipe_of_its_own(bare: Path, 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "A run needs a suite or a protocol."),
+        ((), "A run needs at least one model and one suite."),
         (("--suite", "stdlib", "--quick"), "--quick is for a protocol."),
         (("--protocol", "modernbird"), "No protocol is called 'modernbird'."),
     ],
@@ -175,7 +175,7 @@ def test_misuse_is_named(words: tuple[str, ...], message: str, bare: Path) -> No
 def test_rows_that_are_not_measured_are_named_gaps_beside_printed_ones(bare: Path, tmp_path: Path) -> None:
     prepared = prepare_protocol(find_protocol("optibert"), request(bare, tmp_path, tasks=("simcse",)))
 
-    report = ProtocolReport.build_report(prepared)
+    report = ProtocolReport.build_report(prepared, prepared.read_results())
 
     older, newer = report.to_json()["tables"]
     printed = {row["model"]: row["numbers"] for row in older["rows"] if row["origin"] == "printed"}
