@@ -28,10 +28,12 @@ def expand_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fal
     Raises:
         UsageError: The base request names what the protocol decides, or tasks or settings that no step has.
     """
-    for option in ("suites", "recipe", "sweep", "select"):
-        if getattr(base, option):
+    usual = Request(models=(), suites=())
+    for option in ("suites", "recipe", "sweep", "select", "context_seeds"):
+        if getattr(base, option) != getattr(usual, option):
+            typed = {"suites": "suite", "context_seeds": "context-seeds"}.get(option, option)
             raise UsageError(
-                f"--{option.removesuffix('s')} and --protocol {protocol.name} exclude each other.",
+                f"--{typed} and --protocol {protocol.name} exclude each other.",
                 hint="Leave one of them out; --tasks narrows a protocol, and --set changes a setting.",
             )
     steps = {step.name: step for step in protocol.steps if not (quick and step.slow)}

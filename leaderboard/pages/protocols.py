@@ -111,9 +111,11 @@ def _collect_measured_lines(
             for entry, cell in _iter_measured_cells(queries, column, table.paper, matches):
                 backbone = backbones[entry.id]
                 head = link(backbone.name, f"/models/{backbone.slug}")
-                setting = link(label or describe_lineage(entry) or entry.treatment)
-                line = lines.setdefault((backbone.slug, label), {"model": head, "setting": setting})
-                line |= {"origin": link("measured", kind="measured"), column.name: cell}
+                # Each number may be of another model of the backbone: its note says of which.
+                about = "; ".join(filter(None, (describe_lineage(entry), entry.treatment, cell.note)))
+                line = lines.setdefault((backbone.slug, label), {"model": head, "setting": link(label)})
+                line |= {"origin": link("measured", kind="measured")}
+                line[column.name] = replace(cell, note=about)
     trained = {slug for slug, label in lines if table.lines.get(label) != "bare"}
     return [cells for (slug, _), cells in lines.items() if slug in trained]
 
