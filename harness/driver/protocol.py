@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.core.errors import HarnessError
 from harness.driver import evaluation
@@ -13,8 +13,6 @@ from harness.jobs.recipe import ProtocolEntry
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.protocol import expand_protocol
 from harness.plan.request import PreparedRun, Request
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,27 +164,22 @@ def _find_root(model: ConfiguredModel) -> ConfiguredModel:
 def _join_runs(base: Request, runs: Sequence[PreparedRun]) -> PreparedRun:
     """Several plans as one, in which each training, encoding and score is once."""
     plans = [run.plan for run in runs]
-    keys = {pair: key for plan in plans for pair, key in plan.keys.items()}
     plan = Plan(
         cells=tuple({cell.key: cell for one in plans for cell in one.cells}.values()),
         jobs=tuple({job.key: job for one in plans for job in one.jobs}.values()),
-        keys=keys,
+        keys={pair: key for one in plans for pair, key in one.keys.items()},
         known=frozenset().union(*(one.known for one in plans)),
         anew=frozenset().union(*(one.anew for one in plans)),
         trainings=tuple({m.artifact.key: m for one in plans for m in one.trainings}.values()),
         trials=tuple({trial.key: trial for one in plans for trial in one.trials}.values()),
     )
-    request = replace(base, suites=_drop_repeats(name for run in runs for name in run.request.suites))
-    first = next((run for run in runs if run.request.models and run.recipe), runs[0])
+    request = replace(base, suites=tuple(dict.fromkeys(name for run in runs for name in run.request.suites)))
+    first = next((run for run in runs if run.recipe), runs[0])
     return replace(
         first,
         request=request,
-        subjects=_drop_repeats(model for run in runs for model in run.subjects),
+        subjects=tuple(dict.fromkeys(model for run in runs for model in run.subjects)),
         suites=tuple({suite.name: suite for run in runs for suite in run.suites}.values()),
         plan=plan,
         stages=(),
     )
-
-
-def _drop_repeats(values: Iterable[T]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(values))
