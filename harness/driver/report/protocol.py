@@ -26,7 +26,7 @@ from harness.plan.plan import ConfiguredModel
 from harness.results.scores import Mean
 
 NEAR = 2
-"""The printed rows that are shown above, and below, the measured ones."""
+"""The rows that are shown above, and below, each measured one."""
 
 STATES = {"impossible": "no data", "stopped": "not measured"}
 """Why a score is not there, by the state of its result; of a failed one its own reason."""
@@ -74,11 +74,6 @@ class _RankedTable:
     rows: tuple[_ProtocolRow, ...]
 
     @property
-    def title(self) -> str:
-        """The paper and the number of its table."""
-        return f"{self.table.paper}, table {self.table.table}"
-
-    @property
     def gaps(self) -> list[str]:
         """What the numbers of measured rows lack, the columns with one reason together."""
         columns: dict[tuple[str, str], list[str]] = {}
@@ -98,21 +93,19 @@ class _RankedTable:
         if not by:
             # Nothing is complete, so nothing has a place among complete rows.
             return _RankedTable(table=table, by="", rows=(*printed[: 2 * NEAR], *measured))
-        printed = sorted((row for row in printed if _has_number(row, by)), key=lambda row: -_value(row, by))
-        values = [_value(row, by) for row in measured if _has_number(row, by)]
-        above = [row for row in printed if _value(row, by) >= max(values)]
-        between = [row for row in printed if min(values) <= _value(row, by) < max(values)]
-        below = [row for row in printed if _value(row, by) < min(values)]
-        rows = sorted((*above[-NEAR:], *between, *below[:NEAR], *measured), key=lambda row: -_value(row, by))
-        return _RankedTable(table=table, by=by, rows=tuple(rows))
+        rows = sorted((*printed, *measured), key=lambda row: -_find_value(row, by))
+        places = [n for n, row in enumerate(rows) if row.origin == "measured" and _has_number(row, by)]
+        near = {place + step for place in places for step in range(-NEAR, NEAR + 1)}
+        shown = [row for n, row in enumerate(rows) if n in near or row.origin == "measured"]
+        return _RankedTable(table=table, by=by, rows=tuple(shown))
 
 
 def _has_number(row: _ProtocolRow, name: str) -> bool:
     """Whether a row has a complete number in a column."""
-    return _value(row, name) > -math.inf
+    return _find_value(row, name) > -math.inf
 
 
-def _value(row: _ProtocolRow, name: str) -> float:
+def _find_value(row: _ProtocolRow, name: str) -> float:
     """The number by which a row is sorted; one that lacks something comes last."""
     number = row.numbers.get(name)
     return -math.inf if number is None or number.value is None or number.gap else number.value
@@ -302,12 +295,14 @@ def _explain_gap(report: Report, models: Sequence[ConfiguredModel], suite: Suite
             continue
         if not column.tasks:
             reasons.setdefault("left out", []).append(column.name)
-        results = [report.find_result(model, task) for model in models for task in column.tasks]
-        for result in results:
+        # As the suite has them: two columns may show parts of one task.
+        tasks = [
+            (model, task) for model in models for task in report.select_column_tasks(suite, column, model)
+        ]
+        for result in (report.find_result(*pair) for pair in tasks):
             if result.record is None or result.record.status != "done":
                 failed = result.failure.message if result.failure else "failed"
-                reason = STATES.get(result.how, failed)
-                reasons.setdefault(reason, []).append(column.name)
+                reasons.setdefault(STATES.get(result.how, failed), []).append(column.name)
     if any(of == column.name for column in suite.columns):
         return "; ".join(reasons)
     return "; ".join(f"{reason}: {shorten_names([*dict.fromkeys(n)])}" for reason, n in reasons.items())
@@ -363,7 +358,9 @@ def _print_step_gaps(prepared: PreparedProtocol, console: Console) -> None:
 
 
 def _print_table(ranked: _RankedTable, title: str, console: Console) -> None:
-    table = Table(title=f"{ranked.title}: printed and measured rows; {title}")
+    table = Table(
+        title=f"{ranked.table.paper}, table {ranked.table.table}: printed and measured rows; {title}"
+    )
     for name in ("model", "setting", ""):
         table.add_column(name)
     for column in ranked.table.columns:

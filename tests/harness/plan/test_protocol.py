@@ -172,6 +172,25 @@ def test_misuse_is_named(words: tuple[str, ...], message: str, bare: Path) -> No
 
 
 @pytest.mark.usefixtures("hub")
+def test_every_column_that_is_not_measured_names_what_it_lacks(bare: Path, tmp_path: Path) -> None:
+    prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path))
+
+    tables = ProtocolReport.build_report(prepared, prepared.read_results()).to_json()["tables"]
+
+    gaps = {
+        f"{table['table']} {name}": number["gap"]
+        for table in tables
+        for row in table["rows"]
+        if row["origin"] == "measured"
+        for name, number in row["numbers"].items()
+    }
+    assert len(gaps) == 8 + 16 + 16 + 9
+    assert gaps["1 DPR MLDR-OOD"] == gaps["1 ColBERT MLDR-OOD"] == "not measured"
+    assert gaps["1 CodeSearchNet"] == "not measured: go, java, javascript, php, python, ruby"
+    assert gaps["7 CQADupstack"] == gaps["8 MSMARCO"] == gaps["5 RTE"] == "not measured"
+
+
+@pytest.mark.usefixtures("hub")
 def test_rows_that_are_not_measured_are_named_gaps_beside_printed_ones(bare: Path, tmp_path: Path) -> None:
     prepared = prepare_protocol(find_protocol("optibert"), request(bare, tmp_path, tasks=("simcse",)))
 
