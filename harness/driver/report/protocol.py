@@ -309,7 +309,10 @@ def _explain_gap(report: Report, models: Sequence[ConfiguredModel], suite: Suite
 
 
 def _list_assumed(report: Report) -> Iterator[str]:
-    """What recipes assume, what a user changed, and what chose a model."""
+    """The convention of numbers, what recipes assume, what a user changed, and what chose a model."""
+    view = report.prepared.recipe.convention if report.prepared.recipe is not None else ""
+    conventions = [suite.conventions[view] for suite in report.prepared.suites if view in suite.conventions]
+    yield from (f"convention: {one.says}" for one in conventions)
     for model in report.prepared.subjects:
         for stage in model.stages:
             lineage = report.find_lineage(stage)
