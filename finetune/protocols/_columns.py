@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from harness.jobs.recipe import ProtocolColumn
+from harness.jobs.protocol import ProtocolColumn
 
 SPELLED: Mapping[str, str] = MappingProxyType({"SST": "SST-2", "STS": "STS-B"})
 """The names of GLUE's tasks that papers print otherwise."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.jobs.recipe import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
+from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
 from suites.mteb_efficient8 import BITEXT, TASKS
 
 METHODS = ("full", "freeze", "lora", "bias")

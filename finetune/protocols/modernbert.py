@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from finetune.protocols._columns import MAXIMUM, SMALL_GLUE, list_glue_columns
-from harness.jobs.recipe import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
+from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
 
 RATES = (1e-5, 2e-5, 3e-5, 5e-5, 8e-5, 1e-4)
 

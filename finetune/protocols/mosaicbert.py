@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from finetune.protocols._columns import SMALL_GLUE, list_glue_columns
-from harness.jobs.recipe import ProtocolEntry, ProtocolStep, ProtocolTable
+from harness.jobs.protocol import ProtocolEntry, ProtocolStep, ProtocolTable
 
 PROTOCOL = ProtocolEntry(
     name="mosaicbert",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from finetune.protocols._columns import MAXIMUM, ONE_EACH, SMALL_GLUE, list_glue_columns, list_mteb_columns
-from harness.jobs.recipe import ProtocolEntry, ProtocolStep, ProtocolTable
+from harness.jobs.protocol import ProtocolEntry, ProtocolStep, ProtocolTable
 
 MTEB = ("mteb-v1",)
 

@@ -9,7 +9,7 @@ from typing import Any
 from harness.core.errors import HarnessError
 from harness.driver import evaluation
 from harness.driver.execute import Driver, Result
-from harness.jobs.recipe import ProtocolEntry
+from harness.jobs.protocol import ProtocolEntry
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.protocol import expand_protocol
 from harness.plan.request import PreparedRun, Request

@@ -18,7 +18,8 @@ from harness.core.arguments import replace_settings, split_names
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.registry import Registry
 from harness.core.types import Column, Suite, SuiteEntry, SuiteOptions
-from harness.jobs.recipe import ModelRecipe, ProtocolEntry, RecipeEntry, TaskRecipe
+from harness.jobs.protocol import ProtocolEntry
+from harness.jobs.recipe import ModelRecipe, RecipeEntry, TaskRecipe
 
 SUITES = Registry(kind=SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
 PROTOCOLS = Registry(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown
-from harness.jobs.recipe import ProtocolEntry, ProtocolStep
+from harness.jobs.protocol import ProtocolEntry, ProtocolStep
 from harness.plan import catalog
 from harness.plan.recipe_request import list_stage_settings
 from harness.plan.request import Request

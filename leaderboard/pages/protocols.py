@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from harness.jobs.recipe import ProtocolColumn, ProtocolEntry, ProtocolTable
+from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolTable
 from harness.plan import catalog
 from leaderboard.data.backbones import Backbone
 from leaderboard.data.entries import compute_precedence

@@ -21,7 +21,7 @@ from harness.core.types import Suite
 from harness.driver.execute import Result
 from harness.driver.protocol import PreparedProtocol
 from harness.driver.report.run import Report, print_failures
-from harness.jobs.recipe import ProtocolColumn, ProtocolTable
+from harness.jobs.protocol import ProtocolColumn, ProtocolTable
 from harness.plan.plan import ConfiguredModel
 from harness.results.scores import Mean
 
