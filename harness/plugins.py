@@ -37,6 +37,7 @@ from harness.data.training.own_rows import TrainingSource
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
 from harness.encoder.folder.description import Description, describe
+from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
 from harness.jobs.recipe import Estimate, ModelRecipe, PlannedModel, RecipeEntry, RecipePlan, TaskRecipe
 from harness.storage.imported import Imported
 from harness.training.training import TrainingLog, TrainingSpec
@@ -73,6 +74,10 @@ __all__ = [
     "ParentPart",
     "PlannedModel",
     "Predictor",
+    "ProtocolColumn",
+    "ProtocolEntry",
+    "ProtocolStep",
+    "ProtocolTable",
     "RecipeEntry",
     "RecipePlan",
     "Size",

@@ -383,7 +383,7 @@ def test_every_file_and_name_of_the_code_that_a_page_names_is_there(page: Path) 
             paths and (not names or defines(ROOT / paths[0], names.split(".")))
         ):
             lost.append(f"{file}: {names}")
-    groups = {"harness.backbones", "harness.recipes", "harness.suites", "harness.toml"}
+    groups = {"harness.backbones", "harness.recipes", "harness.suites", "harness.protocols", "harness.toml"}
     lost += [dotted for dotted in NAMED_OBJECT.findall(text) if dotted not in groups and not resolves(dotted)]
     assert lost == []
 

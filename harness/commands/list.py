@@ -20,12 +20,13 @@ from harness.results.index import RecordIndex, distinguish_models
 from harness.results.scores import score_text
 from harness.search import bm25
 
-KINDS = ("models", "backbones", "recipes", "suites", "benchmarks", "tasks", "records")
+KINDS = ("models", "backbones", "recipes", "protocols", "suites", "benchmarks", "tasks", "records")
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     **dict.fromkeys(("models", "backbones"), backbones.BACKBONES),
     **dict.fromkeys(("suites", "benchmarks", "tasks"), catalog.SUITES),
     "recipes": catalog.RECIPES,
+    "protocols": catalog.PROTOCOLS,
 }
 """The registry behind each list of names."""
 
@@ -42,7 +43,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 def command(
     what: str, part: str, limit: int | None, results: Path | None, cache: Path | None, as_json: bool
 ) -> int:
-    """List models, backbone families, recipes, suites, mteb's benchmarks and tasks, or what was measured."""
+    """List models, backbones, recipes, protocols, suites, mteb's benchmarks and tasks, or records."""
     match what:
         case "records":
             rows = _list_record_rows(results, cache)
@@ -52,6 +53,11 @@ def command(
             rows = _list_backbone_rows()
         case "recipes":
             rows = _list_recipe_rows()
+        case "protocols":
+            rows = [
+                {"name": one.name, "summary": one.summary}
+                for one in catalog.PROTOCOLS.load_entries().values()
+            ]
         case "suites":
             rows = _list_suite_rows()
         case _:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
 
 from harness.commands import options
 from harness.core import files
+from harness.core.errors import UsageError
 from harness.core.terminal import create_console
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
+from harness.driver.protocol import PreparedProtocol, prepare_protocol
 from harness.driver.report.plan import print_plan, print_trainings
+from harness.driver.report.protocol import ProtocolReport, print_protocol_plan, show_protocol
 from harness.driver.report.run import list_impossible_results, print_failures
+from harness.plan.catalog import find_protocol
 from harness.plan.request import PreparedRun, Request
 from harness.plan.run_file import format_run
 
@@ -22,6 +28,14 @@ from harness.plan.run_file import format_run
 @click.command("run")
 @options.make_option(Request, "models", required=False)
 @options.make_option(Request, "suites", required=False)
+@click.option(
+    "--protocol",
+    default="",
+    metavar="NAME",
+    help="All that a paper's tables ask of a backbone, in place of --suite and --recipe "
+    "(`harness list protocols`, docs/protocols.md); --tasks names steps of it, or tasks.",
+)
+@click.option("--quick", is_flag=True, help="A protocol on few tasks with few steps: no paper's, and marked.")
 @options.project
 @options.evaluation
 @options.add_options("seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast")
@@ -36,6 +50,8 @@ from harness.plan.run_file import format_run
 def command(
     models: tuple[str, ...],
     suites: tuple[str, ...],
+    protocol: str,
+    quick: bool,
     project: str | None,
     config: Path | None,
     save: Path | None,
@@ -44,9 +60,16 @@ def command(
     **given: Any,
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
+    if quick and not protocol:
+        raise UsageError("--quick is for a protocol.", hint="Name one with --protocol, or leave it out.")
+    if save is not None and protocol:
+        raise UsageError("A file of settings holds one run, not a protocol.", hint="Leave out --save.")
     suites = options.insert_project(suites, project)
     request = options.build_request(models, suites, given, config)
     with request.limit_network():
+        if protocol:
+            joined = prepare_protocol(find_protocol(protocol), request, quick=quick)
+            return _run_protocol(joined, dry_run, as_json)
         prepared = evaluation.prepare(request)
         # Also before a dry run: where the data of the only task is missing, there is nothing to plan.
         evaluation.require_data(prepared)
@@ -62,10 +85,20 @@ def command(
     return report.exit_code
 
 
-def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
+def _run_protocol(prepared: PreparedProtocol, dry_run: bool, as_json: bool) -> int:
+    if not (dry_run and as_json):
+        print_protocol_plan(prepared, create_console(stderr=not dry_run))
+    if dry_run:
+        return _show_plan(prepared.joined, as_json, prepared.to_json()) or bool(prepared.open_gaps)
+    run = progress.follow_run(prepared.joined, create_console(stderr=True))
+    return show_protocol(ProtocolReport.build_report(prepared, run.results), as_json)
+
+
+def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = MappingProxyType({})) -> int:
     cost, out = PlanCost.estimate_plan(prepared), create_console()
     if as_json:
-        click.echo(json.dumps({**cost.to_json(), "evaluations": prepared.evaluations}, indent=1))
+        content = {**about, **cost.to_json(), "evaluations": prepared.evaluations}
+        click.echo(json.dumps(content, indent=1))
     else:
         if cost.trainings:
             print_trainings(cost.trainings)

@@ -19,6 +19,8 @@ from harness.core.lineage import Lineage
 from harness.core.terminal import create_console, print_table
 from harness.core.types import Column, Suite, SuiteOptions
 from harness.driver.progress import find_most_common
+from harness.driver.protocol import prepare_protocol
+from harness.driver.report.protocol import ProtocolReport, show_protocol
 from harness.driver.report.suite import (
     CHOSE,
     format_held_out_mean,
@@ -37,6 +39,7 @@ from harness.driver.report.suite import (
 )
 from harness.driver.report.trained import print_trained_result, serialize_trained_result
 from harness.plan import catalog
+from harness.plan.request import Request
 from harness.results.results import (
     APPROXIMATE,
     MeasuredSuite,
@@ -84,8 +87,12 @@ from harness.training.model_store import ModelStore
     help="A raw metric beside the main score of a suite's tasks, e.g. recall_at_100, map_at_100 or "
     "mrr_at_10. Repeat for several.",
 )
+@click.option(
+    "--protocol", default="", metavar="NAME", help="The rows of a protocol, as `harness run --protocol` ends."
+)
+@click.option("--quick", is_flag=True, help="Those of its quick run.")
 @click.option("--reference", is_flag=True, help="Also the scores that came with the project.")
-@options.add_options("languages", "subsets", "splits", "results", "cache")
+@options.add_options("languages", "subsets", "splits", "results", "cache", "data", "offline")
 @options.as_json
 def command(
     model: str,
@@ -93,18 +100,27 @@ def command(
     task: str,
     view: str,
     metrics: tuple[str, ...],
+    protocol: str,
+    quick: bool,
     reference: bool,
     languages: str,
     subsets: str,
     splits: str,
     results: Path | None,
     cache: Path | None,
+    data: Path | None,
+    offline: bool,
     as_json: bool,
 ) -> int:
     """Show what has been measured of MODEL: a name, six or more digits of its key, or a folder.
 
     For a model that was trained with several seeds, show means with their standard deviations.
     """
+    if protocol:
+        places: dict[str, Any] = {"results": results, "cache": cache, "data": data, "offline": offline}
+        request = Request(models=(model,), suites=(), **places)
+        prepared = prepare_protocol(catalog.find_protocol(protocol), request, quick=quick)
+        return show_protocol(ProtocolReport.build_report(prepared, prepared.read_results()), as_json)
     if (languages or subsets or splits) and not suites:
         raise UsageError(
             "--languages, --subsets and --splits narrow a suite.", hint="Name one with --suite SUITE."

@@ -40,7 +40,7 @@ from harness.executors.node import WorkerSettings
 from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Encode, Job, ScoreJob
 from harness.jobs.recipe import TaskRecipe
-from harness.jobs.training_jobs import Train
+from harness.jobs.training_jobs import Choose, Train
 from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import PreparedRun, Request
@@ -77,19 +77,24 @@ def run_evaluation(
         return execute(prepared, listeners)
 
 
-def prepare(request: Request, *, training: bool = False) -> PreparedRun:
+def prepare(
+    request: Request, *, training: bool = False, starts: tuple[ConfiguredModel, ...] = ()
+) -> PreparedRun:
     """The resolved request with its plan; nothing is encoded. It ends a worker that runs a script again.
 
     Args:
         request: As the user gave it.
         training: Whether models are trained and nothing is evaluated.
+        starts: Models, perhaps still to be trained, in the place of those that the request names.
 
     Raises:
         UsageError: A name, a setting or a record cannot be used.
     """
     end_repetition()
     remote = request.validate_fields().open_remote()
-    resolved_request = ResolvedRequest.resolve_request(request, training=training, remote=remote)
+    resolved_request = ResolvedRequest.resolve_request(
+        request, training=training, remote=remote, starts=starts
+    )
     request = resolved_request.request
     store = Store(resolved_request.results, remote)
     plan = Plan.make(
@@ -443,6 +448,8 @@ def _assign_devices(plan: Plan, devices: int, together: int) -> Plan:
     starts = {
         job.work.artifact.key: job.work.spec.backbone for job in plan.jobs if isinstance(job.work, Train)
     }
+    works = [job.work for job in plan.jobs]
+    starts |= {work.artifact.key: work.members[0] for work in works if isinstance(work, Choose)}
     return replace(plan, jobs=tuple(_assign_job_devices(job, most, starts) for job in plan.jobs))
 
 

@@ -1,8 +1,9 @@
-"""The catalog of backbones, recipes and suites, found in folders and through entry points.
+"""The catalog of backbones, recipes, protocols and suites, found in folders and through entry points.
 
-Each file in `harness/encoder/backbones/`, `finetune/recipes/` or `suites/` is one entry; other distributions
-add entries through the entry points `harness.backbones`, `harness.recipes` and `harness.suites`. A name is
-first looked up in the file of that name, so that no other file is imported.
+Each file in `harness/encoder/backbones/`, `finetune/recipes/`, `finetune/protocols/` or `suites/` is one
+entry; other distributions add entries through the entry points `harness.backbones`, `harness.recipes`,
+`harness.protocols` and `harness.suites`. The name of a recipe or suite is first looked up in the file of that
+name, so that no other file is imported.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from harness.core.encoding import EvaluationSettings
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.registry import Registry
 from harness.core.types import Column, Suite, SuiteEntry, SuiteOptions
+from harness.jobs.protocol import ProtocolEntry
 from harness.jobs.recipe import ModelRecipe, RecipeEntry, TaskRecipe
 
 SUITES = Registry(kind=SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
+PROTOCOLS = Registry(
+    kind=ProtocolEntry, package="finetune.protocols", attribute="PROTOCOL", group="harness.protocols"
+)
 RECIPES = Registry(kind=RecipeEntry, package="finetune.recipes", attribute="RECIPE", group="harness.recipes")
 
 
@@ -67,7 +72,7 @@ def _refuse_tasks(entry: SuiteEntry, argument: str) -> None:
     if not task_names or not entry.alone or entry.offers():
         return
     columns = entry.open("", SuiteOptions()).columns
-    if all(any(_is_column(column, name) for column in columns) for name in task_names):
+    if all(any(is_column(column, name) for column in columns) for name in task_names):
         raise UsageError(
             f"Tasks of the suite {entry.name} are not typed after a colon.",
             hint=f"Type --suite {entry.name} --tasks {shlex.quote(','.join(task_names))}.",
@@ -93,7 +98,7 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     task_names = options.tasks if options else ()
     every = [column for suite in suites for column in suite.columns]
     for name in task_names:
-        if not any(_is_column(column, name) for column in every):
+        if not any(is_column(column, name) for column in every):
             suite_names = " or ".join(names)
             columns = [column.name for column in every]
             types = [f"{_TYPE}{column.type}" for column in every]
@@ -107,7 +112,7 @@ _TYPE = "type:"
 """What a user types before a type of tasks."""
 
 
-def _is_column(column: Column, name: str) -> bool:
+def is_column(column: Column, name: str) -> bool:
     """Whether a column has this name, or its only task has, or it is of the type in `type:STS`."""
     if name.startswith(_TYPE):
         return column.type.lower() == name.removeprefix(_TYPE).lower()
@@ -116,7 +121,7 @@ def _is_column(column: Column, name: str) -> bool:
 
 def _select_columns(suite: Suite, wanted: Sequence[str]) -> Suite:
     """The suite with tasks in the wanted columns only."""
-    column_names = tuple(c.name for c in suite.columns if any(_is_column(c, name) for name in wanted))
+    column_names = tuple(c.name for c in suite.columns if any(is_column(c, name) for name in wanted))
     # The other columns stay, without tasks, so that the suite still says what was left out.
     columns = tuple(c if c.name in column_names else replace(c, tasks=()) for c in suite.columns)
     return replace(suite, columns=columns, requested=column_names if len(column_names) < len(columns) else ())
@@ -209,3 +214,16 @@ def open_recipe(text: str, changes: Mapping[str, Any] | None = None) -> TaskReci
     """
     entry, variant = find_recipe_entry(text), text.partition(":")[2]
     return entry.open(variant, replace_settings(entry.settings[variant], changes or {}, of=text))
+
+
+def find_protocol(name: str) -> ProtocolEntry:
+    """The protocol of a name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    entries = PROTOCOLS.load_entries()
+    if name not in entries:
+        then = "`harness list protocols` shows all."
+        raise PROTOCOLS.add_failures(explain_unknown("protocol", name, entries, then=then))
+    return entries[name]

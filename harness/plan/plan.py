@@ -144,6 +144,13 @@ class ConfiguredModel:
         return () if self.training is None else (*self.training.backbone.stages, self)
 
     @property
+    def open_trainings(self) -> tuple[PlannedTraining, ...]:
+        """The trainings that are still to be done on the way to this model."""
+        if self.training is None or self.training.done:
+            return ()
+        return (*self.training.backbone.open_trainings, self.training)
+
+    @property
     def on_disk(self) -> ConfiguredModel:
         """The model itself where it is there, else the one from which its trainings start."""
         return self if self.training is None or self.training.done else self.training.backbone.on_disk
@@ -461,8 +468,7 @@ class _Lookups:
 
 def _open_trials(subjects: Sequence[ConfiguredModel]) -> list[PlannedScore]:
     """The scores by which the models of sweeps are still to be chosen, each once."""
-    trainings = [one.training for one in subjects if one.training and not one.training.done]
-    sweeps = [training.sweep for training in trainings if training.sweep]
+    sweeps = [training.sweep for one in subjects for training in one.open_trainings if training.sweep]
     every = [trial for sweep in sweeps for _, found in sweep.open for trial in found.values()]
     return [*{trial.key: trial for trial in every}.values()]
 

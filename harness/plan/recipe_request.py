@@ -246,7 +246,7 @@ def list_vector_options(settings: Settings) -> list[str]:
     return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
 
 
-def _list_stage_settings(names: Sequence[str]) -> dict[str, frozenset[str]]:
+def list_stage_settings(names: Sequence[str]) -> dict[str, frozenset[str]]:
     """The names of the settings of every recipe, those that follow each other one by one."""
     stages = [stage for name in names for stage in name.split("+")]
     return {
@@ -263,7 +263,7 @@ def _parse_variant(name: str) -> str:
 
 def _assign_changes(request: RecipeRequest) -> dict[str, dict[str, Any]]:
     """The changed settings of each recipe: of the one before a dot, or of each stage that has the setting."""
-    stage_settings = _list_stage_settings(request.names)
+    stage_settings = list_stage_settings(request.names)
     changes: dict[str, dict[str, Any]] = {name: {} for name in stage_settings}
     for spelling, value in request.changes.items():
         for owner, setting in _find_setting_owners(spelling, stage_settings, request, "--set", f"={value}"):
@@ -357,7 +357,7 @@ def _sweep(
 def _resolve_sweep_setting(spelling: str, stages: Sequence[str], request: RecipeRequest) -> str:
     """The name of the setting that is swept, which must be one of the last recipe alone."""
     owners = _find_setting_owners(
-        spelling, _list_stage_settings(["+".join(stages)]), request, "--sweep", "=VALUE,VALUE"
+        spelling, list_stage_settings(["+".join(stages)]), request, "--sweep", "=VALUE,VALUE"
     )
     if [name for name, _ in owners] != [stages[-1]]:
         setting, last = owners[0][1], stages[-1]

@@ -12,6 +12,8 @@ from harness.core.errors import UsageError
 from harness.core.types import Artifact, Suite, Task
 from harness.data.locate import DataSettings
 from harness.data.parts import PARTIAL
+from harness.encoder.encoding import resolve_encoding
+from harness.encoder.folder.description import describe
 from harness.executors.executor import parse_executor
 from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
 from harness.plan.devices import require_room, require_spelled
@@ -62,7 +64,11 @@ class ResolvedRequest:
 
     @staticmethod
     def resolve_request(
-        request: Request, *, training: bool = False, remote: Remote | None = None
+        request: Request,
+        *,
+        training: bool = False,
+        remote: Remote | None = None,
+        starts: tuple[ConfiguredModel, ...] = (),
     ) -> ResolvedRequest:
         """Resolve the models, suites and recipes of a request.
 
@@ -70,6 +76,7 @@ class ResolvedRequest:
             request: As the user gave it.
             remote: The storage from which trained models are fetched that are not here.
             training: Whether models are trained and nothing is evaluated, so that no suite is needed.
+            starts: Models, perhaps still to be trained, in the place of those that the request names.
 
         Raises:
             UsageError: A name or a setting cannot be used.
@@ -101,7 +108,10 @@ class ResolvedRequest:
         task = recipes.task
         _check_bm25(request, suites)
         trained = bool(recipes.stages)
-        models = _resolve_models(request, cache, recipe=trained or _is_training_only(suites), plain=trained)
+        models = starts and tuple(_replace_encoding(one, request) for one in starts)
+        if not models:
+            plain = trained or _is_training_only(suites)
+            models = _resolve_models(request, cache, recipe=plain, plain=trained)
         _check_late_interaction(models, suites, "+".join(request.recipe))
         _check_two_stages(models, task)
         check_prompts(request.settings.prompts or {}, suites)
@@ -119,7 +129,13 @@ class ResolvedRequest:
                 remote=remote,
                 evaluation=request.evaluation_choice,
             )
-            trained_models = plan_models(tuple(dict.fromkeys(models)), recipes.stages, how)
+            # A model that a recipe has made goes on with its own seed.
+            trained_models = tuple(
+                model
+                for one in starts
+                if one.lineage is not None
+                for model in plan_models([one], recipes.stages, replace(how, seeds=(one.lineage.seed,)))
+            ) or plan_models(tuple(dict.fromkeys(models)), recipes.stages, how)
         _check_evaluation((*models, *trained_models), request.evaluation)
         return ResolvedRequest(
             request=request,
@@ -132,6 +148,20 @@ class ResolvedRequest:
             cache=cache,
             data=data,
         )
+
+
+def _replace_encoding(model: ConfiguredModel, request: Request) -> ConfiguredModel:
+    """A model that a recipe makes, evaluated with other settings at no more tokens than it has positions."""
+    training, folder, settings = model.training, model.artifact.folder, request.settings
+    assert training is not None
+    description = describe(folder) if training.done else replace(training.model.description, folder=folder)
+    limit = description.position_limit
+    if limit is not None and settings.max_length is not None:
+        settings = replace(settings, max_length=min(limit, settings.max_length))
+    encoding, sentence = request.evaluation_choice.configure_encoding(
+        description, settings, model.lineage, training.backbone.on_disk.artifact.folder
+    )
+    return replace(model, encoding=encoding, evaluation=sentence)
 
 
 def _add_context_draws(models: Sequence[ConfiguredModel], count: int) -> tuple[ConfiguredModel, ...]:

@@ -224,9 +224,11 @@ def _list_suite_names(extra: Sequence[str]) -> list[tuple[str, bool]]:
     entries = catalog.load_suite_entries().values()
     pairs = [(entry.name, True) for entry in entries if entry.alone]
     offered = [(e.name, o.name) for e in entries for o in e.offers() if o.kind == "benchmark"]
+    steps = [step for one in catalog.PROTOCOLS.load_entries().values() for step in one.steps]
     return [
         *pairs,
         *((typed, True) for typed in extra),
+        *((typed, False) for step in steps for typed in step.request["suites"]),
         *((f"{name}:{what}", False) for name, what in offered),
     ]
 

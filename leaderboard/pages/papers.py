@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from harness.plan import catalog
 from leaderboard.data.papers import (
     AVERAGE,
     OVER_TYPES,
@@ -174,6 +175,11 @@ def _list_paper_facts(paper: Paper) -> list[tuple[str, str, str]]:
         ("Printed numbers", str(paper.numbers), ""),
         *([("Recomputed", f"{checked - odd} of {checked} come out as in the paper", "")] if checked else []),
         *(("Recipe", name, f"/recipes/{name}") for name in list_paper_recipes(paper)),
+        *(
+            ("Protocol", name, f"/protocols/{name}")
+            for name, one in catalog.PROTOCOLS.load_entries().items()
+            if paper.slug in {table.paper for table in one.tables}
+        ),
     ]
 
 

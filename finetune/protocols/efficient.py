@@ -1,0 +1,45 @@
+"""Efficient-Embeddings: four ways to train within a budget, on eight tasks (Ziarko et al. 2024)."""
+
+from __future__ import annotations
+
+from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
+from suites.mteb_efficient8 import BITEXT, TASKS
+
+METHODS = ("full", "freeze", "lora", "bias")
+
+QUICK = {
+    "recipe_settings": {"max_steps": 4, "batch_size": 16},
+    "tasks": TASKS,
+    "max_length": 128,
+}
+
+COLUMNS = {**{name: name for name in (*TASKS, BITEXT)}, "Avg. score": "tasks"}
+
+PROTOCOL = ProtocolEntry(
+    name="efficient",
+    summary="Efficient-Embeddings: all weights, the last blocks, LoRA and biases, each on eight tasks",
+    steps=tuple(
+        ProtocolStep(
+            name=method,
+            request={"recipe": (f"efficient-{method}",), "suites": ("mteb-efficient8",)},
+            quick=QUICK,
+            differs=(
+                "a budget of operations is no part of it: --budget gives one, and without it each method "
+                "has one pass over its pairs",
+                "the paper prints averages of this subset for Pythia, of no stated size, by temperature",
+            ),
+        )
+        for method in METHODS
+    ),
+    tables=(
+        ProtocolTable(
+            paper="efficient-embeddings",
+            table="1",
+            columns=tuple(
+                ProtocolColumn(name=name, step="full", suite="mteb-efficient8", of=of)
+                for name, of in COLUMNS.items()
+            ),
+            lines={method: method for method in METHODS},
+        ),
+    ),
+)

@@ -1,0 +1,120 @@
+"""ModernBERT's row: retrieval by one and by several vectors a text, GLUE, code (Warner et al. 2024)."""
+
+from __future__ import annotations
+
+from finetune.protocols._columns import MAXIMUM, SMALL_GLUE, list_glue_columns
+from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
+
+RATES = (1e-5, 2e-5, 3e-5, 5e-5, 8e-5, 1e-4)
+
+SWEEP = {
+    "sweep": {"learning_rate": RATES},
+    "select": ("beir:NFCorpus,SciFact,TRECCOVID,FiQA2018",),
+}
+"""The learning rates of section 3.1.2, and the four sets whose mean chooses among them."""
+
+FEW = {"max_steps": 4, "batch_size": 16}
+
+QUICK_SWEEP = {"recipe_settings": FEW, "select": ("beir:NFCorpus,SciFact",)}
+
+SMALL = ("NFCorpus", "SciFact", "ArguAna")
+
+LONG = "MLDR (test)"
+
+STEPS = (
+    ProtocolStep(
+        name="dpr",
+        request={"recipe": ("dpr",), "suites": ("beir:dl19", "mldr", "codesearchnet", "stackqa"), **SWEEP},
+        quick={**QUICK_SWEEP, "tasks": (*SMALL, LONG, "ruby", "StackOverflowQA"), "max_length": 128},
+        differs=(
+            "table 7 prints MSMARCO by the queries of TREC-DL 2019, as far as its numbers tell",
+            "the paper names no training on code: CodeSearchNet and StackQA are of the DPR model",
+        ),
+    ),
+    ProtocolStep(
+        name="mldr",
+        request={"recipe": ("mldr",), "suites": ("mldr",), "tasks": (LONG,)},
+        quick={"recipe_settings": FEW, "max_length": 128},
+        after="dpr",
+    ),
+    ProtocolStep(
+        name="colbert",
+        request={"recipe": ("colbert",), "suites": ("beir",), **SWEEP},
+        quick={**QUICK_SWEEP, "recipe_settings": {**FEW, "batch_size": 4}, "tasks": SMALL},
+        differs=("table 8 prints MSMARCO by its development queries, as far as its numbers tell",),
+    ),
+    ProtocolStep(
+        name="colbert-long",
+        request={"suites": ("mldr",), "tasks": (LONG,), "max_length": 8192},
+        quick={"max_length": 128},
+        after="colbert",
+    ),
+    ProtocolStep(
+        name="glue",
+        request={"recipe": ("glue-modernbert",), "suites": ("glue",), "recipe_settings": {"fresh_seeds": 0}},
+        quick=SMALL_GLUE,
+        differs=(MAXIMUM,),
+    ),
+)
+
+BEIR = {
+    "NFCorpus": "NFCorpus",
+    "SciFact": "SciFact",
+    "TREC-COVID": "TRECCOVID",
+    "FiQA": "FiQA2018",
+    "ArguAna": "ArguAna",
+    "Climate-FEVER": "ClimateFEVER",
+    "DBPedia": "DBPedia",
+    "FEVER": "FEVER",
+    "HotpotQA": "HotpotQA",
+    "MSMARCO": "MSMARCO (dev)",
+    "NQ": "NQ",
+    "Quora": "QuoraRetrieval",
+    "SciDocs": "SCIDOCS",
+    "Touche2020": "Touche2020",
+    "CQADupstack": "CQADupstackRetrieval",
+    "Avg.": "tasks",
+}
+"""The columns of tables 7 and 8 with their names in the suite."""
+
+
+def _list_beir_columns(step: str, suite: str, msmarco: str) -> tuple[ProtocolColumn, ...]:
+    names = {**BEIR, "MSMARCO": msmarco}
+    return tuple(ProtocolColumn(name=name, step=step, suite=suite, of=of) for name, of in names.items())
+
+
+PROTOCOL = ProtocolEntry(
+    name="modernbert",
+    summary="ModernBERT: DPR and ColBERT with six learning rates each on BEIR and MLDR, GLUE, code",
+    steps=STEPS,
+    tables=(
+        ProtocolTable(
+            paper="modernbert",
+            table="1",
+            rank="DPR BEIR",
+            columns=(
+                ProtocolColumn(name="DPR BEIR", step="dpr", suite="beir:dl19"),
+                ProtocolColumn(name="DPR MLDR-OOD", step="dpr", suite="mldr", of=LONG),
+                ProtocolColumn(name="DPR MLDR-ID", step="mldr", suite="mldr", of=LONG),
+                ProtocolColumn(name="ColBERT BEIR", step="colbert", suite="beir"),
+                ProtocolColumn(name="ColBERT MLDR-OOD", step="colbert-long", suite="mldr", of=LONG),
+                ProtocolColumn(name="GLUE", step="glue", suite="glue"),
+                ProtocolColumn(name="CodeSearchNet", step="dpr", suite="codesearchnet"),
+                ProtocolColumn(name="StackQA", step="dpr", suite="stackqa"),
+            ),
+        ),
+        ProtocolTable(
+            paper="modernbert",
+            table="7",
+            columns=_list_beir_columns("dpr", "beir:dl19", "MSMARCO (TREC-DL 2019)"),
+        ),
+        ProtocolTable(
+            paper="modernbert", table="8", columns=_list_beir_columns("colbert", "beir", "MSMARCO (dev)")
+        ),
+        ProtocolTable(
+            paper="modernbert",
+            table="5",
+            columns=list_glue_columns("CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE"),
+        ),
+    ),
+)

@@ -1,0 +1,160 @@
+"""Protocols as tables: the rows that a paper prints, and those measured here, sorted together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolTable
+from harness.plan import catalog
+from leaderboard.data.backbones import Backbone
+from leaderboard.data.entries import compute_precedence
+from leaderboard.data.papers import Line, Paper, format_anchor, format_table_title, group_printed_lines
+from leaderboard.data.queries import Entry, Queries
+from leaderboard.data.suites import list_conventions
+from leaderboard.views.backbones import resolve_backbones
+from leaderboard.views.paper_tables import build_printed_cell, list_print_warnings
+from leaderboard.views.suite_table import build_task_cell, describe_lineage, mean_cell, mean_of
+from leaderboard.web.formats import parse_cell_value
+from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
+from leaderboard.web.parameters import State
+from leaderboard.web.site import Site
+from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
+
+PATH = "/protocols"
+
+
+@serve_page(
+    f"{PATH}/{{name}}",
+    "A paper's protocol: the rows that it prints and those measured here, sorted together.",
+    paths=lambda _site: [f"{PATH}/{name}" for name in catalog.PROTOCOLS.load_entries()],
+    formats=PRINTED,
+)
+def _show_protocol(site: Site, state: State, name: str) -> Page:
+    """The page of a protocol."""
+    protocols = catalog.PROTOCOLS.load_entries()
+    check_name("protocol", name, protocols, then="`harness list protocols` shows all.")
+    protocol = protocols[name]
+    return Page(
+        title=f"Protocol {name}",
+        template="protocol.html",
+        lead=f"{protocol.summary}. Type harness run --model BACKBONE --protocol {name}.",
+        crumbs=[Crumb(label="Papers", href="/papers")],
+        tables=[
+            _build_protocol_table(site.queries, protocol, table, site.papers[table.paper])
+            for table in protocol.tables
+            if table.paper in site.papers
+        ],
+    )
+
+
+def _build_protocol_table(
+    queries: Queries, protocol: ProtocolEntry, table: ProtocolTable, paper: Paper
+) -> Table:
+    """The printed lines and the measured ones, complete numbers of the ranking column first."""
+    printed_table = paper.tables[table.table]
+    names = [column.name for column in table.columns]
+    lines = [_collect_printed_cells(line) for line in group_printed_lines(printed_table.rows)]
+    lines += _collect_measured_lines(queries, protocol, table)
+    kept = [cells for cells in lines if any(cells.get(name, EMPTY) is not EMPTY for name in names)]
+
+    def sort_key(cells: Mapping[str, Cell]) -> tuple[bool, float]:
+        cell = cells.get(table.rank_column.name, EMPTY)
+        value = None if "part" in cell.kind else parse_cell_value(cell)
+        return value is None, -float(value or 0)
+
+    keys = {name: format_anchor(name).lower() for name in names}
+    heads = {"model": "Model", "setting": "Setting", "origin": "Numbers", **{keys[n]: n for n in names}}
+    rules = {keys[column.name]: f"{column.name}: {column.rule}." for column in table.columns if column.rule}
+    return values_table(
+        f"table-{format_anchor(table.table)}",
+        f"{paper.name}, {format_table_title(table.table)}: {printed_table.caption}",
+        heads,
+        [
+            build_values_row(*(cells.get(name, EMPTY) for name in ("model", "setting", "origin", *names)))
+            for cells in sorted(kept, key=sort_key)
+        ],
+        says=rules,
+        notes=[*list_print_warnings(printed_table), *_list_conventions_used(table)],
+    )
+
+
+def _list_conventions_used(table: ProtocolTable) -> list[str]:
+    """The paper's convention for the numbers of its table's suites."""
+    suites = [catalog.open_suite(name) for name in dict.fromkeys(one.suite for one in table.columns)]
+    conventions = [suite.conventions[table.paper] for suite in suites if table.paper in suite.conventions]
+    return [f"Measured numbers are by the convention of {one.says}." for one in conventions]
+
+
+def _collect_printed_cells(line: Line) -> dict[str, Cell]:
+    numbers = {name: build_printed_cell(row) for name, row in line.cells.items()}
+    for name, row in line.cells.items():
+        if row.unit == "fraction" and row.number is not None:
+            value = 100 * row.number
+            numbers[name] = replace(numbers[name], text=f"{value:g}", value=value)
+    setting = line.labels["Setting"]
+    return {"model": link(line.first.name), "setting": link(setting), "origin": link("printed"), **numbers}
+
+
+def _collect_measured_lines(
+    queries: Queries, protocol: ProtocolEntry, table: ProtocolTable
+) -> list[dict[str, Cell]]:
+    """The measured cells of each backbone and label, by column."""
+    entries = [one for one in queries.entries.values() if one.origin == "measured" and not one.member]
+    backbones = resolve_backbones(entries, queries.models)
+    lines: dict[tuple[str, str], dict[str, Cell]] = {}
+    for label, step in (table.lines or {"": ""}).items():
+        for column in table.columns:
+            recipe = _find_step_recipe(protocol, step or column.step)
+            matches = [one for one in entries if _is_made_by(one, recipe, backbones[one.id])]
+            # The best known last, as a later cell replaces an earlier one.
+            for entry, cell in _iter_measured_cells(queries, column, table.paper, matches):
+                backbone = backbones[entry.id]
+                head = link(backbone.name, f"/models/{backbone.slug}")
+                # Each number may be of another model of the backbone: its note says of which.
+                about = "; ".join(filter(None, (describe_lineage(entry), entry.treatment, cell.note)))
+                line = lines.setdefault((backbone.slug, label), {"model": head, "setting": link(label)})
+                line |= {"origin": link("measured", kind="measured")}
+                line[column.name] = replace(cell, note=about)
+    trained = {slug for slug, label in lines if table.lines.get(label) != "bare"}
+    return [cells for (slug, _), cells in lines.items() if slug in trained]
+
+
+def _find_step_recipe(protocol: ProtocolEntry, name: str) -> str:
+    """The recipe of the models that a step evaluates; empty for those of the request."""
+    step = next(one for one in protocol.steps if one.name == name)
+    recipes = step.request.get("recipe", ())
+    return recipes[0] if recipes else _find_step_recipe(protocol, step.after) if step.after else ""
+
+
+def _is_made_by(entry: Entry, recipe: str, backbone: Backbone) -> bool:
+    """Whether a recipe made an entry; without a recipe, whether it is the backbone itself."""
+    if not recipe:
+        return entry.lineage is None and entry.output == "vector" and entry.model_slug == backbone.slug
+    return (entry.recipe or "").partition(":")[0] == recipe
+
+
+def _iter_measured_cells(
+    queries: Queries, column: ProtocolColumn, view: str, entries: list[Entry]
+) -> Iterator[tuple[Entry, Cell]]:
+    """The cell of each entry in a column, the best known entries last."""
+    listed = next((one for one in queries.suites.values() if one.typed == column.suite), None)
+    if listed is None or not entries:
+        return
+    conventions = list_conventions(listed.suite)
+    entries = sorted(entries, key=compute_precedence)
+    scores = queries.load_entry_scores(entries, listed, view if view in conventions else conventions[0])
+    for row, entry in enumerate(entries):
+        kind = column.of.removeprefix("type:")
+        names = [one.name for one in listed.suite.columns]
+        if column.of in names:
+            cell = build_task_cell(scores, row, names.index(column.of), queries.entries)
+            counts = bool(scores.counted[row, names.index(column.of)])
+        else:
+            means = scores.by_type[kind] if kind != column.of else scores.mean(column.of)
+            average = scores.averages.get(row) if column.of == "tasks" else None
+            over = "" if kind == column.of else kind
+            cell = mean_of(mean_cell(means, row, average, entry.seeds), scores, row, over)
+            counts = bool(means.count[row])
+        if counts:
+            yield entry, cell

@@ -1,0 +1,212 @@
+"""What protocols expand to: their trainings, runs and scores, counted by hand, and what narrows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.commands.run import command
+from harness.core.errors import UsageError
+from harness.data.training import sets
+from harness.driver.protocol import PreparedProtocol, prepare_protocol
+from harness.driver.report.protocol import ProtocolReport
+from harness.plan.catalog import PROTOCOLS, find_protocol
+from harness.plan.protocol import expand_protocol
+from harness.plan.request import Request
+from protocol_data import backbone, lay_protocol_data
+
+# By step: trainings, fine-tuning runs, scores that choose in a sweep, and scores.
+# BEIR has 14 tasks and CQADupstack's 12; MTEB(eng, v1) 55 and these 12; of MTEB(eng, v2)'s 41 tasks 27 are
+# in v1 as well, two of them as parts of CQADupstack.
+COUNTS = {
+    "modernbert": {
+        "dpr": (6, 0, 6 * 4, 26 + 3),
+        "mldr": (1, 0, 0, 1),
+        "colbert": (6, 0, 6 * 4, 26),
+        "colbert-long": (0, 0, 0, 1),
+        "glue": (0, 8 * 4 * 4 * 3, 0, 8),
+    },
+    "neobert": {
+        "glue": (0, 8 * 5 * 4 * 2, 0, 8),
+        "unified-contrastive": (1, 0, 0, 67),
+        "cde": (2, 0, 0, 67),
+        "bare": (0, 0, 0, 67),
+    },
+    "optibert": {"glue": (0, 8 * 5 * 4 * 2 * 2 + 8 * 5, 0, 8), "simcse": (1, 0, 0, 67 + 41 - 27)},
+    "mosaicbert": {"glue": (0, 25, 0, 8)},
+    "efficient": dict.fromkeys(("full", "freeze", "lora", "bias"), (1, 0, 0, 8)),
+}
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return backbone(tmp_path_factory.mktemp("protocol") / "tiny")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub as if it were there: a plan asks it only whether it has a data set, and for its commit."""
+    monkeypatch.setattr(sets, "_ask_hub", lambda *_: None)
+    monkeypatch.setattr(sets, "_resolve_commit", lambda *_: "f" * 40)
+
+
+def request(bare: Path, folder: Path, **fields: Any) -> Request:
+    return Request(models=(str(bare),), suites=()).replace_fields(
+        {"results": folder / "results", **fields}, of="the test"
+    )
+
+
+def counts(prepared: PreparedProtocol) -> Mapping[str, tuple[int, ...]]:
+    return {s.step: (s.trainings, s.runs, s.trials, s.scores) for s in prepared.count_steps()}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.usefixtures("hub")
+def test_a_protocol_has_the_trainings_and_scores_of_its_paper(name: str, bare: Path, tmp_path: Path) -> None:
+    # The clusters of cde need a guide that is here, and its context has more documents than this backbone
+    # has positions.
+    settings = {"guide": str(bare), "context_size": 16, "cde.max_length": 64} if name == "neobert" else {}
+
+    prepared = prepare_protocol(find_protocol(name), request(bare, tmp_path, recipe_settings=settings))
+
+    assert prepared.gaps == {}
+    assert counts(prepared) == COUNTS[name]
+    assert len(prepared.joined.plan.cells) == sum(numbers[3] for numbers in COUNTS[name].values())
+
+
+def test_there_are_five_protocols_whose_columns_are_printed_and_of_their_suites(tmp_path: Path) -> None:
+    assert PROTOCOLS.load_entries().keys() == COUNTS.keys()
+    for entry in PROTOCOLS.load_entries().values():
+        steps = {step.name: step for step in entry.steps}
+        for table in entry.tables:
+            for column in table.columns:
+                for step in table.lines.values() or [column.step]:
+                    assert column.suite in steps[step].request["suites"]
+
+
+def test_a_dry_run_lists_every_training_and_score_with_its_cost(bare: Path, tmp_path: Path) -> None:
+    root = lay_protocol_data(tmp_path / "data")
+    places = ["--results", tmp_path / "results", "--data", root, "--devices", "cpu", "--offline"]
+    words = ["--model", bare, "--protocol", "modernbert", "--quick", "--dry-run", "--json", *places]
+
+    result = CliRunner().invoke(command, list(map(str, words)), catch_exceptions=False, standalone_mode=False)
+
+    plan = json.loads(result.stdout)
+    assert [one["state"] for one in plan["trainings"]].count("to do") == 13
+    assert [one["state"] for one in plan["trainings"]].count("to choose") == 2
+    # 4 tasks of GLUE with 3 runs each, and 11 scores of vectors beside the 24 of the two sweeps.
+    assert len(plan["plan"]) == 4 + 11 + 24
+    assert sum(one["runs"] or 0 for one in plan["plan"]) == 12
+    assert all(one["seconds"] is not None for one in plan["plan"])
+    assert (plan["quick"], plan["gaps"]) == (True, {})
+    assert [step["step"] for step in plan["steps"]] == ["dpr", "mldr", "colbert", "colbert-long", "glue"]
+
+
+def test_tasks_narrow_a_protocol_to_the_steps_that_have_them(bare: Path, tmp_path: Path) -> None:
+    protocol = find_protocol("modernbert")
+
+    def steps(*tasks: str) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        requests = expand_protocol(protocol, request(bare, tmp_path, tasks=tasks))
+        return {name: (one.suites, one.options.tasks) for name, one in requests.items()}
+
+    assert steps("RTE", "NFCorpus") == {
+        "dpr": (("beir:dl19",), ("NFCorpus",)),
+        "colbert": (("beir",), ("NFCorpus",)),
+        "glue": (("glue",), ("RTE",)),
+    }
+    # The step is named: its parent is trained for it, and not evaluated.
+    assert steps("mldr") == {"dpr": ((), ()), "mldr": (("mldr",), ("MLDR (test)",))}
+    with pytest.raises(UsageError, match="No task of this protocol is called 'RTW'"):
+        steps("RTW")
+
+
+def test_settings_and_data_go_to_the_steps_that_take_them(bare: Path, tmp_path: Path) -> None:
+    protocol = find_protocol("modernbert")
+    base = request(
+        bare,
+        tmp_path,
+        recipe_settings={"fresh_seeds": 3, "dpr.batch_size": 8},
+        train_data=("colbert=own",),
+        dtype="bfloat16",
+    )
+
+    requests = expand_protocol(protocol, base)
+
+    assert requests["glue"].recipe_settings == {"fresh_seeds": 3}
+    assert requests["dpr"].recipe_settings == {"dpr.batch_size": 8}
+    assert requests["mldr"].recipe_settings == {}
+    assert [one.train_data for one in requests.values()] == [(), (), ("colbert=own",), (), ()]
+    # Recipes for tasks have a precision of their own.
+    assert [one.settings.dtype for one in requests.values()] == ["bfloat16"] * 4 + ["float32"]
+    with pytest.raises(UsageError, match="No setting of this protocol is called 'heads2'"):
+        expand_protocol(protocol, request(bare, tmp_path, recipe_settings={"heads2": 3}))
+    with pytest.raises(UsageError, match="--recipe and --protocol modernbert exclude each other"):
+        expand_protocol(protocol, request(bare, tmp_path, recipe=("dpr",)))
+
+
+def test_scores_of_a_quick_run_are_trials_or_of_a_recipe_of_its_own(bare: Path, tmp_path: Path) -> None:
+    for entry in PROTOCOLS.load_entries().values():
+        requests = expand_protocol(entry, request(bare, tmp_path), quick=True)
+        marked = [one.purpose == "trial" or one.recipe == ("glue-quick",) for one in requests.values()]
+        assert all(marked), entry.name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "A run needs at least one model and one suite."),
+        (("--suite", "stdlib", "--quick"), "--quick is for a protocol."),
+        (("--protocol", "modernbird"), "No protocol is called 'modernbird'."),
+    ],
+)
+def test_misuse_is_named(words: tuple[str, ...], message: str, bare: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        CliRunner().invoke(
+            command, ["--model", str(bare), *words], catch_exceptions=False, standalone_mode=False
+        )
+
+
+@pytest.mark.usefixtures("hub")
+def test_every_column_that_is_not_measured_names_what_it_lacks(bare: Path, tmp_path: Path) -> None:
+    prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path))
+
+    tables = ProtocolReport.build_report(prepared, prepared.read_results()).to_json()["tables"]
+
+    gaps = {
+        f"{table['table']} {name}": number["gap"]
+        for table in tables
+        for row in table["rows"]
+        if row["origin"] == "measured"
+        for name, number in row["numbers"].items()
+    }
+    assert len(gaps) == 8 + 16 + 16 + 9
+    assert gaps["1 DPR MLDR-OOD"] == gaps["1 ColBERT MLDR-OOD"] == "not measured"
+    assert gaps["1 CodeSearchNet"] == "not measured: go, java, javascript, php, python, ruby"
+    assert gaps["7 CQADupstack"] == gaps["8 MSMARCO"] == gaps["5 RTE"] == "not measured"
+
+
+@pytest.mark.usefixtures("hub")
+def test_rows_that_are_not_measured_are_named_gaps_beside_printed_ones(bare: Path, tmp_path: Path) -> None:
+    prepared = prepare_protocol(find_protocol("optibert"), request(bare, tmp_path, tasks=("simcse",)))
+
+    report = ProtocolReport.build_report(prepared, prepared.read_results())
+
+    older, newer = report.to_json()["tables"]
+    printed = {row["model"]: row["numbers"] for row in older["rows"] if row["origin"] == "printed"}
+    # These two print the mean over tasks in a column of means over types; the others print that over types.
+    assert printed["ModernBERT_large"]["Avg."]["printed"] == "48.0 (recomputed; 46.9 is over tasks)"
+    assert printed["NeoBERT_4096"]["Avg."]["printed"] == "52.4 (recomputed; 51.3 is over tasks)"
+    assert printed["OptiBERT_neo"]["Avg."]["printed"] == "50.0"
+    (mine,) = [row for row in older["rows"] if row["origin"] == "measured"]
+    assert all(number["value"] is None for number in mine["numbers"].values())
+    assert mine["numbers"]["Summ."]["gap"] == "not measured: SummEval"
+    assert (older["sorted_by"], older["means"]["Avg."]) == ("", "the mean over types")
+    assert report.exit_code == 1
+    # The only step that is left out has no table, and says why.
+    assert prepared.gaps == {"glue": "left out by --tasks"}
+    assert newer["table"] == "5"

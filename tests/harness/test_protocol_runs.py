@@ -1,0 +1,86 @@
+"""Quick runs of protocols from beginning to end, left in peace and killed three times on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol_data import backbone, lay_protocol_data
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+KILLS = 3
+
+
+def words(folder: Path, place: str, protocol: str) -> list[str]:
+    """The command of a quick run; several commands share backbone and data."""
+    places = {name: folder / place / name for name in ("results", "cache")} | {"data": folder / "data"}
+    options = [part for name, path in places.items() for part in (f"--{name}", str(path))]
+    models = ["--model", str(folder / "tiny"), "--protocol", protocol, "--quick"]
+    how = ["--offline", "--devices", "cpu", "--threads", "1", "--workers", "1", "--json"]
+    return [sys.executable, "-m", "harness", "run", *models, *options, *how]
+
+
+def outputs(results: Path) -> dict[str, Any]:
+    """The scores of every record, and the weights of every model."""
+    records = {
+        str(path.relative_to(results)): (record["status"], record["purpose"], record["scores"])
+        for path in results.glob("records/*/*/*.json")
+        for record in [json.loads(path.read_text())]
+    }
+    models = {
+        path.parent.name: json.loads(path.read_text())["weights"]
+        for path in results.glob("models/*/model.json")
+    }
+    return records | models
+
+
+def run(command: Sequence[str]) -> dict[str, Any]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr[-3000:]
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def kill(command: Sequence[str], results: Path, count: int) -> None:
+    """Start a command, and kill it with all of its processes once it has left `count` records and models."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while process.poll() is None and len(outputs(results)) < count:
+        time.sleep(0.1)
+    assert process.poll() is None, "it was at its end before it was killed"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize("protocol", ["optibert", "modernbert"])
+def test_a_quick_run_gives_its_rows_and_a_killed_one_the_same(protocol: str, tmp_path: Path) -> None:
+    backbone(tmp_path / "tiny")
+    lay_protocol_data(tmp_path / "data")
+
+    peaceful = run(words(tmp_path, "peaceful", protocol))
+    expected = outputs(tmp_path / "peaceful" / "results")
+    results = tmp_path / "killed" / "results"
+    for number in range(1, KILLS + 1):
+        kill(words(tmp_path, "killed", protocol), results, number * len(expected) // (KILLS + 1))
+    killed = run(words(tmp_path, "killed", protocol))
+
+    assert outputs(results) == expected
+    assert killed["tables"] == peaceful["tables"]
+    for table in peaceful["tables"]:
+        measured = [row for row in table["rows"] if row["origin"] == "measured"]
+        assert [row["setting"] for row in measured] == ["QUICK"]
+        assert any(row["origin"] == "printed" for row in table["rows"])
+        # Every number is there, or says what it lacks.
+        for number in measured[0]["numbers"].values():
+            assert number["gap"] if number["count"] < number["total"] else number["value"] is not None
