@@ -12,7 +12,6 @@ from harness.core.errors import UsageError
 from harness.core.types import Artifact, Suite, Task
 from harness.data.locate import DataSettings
 from harness.data.parts import PARTIAL
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.description import describe
 from harness.executors.executor import parse_executor
 from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
