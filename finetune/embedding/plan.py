@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
+from harness.core.sources import (
+    CHANGED,
+    Source,
+    SourcedSetting,
+    Sources,
+    describe_ours,
+    find_source,
+    inherit_sources,
+    list_settings,
+)
 from harness.core.types import Artifact, Output
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description, describe
@@ -34,6 +45,17 @@ class Selection:
 
     task: str
     data: TrainingData
+
+
+def describe_training_data(data: TrainingData) -> str:
+    """A data set in a line: where it is, and what is read of it."""
+    facts = {
+        one.name: getattr(data, one.name) for one in fields(data) if getattr(data, one.name) != one.default
+    }
+    place = f"{facts.pop('path')}@{facts.pop('revision', '')}"
+    return ", ".join(
+        [place, *(f"{name} {value}" for name, value in {"columns": data.columns, **facts}.items())]
+    )
 
 
 def _list_no_assumptions(_settings: object) -> tuple[str, ...]:
@@ -78,6 +100,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         defaults: The settings of the variant.
         assumed: What the source leaves open under given settings.
         assumed_data: What it leaves open on its data, which says nothing of a user's own.
+        sources: The sources of the variant's settings, of its data and its loss.
     """
 
     name: str
@@ -88,6 +111,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     defaults: SettingsT
     assumed: Callable[[SettingsT], tuple[str, ...]] = _list_no_assumptions
     assumed_data: tuple[str, ...] = ()
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     @property
     @abstractmethod
@@ -163,6 +187,34 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             UsageError: A value is out of its range, or the selection is unknown.
         """
         self.settings.check_values()
+
+    def list_sourced_settings(self, backbone: Artifact | None = None) -> list[SourcedSetting]:
+        """Every setting with its value and source: of training, data and loss, and of evaluation.
+
+        Args:
+            backbone: A model on disk, for which values are resolved; None for the values as they are typed.
+        """
+        before, settings = self.defaults.normalize_settings(), self.settings
+        names = [one.name for one in fields(settings)]
+        changed = [name for name in names if getattr(settings, name) != getattr(before, name)]
+        sources = {**self.sources, **dict.fromkeys(changed, CHANGED)}
+        rows = [
+            SourcedSetting(name=name, value=value, source=find_source(name, sources))
+            for name, value in self._list_facts().items()
+        ]
+        rows += list_settings(settings if backbone is None else self._fit_settings(backbone), sources)
+        evaluation = getattr(self, "evaluation", None)
+        return rows + (
+            list_settings(evaluation, sources, above="evaluation.") if is_dataclass(evaluation) else []
+        )
+
+    def _list_facts(self) -> dict[str, Any]:
+        """What a training depends on beside its settings."""
+        return {"data": tuple(map(describe_training_data, self.data))}
+
+    def _fit_settings(self, backbone: Artifact) -> SettingsT:
+        """The settings for a backbone as `list_sourced_settings` has them."""
+        return self._resolve_settings(backbone)
 
     @abstractmethod
     def _plan_description(self, description: Description) -> Description:
@@ -241,7 +293,13 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             data=tuple(part.data.identity for part in data),
             seed=seed,
             # What the paper leaves open on its data says nothing about the user's own.
-            assumed=(*self.assumed(settings), *(() if own_names else self.assumed_data)),
+            assumed=(
+                *self.assumed(settings),
+                *(() if own_names else self.assumed_data),
+                *describe_ours(
+                    [row for row in self.list_sourced_settings() if row.name != "data" or not own_names]
+                ),
+            ),
             selected_on=tuple(choice.task for choice in self._find_selections()),
             own_data=", ".join(own_names),
         )
@@ -312,8 +370,16 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
             late_interaction=None,
         )
 
+    def _list_facts(self) -> dict[str, Any]:
+        return {**super()._list_facts(), "loss": (inspect.getdoc(self.loss) or "").partition("\n")[0]}
+
     def _count_row_texts(self, data: Sequence[LocatedTraining]) -> int:
         return max(part.data.texts_per_row for part in data)
+
+    def _fit_settings(self, backbone: Artifact) -> EmbeddingT:
+        settings = self._resolve_settings(backbone)
+        own = describe(backbone.folder, own_code=backbone.trust_remote_code).max_length
+        return replace(settings, max_length=min(settings.max_length or own, own))
 
     def _find_selections(self) -> tuple[Selection, ...]:
         name = self.settings.selection
@@ -384,7 +450,10 @@ class Variant(Generic[SettingsT]):
 
 
 def entry(
-    recipe: TrainerRecipe[SettingsT], summary: str, variants: Mapping[str, Variant[SettingsT]] | None = None
+    recipe: TrainerRecipe[SettingsT],
+    summary: str,
+    variants: Mapping[str, Variant[SettingsT]] | None = None,
+    sources: Sources | None = None,
 ) -> RecipeEntry:
     """The entry of a recipe in the catalog.
 
@@ -392,6 +461,7 @@ def entry(
         recipe: The recipe with the settings that hold without a variant.
         summary: The recipe in words.
         variants: Further settings by the name of a variant.
+        sources: The sources of settings by variant; a variant shares those of values that are the same.
     """
     named = {"": Variant(summary=summary, settings=recipe.settings), **(variants or {})}
     return RecipeEntry(
@@ -399,7 +469,7 @@ def entry(
         summary=summary,
         kind="model",
         settings={name: variant.settings for name, variant in named.items()},
-        open=partial(_open_variant, recipe, named),
+        open=partial(_open_variant, recipe, named, sources or {}),
         variants={name: variant.summary for name, variant in named.items() if name},
     )
 
@@ -407,16 +477,21 @@ def entry(
 def _open_variant(
     recipe: TrainerRecipe[SettingsT],
     variants: Mapping[str, Variant[SettingsT]],
+    sources: Sources,
     variant: str,
     settings: SettingsT,
 ) -> TrainerRecipe[SettingsT]:
+    base = replace(recipe, settings=recipe.settings.normalize_settings(), sources=sources.get("", {}))
     variant_recipe = replace(
         recipe,
         name=f"{recipe.name}:{variant}" if variant else recipe.name,
         variant=variant,
-        settings=settings.normalize_settings(),
+        settings=variants[variant].settings.normalize_settings(),
         defaults=variants[variant].settings,
         data=variants[variant].data or recipe.data,
+        sources=sources.get(variant, {}),
     )
+    inherited = inherit_sources(variant_recipe.list_sourced_settings(), base.list_sourced_settings())
+    variant_recipe = replace(variant_recipe, sources=inherited, settings=settings.normalize_settings())
     variant_recipe.check_recipe_settings()
     return variant_recipe

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
+from finetune.origins import ETTIN, MODERNBERT, ONE_GROUP, SENTENCE_POOLING, SENTENCE_SCALE, TRAINER
+from harness.core.sources import Source
 from harness.data.training.sets import TrainingData
 
 MSMARCO = TrainingData(
@@ -56,6 +58,32 @@ VARIANTS = {
     ),
 }
 
+_FILE, _TEXT = f"{MODERNBERT}examples/train_st.py#L", "ModernBERT, section 3.1.2"
+_ANSWER = Source("answer in AnswerDotAI/ModernBERT#176")
+
+SOURCES = {
+    "": {
+        **TRAINER,
+        "data": Source(_TEXT, f"{_FILE}31"),
+        "loss": Source(_TEXT, f"{_FILE}40"),
+        "learning_rate": Source(
+            "ModernBERT, table 9", f"{_FILE}19", "the best of six by four test sets, 1e-5 to 1e-4"
+        ),
+        "batch_size": Source("", f"{_FILE}49", "the paper has 16; the authors ran 4,096 (#176)"),
+        "epochs": Source("", f"{_FILE}48"),
+        "warmup": Source(_TEXT, f"{_FILE}51"),
+        "precision": Source("", f"{_FILE}53"),
+        "batches": Source("", f"{_FILE}54"),
+        "pooling": SENTENCE_POOLING,
+        "max_length": Source("", f"{_FILE}27", "no length is set, which leaves the model's own"),
+        "scale": SENTENCE_SCALE,
+        "group_size": ONE_GROUP,
+    },
+    "authors": {"batch_size": _ANSWER, "group_size": _ANSWER},
+    "paper": {"batch_size": Source(_TEXT, other="the authors call it wrong (#176)")},
+    "ettin": {"batch_size": Source("", f"{ETTIN}retrieval_eval/train_st.py#L28")},
+}
+
 
 def _list_dpr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What paper and script leave open, and the reading taken."""
@@ -94,4 +122,5 @@ RECIPE = entry(
     ),
     "Dense retrieval by InfoNCE on hard triplets of MS MARCO, with mean pooling",
     VARIANTS,
+    SOURCES,
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from finetune.embedding.plan import EmbeddingRecipe, entry
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
 from finetune.recipes import dpr
+from harness.core.sources import Source
 from harness.data.training.sets import TrainingData
 
 MLDR = TrainingData(
@@ -20,6 +21,13 @@ MLDR = TrainingData(
 """Questions on articles of Wikipedia, each with its article and others."""
 
 SETTINGS = replace(dpr.SCRIPT, batch_size=64, chunk=SuggestedRows(2), max_length=8192)
+
+SOURCES = {
+    "": {
+        "": Source(other="as in dpr, or ours: ModernBERT publishes no settings of this training"),
+        "data": Source("ModernBERT, section 3.1.3"),
+    }
+}
 
 
 def _list_mldr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
@@ -43,4 +51,5 @@ RECIPE = entry(
         assumed_data=("Of the lists of passages the first positive and the first negative one count.",),
     ),
     "Retrieval of long documents by InfoNCE on MLDR's training questions, as in dpr+mldr",
+    sources=SOURCES,
 )

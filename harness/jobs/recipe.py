@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, UsageError
 from harness.core.lineage import Lineage
+from harness.core.sources import SourcedSetting
 from harness.core.types import Artifact, Output, Task
 from harness.data.locate import Located
 from harness.data.training.sets import LocatedTraining, TrainingData
@@ -224,6 +225,15 @@ class NamedDataRecipe(ModelRecipe, Protocol):
         Raises:
             UsageError: The names do not fit.
         """
+        ...
+
+
+@runtime_checkable
+class SourcedRecipe(Protocol):
+    """A recipe of either kind that knows the source of each of its settings."""
+
+    def list_sourced_settings(self, backbone: Artifact | None = None) -> list[SourcedSetting]:
+        """Every setting with its value and source, those of a backbone where one is given."""
         ...
 
 
