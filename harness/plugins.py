@@ -6,6 +6,7 @@ or mteb.
 
 from harness.core.errors import DataError, HarnessError, ModelError, StoreError, TrainingError, UsageError
 from harness.core.lineage import Lineage, ParentPart
+from harness.core.sources import Source, SourcedSetting
 from harness.core.types import (
     Artifact,
     Column,
@@ -74,6 +75,8 @@ __all__ = [
     "RecipeEntry",
     "RecipePlan",
     "Size",
+    "Source",
+    "SourcedSetting",
     "StoreError",
     "Suite",
     "SuiteEntry",

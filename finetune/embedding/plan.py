@@ -173,6 +173,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             notes=(
                 *self._collect_plan_notes(backbone, description, settings),
                 *_describe_short_warmup(settings, steps),
+                *describe_ours((), self.name),
             ),
         )
 
@@ -378,8 +379,8 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
 
     def _fit_settings(self, backbone: Artifact) -> EmbeddingT:
         settings = self._resolve_settings(backbone)
-        own = describe(backbone.folder, own_code=backbone.trust_remote_code).max_length
-        return replace(settings, max_length=min(settings.max_length or own, own))
+        limit = describe(backbone.folder, own_code=backbone.trust_remote_code).max_length
+        return replace(settings, max_length=min(settings.max_length or limit, limit))
 
     def _find_selections(self) -> tuple[Selection, ...]:
         name = self.settings.selection

@@ -440,11 +440,11 @@ def entry(protocol: Protocol, summary: str, sources: Sources | None = None) -> R
     def open_(variant: str, settings: _GlueSettings) -> TaskRecipe:
         chosen = protocol.variants[variant] if variant else protocol
         by_variant = {name: {**_OWN_SOURCES, **one} for name, one in (sources or {}).items()}
-        base, own = (
+        base, default = (
             _GlueRecipe(protocol=one, variant="", settings=_GlueSettings(), sources=by_variant.get(name, {}))
             for name, one in (("", protocol), (variant, chosen))
         )
-        inherited = inherit_sources(own.list_sourced_settings(), base.list_sourced_settings())
+        inherited = inherit_sources(default.list_sourced_settings(), base.list_sourced_settings())
         settings.check_glue_settings()
         if (settings.mnli is not None or not settings.transfer) and not chosen.transfer:
             name = "mnli" if settings.mnli is not None else "transfer"
@@ -537,8 +537,8 @@ class _GlueRecipe:
             protocol = replace(protocol, transfer=())
         training = protocol.training
         if backbone is not None:
-            own = describe(backbone.folder, own_code=backbone.trust_remote_code).max_length
-            training = replace(training, max_length=min(training.max_length, own))
+            limit = describe(backbone.folder, own_code=backbone.trust_remote_code).max_length
+            training = replace(training, max_length=min(training.max_length, limit))
         values = {task: _collect_values(grid) for task, grid in protocol.grids.items()}
         grids = {name: _join_equal({task: one[name] for task, one in values.items()}) for name in _GRID}
         facts = [

@@ -39,8 +39,8 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
 
     def _list_facts(self) -> dict[str, Any]:
         late = asdict(self.settings.late_interaction)
-        names = ("query_prefix", "document_prefix", "skiplist")
-        return {**super()._list_facts(), **{name: late[name] for name in names}}
+        prefixes = {name: late[name] for name in ("query_prefix", "document_prefix")}
+        return {**super()._list_facts(), **prefixes, "skiplist": "".join(late["skiplist"])}
 
     def _plan_description(self, description: Description) -> Description:
         return replace(

@@ -16,6 +16,8 @@ from finetune.glue.protocol import (
     Training,
 )
 from finetune.glue.schedule import Schedule
+from finetune.origins import NEOBERT
+from harness.core.sources import Source
 from suites.glue import TASKS
 
 TRANSFER = ("RTE", "STS-B", "MRPC", "QNLI")
@@ -83,4 +85,58 @@ PROTOCOL = replace(
     },
 )
 
-RECIPE = entry(PROTOCOL, "GLUE as NeoBERT has it: a grid a task, RTE, MRPC, STS-B and QNLI from MNLI")
+_TRAIN, _MODEL = f"{NEOBERT}src/neobert/glue/train.py#L", f"{NEOBERT}src/neobert/model/model.py#L"
+_CONF, _LAUNCHER = f"{NEOBERT}conf/", f"{NEOBERT}jobs/glue/launcher.sh#L"
+_TEXT, _CADENCE = "NeoBERT, appendix C", Source("", f"{_TRAIN}576", "the text has min(500, batches // 10)")
+_TABLE = Source("NeoBERT, table 6")
+
+SOURCES = {
+    "": {
+        "data": Source(_TEXT, f"{_TRAIN}292"),
+        "loss": Source("", f"{_TRAIN}482"),
+        "learning_rates": Source(_TEXT, f"{_LAUNCHER}63", "8e-6 as well in table 6 and the launcher"),
+        "batch_sizes": Source(_TEXT, f"{_LAUNCHER}62", "2 as well in table 6 and the launcher"),
+        "weight_decays": Source(_TEXT, f"{_LAUNCHER}64"),
+        "epochs": Source(_TEXT, f"{_CONF}trainer/glue.yaml#L8"),
+        "seeds": Source("", f"{_LAUNCHER}65"),
+        "optimizer.betas": Source("", f"{_CONF}optimizer/adamw.yaml#L4"),
+        "optimizer.eps": Source("", f"{_CONF}optimizer/adamw.yaml#L5"),
+        "optimizer.decay": Source("", f"{_TRAIN}438"),
+        "optimizer.undecayed": Source("", f"{_TRAIN}427"),
+        "schedule.name": Source("", f"{NEOBERT}src/neobert/scheduler/scheduler.py#L53"),
+        "schedule.warmup": Source("", f"{_CONF}scheduler/glue.yaml#L1"),
+        "max_length": Source("", f"{_LAUNCHER}30", "512 for the ablated models (L28)"),
+        "autocast": Source("", f"{_LAUNCHER}16"),
+        "float32_tasks": Source("", f"{_LAUNCHER}16"),
+        "dropout": Source("", f"{_MODEL}41"),
+        "head.pooling": Source("", f"{_MODEL}445"),
+        "head.dense": Source("", f"{_MODEL}430"),
+        "head.dense_bias": Source("", f"{_MODEL}430"),
+        "head.activation": Source("", f"{_MODEL}448"),
+        "head.dropout_before": Source("", f"{_MODEL}446"),
+        "head.dropout": Source("", f"{_CONF}glue.yaml#L38"),
+        "head.initializer_range": Source("", f"{_CONF}glue.yaml#L37"),
+        "head.last": Source("", f"{_MODEL}438"),
+        "clip": Source("", f"{_TRAIN}565", "nothing stands between the backward pass and the step"),
+        "shuffled": Source("", f"{_TRAIN}351"),
+        "cadence": Source(_TEXT, other="the code (train.py#L576) evaluates more seldom"),
+        "stopping.patience": Source(_TEXT, f"{_LAUNCHER}17"),
+        "stopping.counts": Source(other="the code writes every evaluation (train.py#L633) and says no more"),
+        "transfer": Source(_TEXT, f"{_TRAIN}58"),
+        "selection": _TABLE,
+        "view": Source(_TEXT),
+        "final_seeds": Source("", f"{_LAUNCHER}65"),
+    },
+    "table6": {"learning_rates": _TABLE, "batch_sizes": _TABLE, "cadence": _CADENCE},
+    "ablation": {
+        "max_length": Source("", f"{_LAUNCHER}28"),
+        "learning_rates": Source("NeoBERT, section 4"),
+        "batch_sizes": Source("NeoBERT, section 4"),
+        "weight_decays": Source(other="the text names none for the ablated models"),
+    },
+    "code": {"cadence": _CADENCE},
+}
+
+RECIPE = entry(
+    PROTOCOL, "GLUE as NeoBERT has it: a grid a task, RTE, MRPC, STS-B and QNLI from MNLI", SOURCES
+)

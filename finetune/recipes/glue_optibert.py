@@ -7,6 +7,7 @@ from dataclasses import replace
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Protocol
 from finetune.recipes import glue_neobert
+from harness.core.sources import Source
 from suites.glue import TASKS
 
 GRID = replace(glue_neobert.GRID, epochs=(2, 10))
@@ -41,4 +42,17 @@ PROTOCOL = replace(
     },
 )
 
-RECIPE = entry(PROTOCOL, "GLUE as OptiBERT has it: a grid a task, then five seeds at its best cell")
+_TEXT = "OptiBERT, appendix D.1"
+
+SOURCES = {
+    "": {
+        **glue_neobert.SOURCES[""],
+        **dict.fromkeys(("learning_rates", "batch_sizes", "weight_decays", "epochs"), Source(_TEXT)),
+        "seeds": Source("", glue_neobert.SOURCES[""]["seeds"].code, "OptiBERT does not say"),
+        "final_seeds": Source("OptiBERT, table 3", other="five, whose numbers are not told"),
+    },
+    "table4": {"epochs": Source("OptiBERT, table 4")},
+}
+"""What the paper does not say it takes from NeoBERT's appendix C (appendix D.1)."""
+
+RECIPE = entry(PROTOCOL, "GLUE as OptiBERT has it: a grid a task, then five seeds at its best cell", SOURCES)

@@ -42,7 +42,7 @@ def _list_mldr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
 RECIPE = entry(
     EmbeddingRecipe(
         name="mldr",
-        source="ModernBERT, section 3.1.2 (MLDR in domain)",
+        source="ModernBERT, section 3.1.3 (MLDR in domain)",
         data=(MLDR,),
         loss=info_nce,
         settings=SETTINGS,

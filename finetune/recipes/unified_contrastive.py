@@ -11,7 +11,9 @@ from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
+from finetune.origins import NEOBERT
 from finetune.recipes.simcse import NLI
+from harness.core.sources import Source
 from harness.data.training.sets import TrainingData
 
 # Instructions: Table 7 for training, Tables 8 and 9 with the field tags of the authors' code for MTEB
@@ -418,6 +420,61 @@ VARIANTS: dict[str, Variant[MixSettings]] = {
     ),
 }
 
+_TRAINER, _CONF = f"{NEOBERT}src/neobert/contrastive/trainer.py#L", f"{NEOBERT}conf/"
+_JOB, _LOSS = f"{NEOBERT}jobs/contrastive/finetune.sh#L", f"{NEOBERT}src/neobert/contrastive/loss.py#L"
+_WARMUP = Source("", f"{_CONF}finetuning.yaml#L30", "the text has none; 2,000 is its number of steps")
+_SUMS = Source("", f"{_LOSS}9")
+_NO_INSTRUCTIONS = Source("", f"{NEOBERT}src/neobert/contrastive/datasets.py#L75", "datasets are read as is")
+_NO_DROPOUT = Source("", f"{NEOBERT}src/neobert/model/model.py#L41", "the trainer refuses it (L68)")
+_CODE_SOURCES = {
+    "data": Source("", f"{NEOBERT}src/neobert/contrastive/datasets.py#L67"),
+    "warmup": _WARMUP,
+    "schedule": Source("", f"{_TRAINER}171", "after the warmup a cosine, to which 2,000 steps never come"),
+    "reduction": _SUMS,
+    "instructions": _NO_INSTRUCTIONS,
+    "dropout": _NO_DROPOUT,
+}
+
+SOURCES = {
+    "": {
+        "data": Source(
+            "NeoBERT, appendix D.2, table 7",
+            f"{NEOBERT}src/neobert/contrastive/datasets.py#L67",
+            "five of the sets have no loader in the code",
+        ),
+        "loss": Source("NeoBERT, section 5.2.1", f"{_LOSS}33"),
+        "learning_rate": Source("", f"{_CONF}optimizer/adamw.yaml#L3"),
+        "batch_size": Source("", f"{_CONF}finetuning.yaml#L34", "32 in the job script"),
+        "weight_decay": Source("", f"{_CONF}optimizer/adamw.yaml#L6"),
+        "betas": Source("", f"{_CONF}optimizer/adamw.yaml#L4"),
+        "eps": Source("", f"{_CONF}optimizer/adamw.yaml#L5"),
+        "warmup": Source(other="the code's 2,000 steps are all of the training"),
+        "schedule": Source("", f"{_TRAINER}172", "there over 50,000 steps, here over those of the training"),
+        "clip": Source("", f"{_CONF}trainer/contrastive.yaml#L7"),
+        "precision": Source("", f"{_CONF}trainer/contrastive.yaml#L2"),
+        "max_steps": Source("NeoBERT, section 5.2.1, table 4", f"{_CONF}trainer/contrastive.yaml#L12"),
+        "decay_all": Source("", f"{_TRAINER}168"),
+        "pooling": Source("", f"{_TRAINER}310"),
+        "max_length": Source("", f"{_CONF}tokenizer/google.yaml#L3"),
+        "scale": Source("NeoBERT, appendix D.2", f"{_LOSS}9"),
+        "selection": Source("NeoBERT, table 4", f"{_CONF}trainer/contrastive.yaml#L12"),
+        "groups": Source("", f"{_JOB}9"),
+        "alpha": Source("", f"{_CONF}dataset/contrastive.yaml#L4", "0.1 in the job script"),
+        "draws": Source("", f"{_TRAINER}236"),
+        "distinct": Source("", f"{_TRAINER}133"),
+        "reduction": Source(other="the formula of section 5.2.1 is of one query; the code sums (loss.py#L9)"),
+        "instructions": Source("NeoBERT, section 5.2.1, table 7", other="the released training has none"),
+        "pool_instruction": Source("", f"{_TRAINER}310", "the mask of the tokenizer"),
+        "dropout": Source(other="the trainer refuses 0 (L68), and no other value is told"),
+    },
+    "code": _CODE_SOURCES,
+    "job": {
+        **_CODE_SOURCES,
+        "alpha": Source("", f"{_JOB}44"),
+        "batch_size": Source("", f"{_JOB}43"),
+    },
+}
+
 
 def _list_mix_assumptions(settings: MixSettings) -> tuple[str, ...]:
     """What paper and code leave open or disagree on, and the reading taken."""
@@ -446,7 +503,7 @@ def _list_mix_assumptions(settings: MixSettings) -> tuple[str, ...]:
 RECIPE = entry(
     MixRecipe(
         name="unified-contrastive",
-        source="NeoBERT, section 4.2 and appendix D; scripts/contrastive of its code",
+        source="NeoBERT, section 5.2.1 and appendix D; scripts/contrastive of its code",
         data=tuple(part for one in TEXT for part in one.data),
         loss=info_nce,
         settings=SETTINGS,
@@ -462,4 +519,5 @@ RECIPE = entry(
     ),
     "Embedding models on a mix of 22 data sets with instructions and hard negatives, as NeoBERT's",
     VARIANTS,
+    SOURCES,
 )

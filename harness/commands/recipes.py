@@ -14,10 +14,9 @@ import click
 from harness.commands import options
 from harness.core import paths
 from harness.core.encoding import Settings
-from harness.core.errors import UsageError
 from harness.core.types import Artifact
 from harness.data.offline import forbid_network
-from harness.jobs.recipe import SourcedRecipe
+from harness.jobs.recipe import list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 
@@ -64,15 +63,11 @@ def _show_recipe(
 
 
 def _describe_recipe(name: str, backbone: Artifact | None) -> dict[str, Any]:
-    recipe: Any = catalog.open_recipe(name)
-    if not isinstance(recipe, SourcedRecipe):
-        raise UsageError(
-            f"{name} has no list of its settings with sources.", hint="See `harness list recipes`."
-        )
-    rows = recipe.list_sourced_settings(backbone)
+    recipe = catalog.open_recipe(name)
+    rows = list_recipe_settings(catalog.find_recipe_entry(name), name.partition(":")[2], recipe, backbone)
     return {
-        "name": recipe.name,  # type: ignore[attr-defined]
-        "source": recipe.source,  # type: ignore[attr-defined]
+        "name": recipe.name,
+        "source": recipe.source,
         "settings": [{**asdict(row), "ours": row.ours} for row in rows],
     }
 
@@ -108,6 +103,8 @@ def _format_value(value: Any) -> str:
     match value:
         case None | "" | ():
             return "none"
+        case str() if value != value.strip():
+            return repr(value)
         case bool():
             return str(value).lower()
         case float():

@@ -8,11 +8,13 @@ from typing import Any
 import click
 
 from harness.commands import options
+from harness.core.sources import describe_ours
 from harness.core.terminal import create_console
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
 from harness.driver.report.plan import print_plan, print_trainings
 from harness.driver.report.run import list_impossible_results, print_failures
+from harness.jobs.recipe import SourcedRecipe
 from harness.plan.request import PreparedRun, Request
 
 
@@ -56,6 +58,9 @@ def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
         if cost.trainings:
             print_trainings(cost.trainings)
         print_plan(cost, prepared.suites, out)
+        if isinstance(prepared.recipe, SourcedRecipe):
+            for note in describe_ours(prepared.recipe.list_sourced_settings(), prepared.recipe.name):
+                out.print(note, style="dim", highlight=False, soft_wrap=True)
         if cost.disk is not None and cost.disk.is_large:
             text = cost.disk.text
             out.print(f"{text[:1].upper()}{text[1:]}.", highlight=False, soft_wrap=True)

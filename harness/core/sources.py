@@ -31,6 +31,12 @@ class Source:
         return not (self.place or self.code)
 
     @property
+    def address(self) -> str:
+        """The page of the line of code on GitHub; empty without code."""
+        repository, _, place = self.code.partition("@")
+        return f"https://github.com/{repository}/blob/{place.replace(':', '/', 1)}" if self.code else ""
+
+    @property
     def text(self) -> str:
         """The source in a line, without what other sources say."""
         return "; ".join(filter(None, (self.place, self.code))) or "ours"
@@ -90,15 +96,15 @@ def list_settings(
     rows: list[SourcedSetting] = []
     for field in fields(part):
         value, name = getattr(part, field.name), f"{above}{field.name}"
-        about = meanings.get(field.name, meaning)
+        words = meanings.get(field.name, meaning)
         if field.name in left_out:
             continue
         if is_dataclass(value) and field.name not in inert:
-            rows += list_settings(value, sources, above=f"{name}.", meaning=about)
+            rows += list_settings(value, sources, above=f"{name}.", meaning=words)
             continue
         source = find_source(name, sources)
         unused = field.name in inert
-        rows.append(SourcedSetting(name=name, value=value, meaning=about, source=source, inert=unused))
+        rows.append(SourcedSetting(name=name, value=value, meaning=words, source=source, inert=unused))
     return rows
 
 
@@ -115,14 +121,22 @@ def inherit_sources(rows: Sequence[SourcedSetting], base: Sequence[SourcedSettin
         for row in rows
         if row.name in before and before[row.name].value == row.value
     }
-    found = {row.name: row.source or shared.get(row.name) for row in rows}
-    return {name: source for name, source in found.items() if source is not None}
+    sources = {row.name: row.source or shared.get(row.name) for row in rows}
+    return {name: source for name, source in sources.items() if source is not None}
 
 
-def describe_ours(rows: Sequence[SourcedSetting]) -> tuple[str, ...]:
-    """The sentence that names the settings that are ours; none where every value has a source."""
+def describe_ours(rows: Sequence[SourcedSetting], recipe: str = "") -> tuple[str, ...]:
+    """The sentence that names the settings that are ours, none where every value has a source.
+
+    Args:
+        rows: The settings.
+        recipe: The name of their recipe, for a second sentence on where its sources are.
+    """
     names = [row.name for row in rows if row.ours]
-    return (f"No source has these values, which are ours: {', '.join(names)}.",) if names else ()
+    return (
+        *([f"No source has these values, which are ours: {', '.join(names)}."] if names else []),
+        *([f"Every setting with its source: `harness recipes show {recipe}`."] if recipe else []),
+    )
 
 
 _ATTRIBUTE = re.compile(r"^    (?:    )?(\w+(?:, \w+)*): (.*(?:\n {8,}.*)*)", re.MULTILINE)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, UsageError
 from harness.core.lineage import Lineage
-from harness.core.sources import SourcedSetting
+from harness.core.sources import SourcedSetting, list_settings
 from harness.core.types import Artifact, Output, Task
 from harness.data.locate import Located
 from harness.data.training.sets import LocatedTraining, TrainingData
@@ -264,3 +264,19 @@ class RecipeEntry:
     open: Callable[[str, Any], TaskRecipe | ModelRecipe]
     variants: Mapping[str, str] = field(default_factory=dict)
     chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def list_recipe_settings(
+    entry: RecipeEntry, variant: str, recipe: TaskRecipe | ModelRecipe, backbone: Artifact | None = None
+) -> list[SourcedSetting]:
+    """Every setting of an opened recipe; without sources where the recipe has none.
+
+    Args:
+        entry: The recipe in the catalog.
+        variant: The variant that is opened.
+        recipe: The recipe.
+        backbone: A model on disk whose values are wanted.
+    """
+    if isinstance(recipe, SourcedRecipe):
+        return recipe.list_sourced_settings(backbone)
+    return list_settings(entry.settings[variant], {})
