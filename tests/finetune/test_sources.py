@@ -21,6 +21,7 @@ from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.recipes import dpr
 from harness.cli import invoke
 from harness.core.sources import Source, SourcedSetting, describe_ours
+from harness.data.training.sets import LocatedTraining
 from harness.plan import catalog
 
 MOST_OURS = 0.15
@@ -133,12 +134,21 @@ def test_values_are_those_of_a_backbone(tmp_path: Path) -> None:
     assert rows["max_length"] == lengths["max_length"] < 1024
 
 
-def test_the_lineage_names_what_is_ours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_is_shown_with_values_meanings_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["recipes", "show", "simcse"]) == 0
     text = capsys.readouterr().out
     assert "3 of them ours: last_batch, heads, selection" in text
     assert "learning_rate = 5e-05\n    The highest learning rate.\n    source: princeton-nlp/SimCSE@" in text
     assert "also: 1e-5 for large models" in text
+
+
+def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> None:
+    recipe: Any = catalog.open_recipe("simcse")
+    backbone = fakes.artifact(tiny.folder(tiny.families()["bert"], tmp_path))
+    data = [LocatedTraining(data=part, name=part.path, rows=part.rows) for part in recipe.data]
+    planned = recipe.plan(backbone, data, seed=1)
+    assert planned.lineage.assumed[-1].endswith("are ours: last_batch, heads, selection.")
+    assert "`harness recipes show simcse`" in planned.notes[-1]
 
 
 def test_several_trainings_follow_each_other_as_json(capsys: pytest.CaptureFixture[str]) -> None:
