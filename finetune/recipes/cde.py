@@ -8,9 +8,8 @@ from finetune.cde.plan import TwoStageRecipe
 from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
-from finetune.origins import CDE
+from finetune.origins import CDE, read_sources
 from finetune.recipes import cde_batching
-from harness.core.sources import Source
 from harness.data.training.sets import TrainingData
 
 UNSUPERVISED = TrainingData(
@@ -63,30 +62,29 @@ VARIANTS: dict[str, Variant[TwoStageTrainingSettings]] = {
     ),
 }
 
-_MODEL, _STAGES = f"{CDE}cde/model.py#L", Source("NeoBERT, appendix G.2", f"{CDE}cde/run_args.py#L161")
-_AUTHORS = {
-    **cde_batching.SOURCES["authors"],
-    "replacement": Source("", f"{CDE}evaluate_mteb.py#L184"),
-}
-
-SOURCES = {
-    "": {
-        **cde_batching.SOURCES[""],
-        "data": _STAGES,
-        "context_size": Source("NeoBERT, appendix G.2"),
-        "soft_prompts": Source("", f"{_MODEL}58"),
-        "pooled": Source("", f"{_MODEL}398", "the command line takes the mean over context and prompts too"),
-        "rotary_from": Source(other="in the code at the soft prompts (cde/model.py#L416)"),
-        "sequence_dropout": Source("", f"{CDE}cde/run_args.py#L121", "0.005 in the text of CDE"),
-        "shuffle": Source("", f"{_MODEL}66"),
-        "tied": Source("", f"{CDE}cde/run_args.py#L133"),
-        "replacement": Source(other="no text twice; the code draws with replacement"),
-    },
-    "unsupervised": {"data": Source("NeoBERT, appendix G.2", f"{CDE}README.md#L45")},
-    "supervised": {"data": _STAGES},
-    "supervised-authors": _AUTHORS,
-    "authors": _AUTHORS,
-}
+SOURCES = read_sources(
+    CDE,
+    """
+    cde/run_args.py: data 161, sequence_dropout 121, tied 133
+    cde/model.py: soft_prompts 58, pooled 398, shuffle 66
+    [NeoBERT, appendix G.2]: data, context_size
+    pooled = the command line takes the mean over context and prompts too
+    rotary_from = in the code at the soft prompts (cde/model.py#L416)
+    sequence_dropout = 0.005 in the text of CDE
+    replacement = no text twice; the code draws with replacement
+    :unsupervised
+    README.md: data 45
+    [NeoBERT, appendix G.2]: data
+    :supervised
+    cde/run_args.py: data 161
+    [NeoBERT, appendix G.2]: data
+    :supervised-authors
+    evaluate_mteb.py: replacement 184
+    :authors
+    evaluate_mteb.py: replacement 184
+    """,
+    {**cde_batching.SOURCES, "supervised-authors": cde_batching.SOURCES["authors"]},
+)
 
 
 def _list_cde_assumptions(settings: TwoStageTrainingSettings) -> tuple[str, ...]:

@@ -8,10 +8,9 @@ from finetune.cde.plan import ContextualRecipe
 from finetune.cde.settings import ContextualSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import info_nce
-from finetune.origins import CDE, TRAINER
+from finetune.origins import CDE, TRAINER, read_sources
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
-from harness.core.sources import Source
 
 GTR = "sentence-transformers/gtr-t5-base@7027e9594267928589816394bdd295273ddc0739"
 """The guide of the authors' clusters."""
@@ -65,49 +64,36 @@ VARIANTS: dict[str, Variant[ContextualSettings]] = {
     ),
 }
 
-_ARGS, _CLUSTERS = f"{CDE}cde/run_args.py#L", f"{CDE}cde/lib/cluster_faiss.py#L"
-_NUMBERS = "NeoBERT, appendix G.2"
-_COMMAND = "answer in jxmorris12/cde#7"
-
-SOURCES = {
-    "": {
-        **TRAINER,
-        "data": Source(other="the triplets of dpr and simcse; NeoBERT has Nomic's pairs (appendix G.2)"),
-        "loss": Source("", f"{CDE}cde/trainer.py#L376"),
-        "learning_rate": Source(_NUMBERS),
-        "batch_size": Source(_NUMBERS),
-        "epochs": Source(_NUMBERS),
-        "weight_decay": Source(_NUMBERS, other="its optimizer is Adam; 0.01 in the code"),
-        "warmup": Source(_NUMBERS),
-        "schedule": Source(_NUMBERS),
-        "precision": Source("", f"{CDE}README.md#L45"),
-        "batches": Source("NeoBERT, appendix G.1", f"{CDE}README.md#L45"),
-        "last_batch": Source("", f"{CDE}cde/trainer.py#L219"),
-        "pooling": Source("", f"{_ARGS}79"),
-        "max_length": Source(_NUMBERS, f"{_ARGS}47"),
-        "scale": Source("", f"{_ARGS}103"),
-        "group_size": Source(_NUMBERS, other="none are shared between devices"),
-        "guide": Source("", f"{_ARGS}175", "NeoBERT has a GTE-large (appendix G.2)"),
-        "cluster_size": Source(_NUMBERS, other="256 by default in the code (cde/run_args.py#L206)"),
-        "dimensions": Source("", f"{CDE}cde/lib/cluster.py#L433"),
-        "iterations": Source(other="100 in the code (cde/lib/cluster_faiss.py#L17)"),
-        "starts": Source(other="3 in the code (cde/lib/cluster_faiss.py#L18)"),
-        "cluster_seed": Source("", f"{_CLUSTERS}19"),
-        "packing": Source("", f"{_ARGS}194"),
-        "margin": Source(_NUMBERS, f"{CDE}cde/trainer.py#L639", "no filter by default in the code"),
-        "query_prefix": Source("", f"{CDE}cde/dataset.py#L192"),
-        "document_prefix": Source("", f"{CDE}cde/dataset.py#L196"),
-        "dropout": Source("", f"{_ARGS}29", "off in the authors' commands"),
-    },
-    "authors": {
-        **dict.fromkeys(("learning_rate", "epochs", "warmup", "schedule", "dropout"), Source(_COMMAND)),
-        "weight_decay": Source("", f"{_ARGS}372"),
-        "iterations": Source("", f"{_CLUSTERS}17"),
-        "starts": Source("", f"{_CLUSTERS}18"),
-        "margin": Source("", f"{_ARGS}275"),
-    },
-    "large-guide": {"guide": Source(_NUMBERS)},
-}
+SOURCES = read_sources(
+    CDE,
+    """
+    README.md: batches 45, precision 45
+    cde/trainer.py: last_batch 219, loss 376, margin 639
+    cde/run_args.py: pooling 79, max_length 47, scale 103, guide 175, packing 194, dropout 29
+    cde/lib/cluster.py: dimensions 433
+    cde/lib/cluster_faiss.py: cluster_seed 19
+    cde/dataset.py: query_prefix 192, document_prefix 196
+    [NeoBERT, appendix G.2]: weight_decay, warmup, schedule, learning_rate, batch_size, epochs, max_length,
+        group_size, cluster_size, margin
+    [NeoBERT, appendix G.1]: batches
+    weight_decay = its optimizer is Adam; 0.01 in the code
+    data = the triplets of dpr and simcse; NeoBERT has Nomic's pairs (appendix G.2)
+    group_size = none are shared between devices
+    guide = NeoBERT has a GTE-large (appendix G.2)
+    cluster_size = 256 by default in the code (cde/run_args.py#L206)
+    iterations = 100 in the code (cde/lib/cluster_faiss.py#L17)
+    starts = 3 in the code (cde/lib/cluster_faiss.py#L18)
+    margin = no filter by default in the code
+    dropout = off in the authors' commands
+    :authors
+    cde/run_args.py: weight_decay 372, margin 275
+    cde/lib/cluster_faiss.py: iterations 17, starts 18
+    [answer in jxmorris12/cde#7]: learning_rate, epochs, warmup, schedule, dropout
+    :large-guide
+    [NeoBERT, appendix G.2]: guide
+    """,
+    {"": TRAINER},
+)
 
 
 def list_batching_assumptions(settings: ContextualSettings) -> tuple[str, ...]:

@@ -9,11 +9,10 @@ from typing import Any
 from finetune.colbert.settings import ColBERTSettings
 from finetune.embedding.plan import TrainerRecipe, Variant, entry, select_assumed
 from finetune.embedding.settings import SuggestedRows
-from finetune.origins import MODERNBERT, PYLATE, TRAINER
+from finetune.origins import MODERNBERT, PYLATE, TRAINER, read_sources
 from finetune.recipes.dpr import MSMARCO
 from harness.core.encoding import LateInteraction
 from harness.core.errors import UsageError
-from harness.core.sources import Source
 from harness.core.types import Artifact, Output
 from harness.data.scored_tables import IDS, SCORES, TEXTS
 from harness.data.training.sets import LocatedTraining, TrainingData
@@ -159,43 +158,29 @@ CONTRASTIVE = replace(
 )
 """The values of PyLate's example of a contrastive training."""
 
-_FILE, _TEXT = f"{MODERNBERT}examples/train_pylate.py#L", "ModernBERT, section 3.1.2"
-_MODEL, _EXAMPLE = f"{PYLATE}pylate/models/colbert.py#L", f"{PYLATE}examples/train/contrastive.py#L"
-
-SOURCES = {
-    "": {
-        **TRAINER,
-        **{
-            name: Source("default of PyLate", f"{_MODEL}{line}")
-            for name, line in {
-                **{"query_prefix": 368, "document_prefix": 375, "skiplist": 446, "dimension": 325},
-                **{"query_length": 438, "document_length": 430, "expansion": 459},
-                "attends_to_expansion": 467,
-            }.items()
-        },
-        "data": Source(_TEXT, f"{_FILE}14", "the paper names BGE-M3 as teacher, the card bge-reranker-v2-m3"),
-        "loss": Source(_TEXT, f"{_FILE}63"),
-        "documents": Source("default of PyLate", f"{PYLATE}pylate/utils/processing.py#L66"),
-        "learning_rate": Source(
-            "", f"{_FILE}35", "table 9 has the best of six by four test sets, 1e-5 to 1e-4"
-        ),
-        "batch_size": Source(_TEXT, f"{_FILE}36"),
-        "epochs": Source("", f"{_FILE}34"),
-        "warmup": Source(_TEXT, f"{_FILE}59"),
-        "precision": Source("", f"{_FILE}54"),
-    },
-    "contrastive": {
-        "data": Source(other="the triplets of dpr; PyLate's example has those of BM25"),
-        "loss": Source("", f"{_EXAMPLE}35"),
-        "learning_rate": Source("", f"{_EXAMPLE}53"),
-        "batch_size": Source("", f"{_EXAMPLE}14"),
-        "epochs": Source("", f"{_EXAMPLE}16"),
-        "warmup": TRAINER["warmup"],
-        "precision": Source(other="as in distillation; PyLate's example has float16"),
-        "batches": Source(other="no text twice; PyLate's example shuffles"),
-        "temperature": Source("default of PyLate", f"{PYLATE}pylate/losses/contrastive.py#L131"),
-    },
-}
+SOURCES = read_sources(
+    MODERNBERT,
+    f"""
+    examples/train_pylate.py: warmup 59, data 14, loss 63, learning_rate 35, batch_size 36, epochs 34,
+        precision 54
+    {PYLATE}pylate/models/colbert.py: query_prefix 368, document_prefix 375, skiplist 446, dimension 325,
+        query_length 438, document_length 430, expansion 459, attends_to_expansion 467
+    {PYLATE}pylate/utils/processing.py: documents 66
+    [ModernBERT, section 3.1.2]: warmup, data, loss, batch_size
+    [default of PyLate]: query_prefix, document_prefix, skiplist, dimension, query_length, document_length,
+        expansion, attends_to_expansion, documents
+    data = the paper names BGE-M3 as teacher, the card bge-reranker-v2-m3
+    learning_rate = table 9 has the best of six by four test sets, 1e-5 to 1e-4
+    :contrastive
+    {PYLATE}examples/train/contrastive.py: loss 35, learning_rate 53, batch_size 14, epochs 16
+    {PYLATE}pylate/losses/contrastive.py: temperature 131
+    [default of PyLate]: temperature
+    data = the triplets of dpr; PyLate's example has those of BM25
+    precision = as in distillation; PyLate's example has float16
+    batches = no text twice; PyLate's example shuffles
+    """,
+    {"": TRAINER, "contrastive": {"warmup": TRAINER["warmup"]}},
+)
 
 
 def _list_colbert_assumptions(settings: ColBERTSettings) -> tuple[str, ...]:

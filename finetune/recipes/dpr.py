@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
-from finetune.origins import ETTIN, MODERNBERT, ONE_GROUP, SENTENCE_POOLING, SENTENCE_SCALE, TRAINER
-from harness.core.sources import Source
+from finetune.origins import ETTIN, MODERNBERT, SENTENCES, TRAINER, read_sources
 from harness.data.training.sets import TrainingData
 
 MSMARCO = TrainingData(
@@ -58,31 +57,26 @@ VARIANTS = {
     ),
 }
 
-_FILE, _TEXT = f"{MODERNBERT}examples/train_st.py#L", "ModernBERT, section 3.1.2"
-_ANSWER = Source("answer in AnswerDotAI/ModernBERT#176")
-
-SOURCES = {
-    "": {
-        **TRAINER,
-        "data": Source(_TEXT, f"{_FILE}31"),
-        "loss": Source(_TEXT, f"{_FILE}40"),
-        "learning_rate": Source(
-            "ModernBERT, table 9", f"{_FILE}19", "the best of six by four test sets, 1e-5 to 1e-4"
-        ),
-        "batch_size": Source("", f"{_FILE}49", "the paper has 16; the authors ran 4,096 (#176)"),
-        "epochs": Source("", f"{_FILE}48"),
-        "warmup": Source(_TEXT, f"{_FILE}51"),
-        "precision": Source("", f"{_FILE}53"),
-        "batches": Source("", f"{_FILE}54"),
-        "pooling": SENTENCE_POOLING,
-        "max_length": Source("", f"{_FILE}27", "no length is set, which leaves the model's own"),
-        "scale": SENTENCE_SCALE,
-        "group_size": ONE_GROUP,
-    },
-    "authors": {"batch_size": _ANSWER, "group_size": _ANSWER},
-    "paper": {"batch_size": Source(_TEXT, other="the authors call it wrong (#176)")},
-    "ettin": {"batch_size": Source("", f"{ETTIN}retrieval_eval/train_st.py#L28")},
-}
+SOURCES = read_sources(
+    MODERNBERT,
+    f"""
+    examples/train_st.py: warmup 51, batches 54, data 31, loss 40, learning_rate 19, batch_size 49, epochs
+        48, precision 53, max_length 27
+    [ModernBERT, section 3.1.2]: warmup, data, loss
+    [ModernBERT, table 9]: learning_rate
+    learning_rate = the best of six by four test sets, 1e-5 to 1e-4
+    batch_size = the paper has 16; the authors ran 4,096 (#176)
+    max_length = no length is set, which leaves the model's own
+    :authors
+    [answer in AnswerDotAI/ModernBERT#176]: batch_size, group_size
+    :paper
+    [ModernBERT, section 3.1.2]: batch_size
+    batch_size = the authors call it wrong (#176)
+    :ettin
+    {ETTIN}retrieval_eval/train_st.py: batch_size 28
+    """,
+    {"": {**TRAINER, **SENTENCES}},
+)
 
 
 def _list_dpr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:

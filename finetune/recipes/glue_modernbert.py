@@ -7,8 +7,7 @@ from dataclasses import replace
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, ClassifierHead, Dropout, Grid, Optimizer, Protocol, Training
 from finetune.glue.schedule import Schedule
-from finetune.origins import MODERNBERT
-from harness.core.sources import Source
+from finetune.origins import MODERNBERT, read_sources
 from suites.glue import TASKS
 
 INTERVALS = {
@@ -68,55 +67,39 @@ PROTOCOL = replace(
     },
 )
 
-_CONFIG, _MODEL = f"{MODERNBERT}generate_eval_config.py#L", f"{MODERNBERT}src/bert_layers/model.py#L"
-_JOBS, _RUN = f"{MODERNBERT}src/evals/glue_jobs.py#L", f"{MODERNBERT}src/evals/finetuning_jobs.py#L"
-_DEFAULTS = f"{MODERNBERT}src/bert_layers/configuration_bert.py#L"
-_TABLE = "ModernBERT, table 6"
-
-SOURCES = {
-    "": {
-        "data": Source("ModernBERT, section 3.1.1", f"{MODERNBERT}src/evals/data.py#L88"),
-        "loss": Source("", f"{MODERNBERT}src/bert_layers/model.py#L1344"),
-        "learning_rates": Source(_TABLE, other="one a task in the code's jobs"),
-        "batch_sizes": Source("answer in AnswerDotAI/ModernBERT#196", other="16 to 64 in the code's jobs"),
-        "weight_decays": Source(_TABLE),
-        "epochs": Source(_TABLE),
-        "seeds": Source("", f"{_CONFIG}227", "three of the list, or more; the paper does not say"),
-        "optimizer.betas": Source("", f"{_JOBS}72"),
-        "optimizer.eps": Source("", f"{_JOBS}73"),
-        "optimizer.decay": Source("", f"{_JOBS}69"),
-        "optimizer.undecayed": Source("", f"{_JOBS}70"),
-        "schedule.name": Source("", f"{_CONFIG}363"),
-        "schedule.warmup": Source("", f"{_CONFIG}364", "6 % in yaml files for other models"),
-        "max_length": Source("", f"{_JOBS}38"),
-        "autocast": Source("", f"{MODERNBERT}yamls/ablations/example-config.yaml#L4"),
-        "float32_tasks": Source("", f"{_JOBS}630"),
-        "dropout.embedding": Source("", f"{_CONFIG}76"),
-        "dropout.attention": Source("", f"{_CONFIG}71"),
-        "dropout.attention_out": Source("", f"{_CONFIG}73"),
-        "dropout.mlp": Source("", f"{_CONFIG}83"),
-        "dropout.mlp_out": Source("", f"{_CONFIG}83"),
-        "head.pooling": Source("", f"{_DEFAULTS}74", "mean in the published checkpoints' files"),
-        "head.dense": Source("", f"{_RUN}299"),
-        "head.dense_bias": Source("", f"{_DEFAULTS}67"),
-        "head.activation": Source("", f"{_CONFIG}332"),
-        "head.dropout_before": Source("", f"{_MODEL}769"),
-        "head.dropout": Source("", f"{_DEFAULTS}68"),
-        "head.initializer_range": Source("", f"{_DEFAULTS}83"),
-        "head.last": Source("", f"{MODERNBERT}src/bert_layers/initialization.py#L127"),
-        "clip": Source("", f"{_RUN}281", "the jobs name no algorithm"),
-        "shuffled": Source("", f"{_RUN}60"),
-        "cadence": Source("", f"{_JOBS}35"),
-        "stopping.patience": Source("", f"{_RUN}281", "the paper stops early, without a patience"),
-        "stopping.counts": Source("", f"{_RUN}281"),
-        "transfer": Source("", f"{MODERNBERT}glue.py#L503"),
-        "selection": Source("ModernBERT, appendix E.1, table 6"),
-        "view": Source(other="neither paper nor code says which of two metrics is printed"),
-        "final_seeds": Source("ModernBERT, table 6", other="none are told"),
-    },
-    "warmup6": {
-        "schedule.warmup": Source("", f"{MODERNBERT}yamls/finetuning/glue/mosaic-bert-base-uncased.yaml#L47")
-    },
-}
+SOURCES = read_sources(
+    MODERNBERT,
+    """
+    src/evals/data.py: data 88
+    src/bert_layers/model.py: loss 1344, head.dropout_before 769
+    generate_eval_config.py: seeds 227, schedule.name 363, schedule.warmup 364, dropout.embedding 76,
+        dropout.attention 71, dropout.attention_out 73, dropout.mlp 83, dropout.mlp_out 83, head.activation
+        332
+    src/evals/glue_jobs.py: optimizer.betas 72, optimizer.eps 73, optimizer.decay 69, optimizer.undecayed 70,
+        max_length 38, float32_tasks 630, cadence 35
+    yamls/ablations/example-config.yaml: autocast 4
+    src/bert_layers/configuration_bert.py: head.pooling 74, head.dense_bias 67, head.dropout 68,
+        head.initializer_range 83
+    src/evals/finetuning_jobs.py: head.dense 299, clip 281, shuffled 60, stopping.patience 281,
+        stopping.counts 281
+    src/bert_layers/initialization.py: head.last 127
+    glue.py: transfer 503
+    [ModernBERT, section 3.1.1]: data
+    [ModernBERT, table 6]: learning_rates, weight_decays, epochs, final_seeds
+    [answer in AnswerDotAI/ModernBERT#196]: batch_sizes
+    [ModernBERT, appendix E.1, table 6]: selection
+    learning_rates = one a task in the code's jobs
+    batch_sizes = 16 to 64 in the code's jobs
+    seeds = three of the list, or more; the paper does not say
+    schedule.warmup = 6 % in yaml files for other models
+    head.pooling = mean in the published checkpoints' files
+    clip = the jobs name no algorithm
+    stopping.patience = the paper stops early, without a patience
+    view = neither paper nor code says which of two metrics is printed
+    final_seeds = none are told
+    :warmup6
+    yamls/finetuning/glue/mosaic-bert-base-uncased.yaml: schedule.warmup 47
+    """,
+)
 
 RECIPE = entry(PROTOCOL, "GLUE as ModernBERT has it: a grid a task, RTE, MRPC and STS-B from MNLI", SOURCES)

@@ -7,9 +7,8 @@ from dataclasses import replace
 from finetune.glue.plan import entry
 from finetune.glue.protocol import ClassifierHead, Dropout, Grid, Protocol
 from finetune.glue.schedule import Schedule
-from finetune.origins import MOSAICBERT
+from finetune.origins import MOSAICBERT, read_sources
 from finetune.recipes import glue_modernbert
-from harness.core.sources import Source
 
 SEEDS = (19, 8364, 717, 10_536, 90_166)
 
@@ -73,51 +72,37 @@ PROTOCOL = replace(
     },
 )
 
-_JOBS, _LAYERS = f"{MOSAICBERT}src/glue/finetuning_jobs.py#L", f"{MOSAICBERT}src/bert_layers.py#L"
-_YAML = f"{MOSAICBERT}yamls/finetuning/glue/mosaic-bert-base-uncased.yaml#L"
-_TABLE, _LENGTH = "MosaicBERT, table S2", "MosaicBERT, appendix B"
-
-SOURCES = {
-    "": {
-        "data": Source("MosaicBERT, appendix F", f"{MOSAICBERT}src/glue/data.py#L51"),
-        "loss": Source("", f"{_LAYERS}1030"),
-        "learning_rates": Source(_TABLE, f"{_JOBS}297"),
-        "batch_sizes": Source("", f"{_JOBS}270"),
-        "weight_decays": Source(_TABLE, f"{_JOBS}300"),
-        "epochs": Source(_TABLE, f"{_JOBS}269"),
-        "seeds": Source(_TABLE, f"{_YAML}61", "their numbers are the code's"),
-        "optimizer.betas": Source("", f"{_JOBS}298", "0.988 for QQP and SST-2 in table S2"),
-        "optimizer.eps": Source(_TABLE, f"{_JOBS}299"),
-        "optimizer.decay": Source("", f"{_JOBS}296"),
-        "optimizer.undecayed": Source("", f"{_JOBS}296"),
-        "schedule.name": Source("", f"{_YAML}44"),
-        "schedule.warmup": Source("", f"{_YAML}45"),
-        "max_length": Source(_LENGTH, f"{_JOBS}268"),
-        "autocast": Source("", f"{_YAML}10"),
-        "float32_tasks": Source("", f"{_JOBS}817"),
-        "dropout.embedding": Source("", f"{_LAYERS}92"),
-        "dropout.attention": Source("", f"{MOSAICBERT}src/configuration_bert.py#L12", "0.1 for BERT"),
-        "dropout.attention_out": Source("", f"{_LAYERS}261"),
-        "dropout.mlp": Source("", f"{_LAYERS}333"),
-        "dropout.mlp_out": Source("", f"{_LAYERS}333", "MosaicBERT drops inside, BERT behind"),
-        "head.pooling": Source("", f"{_LAYERS}561"),
-        "head.dense": Source("", f"{_LAYERS}553"),
-        "head.dense_bias": Source("", f"{_LAYERS}553"),
-        "head.activation": Source("", f"{_LAYERS}554"),
-        "head.dropout_before": Source("", f"{_LAYERS}562"),
-        "head.dropout": Source("", f"{_LAYERS}939"),
-        "head.initializer_range": Source("", f"{MOSAICBERT}src/mosaic_bert.py#L186"),
-        "head.last": Source("", f"{MOSAICBERT}src/mosaic_bert.py#L186"),
-        "clip": Source("", f"{_JOBS}231", "the jobs name no algorithm"),
-        "shuffled": Source("", f"{_JOBS}34"),
-        "cadence": Source("", f"{_JOBS}266"),
-        "stopping": Source("", f"{_JOBS}231", "the value at the end of the training"),
-        "transfer": Source("MosaicBERT, appendix F.2", f"{MOSAICBERT}glue.py#L368"),
-        "selection": Source(_LENGTH, other="one configuration a task"),
-        "view": Source("MosaicBERT, appendix F.1", other="the code takes the mean of both sets of MNLI"),
-        "final_seeds": Source(_TABLE),
-    },
-    "bert-large": {"learning_rates": Source(_TABLE)},
-}
+SOURCES = read_sources(
+    MOSAICBERT,
+    """
+    src/glue/data.py: data 51
+    src/bert_layers.py: loss 1030, dropout.embedding 92, dropout.attention_out 261, dropout.mlp 333,
+        dropout.mlp_out 333, head.pooling 561, head.dense 553, head.dense_bias 553, head.activation 554,
+        head.dropout_before 562, head.dropout 939
+    src/glue/finetuning_jobs.py: learning_rates 297, batch_sizes 270, weight_decays 300, epochs 269,
+        optimizer.betas 298, optimizer.eps 299, optimizer.decay 296, optimizer.undecayed 296, max_length 268,
+        float32_tasks 817, clip 231, shuffled 34, cadence 266, stopping 231
+    yamls/finetuning/glue/mosaic-bert-base-uncased.yaml: seeds 61, schedule.name 44, schedule.warmup 45,
+        autocast 10
+    src/configuration_bert.py: dropout.attention 12
+    src/mosaic_bert.py: head.initializer_range 186, head.last 186
+    glue.py: transfer 368
+    [MosaicBERT, appendix F]: data
+    [MosaicBERT, table S2]: learning_rates, weight_decays, epochs, seeds, optimizer.eps, final_seeds
+    [MosaicBERT, appendix B]: max_length, selection
+    [MosaicBERT, appendix F.2]: transfer
+    [MosaicBERT, appendix F.1]: view
+    seeds = their numbers are the code's
+    optimizer.betas = 0.988 for QQP and SST-2 in table S2
+    dropout.attention = 0.1 for BERT
+    dropout.mlp_out = MosaicBERT drops inside, BERT behind
+    clip = the jobs name no algorithm
+    stopping = the value at the end of the training
+    selection = one configuration a task
+    view = the code takes the mean of both sets of MNLI
+    :bert-large
+    [MosaicBERT, table S2]: learning_rates
+    """,
+)
 
 RECIPE = entry(PROTOCOL, "GLUE as MosaicBERT has it: one cell a task, up to five seeds", SOURCES)

@@ -16,8 +16,7 @@ from finetune.glue.protocol import (
     Training,
 )
 from finetune.glue.schedule import Schedule
-from finetune.origins import NEOBERT
-from harness.core.sources import Source
+from finetune.origins import NEOBERT, read_sources
 from suites.glue import TASKS
 
 TRANSFER = ("RTE", "STS-B", "MRPC", "QNLI")
@@ -85,57 +84,42 @@ PROTOCOL = replace(
     },
 )
 
-_TRAIN, _MODEL = f"{NEOBERT}src/neobert/glue/train.py#L", f"{NEOBERT}src/neobert/model/model.py#L"
-_CONF, _LAUNCHER = f"{NEOBERT}conf/", f"{NEOBERT}jobs/glue/launcher.sh#L"
-_TEXT, _CADENCE = "NeoBERT, appendix C", Source("", f"{_TRAIN}576", "the text has min(500, batches // 10)")
-_TABLE = Source("NeoBERT, table 6")
-
-SOURCES = {
-    "": {
-        "data": Source(_TEXT, f"{_TRAIN}292"),
-        "loss": Source("", f"{_TRAIN}482"),
-        "learning_rates": Source(_TEXT, f"{_LAUNCHER}63", "8e-6 as well in table 6 and the launcher"),
-        "batch_sizes": Source(_TEXT, f"{_LAUNCHER}62", "2 as well in table 6 and the launcher"),
-        "weight_decays": Source(_TEXT, f"{_LAUNCHER}64"),
-        "epochs": Source(_TEXT, f"{_CONF}trainer/glue.yaml#L8"),
-        "seeds": Source("", f"{_LAUNCHER}65"),
-        "optimizer.betas": Source("", f"{_CONF}optimizer/adamw.yaml#L4"),
-        "optimizer.eps": Source("", f"{_CONF}optimizer/adamw.yaml#L5"),
-        "optimizer.decay": Source("", f"{_TRAIN}438"),
-        "optimizer.undecayed": Source("", f"{_TRAIN}427"),
-        "schedule.name": Source("", f"{NEOBERT}src/neobert/scheduler/scheduler.py#L53"),
-        "schedule.warmup": Source("", f"{_CONF}scheduler/glue.yaml#L1"),
-        "max_length": Source("", f"{_LAUNCHER}30", "512 for the ablated models (L28)"),
-        "autocast": Source("", f"{_LAUNCHER}16"),
-        "float32_tasks": Source("", f"{_LAUNCHER}16"),
-        "dropout": Source("", f"{_MODEL}41"),
-        "head.pooling": Source("", f"{_MODEL}445"),
-        "head.dense": Source("", f"{_MODEL}430"),
-        "head.dense_bias": Source("", f"{_MODEL}430"),
-        "head.activation": Source("", f"{_MODEL}448"),
-        "head.dropout_before": Source("", f"{_MODEL}446"),
-        "head.dropout": Source("", f"{_CONF}glue.yaml#L38"),
-        "head.initializer_range": Source("", f"{_CONF}glue.yaml#L37"),
-        "head.last": Source("", f"{_MODEL}438"),
-        "clip": Source("", f"{_TRAIN}565", "nothing stands between the backward pass and the step"),
-        "shuffled": Source("", f"{_TRAIN}351"),
-        "cadence": Source(_TEXT, other="the code (train.py#L576) evaluates more seldom"),
-        "stopping.patience": Source(_TEXT, f"{_LAUNCHER}17"),
-        "stopping.counts": Source(other="the code writes every evaluation (train.py#L633) and says no more"),
-        "transfer": Source(_TEXT, f"{_TRAIN}58"),
-        "selection": _TABLE,
-        "view": Source(_TEXT),
-        "final_seeds": Source("", f"{_LAUNCHER}65"),
-    },
-    "table6": {"learning_rates": _TABLE, "batch_sizes": _TABLE, "cadence": _CADENCE},
-    "ablation": {
-        "max_length": Source("", f"{_LAUNCHER}28"),
-        "learning_rates": Source("NeoBERT, section 4"),
-        "batch_sizes": Source("NeoBERT, section 4"),
-        "weight_decays": Source(other="the text names none for the ablated models"),
-    },
-    "code": {"cadence": _CADENCE},
-}
+SOURCES = read_sources(
+    NEOBERT,
+    """
+    src/neobert/glue/train.py: data 292, loss 482, optimizer.decay 438, optimizer.undecayed 427, clip 565,
+        shuffled 351, transfer 58
+    jobs/glue/launcher.sh: learning_rates 63, batch_sizes 62, weight_decays 64, seeds 65, max_length 30,
+        autocast 16, float32_tasks 16, stopping.patience 17, final_seeds 65
+    conf/trainer/glue.yaml: epochs 8
+    conf/optimizer/adamw.yaml: optimizer.betas 4, optimizer.eps 5
+    src/neobert/scheduler/scheduler.py: schedule.name 53
+    conf/scheduler/glue.yaml: schedule.warmup 1
+    src/neobert/model/model.py: dropout 41, head.pooling 445, head.dense 430, head.dense_bias 430,
+        head.activation 448, head.dropout_before 446, head.last 438
+    conf/glue.yaml: head.dropout 38, head.initializer_range 37
+    [NeoBERT, appendix C]: data, learning_rates, batch_sizes, weight_decays, epochs, cadence,
+        stopping.patience, transfer, view
+    [NeoBERT, table 6]: selection
+    learning_rates = 8e-6 as well in table 6 and the launcher
+    batch_sizes = 2 as well in table 6 and the launcher
+    max_length = 512 for the ablated models (L28)
+    clip = nothing stands between the backward pass and the step
+    cadence = the code (train.py#L576) evaluates more seldom
+    stopping.counts = the code writes every evaluation (train.py#L633) and says no more
+    :table6
+    src/neobert/glue/train.py: cadence 576
+    [NeoBERT, table 6]: learning_rates, batch_sizes
+    cadence = the text has min(500, batches // 10)
+    :ablation
+    jobs/glue/launcher.sh: max_length 28
+    [NeoBERT, section 4]: learning_rates, batch_sizes
+    weight_decays = the text names none for the ablated models
+    :code
+    src/neobert/glue/train.py: cadence 576
+    cadence = the text has min(500, batches // 10)
+    """,
+)
 
 RECIPE = entry(
     PROTOCOL, "GLUE as NeoBERT has it: a grid a task, RTE, MRPC, STS-B and QNLI from MNLI", SOURCES

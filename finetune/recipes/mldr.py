@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, entry
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
+from finetune.origins import read_sources
 from finetune.recipes import dpr
-from harness.core.sources import Source
 from harness.data.training.sets import TrainingData
 
 MLDR = TrainingData(
@@ -22,12 +22,13 @@ MLDR = TrainingData(
 
 SETTINGS = replace(dpr.SCRIPT, batch_size=64, chunk=SuggestedRows(2), max_length=8192)
 
-SOURCES = {
-    "": {
-        "": Source(other="as in dpr, or ours: ModernBERT publishes no settings of this training"),
-        "data": Source("ModernBERT, section 3.1.3"),
-    }
-}
+SOURCES = read_sources(
+    "",
+    """
+    [ModernBERT, section 3.1.3]: data
+    * = as in dpr, or ours: ModernBERT publishes no settings of this training
+    """,
+)
 
 
 def _list_mldr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:

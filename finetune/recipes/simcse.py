@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry, select_assumed
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, info_nce
-from finetune.origins import SIMCSE, TRAINER
-from harness.core.sources import Source
+from finetune.origins import SIMCSE, TRAINER, read_sources
 from harness.data.training.sets import TrainingData
 
 NLI = TrainingData(
@@ -47,39 +46,30 @@ SETTINGS = EmbeddingSettings(
 )
 """The values of SimCSE's script and its table for base models; large ones have a learning rate of 1e-5."""
 
-_SCRIPT = f"{SIMCSE}run_sup_example.sh#L"
-
-SOURCES = {
-    "": {
-        **TRAINER,
-        "data": Source(
-            "OptiBERT, appendix D.2",
-            f"{SIMCSE}data/download_nli.sh#L1",
-            "SimCSE's file has 275,601 rows, of which these are all combinations",
-        ),
-        "loss": Source(
-            "OptiBERT, appendix D.2",
-            f"{SIMCSE}simcse/models.py#L198",
-            "the denominator of OptiBERT's formula has other anchors, a misprint",
-        ),
-        "learning_rate": Source("", f"{_SCRIPT}24", "1e-5 for large models (README.md#L244)"),
-        "batch_size": Source("", f"{SIMCSE}README.md#L242", "128 on each of four GPUs in the script"),
-        "epochs": Source("OptiBERT, appendix D.2", f"{_SCRIPT}22"),
-        "precision": Source("", f"{_SCRIPT}35"),
-        "last_batch": Source(other="transformers' trainer keeps it"),
-        "pooling": Source("OptiBERT, appendix D.2", other="SimCSE has the first token with a dense layer"),
-        "heads": Source(other="OptiBERT does not describe its head"),
-        "max_length": Source("", f"{_SCRIPT}25"),
-        "scale": Source("", f"{_SCRIPT}32"),
-        "selection": Source(
-            other="SimCSE keeps the best checkpoint on STS-B, every 125 steps (selection=stsb-dev); OptiBERT "
-            "does not say"
-        ),
-        "group_size": Source("", f"{SIMCSE}simcse/models.py#L183"),
-    },
-    "mean": {"pooling": Source(other="the mean in place of OptiBERT's head")},
-    "large": {"learning_rate": Source("", f"{SIMCSE}README.md#L244")},
-}
+SOURCES = read_sources(
+    SIMCSE,
+    """
+    data/download_nli.sh: data 1
+    simcse/models.py: loss 198, group_size 183
+    run_sup_example.sh: learning_rate 24, epochs 22, precision 35, max_length 25, scale 32
+    README.md: batch_size 242
+    [OptiBERT, appendix D.2]: data, loss, epochs, pooling
+    last_batch = transformers' trainer keeps it
+    selection = SimCSE keeps the best checkpoint on STS-B, every 125 steps (selection=stsb-dev); OptiBERT
+        does not say
+    data = SimCSE's file has 275,601 rows, of which these are all combinations
+    loss = the denominator of OptiBERT's formula has other anchors, a misprint
+    learning_rate = 1e-5 for large models (README.md#L244)
+    batch_size = 128 on each of four GPUs in the script
+    pooling = SimCSE has the first token with a dense layer
+    heads = OptiBERT does not describe its head
+    :mean
+    pooling = the mean in place of OptiBERT's head
+    :large
+    README.md: learning_rate 244
+    """,
+    {"": TRAINER},
+)
 
 
 def _list_simcse_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:

@@ -11,9 +11,8 @@ from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
-from finetune.origins import NEOBERT
+from finetune.origins import NEOBERT, read_sources
 from finetune.recipes.simcse import NLI
-from harness.core.sources import Source
 from harness.data.training.sets import TrainingData
 
 # Instructions: Table 7 for training, Tables 8 and 9 with the field tags of the authors' code for MTEB
@@ -420,60 +419,49 @@ VARIANTS: dict[str, Variant[MixSettings]] = {
     ),
 }
 
-_TRAINER, _CONF = f"{NEOBERT}src/neobert/contrastive/trainer.py#L", f"{NEOBERT}conf/"
-_JOB, _LOSS = f"{NEOBERT}jobs/contrastive/finetune.sh#L", f"{NEOBERT}src/neobert/contrastive/loss.py#L"
-_WARMUP = Source("", f"{_CONF}finetuning.yaml#L30", "the text has none; 2,000 is its number of steps")
-_SUMS = Source("", f"{_LOSS}9")
-_NO_INSTRUCTIONS = Source("", f"{NEOBERT}src/neobert/contrastive/datasets.py#L75", "datasets are read as is")
-_NO_DROPOUT = Source("", f"{NEOBERT}src/neobert/model/model.py#L41", "the trainer refuses it (L68)")
-_CODE_SOURCES = {
-    "data": Source("", f"{NEOBERT}src/neobert/contrastive/datasets.py#L67"),
-    "warmup": _WARMUP,
-    "schedule": Source("", f"{_TRAINER}171", "after the warmup a cosine, to which 2,000 steps never come"),
-    "reduction": _SUMS,
-    "instructions": _NO_INSTRUCTIONS,
-    "dropout": _NO_DROPOUT,
-}
-
-SOURCES = {
-    "": {
-        "data": Source(
-            "NeoBERT, appendix D.2, table 7",
-            f"{NEOBERT}src/neobert/contrastive/datasets.py#L67",
-            "five of the sets have no loader in the code",
-        ),
-        "loss": Source("NeoBERT, section 5.2.1", f"{_LOSS}33"),
-        "learning_rate": Source("", f"{_CONF}optimizer/adamw.yaml#L3"),
-        "batch_size": Source("", f"{_CONF}finetuning.yaml#L34", "32 in the job script"),
-        "weight_decay": Source("", f"{_CONF}optimizer/adamw.yaml#L6"),
-        "betas": Source("", f"{_CONF}optimizer/adamw.yaml#L4"),
-        "eps": Source("", f"{_CONF}optimizer/adamw.yaml#L5"),
-        "warmup": Source(other="the code's 2,000 steps are all of the training"),
-        "schedule": Source("", f"{_TRAINER}172", "there over 50,000 steps, here over those of the training"),
-        "clip": Source("", f"{_CONF}trainer/contrastive.yaml#L7"),
-        "precision": Source("", f"{_CONF}trainer/contrastive.yaml#L2"),
-        "max_steps": Source("NeoBERT, section 5.2.1, table 4", f"{_CONF}trainer/contrastive.yaml#L12"),
-        "decay_all": Source("", f"{_TRAINER}168"),
-        "pooling": Source("", f"{_TRAINER}310"),
-        "max_length": Source("", f"{_CONF}tokenizer/google.yaml#L3"),
-        "scale": Source("NeoBERT, appendix D.2", f"{_LOSS}9"),
-        "selection": Source("NeoBERT, table 4", f"{_CONF}trainer/contrastive.yaml#L12"),
-        "groups": Source("", f"{_JOB}9"),
-        "alpha": Source("", f"{_CONF}dataset/contrastive.yaml#L4", "0.1 in the job script"),
-        "draws": Source("", f"{_TRAINER}236"),
-        "distinct": Source("", f"{_TRAINER}133"),
-        "reduction": Source(other="the formula of section 5.2.1 is of one query; the code sums (loss.py#L9)"),
-        "instructions": Source("NeoBERT, section 5.2.1, table 7", other="the released training has none"),
-        "pool_instruction": Source("", f"{_TRAINER}310", "the mask of the tokenizer"),
-        "dropout": Source(other="the trainer refuses 0 (L68), and no other value is told"),
-    },
-    "code": _CODE_SOURCES,
-    "job": {
-        **_CODE_SOURCES,
-        "alpha": Source("", f"{_JOB}44"),
-        "batch_size": Source("", f"{_JOB}43"),
-    },
-}
+SOURCES = read_sources(
+    NEOBERT,
+    """
+    src/neobert/contrastive/datasets.py: data 67
+    src/neobert/contrastive/loss.py: loss 33, scale 9
+    conf/optimizer/adamw.yaml: learning_rate 3, weight_decay 6, betas 4, eps 5
+    conf/finetuning.yaml: batch_size 34
+    src/neobert/contrastive/trainer.py: schedule 172, decay_all 168, pooling 310, draws 236, distinct 133,
+        pool_instruction 310
+    conf/trainer/contrastive.yaml: clip 7, precision 2, max_steps 12, selection 12
+    conf/tokenizer/google.yaml: max_length 3
+    jobs/contrastive/finetune.sh: groups 9
+    conf/dataset/contrastive.yaml: alpha 4
+    [NeoBERT, appendix D.2, table 7]: data
+    [NeoBERT, section 5.2.1]: loss
+    [NeoBERT, section 5.2.1, table 4]: max_steps
+    [NeoBERT, appendix D.2]: scale
+    [NeoBERT, table 4]: selection
+    [NeoBERT, section 5.2.1, table 7]: instructions
+    data = five of the sets have no loader in the code
+    batch_size = 32 in the job script
+    warmup = the code's 2,000 steps are all of the training
+    schedule = there over 50,000 steps, here over those of the training
+    alpha = 0.1 in the job script
+    reduction = the formula of section 5.2.1 is of one query; the code sums (loss.py#L9)
+    instructions = the released training has none
+    pool_instruction = the mask of the tokenizer
+    dropout = the trainer refuses 0 (L68), and no other value is told
+    :code
+    src/neobert/contrastive/datasets.py: data 67, instructions 75
+    conf/finetuning.yaml: warmup 30
+    src/neobert/contrastive/trainer.py: schedule 171
+    src/neobert/contrastive/loss.py: reduction 9
+    src/neobert/model/model.py: dropout 41
+    warmup = the text has none; 2,000 is its number of steps
+    schedule = after the warmup a cosine, to which 2,000 steps never come
+    instructions = datasets are read as is
+    dropout = the trainer refuses it (L68)
+    :job
+    jobs/contrastive/finetune.sh: alpha 44, batch_size 43
+    """,
+)
+SOURCES["job"] = {**SOURCES["code"], **SOURCES["job"]}
 
 
 def _list_mix_assumptions(settings: MixSettings) -> tuple[str, ...]:
