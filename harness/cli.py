@@ -29,6 +29,7 @@ COMMANDS = {
     "papers": "Compare a model's scores with those that papers print for a suite.",
     "watch": "Evaluate each new checkpoint of a pretraining run, and draw the curve.",
     "proxy": "Choose a few tasks that predict a benchmark's mean, and show such proxies.",
+    "recipes": "Show every setting of a recipe with its source.",
     "models": "List, show, remove and export the models that recipes have trained.",
     "data": "Show, mirror, verify and check the data that suites need.",
     "serve": "Open the leaderboard as a web site, or write it as plain files.",

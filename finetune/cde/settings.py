@@ -65,6 +65,10 @@ class ClusterSettings:
     sample: int = 500_000
 
 
+OF_CLUSTERS = {field.name for field in fields(ClusterSettings)} | {"packing"}
+"""The settings that have an effect on contextual batches alone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ContextualSettings(EmbeddingSettings):
     """Every setting of a training on contextual batches.
@@ -117,15 +121,21 @@ class ContextualSettings(EmbeddingSettings):
     def normalize_settings(self) -> Self:
         """The settings in one form: those without effect have their defaults."""
         # Settings without effect get their defaults, so that one training has one key.
-        of_clusters = {field.name for field in fields(ClusterSettings)} | {"packing"}
         unused: dict[str, Any] = {}
         if self.batches != "contextual":
-            unused |= {field.name: field.default for field in fields(self) if field.name in of_clusters}
+            unused |= {field.name: field.default for field in fields(self) if field.name in OF_CLUSTERS}
         if self.threshold is not None:
             unused["margin"] = None
         if not self.guided:
             unused["guide"] = ""
         return replace(super().normalize_settings(), **unused)
+
+    @property
+    def inert(self) -> frozenset[str]:
+        """The names of settings that change nothing beside the others."""
+        unused = OF_CLUSTERS if self.batches != "contextual" else set()
+        unused |= {"threshold"} if self.threshold is None else {"margin"}
+        return super().inert | unused
 
     @property
     def clusters(self) -> ClusterSettings:

@@ -38,6 +38,11 @@ class ColBERTSettings(TrainerSettings):
     temperature: float = 1.0
 
     @property
+    def inert(self) -> frozenset[str]:
+        """The names of settings that change nothing beside the others."""
+        return super().inert | {"temperature" if self.loss == "distillation" else "documents"}
+
+    @property
     def group(self) -> int:
         """Rows that depend on each other: a query and its documents stand alone in distillation."""
         return 1 if self.loss == "distillation" else 0

@@ -86,6 +86,12 @@ class EfficientSettings(EmbeddingSettings):
     """The weights that are trained."""
 
     @property
+    def inert(self) -> frozenset[str]:
+        """The names of settings that change nothing beside the others."""
+        unused = {"budget", "tokens_per_pair"} if self.budget is None else {"epochs"}
+        return super().inert | unused | {"gradient_checkpointing"}
+
+    @property
     def identity(self) -> Self:
         """The settings that are in the key: those that change the result."""
         # With a budget the epochs say nothing, so that they are not in the key.

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
 from harness.core.encoding import EvaluationSettings
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
+from harness.core.sources import (
+    CHANGED,
+    Source,
+    SourcedSetting,
+    Sources,
+    describe_ours,
+    find_source,
+    inherit_sources,
+    list_settings,
+)
 from harness.core.types import Artifact, Output
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description, describe
@@ -35,6 +46,17 @@ class Selection:
 
     task: str
     data: TrainingData
+
+
+def describe_training_data(data: TrainingData) -> str:
+    """A data set in a line: where it is, and what is read of it."""
+    facts = {
+        one.name: getattr(data, one.name) for one in fields(data) if getattr(data, one.name) != one.default
+    }
+    place = f"{facts.pop('path')}@{facts.pop('revision', '')}"
+    return ", ".join(
+        [place, *(f"{name} {value}" for name, value in {"columns": data.columns, **facts}.items())]
+    )
 
 
 def _list_no_assumptions(_settings: object) -> tuple[str, ...]:
@@ -79,6 +101,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         defaults: The settings of the variant.
         assumed: What the source leaves open under given settings.
         assumed_data: What it leaves open on its data, which says nothing of a user's own.
+        sources: The sources of the variant's settings, of its data, its loss and its evaluation.
+        evaluation_settings: How its models are evaluated; None for their own settings.
     """
 
     name: str
@@ -89,6 +113,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     defaults: SettingsT
     assumed: Callable[[SettingsT], tuple[str, ...]] = _list_no_assumptions
     assumed_data: tuple[str, ...] = ()
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    evaluation_settings: EvaluationSettings | None = None
 
     @property
     @abstractmethod
@@ -150,6 +176,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             notes=(
                 *self._collect_plan_notes(backbone, description, settings),
                 *_describe_short_warmup(settings, steps),
+                *describe_ours((), self.name),
             ),
         )
 
@@ -164,6 +191,32 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             UsageError: A value is out of its range, or the selection is unknown.
         """
         self.settings.check_values()
+
+    def list_sourced_settings(self, backbone: Artifact | None = None) -> list[SourcedSetting]:
+        """Every setting with its value and source: of training, data and loss, and of evaluation.
+
+        Args:
+            backbone: A model on disk, for which values are resolved; None for the values as they are typed.
+        """
+        before, settings = self.defaults.normalize_settings(), self.settings
+        names = [one.name for one in fields(settings)]
+        changed = [name for name in names if getattr(settings, name) != getattr(before, name)]
+        sources = {**self.sources, **dict.fromkeys(changed, CHANGED)}
+        rows = [
+            SourcedSetting(name=name, value=value, source=find_source(name, sources))
+            for name, value in self._list_facts().items()
+        ]
+        rows += list_settings(settings if backbone is None else self._fit_settings(backbone), sources)
+        evaluation = self.evaluation_settings
+        return rows + (list_settings(evaluation, sources, above="evaluation.") if evaluation else [])
+
+    def _list_facts(self) -> dict[str, Any]:
+        """What a training depends on beside its settings."""
+        return {"data": tuple(map(describe_training_data, self.data))}
+
+    def _fit_settings(self, backbone: Artifact) -> SettingsT:
+        """The settings for a backbone as `list_sourced_settings` has them."""
+        return self._resolve_settings(backbone)
 
     @abstractmethod
     def _plan_description(self, description: Description) -> Description:
@@ -242,7 +295,13 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             data=tuple(part.data.identity for part in data),
             seed=seed,
             # What the paper leaves open on its data says nothing about the user's own.
-            assumed=(*self.assumed(settings), *(() if own_names else self.assumed_data)),
+            assumed=(
+                *self.assumed(settings),
+                *(() if own_names else self.assumed_data),
+                *describe_ours(
+                    [row for row in self.list_sourced_settings() if row.name != "data" or not own_names]
+                ),
+            ),
             selected_on=tuple(choice.task for choice in self._find_selections()),
             own_data=", ".join(own_names),
         )
@@ -313,8 +372,16 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
             late_interaction=None,
         )
 
+    def _list_facts(self) -> dict[str, Any]:
+        return {**super()._list_facts(), "loss": (inspect.getdoc(self.loss) or "").partition("\n")[0]}
+
     def _count_row_texts(self, data: Sequence[LocatedTraining]) -> int:
         return max(part.data.texts_per_row for part in data)
+
+    def _fit_settings(self, backbone: Artifact) -> EmbeddingT:
+        settings = self._resolve_settings(backbone)
+        limit = describe(backbone.folder, own_code=backbone.trust_remote_code).max_length
+        return replace(settings, max_length=min(settings.max_length or limit, limit))
 
     def _find_selections(self) -> tuple[Selection, ...]:
         name = self.settings.selection
@@ -390,6 +457,7 @@ def entry(
     recipe: TrainerRecipe[SettingsT],
     summary: str,
     variants: Mapping[str, Variant[SettingsT]] | None = None,
+    sources: Sources | None = None,
     evaluations: Mapping[str, EvaluationSettings] | None = None,
 ) -> RecipeEntry:
     """The entry of a recipe in the catalog.
@@ -398,6 +466,7 @@ def entry(
         recipe: The recipe with the settings that hold without a variant.
         summary: The recipe in words.
         variants: Further settings by the name of a variant.
+        sources: The sources of settings by variant; a variant shares those of values that are the same.
         evaluations: How its models are evaluated (see RecipeEntry).
     """
     named = {"": Variant(summary=summary, settings=recipe.settings), **(variants or {})}
@@ -406,7 +475,7 @@ def entry(
         summary=summary,
         kind="model",
         settings={name: variant.settings for name, variant in named.items()},
-        open=partial(_open_variant, recipe, named),
+        open=partial(_open_variant, recipe, named, sources or {}, evaluations or {}),
         variants={name: variant.summary for name, variant in named.items() if name},
         evaluations=evaluations or {},
     )
@@ -415,17 +484,29 @@ def entry(
 def _open_variant(
     recipe: TrainerRecipe[SettingsT],
     variants: Mapping[str, Variant[SettingsT]],
+    sources: Sources,
+    evaluations: Mapping[str, EvaluationSettings],
     variant: str,
     settings: SettingsT,
 ) -> TrainerRecipe[SettingsT]:
+    base = replace(
+        recipe,
+        settings=recipe.settings.normalize_settings(),
+        sources=sources.get("", {}),
+        evaluation_settings=evaluations.get(""),
+    )
     variant_recipe = replace(
         recipe,
         name=f"{recipe.name}:{variant}" if variant else recipe.name,
         variant=variant,
-        settings=settings.normalize_settings(),
+        settings=variants[variant].settings.normalize_settings(),
         defaults=variants[variant].settings,
         data=variants[variant].data or recipe.data,
         assumed_data=variants[variant].assumed_data or recipe.assumed_data,
+        sources=sources.get(variant, {}),
+        evaluation_settings=evaluations.get(variant, base.evaluation_settings),
     )
+    inherited = inherit_sources(variant_recipe.list_sourced_settings(), base.list_sourced_settings())
+    variant_recipe = replace(variant_recipe, sources=inherited, settings=settings.normalize_settings())
     variant_recipe.check_recipe_settings()
     return variant_recipe

@@ -85,6 +85,11 @@ class TrainerSettings(AlwaysHashed):
         return self
 
     @property
+    def inert(self) -> frozenset[str]:
+        """The names of settings that change nothing beside the others."""
+        return frozenset({"chunk"} | ({"max_steps"} if self.max_steps is None else set()))
+
+    @property
     def group(self) -> int:
         """Rows that depend on each other in the loss; 0 for all of a batch."""
         return 0
@@ -187,6 +192,12 @@ class EmbeddingSettings(TrainerSettings):
     selection: str = ""
     evaluate_every: int = 125
     group_size: int | None = field(default=0, metadata={"later": True})
+
+    @property
+    def inert(self) -> frozenset[str]:
+        """The names of settings that change nothing beside the others."""
+        unused = {"heads": self.pooling != ATTENTION, "evaluate_every": not self.selection}
+        return super().inert | {name for name, holds in unused.items() if holds}
 
     def normalize_settings(self) -> Self:
         """The settings with no selection where it is "none"."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,28 @@ from finetune.glue.jobs import (
     StartFrom,
     format_trial,
 )
-from finetune.glue.protocol import Protocol, Trial
+from finetune.glue.protocol import Grid, Protocol, Trial
 from finetune.glue.settings import GlueSettings
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file
 from harness.core.identity import build_data_identity, build_task_identity, digest, serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
+from harness.core.sources import (
+    CHANGED,
+    Source,
+    SourcedSetting,
+    Sources,
+    describe_fields,
+    describe_ours,
+    find_source,
+    inherit_sources,
+    list_settings,
+)
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, list_readme_subsets
 from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.description import describe
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.weights import read_safetensors
@@ -96,7 +108,8 @@ def _compute_source_key(runs: Sequence[str]) -> str:
 class _TaskPlanner:
     """The plans of scores of one backbone under a protocol with a user's settings.
 
-    Fresh seeds are counted from `seed`. `modified` are the values that are not the protocol's own.
+    Fresh seeds are counted from `seed`. `modified` are the values that are not the protocol's own, and `ours`
+    says what no source has.
     """
 
     protocol: Protocol
@@ -106,6 +119,7 @@ class _TaskPlanner:
     settings: GlueSettings
     seed: int
     results: Path | None = None
+    ours: tuple[str, ...] = ()
 
     def plan_score(self, task: Task, name: str) -> RecipePlan:
         """The plan of one score; `name` is the recipe's."""
@@ -275,7 +289,7 @@ class _TaskPlanner:
             "recipe": name,
             **self._modified_part,
             "from": self.protocol.source,
-            "assumed": list(self.protocol.assumed),
+            "assumed": [*self.protocol.assumed, *self.ours],
             "view": self.protocol.view,
             "runs": {"protocol": protocol_runs, "fresh": len(self.fresh_seeds)},
             "start": ready.begin.said,
@@ -420,11 +434,24 @@ def _require_same(backbone: Path, source: Path) -> None:
         )
 
 
-def entry(protocol: Protocol, summary: str) -> RecipeEntry:
-    """The catalog entry of a protocol with its variants."""
+def entry(protocol: Protocol, summary: str, sources: Sources | None = None) -> RecipeEntry:
+    """The catalog entry of a protocol with its variants, and the sources of their settings by variant."""
 
     def open_(variant: str, settings: GlueSettings) -> TaskRecipe:
         chosen = protocol.variants[variant] if variant else protocol
+        by_variant = {name: {**_OWN_SOURCES, **one} for name, one in (sources or {}).items()}
+        base, default = (
+            _GlueRecipe(
+                protocol=one,
+                variant="",
+                settings=GlueSettings(),
+                modified={},
+                sources=by_variant.get(name, {}),
+            )
+            for name, one in (("", protocol), (variant, chosen))
+        )
+        before = default.list_sourced_settings()
+        inherited = inherit_sources(before, base.list_sourced_settings())
         settings.check_glue_settings()
         if (settings.mnli is not None or not settings.transfer) and not chosen.transfer:
             name = "mnli" if settings.mnli is not None else "transfer"
@@ -432,7 +459,12 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
                 f"{protocol.name} starts no task from a model for MNLI.", hint=f"Leave out --set {name}."
             )
         narrowed, modified = settings.adapt_protocol(chosen)
-        return _GlueRecipe(protocol=narrowed, variant=variant, settings=settings, modified=modified)
+        recipe = _GlueRecipe(
+            protocol=narrowed, variant=variant, settings=settings, modified=modified, sources=inherited
+        )
+        rows = zip(before, recipe.list_sourced_settings(), strict=True)
+        changed = {new.name: CHANGED for old, new in rows if new.value != old.value}
+        return replace(recipe, sources={**inherited, **changed})
 
     summaries = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
     return RecipeEntry(
@@ -447,6 +479,43 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
     )
 
 
+_GRID = {
+    "learning_rates": "learning_rate",
+    "batch_sizes": "batch_size",
+    "weight_decays": "weight_decay",
+    "epochs": "epochs",
+    "seeds": "seed",
+}
+"""The settings of a grid, and those of a run that they are values of."""
+
+_APART = ("name", "source", "training", "grids", "assumed", "variants")
+"""What of a protocol is no setting, or is listed on its own."""
+
+_FACTS = {
+    "data": "nyu-mll/glue, the training split of each task, scored on its development set",
+    "loss": "cross-entropy; STS-B: mean squared error of one output on labels of 0 to 5",
+}
+
+_OWN_SOURCES = {
+    "fresh_seeds": Source(other="the best cell was chosen on the same rows, which errs upward"),
+}
+"""The sources of what every protocol here has."""
+
+
+def _collect_values(grid: Grid) -> dict[str, tuple[Any, ...]]:
+    return {name: getattr(grid, name) for name in _GRID}
+
+
+def _join_equal(values: Mapping[str, Any]) -> Any:
+    """The value that all tasks have; else the values by their tasks, joined with commas."""
+    tasks: dict[Any, list[str]] = {}
+    for task, value in values.items():
+        tasks.setdefault(value, []).append(task)
+    if len(tasks) == 1:
+        return next(iter(tasks))
+    return {", ".join(names): value for value, names in tasks.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class _GlueRecipe:
     """A protocol with a user's settings (harness.jobs.recipe.TaskRecipe)."""
@@ -456,6 +525,7 @@ class _GlueRecipe:
     settings: GlueSettings
     modified: Mapping[str, Any]
     results: Path | None = None
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     def attach_results(self, results: Path) -> TaskRecipe:
         """The recipe with the folder in which it keeps classifiers."""
@@ -486,6 +556,29 @@ class _GlueRecipe:
         """Whether there are fresh seeds, which are counted from the user's."""
         return _count_fresh_seeds(self.protocol, self.settings) > 0
 
+    def list_sourced_settings(self, backbone: Artifact | None = None) -> list[SourcedSetting]:
+        """Every setting with its value and source, of all tasks; texts are cut at the backbone's length."""
+        protocol, meanings = self.protocol, describe_fields(Trial)
+        if not self.settings.transfer:
+            protocol = replace(protocol, transfer=())
+        training = protocol.training
+        if backbone is not None:
+            limit = describe(backbone.folder, own_code=backbone.trust_remote_code).max_length
+            training = replace(training, max_length=min(training.max_length, limit))
+        values = {task: _collect_values(grid) for task, grid in protocol.grids.items()}
+        grids = {name: _join_equal({task: one[name] for task, one in values.items()}) for name in _GRID}
+        facts = [
+            SourcedSetting(name=name, value=value, meaning=meanings.get(_GRID.get(name, ""), ""))
+            for name, value in {**_FACTS, **grids}.items()
+        ]
+        settings = replace(self.settings, fresh_seeds=_count_fresh_seeds(protocol, self.settings))
+        return [
+            *(replace(row, source=find_source(row.name, self.sources)) for row in facts),
+            *list_settings(training, self.sources),
+            *list_settings(protocol, self.sources, left_out=_APART),
+            *(row for row in list_settings(settings, self.sources) if row.name in ("fresh_seeds", "mnli")),
+        ]
+
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate, seed: int) -> RecipePlan:
         """The RecipePlan of a task: its grid, the selection, the runs at the chosen cell, and the score."""
         source = task.source
@@ -500,6 +593,7 @@ class _GlueRecipe:
             settings=self.settings,
             seed=seed,
             results=self.results,
+            ours=describe_ours(self.list_sourced_settings()),
         )
         try:
             return planner.plan_score(task, self._typed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
@@ -101,6 +101,11 @@ class Cadence(AlwaysHashed):
     full_batches: float | None = None
     batches: float | None = None
     places: float | None = None
+
+    @property
+    def inert(self) -> frozenset[str]:
+        """The names of the limits that are not set."""
+        return frozenset(limit.name for limit in fields(self) if not getattr(self, limit.name))
 
     def compute_interval(self, task: str, *, rows: int, batch_size: int) -> int:
         """Steps from one evaluation to the next.

@@ -55,6 +55,12 @@ class GlueSettings:
     max_length: Tokens | None = None
     dtype: Annotated[Dtype, Form(read=_read_dtype)] | None = None
 
+    @property
+    def inert(self) -> frozenset[str]:
+        """The names of settings that leave everything to the protocol."""
+        unset = {"fresh_seeds": not self.fresh_seeds, "mnli": self.mnli is None}
+        return frozenset(name for name, holds in unset.items() if holds)
+
     @staticmethod
     def from_protocol(protocol: Protocol) -> GlueSettings:
         """The settings with a protocol's own values; what differs by task stays empty."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from finetune.embedding.batches import compute_set_probabilities
 from finetune.embedding.instructions import InstructionFormat
-from finetune.embedding.plan import EmbeddingRecipe, count_set_rows
+from finetune.embedding.plan import EmbeddingRecipe, count_set_rows, describe_training_data
 from finetune.mix.settings import MixSet, MixSettings, choose_sets, explain_unknown_set, split_set_parts
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.lineage import Lineage
@@ -104,6 +105,16 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         super().check_recipe_settings()
         for name, _ in self.settings.instruction_file.evaluation:
             _require_task(name)
+
+    def _list_facts(self) -> dict[str, Any]:
+        sets = tuple(
+            f"{one.name}, divisor {one.divisor}, {one.instruction!r}: "
+            + " + ".join(
+                part if isinstance(part, str) else describe_training_data(part) for part in one.parts
+            )
+            for one in self.sets
+        )
+        return {**super()._list_facts(), "data": sets}
 
     def _check_sets(self) -> None:
         """Refuse names of no set, and a group without rows."""

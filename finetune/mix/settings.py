@@ -155,6 +155,18 @@ class MixSettings(EmbeddingSettings):
     dropout: float | None = None
 
     @property
+    def inert(self) -> frozenset[str]:
+        """The names of settings that change nothing beside the others; draws decide on batches."""
+        unused = {
+            "epochs": self.max_steps is not None,
+            "sets": not self.sets,
+            "instruction_file": self.instruction_file == _OwnInstructions(),
+            "pool_instruction": self.instructions == "none",
+        }
+        always = {"batches", "last_batch", "group_size"}
+        return super().inert | always | {name for name, holds in unused.items() if holds}
+
+    @property
     def identity(self) -> Self:
         """The settings that are in the key: those that change the result and are not in the mix."""
         # Instructions of training are in the key with each set of the mix, in the lineage.

@@ -15,6 +15,7 @@ from finetune.efficient.settings import (
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry, select_assumed
 from finetune.embedding.settings import SuggestedRows
 from finetune.flops import count_backbone_parameters
+from finetune.origins import ADAMW, EFFICIENT, PEFT, read_sources
 from finetune.recipes.simcse import PREMISES
 from harness.core.encoding import EvaluationSettings
 from harness.core.errors import UsageError
@@ -108,6 +109,58 @@ VALUES: Mapping[str, Any] = {
 TOKENS = 78
 """The tokens of a pair in the code: 14 of a query and 64 of a document on average."""
 
+SOURCES = read_sources(
+    EFFICIENT,
+    f"""
+    experiments/train_and_eval_full_fine_tuning.gin: data 11, batch_size 17, weight_decay 5, pooling 2, scale
+        15
+    effemb/losses.py: loss 51, group_size 48
+    effemb/jobs/train.py: decay_all 211, warmup 162, clip 269, selection 304
+    effemb/schedulers.py: schedule 27
+    experiments/train_and_eval_full_fine_tuning.py: precision 17
+    effemb/utils/data.py: max_length 24
+    experiments/train_and_eval_lora.gin: rank 20, lora_modules 21
+    {PEFT}src/peft/tuners/lora/config.py: lora_alpha 64
+    [Efficient-Embeddings, section 3.3]: loss, group_size
+    [Efficient-Embeddings, appendix D]: batch_size, weight_decay, max_length, scale
+    [Efficient-Embeddings, section 4.1]: epochs
+    [Efficient-Embeddings, appendix D.1]: warmup, schedule
+    [Efficient-Embeddings, section 3.2]: pooling
+    [Efficient-Embeddings, section 4.2]: rank, lora_modules, lora_embeddings
+    [default of peft]: lora_alpha
+    data = the paper (section 4.1) has 200 M pairs of BAAI-MTP, not on the hub
+    batch_size = 2,048 in appendix F
+    epochs = less than one, by a budget
+    schedule = section 4.1 ends at a tenth
+    clip = nothing stands between the backward pass and the step
+    batches = the code reads its file in order (effemb/utils/data.py#L91)
+    last_batch = the code ends by its number of pairs
+    max_length = 512 in appendix F
+    selection = models are evaluated at the end
+    evaluation_length = the code evaluates at 75 tokens
+    frozen = the paper has 0/6 to 5/6, or 0/8 to 7/8 (section 4.2)
+    rank = 32 or 128 are best
+    lora_embeddings = the code's sample has adapters of embeddings as well
+    :text
+    [Efficient-Embeddings, section 4.1]: schedule
+    :code
+    effemb/utils/data.py: evaluation_length 24, tokens_per_pair 20
+    experiments/train_and_eval_lora.gin: lora_embeddings 21
+    :full
+    effemb/utils/pythia.py: learning_rate 3
+    [Efficient-Embeddings, appendix D.1]: learning_rate
+    learning_rate = the code's samples have 1e-3
+    :lora
+    experiments/train_and_eval_lora.gin: learning_rate 9
+    [Efficient-Embeddings, table 3]: learning_rate
+    :bias
+    [Efficient-Embeddings, table 4]: learning_rate
+    learning_rate = the code's samples have 1e-3
+    """,
+    {"": ADAMW},
+)
+SOURCES["freeze"] = SOURCES["full"]
+
 
 def _list_efficient_assumptions(settings: EfficientSettings) -> tuple[str, ...]:
     """What paper and code leave open or disagree on, and the reading taken."""
@@ -166,5 +219,6 @@ def build_efficient_entry(
         ),
         summary,
         variants,
+        {**SOURCES, "": {**SOURCES[""], **SOURCES[settings.method]}},
         {"code": EvaluationSettings(max_length=75)},
     )

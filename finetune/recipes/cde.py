@@ -9,6 +9,7 @@ from finetune.cde.prefixes import build_prefix_table
 from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
+from finetune.origins import CDE, read_sources
 from finetune.recipes import cde_batching
 from harness.data.training.sets import TrainingData
 
@@ -84,6 +85,30 @@ VARIANTS: dict[str, Variant[TwoStageTrainingSettings]] = {
     ),
 }
 
+SOURCES = read_sources(
+    CDE,
+    """
+    cde/run_args.py: data 161, sequence_dropout 121, tied 133
+    cde/model.py: soft_prompts 58, pooled 398, shuffle 66
+    [NeoBERT, appendix G.2]: data, context_size
+    pooled = the command line takes the mean over context and prompts too
+    rotary_from = in the code at the soft prompts (cde/model.py#L416)
+    sequence_dropout = 0.005 in the text of CDE
+    replacement = no text twice; the code draws with replacement
+    :unsupervised
+    README.md: data 45
+    [NeoBERT, appendix G.2]: data
+    :supervised
+    cde/run_args.py: data 161
+    [NeoBERT, appendix G.2]: data
+    :supervised-authors
+    evaluate_mteb.py: replacement 184
+    :authors
+    evaluate_mteb.py: replacement 184
+    """,
+    {**cde_batching.SOURCES, "supervised-authors": cde_batching.SOURCES["authors"]},
+)
+
 
 _AUTHORS = replace(cde_batching.AUTHORS_EVALUATION, max_length=None)
 
@@ -132,6 +157,7 @@ RECIPE = replace(
         ),
         "Two-stage models, whose vectors depend on context documents: noisy pairs first, then clean ones",
         VARIANTS,
+        SOURCES,
         EVALUATIONS,
     ),
     chains={"": ("unsupervised", "supervised"), "authors": ("unsupervised", "supervised-authors")},

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from finetune.colbert.settings import ColBERTSettings
 from finetune.embedding.plan import TrainerRecipe, Variant, entry, select_assumed
 from finetune.embedding.settings import SuggestedRows
+from finetune.origins import MODERNBERT, PYLATE, TRAINER, read_sources
 from finetune.recipes.dpr import MSMARCO
 from harness.core.encoding import EvaluationSettings, LateInteraction
 from harness.core.errors import UsageError
@@ -33,6 +35,11 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
         from finetune.embedding.trainer import run_trainer
 
         run_trainer(spec, self.settings, ColBERTSetup(self.settings))
+
+    def _list_facts(self) -> dict[str, Any]:
+        late = asdict(self.settings.late_interaction)
+        prefixes = {name: late[name] for name in ("query_prefix", "document_prefix")}
+        return {**super()._list_facts(), **prefixes, "skiplist": "".join(late["skiplist"])}
 
     def _plan_description(self, description: Description) -> Description:
         return replace(
@@ -151,16 +158,40 @@ CONTRASTIVE = replace(
 )
 """The values of PyLate's example of a contrastive training."""
 
+SOURCES = read_sources(
+    MODERNBERT,
+    f"""
+    examples/train_pylate.py: warmup 59, data 14, loss 63, learning_rate 35, batch_size 36, epochs 34,
+        precision 54
+    {PYLATE}pylate/models/colbert.py: query_prefix 368, document_prefix 375, skiplist 446, dimension 325,
+        query_length 438, document_length 430, expansion 459, attends_to_expansion 467
+    {PYLATE}pylate/utils/processing.py: documents 66
+    [ModernBERT, section 3.1.2]: warmup, data, loss, batch_size
+    [default of PyLate]: query_prefix, document_prefix, skiplist, dimension, query_length, document_length,
+        expansion, attends_to_expansion, documents
+    data = the paper names BGE-M3 as teacher, the card bge-reranker-v2-m3
+    learning_rate = table 9 has the best of six by four test sets, 1e-5 to 1e-4
+    :contrastive
+    {PYLATE}examples/train/contrastive.py: loss 35, learning_rate 53, batch_size 14, epochs 16
+    {PYLATE}pylate/losses/contrastive.py: temperature 131
+    [default of PyLate]: temperature
+    data = the triplets of dpr; PyLate's example has those of BM25
+    precision = as in distillation; PyLate's example has float16
+    batches = no text twice; PyLate's example shuffles
+    """,
+    {"": TRAINER, "contrastive": {"warmup": TRAINER["warmup"]}},
+)
+
 
 EVALUATION = EvaluationSettings(
     max_length=510, task_query_lengths=False, document_lengths={"MultiLongDocRetrieval": 8192}
 )
 """Documents of `examples/evaluate_pylate.py`, whose queries have one length, and of MLDR in the paper."""
 
-PYLATE = replace(EVALUATION, max_length=300, task_query_lengths=True)
+PYLATE_EVALUATION = replace(EVALUATION, max_length=300, task_query_lengths=True)
 """PyLate's `beir_dataset.py`: shorter documents, and longer queries on five data sets."""
 
-EVALUATIONS = {"": EVALUATION, "contrastive": PYLATE, "pylate": PYLATE}
+EVALUATIONS = {"": EVALUATION, "contrastive": PYLATE_EVALUATION, "pylate": PYLATE_EVALUATION}
 """Which of the two made the paper's table is not said; the contrastive training is PyLate's."""
 
 
@@ -205,5 +236,6 @@ RECIPE = entry(
             data=(MSMARCO,),
         )
     },
+    SOURCES,
     EVALUATIONS,
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
+from finetune.origins import ETTIN, MODERNBERT, SENTENCES, TRAINER, read_sources
 from harness.data.training.sets import TrainingData
 
 MSMARCO = TrainingData(
@@ -56,6 +57,27 @@ VARIANTS = {
     ),
 }
 
+SOURCES = read_sources(
+    MODERNBERT,
+    f"""
+    examples/train_st.py: warmup 51, batches 54, data 31, loss 40, learning_rate 19, batch_size 49, epochs
+        48, precision 53, max_length 27
+    [ModernBERT, section 3.1.2]: warmup, data, loss
+    [ModernBERT, table 9]: learning_rate
+    learning_rate = the best of six by four test sets, 1e-5 to 1e-4
+    batch_size = the paper has 16; the authors ran 4,096 (#176)
+    max_length = no length is set, which leaves the model's own
+    :authors
+    [answer in AnswerDotAI/ModernBERT#176]: batch_size, group_size
+    :paper
+    [ModernBERT, section 3.1.2]: batch_size
+    batch_size = the authors call it wrong (#176)
+    :ettin
+    {ETTIN}retrieval_eval/train_st.py: batch_size 28
+    """,
+    {"": {**TRAINER, **SENTENCES}},
+)
+
 
 def _list_dpr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What paper and script leave open, and the reading taken."""
@@ -94,4 +116,5 @@ RECIPE = entry(
     ),
     "Dense retrieval by InfoNCE on hard triplets of MS MARCO, with mean pooling",
     VARIANTS,
+    SOURCES,
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, ClassifierHead, Dropout, Grid, Optimizer, Protocol, Training
 from finetune.glue.schedule import Schedule
+from finetune.origins import MODERNBERT, read_sources
 from suites.glue import TASKS
 
 INTERVALS = {
@@ -66,4 +67,39 @@ PROTOCOL = replace(
     },
 )
 
-RECIPE = entry(PROTOCOL, "GLUE as ModernBERT has it: a grid a task, RTE, MRPC and STS-B from MNLI")
+SOURCES = read_sources(
+    MODERNBERT,
+    """
+    src/evals/data.py: data 88
+    src/bert_layers/model.py: loss 1344, head.dropout_before 769
+    generate_eval_config.py: seeds 227, schedule.name 363, schedule.warmup 364, dropout.embedding 76,
+        dropout.attention 71, dropout.attention_out 73, dropout.mlp 83, dropout.mlp_out 83, head.activation
+        332
+    src/evals/glue_jobs.py: optimizer.betas 72, optimizer.eps 73, optimizer.decay 69, optimizer.undecayed 70,
+        max_length 38, float32_tasks 630, cadence 35
+    yamls/ablations/example-config.yaml: autocast 4
+    src/bert_layers/configuration_bert.py: head.pooling 74, head.dense_bias 67, head.dropout 68,
+        head.initializer_range 83
+    src/evals/finetuning_jobs.py: head.dense 299, clip 281, shuffled 60, stopping.patience 281,
+        stopping.counts 281
+    src/bert_layers/initialization.py: head.last 127
+    glue.py: transfer 503
+    [ModernBERT, section 3.1.1]: data
+    [ModernBERT, table 6]: learning_rates, weight_decays, epochs, final_seeds
+    [answer in AnswerDotAI/ModernBERT#196]: batch_sizes
+    [ModernBERT, appendix E.1, table 6]: selection
+    learning_rates = one a task in the code's jobs
+    batch_sizes = 16 to 64 in the code's jobs
+    seeds = three of the list, or more; the paper does not say
+    schedule.warmup = 6 % in yaml files for other models
+    head.pooling = mean in the published checkpoints' files
+    clip = the jobs name no algorithm
+    stopping.patience = the paper stops early, without a patience
+    view = neither paper nor code says which of two metrics is printed
+    final_seeds = none are told
+    :warmup6
+    yamls/finetuning/glue/mosaic-bert-base-uncased.yaml: schedule.warmup 47
+    """,
+)
+
+RECIPE = entry(PROTOCOL, "GLUE as ModernBERT has it: a grid a task, RTE, MRPC and STS-B from MNLI", SOURCES)

@@ -16,6 +16,7 @@ from finetune.glue.protocol import (
     Training,
 )
 from finetune.glue.schedule import Schedule
+from finetune.origins import NEOBERT, read_sources
 from suites.glue import TASKS
 
 TRANSFER = ("RTE", "STS-B", "MRPC", "QNLI")
@@ -83,4 +84,43 @@ PROTOCOL = replace(
     },
 )
 
-RECIPE = entry(PROTOCOL, "GLUE as NeoBERT has it: a grid a task, RTE, MRPC, STS-B and QNLI from MNLI")
+SOURCES = read_sources(
+    NEOBERT,
+    """
+    src/neobert/glue/train.py: data 292, loss 482, optimizer.decay 438, optimizer.undecayed 427, clip 565,
+        shuffled 351, transfer 58
+    jobs/glue/launcher.sh: learning_rates 63, batch_sizes 62, weight_decays 64, seeds 65, max_length 30,
+        autocast 16, float32_tasks 16, stopping.patience 17, final_seeds 65
+    conf/trainer/glue.yaml: epochs 8
+    conf/optimizer/adamw.yaml: optimizer.betas 4, optimizer.eps 5
+    src/neobert/scheduler/scheduler.py: schedule.name 53
+    conf/scheduler/glue.yaml: schedule.warmup 1
+    src/neobert/model/model.py: dropout 41, head.pooling 445, head.dense 430, head.dense_bias 430,
+        head.activation 448, head.dropout_before 446, head.last 438
+    conf/glue.yaml: head.dropout 38, head.initializer_range 37
+    [NeoBERT, appendix C]: data, learning_rates, batch_sizes, weight_decays, epochs, cadence,
+        stopping.patience, transfer, view
+    [NeoBERT, table 6]: selection
+    learning_rates = 8e-6 as well in table 6 and the launcher
+    batch_sizes = 2 as well in table 6 and the launcher
+    max_length = 512 for the ablated models (L28)
+    clip = nothing stands between the backward pass and the step
+    cadence = the code (train.py#L576) evaluates more seldom
+    stopping.counts = the code writes every evaluation (train.py#L633) and says no more
+    :table6
+    src/neobert/glue/train.py: cadence 576
+    [NeoBERT, table 6]: learning_rates, batch_sizes
+    cadence = the text has min(500, batches // 10)
+    :ablation
+    jobs/glue/launcher.sh: max_length 28
+    [NeoBERT, section 4]: learning_rates, batch_sizes
+    weight_decays = the text names none for the ablated models
+    :code
+    src/neobert/glue/train.py: cadence 576
+    cadence = the text has min(500, batches // 10)
+    """,
+)
+
+RECIPE = entry(
+    PROTOCOL, "GLUE as NeoBERT has it: a grid a task, RTE, MRPC, STS-B and QNLI from MNLI", SOURCES
+)

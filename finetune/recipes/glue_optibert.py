@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Protocol
+from finetune.origins import NEOBERT, read_sources
 from finetune.recipes import glue_neobert
 from suites.glue import TASKS
 
@@ -41,4 +42,19 @@ PROTOCOL = replace(
     },
 )
 
-RECIPE = entry(PROTOCOL, "GLUE as OptiBERT has it: a grid a task, then five seeds at its best cell")
+SOURCES = read_sources(
+    NEOBERT,
+    """
+    jobs/glue/launcher.sh: seeds 65
+    [OptiBERT, appendix D.1]: learning_rates, batch_sizes, weight_decays, epochs
+    [OptiBERT, table 3]: final_seeds
+    seeds = OptiBERT does not say
+    final_seeds = five, whose numbers are not told
+    :table4
+    [OptiBERT, table 4]: epochs
+    """,
+    {"": glue_neobert.SOURCES[""]},
+)
+"""What the paper does not say it takes from NeoBERT's appendix C (appendix D.1)."""
+
+RECIPE = entry(PROTOCOL, "GLUE as OptiBERT has it: a grid a task, then five seeds at its best cell", SOURCES)

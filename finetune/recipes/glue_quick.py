@@ -5,6 +5,7 @@ from __future__ import annotations
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Optimizer, Protocol, Training
 from finetune.glue.schedule import Schedule
+from harness.core.sources import Source
 from suites.glue import TASKS
 
 GRID = Grid(learning_rates=(5e-5,), batch_sizes=(16,), weight_decays=(1e-2,), epochs=(1,), seeds=(0, 1, 2))
@@ -25,4 +26,6 @@ PROTOCOL = Protocol(
     selection="none",
 )
 
-RECIPE = entry(PROTOCOL, "GLUE in one cell a task and three seeds, for checkpoints in training")
+SOURCES = {"": {"": Source(other="no paper's: a quick check of our own")}}
+
+RECIPE = entry(PROTOCOL, "GLUE in one cell a task and three seeds, for checkpoints in training", SOURCES)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, entry
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
+from finetune.origins import read_sources
 from finetune.recipes import dpr
 from harness.data.training.sets import TrainingData
 
@@ -21,6 +22,14 @@ MLDR = TrainingData(
 
 SETTINGS = replace(dpr.SCRIPT, batch_size=64, chunk=SuggestedRows(2), max_length=8192)
 
+SOURCES = read_sources(
+    "",
+    """
+    [ModernBERT, section 3.1.3]: data
+    * = as in dpr, or ours: ModernBERT publishes no settings of this training
+    """,
+)
+
 
 def _list_mldr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What the paper leaves open, and the reading taken."""
@@ -34,7 +43,7 @@ def _list_mldr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
 RECIPE = entry(
     EmbeddingRecipe(
         name="mldr",
-        source="ModernBERT, section 3.1.2 (MLDR in domain)",
+        source="ModernBERT, section 3.1.3 (MLDR in domain)",
         data=(MLDR,),
         loss=info_nce,
         settings=SETTINGS,
@@ -43,4 +52,5 @@ RECIPE = entry(
         assumed_data=("Of the lists of passages the first positive and the first negative one count.",),
     ),
     "Retrieval of long documents by InfoNCE on MLDR's training questions, as in dpr+mldr",
+    sources=SOURCES,
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry, select_assumed
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, info_nce
+from finetune.origins import SIMCSE, TRAINER, read_sources
 from harness.data.training.sets import TrainingData
 
 NLI = TrainingData(
@@ -47,6 +48,31 @@ SETTINGS = EmbeddingSettings(
     evaluate_every=125,
 )
 """The values of SimCSE's script and its table for base models; large ones have a learning rate of 1e-5."""
+
+SOURCES = read_sources(
+    SIMCSE,
+    """
+    data/download_nli.sh: data 1
+    simcse/models.py: loss 198, group_size 183
+    run_sup_example.sh: learning_rate 24, epochs 22, precision 35, max_length 25, scale 32
+    README.md: batch_size 242
+    [OptiBERT, appendix D.2]: data, loss, epochs, pooling
+    last_batch = transformers' trainer keeps it
+    selection = SimCSE keeps the best checkpoint on STS-B, every 125 steps (selection=stsb-dev); OptiBERT
+        does not say
+    data = SimCSE's file has 275,601 rows, of which these are all combinations
+    loss = the denominator of OptiBERT's formula has other anchors, a misprint
+    learning_rate = 1e-5 for large models (README.md#L244)
+    batch_size = 128 on each of four GPUs in the script
+    pooling = SimCSE has the first token with a dense layer
+    heads = OptiBERT does not describe its head
+    :mean
+    pooling = the mean in place of OptiBERT's head
+    :large
+    README.md: learning_rate 244
+    """,
+    {"": TRAINER},
+)
 
 
 def _list_simcse_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
@@ -100,4 +126,5 @@ RECIPE = entry(
             ),
         ),
     },
+    SOURCES,
 )

@@ -11,6 +11,7 @@ from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
+from finetune.origins import NEOBERT, read_sources
 from finetune.recipes.simcse import NLI
 from harness.core.encoding import EvaluationSettings
 from harness.data.training.sets import TrainingData
@@ -429,6 +430,50 @@ VARIANTS: dict[str, Variant[MixSettings]] = {
     ),
 }
 
+SOURCES = read_sources(
+    NEOBERT,
+    """
+    src/neobert/contrastive/datasets.py: data 67
+    src/neobert/contrastive/loss.py: loss 33, scale 9
+    conf/optimizer/adamw.yaml: learning_rate 3, weight_decay 6, betas 4, eps 5
+    conf/finetuning.yaml: batch_size 34
+    src/neobert/contrastive/trainer.py: schedule 172, decay_all 168, pooling 310, draws 236, distinct 133,
+        pool_instruction 310
+    conf/trainer/contrastive.yaml: clip 7, precision 2, max_steps 12, selection 12
+    conf/tokenizer/google.yaml: max_length 3
+    jobs/contrastive/finetune.sh: groups 9
+    conf/dataset/contrastive.yaml: alpha 4
+    [NeoBERT, appendix D.2, table 7]: data
+    [NeoBERT, section 5.2.1]: loss
+    [NeoBERT, section 5.2.1, table 4]: max_steps
+    [NeoBERT, appendix D.2]: scale
+    [NeoBERT, table 4]: selection
+    [NeoBERT, section 5.2.1, table 7]: instructions
+    data = five of the sets have no loader in the code
+    batch_size = 32 in the job script
+    warmup = the code's 2,000 steps are all of the training
+    schedule = there over 50,000 steps, here over those of the training
+    alpha = 0.1 in the job script
+    reduction = the formula of section 5.2.1 is of one query; the code sums (loss.py#L9)
+    instructions = the released training has none
+    pool_instruction = the mask of the tokenizer
+    dropout = the trainer refuses 0 (L68), and no other value is told
+    :code
+    src/neobert/contrastive/datasets.py: data 67, instructions 75
+    conf/finetuning.yaml: warmup 30
+    src/neobert/contrastive/trainer.py: schedule 171
+    src/neobert/contrastive/loss.py: reduction 9
+    src/neobert/model/model.py: dropout 41
+    warmup = the text has none; 2,000 is its number of steps
+    schedule = after the warmup a cosine, to which 2,000 steps never come
+    instructions = datasets are read as is
+    dropout = the trainer refuses it (L68)
+    :job
+    jobs/contrastive/finetune.sh: alpha 44, batch_size 43
+    """,
+)
+SOURCES["job"] = {**SOURCES["code"], **SOURCES["job"]}
+
 
 def _list_mix_assumptions(settings: MixSettings) -> tuple[str, ...]:
     """What paper and code leave open or disagree on, and the reading taken."""
@@ -457,7 +502,7 @@ def _list_mix_assumptions(settings: MixSettings) -> tuple[str, ...]:
 RECIPE = entry(
     MixRecipe(
         name="unified-contrastive",
-        source="NeoBERT, section 4.2 and appendix D; scripts/contrastive of its code",
+        source="NeoBERT, section 5.2.1 and appendix D; scripts/contrastive of its code",
         data=tuple(part for one in TEXT for part in one.data),
         loss=info_nce,
         settings=SETTINGS,
@@ -473,5 +518,6 @@ RECIPE = entry(
     ),
     "Embedding models on a mix of 22 data sets with instructions and hard negatives, as NeoBERT's",
     VARIANTS,
+    SOURCES,
     EVALUATIONS,
 )

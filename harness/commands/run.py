@@ -13,6 +13,7 @@ import click
 from harness.commands import options
 from harness.core import files
 from harness.core.errors import UsageError
+from harness.core.sources import describe_ours
 from harness.core.terminal import create_console
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
@@ -20,6 +21,7 @@ from harness.driver.protocol import PreparedProtocol, prepare_protocol
 from harness.driver.report.plan import print_plan, print_trainings
 from harness.driver.report.protocol import ProtocolReport, print_protocol_plan, show_protocol
 from harness.driver.report.run import list_impossible_results, print_failures
+from harness.jobs.recipe import SourcedRecipe
 from harness.plan.catalog import find_protocol
 from harness.plan.request import PreparedRun, Request
 from harness.plan.run_file import format_run
@@ -105,6 +107,9 @@ def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = 
         for sentence in prepared.evaluations:
             out.print(sentence, highlight=False, soft_wrap=True)
         print_plan(cost, prepared.suites, out)
+        if isinstance(prepared.recipe, SourcedRecipe):
+            for note in describe_ours(prepared.recipe.list_sourced_settings(), prepared.recipe.name):
+                out.print(note, style="dim", highlight=False, soft_wrap=True)
         if cost.disk is not None and cost.disk.is_large:
             text = cost.disk.text
             out.print(f"{text[:1].upper()}{text[1:]}.", highlight=False, soft_wrap=True)

@@ -174,6 +174,12 @@ class EvaluationSettings:
     document_lengths: Mapping[str, int] = field(default_factory=dict)
     task_query_lengths: bool = True
 
+    @property
+    def inert(self) -> frozenset[str]:
+        """The names of settings that leave a model its own."""
+        default = EvaluationSettings()
+        return frozenset(name for name in vars(default) if getattr(self, name) == getattr(default, name))
+
     def limit_settings(self, settings: Settings, positions: int | None) -> EvaluationSettings:
         """What holds beside the settings of a user, with lengths up to a number of positions."""
         typed, limit = settings.max_length is not None, positions or sys.maxsize

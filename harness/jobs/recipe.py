@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from harness.core.encoding import Encoding, EvaluationSettings
 from harness.core.errors import DataError, UsageError
 from harness.core.lineage import Lineage
+from harness.core.sources import SourcedSetting, list_settings
 from harness.core.types import Artifact, Output, Task
 from harness.data.locate import Located
 from harness.data.training.sets import LocatedTraining, TrainingData
@@ -237,6 +238,15 @@ class NamedDataRecipe(ModelRecipe, Protocol):
         ...
 
 
+@runtime_checkable
+class SourcedRecipe(Protocol):
+    """A recipe of either kind that knows the source of each of its settings."""
+
+    def list_sourced_settings(self, backbone: Artifact | None = None) -> list[SourcedSetting]:
+        """Every setting with its value and source, those of a backbone where one is given."""
+        ...
+
+
 def build_two_stage_error(model: str, recipe: str) -> UsageError:
     """The error for a two-stage model in the place of a backbone."""
     return UsageError(
@@ -267,3 +277,19 @@ class RecipeEntry:
     variants: Mapping[str, str] = field(default_factory=dict)
     chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     evaluations: Mapping[str, EvaluationSettings] = field(default_factory=dict)
+
+
+def list_recipe_settings(
+    entry: RecipeEntry, variant: str, recipe: TaskRecipe | ModelRecipe, backbone: Artifact | None = None
+) -> list[SourcedSetting]:
+    """Every setting of an opened recipe; without sources where the recipe has none.
+
+    Args:
+        entry: The recipe in the catalog.
+        variant: The variant that is opened.
+        recipe: The recipe.
+        backbone: A model on disk whose values are wanted.
+    """
+    if isinstance(recipe, SourcedRecipe):
+        return recipe.list_sourced_settings(backbone)
+    return list_settings(entry.settings[variant], {})

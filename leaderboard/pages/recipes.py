@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import prod
 from typing import Any, Literal
 
 from pydantic import Field
 
-from harness.jobs.recipe import RecipeEntry
+from harness.core.sources import Source, SourcedSetting, describe_ours
+from harness.jobs.recipe import RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from leaderboard.data.papers import SCORES, Paper, format_anchor, format_table_title
 from leaderboard.data.queries import Entry, Queries
@@ -23,9 +24,6 @@ from leaderboard.web.parameters import Paging, State, Text, build_address, build
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
 
-APART = ("name", "source", "view", "grids", "assumed", "variants")
-"""Parts of a protocol that have a place of their own on the page."""
-
 GLUE = "GLUE dev"
 KINDS = {"model": "one model for all tasks", "task": "a model for each task"}
 SETTINGS = {"task": "What all runs have in common", "model": "Every setting, as --set takes it"}
@@ -36,7 +34,7 @@ class _ProtocolValues:
     """A recipe's protocol as plain values: runs of all tasks, settings, grids by task, assumptions."""
 
     runs: int | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Sequence[tuple[Cell, ...]] = ()
     grids: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
 
@@ -46,30 +44,30 @@ def _extract_protocol(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _P
     protocol = entry.settings.get(variant) if entry.kind == "model" else getattr(recipe, "protocol", None)
     if not is_dataclass(protocol):
         return _ProtocolValues()
-    if entry.kind == "model":
-        assumed = getattr(recipe, "assumed", ())
-        assumptions = assumed(protocol) if callable(assumed) else assumed
-        settings = {one.name: describe_value(getattr(protocol, one.name)) for one in fields(protocol)}
-        return _ProtocolValues(
-            settings=settings, assumed=(*assumptions, *getattr(recipe, "assumed_data", ()))
-        )
+    rows = list_recipe_settings(entry, variant, recipe)
+    assumed = getattr(recipe if entry.kind == "model" else protocol, "assumed", ())
+    assumptions = assumed(protocol) if callable(assumed) else assumed
     grids: Mapping[str, Any] = getattr(protocol, "grids", {})
     return _ProtocolValues(
         runs=getattr(protocol, "runs", None),
-        settings=dict(_flatten_settings(protocol)),
+        settings=[_build_setting_cells(row) for row in rows if not row.inert],
         grids={task: {f.name: getattr(grid, f.name) for f in fields(grid)} for task, grid in grids.items()},
-        assumed=tuple(getattr(protocol, "assumed", ())),
+        assumed=(*assumptions, *getattr(recipe, "assumed_data", ()), *describe_ours(rows)),
     )
 
 
-def _flatten_settings(part: Any, above: str = "") -> Iterator[tuple[str, str]]:
-    for setting in fields(part):
-        value, name = getattr(part, setting.name), f"{above}{setting.name.replace('_', ' ')}"
-        if above or setting.name not in APART:
-            if is_dataclass(value):
-                yield from _flatten_settings(value, "" if name == "training" else f"{name}: ")
-            else:
-                yield name, describe_value(value)
+def _build_setting_cells(row: SourcedSetting) -> tuple[Cell, ...]:
+    """A setting with its value, its source, and what other sources say."""
+    source = row.source or Source()
+    # Data sets have a table of their own.
+    several = row.name == "data" and not isinstance(row.value, str)
+    value = "the data sets above" if several else describe_value(row.value)
+    return (
+        Cell(text=row.name, value=row.name, note=row.meaning),
+        Cell(text=value, value=value),
+        link(source.text, source.address),
+        Cell(text=source.other, value=source.other or None),
+    )
 
 
 def _get_convention(recipe: AnyRecipe) -> str:
@@ -236,8 +234,8 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
     definition = catalog.open_recipe(f"{recipe}:{variant}" if variant else recipe)
     protocol = _extract_protocol(entry, variant, definition)
     paper = next((paper for paper in site.papers.values() if is_of_paper(definition, paper)), None)
-    labels = {"setting": "Setting", "value": "Value"}
-    settings = values_table("settings", SETTINGS[entry.kind], labels, protocol.settings.items())
+    labels = {"setting": "Setting", "value": "Value", "source": "Source", "other": "Other sources, or why"}
+    settings = values_table("settings", SETTINGS[entry.kind], labels, protocol.settings)
     standings = _list_recipe_standings(site.queries, definition)
     where = build_paging(len(standings), state, build_address(f"/recipes/{recipe}"))
     tables = [_build_data_table(definition), _build_grids_table(protocol), settings]

@@ -45,7 +45,6 @@ TABLE = {
     "unified-contrastive:job": UNIFIED,
     "unified-contrastive:code": UNIFIED,
     "cde-batching": CONTEXTUAL,
-    "cde-batching:large-guide": CONTEXTUAL,
     "cde-batching:authors": CONTEXTUAL_AUTHORS,
     "cde:unsupervised": replace(CONTEXTUAL, max_length=None),
     "cde:supervised": replace(CONTEXTUAL, max_length=None),

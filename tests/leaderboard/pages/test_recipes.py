@@ -108,11 +108,14 @@ def test_every_setting_is_that_of_the_protocol(client: TestClient, path: str, pr
     runs = sum(int(row[-1]) for row in rows) + len(protocol.final_seeds) * len(rows)
     assert runs == protocol.runs
     assert f"Runs on all tasks{protocol.runs}" in found.text.replace("\n", "")
-    settings = {row[0]: row[1] for row in found.texts("settings")}
-    assert settings["max length"] == str(protocol.training.max_length)
-    assert settings["schedule: name"] == protocol.training.schedule.name
-    assert settings["transfer"] == ", ".join(protocol.transfer)
-    assert settings["stopping: counts"] == protocol.training.stopping.counts
+    settings = {row[0]: row[1:] for row in found.texts("settings")}
+    assert settings["max_length"][0] == str(protocol.training.max_length)
+    assert settings["schedule.name"][0] == protocol.training.schedule.name
+    assert settings["transfer"][0] == ", ".join(protocol.transfer)
+    assert settings["stopping.counts"][0] == protocol.training.stopping.counts
+    assert "#L" in settings["optimizer.betas"][1]
+    assert any("/blob/" in href for href in found.hrefs)
+    assert ("No source has these values" in found.text) == ("mosaic" not in path)
     for text in protocol.assumed:
         assert text in found.text
     assert protocol.source in found.text

@@ -1,0 +1,117 @@
+"""`harness recipes`: every setting of a recipe with its source."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands import options
+from harness.core import paths
+from harness.core.encoding import Settings
+from harness.core.types import Artifact
+from harness.data.offline import forbid_network
+from harness.jobs.recipe import list_recipe_settings
+from harness.plan import catalog
+from harness.plan.models import ModelOptions, resolve_model
+
+
+@click.group("recipes")
+def command() -> None:
+    """Show every setting of a recipe with its source; `harness list recipes` lists the recipes."""
+
+
+@command.command("show")
+@click.argument("recipe")
+@click.option("--model", metavar="MODEL", help="Show values as they are for this backbone.")
+@options.results
+@options.cache
+@options.offline
+@options.as_json
+def _show_recipe(
+    recipe: str,
+    model: str | None,
+    results: Path | None,
+    cache: Path | None,
+    offline: bool | None,
+    as_json: bool,
+) -> int:
+    """Show every setting of RECIPE, `NAME` or `NAME:VARIANT`: value, source, and what other sources say.
+
+    A value without a source is ours. A recipe of several trainings shows one after the other.
+    """
+    with forbid_network() if offline else contextlib.nullcontext():
+        places = ModelOptions(
+            offline=bool(offline),
+            cache=paths.resolve_cache_folder(cache),
+            results=paths.resolve_results_folder(results),
+            trained=True,
+        )
+        backbone = None if model is None else resolve_model(model, Settings(), places).artifact
+    stages = [_describe_recipe(stage, backbone) for stage in catalog.resolve_recipe_chain(recipe).split("+")]
+    if as_json:
+        content = {"schema": 1, "model": model, "recipes": stages}
+        click.echo(json.dumps(content, indent=1, ensure_ascii=False, default=str))
+    else:
+        click.echo("\n\n".join(map(_format_recipe, stages)))
+    return 0
+
+
+def _describe_recipe(name: str, backbone: Artifact | None) -> dict[str, Any]:
+    recipe = catalog.open_recipe(name)
+    rows = list_recipe_settings(catalog.find_recipe_entry(name), name.partition(":")[2], recipe, backbone)
+    return {
+        "name": recipe.name,
+        "source": recipe.source,
+        "settings": [{**asdict(row), "ours": row.ours} for row in rows],
+    }
+
+
+def _format_recipe(recipe: Mapping[str, Any]) -> str:
+    rows = recipe["settings"]
+    active, inert = [row for row in rows if not row["inert"]], [row["name"] for row in rows if row["inert"]]
+    ours = [row["name"] for row in active if row["ours"]]
+    lines = [
+        f"{recipe['name']}: {recipe['source']}",
+        f"{len(active)} settings, {len(ours)} of them ours{': ' if ours else ''}{', '.join(ours)}",
+        *([f"Without effect here: {', '.join(inert)}"] if inert else []),
+        *(line for row in active for line in ["", *_format_setting(row)]),
+    ]
+    return "\n".join(lines)
+
+
+def _format_setting(row: Mapping[str, Any]) -> list[str]:
+    source = row["source"] or {}
+    parts = [source.get("place"), source.get("code")]
+    places = "; ".join(filter(None, parts)) or "ours"
+    value, meaning = _format_value(row["value"]), row["meaning"]
+    return [
+        f"{row['name']} = {value}",
+        *([f"    {meaning}"] if meaning else []),
+        f"    source: {places}",
+        *([f"    also: {source['other']}"] if source.get("other") else []),
+    ]
+
+
+def _format_value(value: Any) -> str:
+    """A value as --set takes it; of several each data set, or each value of some tasks, in a line."""
+    match value:
+        case None | "" | ():
+            return "none"
+        case str() if value != value.strip():
+            return repr(value)
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case Mapping():
+            return "".join(f"\n    {name}: {_format_value(one)}" for name, one in value.items()).lstrip("\n")
+        case tuple():
+            long = any(isinstance(one, str) and len(one) > 40 for one in value)
+            return ("\n    " if long else ",").join(map(_format_value, value))
+    return str(value)

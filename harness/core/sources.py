@@ -1,0 +1,156 @@
+"""The sources of settings: the place where a value is printed or coded, and the values that are ours."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source of a setting's value; it is ours without a place and without a line of code.
+
+    Attributes:
+        place: A paper with its sections or tables (`NeoBERT, appendix C, table 6`), an author's answer
+            (`answer in OWNER/NAME#176`), or the library whose default it is (`default of NAME`).
+        code: A line of the authors' code or of the library: `OWNER/NAME@COMMIT:PATH#L12`.
+        other: What other sources say, or why the value is ours.
+    """
+
+    place: str = ""
+    code: str = ""
+    other: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Whether the value is our own choice."""
+        return not (self.place or self.code)
+
+    @property
+    def address(self) -> str:
+        """The page of the line of code on GitHub; empty without code."""
+        repository, _, place = self.code.partition("@")
+        return f"https://github.com/{repository}/blob/{place.replace(':', '/', 1)}" if self.code else ""
+
+    @property
+    def text(self) -> str:
+        """The source in a line, without what other sources say."""
+        return "; ".join(filter(None, (self.place, self.code))) or "ours"
+
+
+Sources = Mapping[str, Mapping[str, Source]]
+"""Sources by variant, with "" for the recipe's own, then by setting.
+
+A name before a dot stands for all settings behind it, and "" for every setting without a source of its own.
+"""
+
+CHANGED = Source(place="as given with --set")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcedSetting:
+    """A setting of a recipe with its value and source.
+
+    Attributes:
+        name: Its name, that of a part behind the part's and a dot.
+        value: The value.
+        meaning: What it is, in words.
+        source: The source; None where none was written down, so that the value is ours.
+        inert: Whether it changes nothing beside the other settings.
+    """
+
+    name: str
+    value: Any
+    meaning: str = ""
+    source: Source | None = None
+    inert: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """Whether the value takes effect and is our own choice."""
+        return not self.inert and (self.source is None or self.source.ours)
+
+
+def list_settings(
+    part: Any,
+    sources: Mapping[str, Source],
+    *,
+    above: str = "",
+    meaning: str = "",
+    left_out: Sequence[str] = (),
+) -> list[SourcedSetting]:
+    """Every setting of a dataclass; those of its parts have the names of the parts before theirs.
+
+    Args:
+        part: The dataclass; its `inert`, where it has that, names settings that change nothing.
+        sources: Sources by the name of a setting.
+        above: Put before the names.
+        meaning: What a field is that its dataclass does not explain.
+        left_out: The names of fields that are no settings.
+    """
+    inert, meanings = getattr(part, "inert", ()), describe_fields(type(part))
+    rows: list[SourcedSetting] = []
+    for field in fields(part):
+        value, name = getattr(part, field.name), f"{above}{field.name}"
+        words = meanings.get(field.name, meaning)
+        if field.name in left_out:
+            continue
+        if is_dataclass(value) and field.name not in inert:
+            rows += list_settings(value, sources, above=f"{name}.", meaning=words)
+            continue
+        source = find_source(name, sources)
+        unused = field.name in inert
+        rows.append(SourcedSetting(name=name, value=value, meaning=words, source=source, inert=unused))
+    return rows
+
+
+def find_source(name: str, sources: Mapping[str, Source]) -> Source | None:
+    """The source of a setting: its own, that of the part that it is in, or that of all settings."""
+    return sources.get(name) or sources.get(name.partition(".")[0]) or sources.get("")
+
+
+def inherit_sources(rows: Sequence[SourcedSetting], base: Sequence[SourcedSetting]) -> dict[str, Source]:
+    """The sources of a variant's settings: its own, else those of the recipe where the value is the same."""
+    before = {row.name: row for row in base}
+    shared = {
+        row.name: before[row.name].source
+        for row in rows
+        if row.name in before and before[row.name].value == row.value
+    }
+    sources = {row.name: row.source or shared.get(row.name) for row in rows}
+    return {name: source for name, source in sources.items() if source is not None}
+
+
+def describe_ours(rows: Sequence[SourcedSetting], recipe: str = "") -> tuple[str, ...]:
+    """The sentence that names the settings that are ours, none where every value has a source.
+
+    Args:
+        rows: The settings.
+        recipe: The name of their recipe, for a second sentence on where its sources are.
+    """
+    names = [row.name for row in rows if row.ours]
+    return (
+        *([f"No source has these values, which are ours: {', '.join(names)}."] if names else []),
+        *([f"Every setting with its source: `harness recipes show {recipe}`."] if recipe else []),
+    )
+
+
+_ATTRIBUTE = re.compile(r"^    (?:    )?(\w+(?:, \w+)*): (.*(?:\n {8,}.*)*)", re.MULTILINE)
+
+
+@functools.cache
+def _parse_attributes(docstring: str) -> Mapping[str, str]:
+    meanings: dict[str, str] = {}
+    for names, text in _ATTRIBUTE.findall(inspect.cleandoc(docstring).partition("Attributes:\n")[2]):
+        meanings |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return meanings
+
+
+def describe_fields(kind: type) -> dict[str, str]:
+    """The fields of a dataclass in the words of its docstring and of those of its bases."""
+    docstrings = [part.__doc__ or "" for part in reversed(kind.__mro__)]
+    return {name: text for one in docstrings for name, text in _parse_attributes(one).items()}

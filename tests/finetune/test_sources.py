@@ -1,0 +1,166 @@
+"""The sources of settings: every one is named, found where it says, and ours where nobody else's."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import resolve_sources
+
+import fakes
+import tiny
+from finetune import recipes
+from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
+from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.recipes import dpr
+from harness.cli import invoke
+from harness.core.sources import Source, SourcedSetting, describe_ours
+from harness.data.training.sets import LocatedTraining
+from harness.plan import catalog
+
+MOST_OURS = 0.15
+"""The share of all settings that may be ours."""
+
+
+def open_every() -> Iterator[Any]:
+    """Every recipe in every variant."""
+    for one in catalog.load_recipe_entries().values():
+        for variant in one.settings:
+            yield catalog.open_recipe(f"{one.name}:{variant}" if variant else one.name)
+
+
+def rows_of(name: str, changes: dict[str, Any] | None = None) -> dict[str, SourcedSetting]:
+    recipe: Any = catalog.open_recipe(name, changes)
+    return {row.name: row for row in recipe.list_sourced_settings()}
+
+
+def test_every_setting_has_a_source_or_is_said_to_be_ours() -> None:
+    absent = [
+        f"{recipe.name} {row.name}"
+        for recipe in open_every()
+        for row in recipe.list_sourced_settings()
+        if row.source is None and not row.inert
+    ]
+    assert absent == []
+
+
+def test_few_settings_are_ours() -> None:
+    rows = [row for recipe in open_every() for row in recipe.list_sourced_settings() if not row.inert]
+    assert sum(row.ours for row in rows) <= MOST_OURS * len(rows)
+
+
+def test_no_source_is_of_a_setting_that_is_not_there() -> None:
+    names = {row.name for recipe in open_every() for row in recipe.list_sourced_settings()}
+    parts = {name.partition(".")[0] for name in names}
+    for module in pkgutil.iter_modules(recipes.__path__):
+        sources = getattr(importlib.import_module(f"finetune.recipes.{module.name}"), "SOURCES", {})
+        for variant, by_name in sources.items():
+            assert by_name.keys() <= {"", *names, *parts}, (module.name, variant)
+
+
+def test_code_has_a_repository_a_commit_a_path_and_a_line() -> None:
+    """Lines of installed libraries are read as well; those of repositories need a copy of them."""
+    _, wrong, unread = resolve_sources.resolve_sources(None, None)
+    assert wrong == []
+    assert not any("huggingface/transformers" in code for code in unread)
+
+
+@pytest.mark.shared
+def test_every_section_and_table_is_in_its_paper(shared: Path) -> None:
+    papers = shared.parent / "papers"
+    lines, wrong, _ = resolve_sources.resolve_sources(papers, None)
+    assert wrong == []
+    assert lines
+    assert "no appendix Q" in resolve_sources.check_place("NeoBERT, appendix Q", papers)
+    assert resolve_sources.check_place("a blog", papers)
+
+
+def test_a_line_that_is_not_there_is_found_out() -> None:
+    code = "huggingface/transformers@v5.3.0:src/transformers/training_args.py#L"
+    assert resolve_sources.read_code(f"{code}1", None)
+    with pytest.raises(LookupError, match="no such line"):
+        resolve_sources.read_code(f"{code}9999999", None)
+    with pytest.raises(LookupError, match="no known form"):
+        resolve_sources.read_code("some/where", None)
+
+
+def test_a_variant_has_the_recipes_sources_of_what_it_does_not_change() -> None:
+    base, settings = Source("a paper"), EmbeddingSettings(learning_rate=1e-5, epochs=2)
+    made = EmbeddingRecipe(
+        name="mine", source="", data=(dpr.MSMARCO,), loss=info_nce, settings=settings, defaults=settings
+    )
+    changed = replace(settings, epochs=5, batch_size=8)
+    variants = {"other": Variant(summary="", settings=changed)}
+    sources = {"": {"": base}, "other": {"batch_size": Source("", "some/where@1:a.py#L1")}}
+    recipe: Any = entry(made, "", variants, sources).open("other", changed)
+    rows = {row.name: row for row in recipe.list_sourced_settings()}
+    assert rows["learning_rate"].source == base
+    assert rows["data"].source == base
+    assert rows["batch_size"].source == sources["other"]["batch_size"]
+    assert rows["epochs"].ours, "the recipe's source has another value"
+    (sentence,) = describe_ours([*rows.values()])
+    assert sentence.endswith("are ours: epochs.")
+
+
+def test_a_changed_setting_is_neither_ours_nor_a_papers() -> None:
+    assert rows_of("simcse")["learning_rate"].source.code.endswith("#L24")  # type: ignore[union-attr]
+    changed = rows_of("simcse", {"learning_rate": "3e-5"})["learning_rate"]
+    assert changed.value == 3e-5
+    assert changed.source is not None
+    assert "--set" in changed.source.text
+    assert not changed.ours
+
+
+def test_what_has_no_effect_is_not_counted() -> None:
+    assert rows_of("dpr")["heads"].inert
+    assert not rows_of("simcse")["heads"].inert
+    assert not rows_of("simcse", {"selection": "stsb-dev"})["evaluate_every"].inert
+    assert rows_of("unified-contrastive")["epochs"].inert
+
+
+def test_values_are_those_of_a_backbone(tmp_path: Path) -> None:
+    backbone = fakes.artifact(tiny.folder(tiny.families()["bert"], tmp_path))
+    small: Any = catalog.open_recipe("dpr:authors")
+    rows = {row.name: row.value for row in small.list_sourced_settings(backbone)}
+    assert rows["group_size"] == 64
+    glue: Any = catalog.open_recipe("glue-neobert")
+    lengths = {row.name: row.value for row in glue.list_sourced_settings(backbone)}
+    assert rows["max_length"] == lengths["max_length"] < 1024
+
+
+def test_a_recipe_is_shown_with_values_meanings_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["recipes", "show", "simcse"]) == 0
+    text = capsys.readouterr().out
+    assert "3 of them ours: last_batch, heads, selection" in text
+    assert "learning_rate = 5e-05\n    The highest learning rate.\n    source: princeton-nlp/SimCSE@" in text
+    assert "also: 1e-5 for large models" in text
+
+
+def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> None:
+    recipe: Any = catalog.open_recipe("simcse")
+    backbone = fakes.artifact(tiny.folder(tiny.families()["bert"], tmp_path))
+    data = [LocatedTraining(data=part, name=part.path, rows=part.rows) for part in recipe.data]
+    planned = recipe.plan(backbone, data, seed=1)
+    assert planned.lineage.assumed[-1].endswith("are ours: last_batch, heads, selection.")
+    assert "`harness recipes show simcse`" in planned.notes[-1]
+
+
+def test_several_trainings_follow_each_other_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["recipes", "show", "cde", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in document["recipes"]] == ["cde:unsupervised", "cde:supervised"]
+    names = {row["name"]: row for row in document["recipes"][1]["settings"]}
+    assert names["cluster_size"]["source"]["place"] == "NeoBERT, appendix G.2"
+    assert names["rotary_from"]["ours"]
+    assert "nomic_embed_supervised" in names["data"]["value"][0]
+
+
+def test_an_unknown_recipe_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["recipes", "show", "simsce"]) == 2
+    assert "simcse" in capsys.readouterr().err
