@@ -135,6 +135,7 @@ class ContextualSettings(EmbeddingSettings):
         """The names of settings that change nothing beside the others."""
         unused = OF_CLUSTERS if self.batches != "contextual" else set()
         unused |= {"threshold"} if self.threshold is None else {"margin"}
+        unused |= set() if self.prefix else {"prefix"}
         return super().inert | unused
 
     @property

@@ -488,7 +488,7 @@ _GRID = {
 }
 """The settings of a grid, and those of a run that they are values of."""
 
-_APART = ("name", "source", "training", "grids", "assumed", "variants")
+_APART = ("name", "source", "training", "grids", "assumed", "keeps", "variants")
 """What of a protocol is no setting, or is listed on its own."""
 
 _FACTS = {

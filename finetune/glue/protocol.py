@@ -84,6 +84,11 @@ class ClassifierHead(AlwaysHashed):
     last: Literal["normal", "megatron"] = field(default="normal", metadata={"later": True})
     library: bool = field(default=False, metadata={"later": True})
 
+    @property
+    def inert(self) -> frozenset[str]:
+        """The name of `library` where it is not set."""
+        return frozenset() if self.library else frozenset({"library"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cadence(AlwaysHashed):

@@ -144,7 +144,7 @@ SOURCES = read_sources(
     :text
     [Efficient-Embeddings, section 4.1]: schedule
     :code
-    effemb/utils/data.py: evaluation_length 24, tokens_per_pair 20
+    effemb/utils/data.py: evaluation_length 24, tokens_per_pair 20, evaluation.max_length 24
     experiments/train_and_eval_lora.gin: lora_embeddings 21
     :full
     effemb/utils/pythia.py: learning_rate 3

@@ -9,7 +9,7 @@ from finetune.cde.prefixes import parse_prefix
 from finetune.cde.settings import ContextualSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import info_nce
-from finetune.origins import CDE, TRAINER, read_sources
+from finetune.origins import CDE, NEOBERT, TRAINER, read_sources
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
 from harness.core.encoding import EvaluationSettings
@@ -82,22 +82,25 @@ AUTHORS_EVALUATION = replace(EVALUATION, dtype="bfloat16", normalized_types=("Cl
 """The authors' `evaluate_mteb.py`, whose vectors have length 1 for clustering alone."""
 
 EVALUATIONS = {"": EVALUATION, "authors": AUTHORS_EVALUATION}
+
 SOURCES = read_sources(
     CDE,
-    """
+    f"""
     README.md: batches 45, precision 45
     cde/trainer.py: last_batch 219, loss 376, margin 639
     cde/run_args.py: pooling 79, max_length 47, scale 103, guide 175, packing 194, dropout 29
     cde/lib/cluster.py: dimensions 433
     cde/lib/cluster_faiss.py: cluster_seed 19
     cde/dataset.py: query_prefix 192, document_prefix 196
+    evaluate_mteb.py: evaluation.max_length 73
+    {NEOBERT}scripts/evaluation/run_mteb.py: evaluation.dtype 180
     [NeoBERT, appendix G.2]: weight_decay, warmup, schedule, learning_rate, batch_size, epochs, max_length,
-        group_size, cluster_size, margin
+        group_size, guide, cluster_size, margin
     [NeoBERT, appendix G.1]: batches
     weight_decay = its optimizer is Adam; 0.01 in the code
     data = the triplets of dpr and simcse; NeoBERT has Nomic's pairs (appendix G.2)
     group_size = none are shared between devices
-    guide = NeoBERT has a GTE-large (appendix G.2)
+    guide = gtr_base in the code; which of the models called GTE-large is not said
     cluster_size = 256 by default in the code (cde/run_args.py#L206)
     iterations = 100 in the code (cde/lib/cluster_faiss.py#L17)
     starts = 3 in the code (cde/lib/cluster_faiss.py#L18)
@@ -106,7 +109,9 @@ SOURCES = read_sources(
     :authors
     cde/run_args.py: weight_decay 372, margin 275
     cde/lib/cluster_faiss.py: iterations 17, starts 18
-    [answer in jxmorris12/cde#7]: learning_rate, epochs, warmup, schedule, dropout
+    evaluate_mteb.py: evaluation.max_length 73, evaluation.dtype 77, evaluation.normalized_types 171
+    [answer in jxmorris12/cde#7]: batch_size, group_size, guide, learning_rate, epochs, warmup, schedule,
+        dropout
     """,
     {"": TRAINER},
 )

@@ -166,7 +166,9 @@ SOURCES = read_sources(
     {PYLATE}pylate/models/colbert.py: query_prefix 368, document_prefix 375, skiplist 446, dimension 325,
         query_length 438, document_length 430, expansion 459, attends_to_expansion 467
     {PYLATE}pylate/utils/processing.py: documents 66
+    examples/evaluate_pylate.py: evaluation.max_length 19, evaluation.task_query_lengths 19
     [ModernBERT, section 3.1.2]: warmup, data, loss, batch_size
+    [ModernBERT, section 3.1.3]: evaluation.document_lengths
     [default of PyLate]: query_prefix, document_prefix, skiplist, dimension, query_length, document_length,
         expansion, attends_to_expansion, documents
     data = the paper names BGE-M3 as teacher, the card bge-reranker-v2-m3
@@ -174,6 +176,7 @@ SOURCES = read_sources(
     :contrastive
     {PYLATE}examples/train/contrastive.py: loss 35, learning_rate 53, batch_size 14, epochs 16
     {PYLATE}pylate/losses/contrastive.py: temperature 131
+    {PYLATE}examples/evaluation/beir_dataset.py: evaluation.max_length 52
     [default of PyLate]: temperature
     data = the triplets of dpr; PyLate's example has those of BM25
     precision = as in distillation; PyLate's example has float16

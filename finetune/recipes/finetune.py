@@ -5,6 +5,8 @@ from __future__ import annotations
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Optimizer, Protocol, Training
 from finetune.glue.schedule import Schedule
+from finetune.origins import TRAINER
+from harness.core.sources import Source
 from suites.glue import TASKS
 
 GRID = Grid(learning_rates=(2e-5,), batch_sizes=(32,), weight_decays=(0.0,), epochs=(3,), seeds=(42,))
@@ -27,4 +29,17 @@ PROTOCOL = Protocol(
     keeps=True,
 )
 
-RECIPE = entry(PROTOCOL, "One plain fine-tuning a task, GLUE's or your own, that keeps its classifiers")
+SOURCES = {
+    "": {
+        "optimizer": TRAINER["betas"],
+        "schedule": TRAINER["schedule"],
+        "clip": TRAINER["clip"],
+        "weight_decays": TRAINER["weight_decay"],
+        "shuffled": TRAINER["batches"],
+        "": Source(other="as transformers' example run_glue.py, or our own; no paper's"),
+    }
+}
+
+RECIPE = entry(
+    PROTOCOL, "One plain fine-tuning a task, GLUE's or your own, that keeps its classifiers", SOURCES
+)

@@ -70,6 +70,10 @@ SOURCES = read_sources(
     pooling = the mean in place of OptiBERT's head
     :large
     README.md: learning_rate 244
+    :one-per-premise
+    data/download_nli.sh: data 1
+    [OptiBERT, appendix D.2]: data
+    data = which triplet of a premise is in SimCSE's file is not known; the first is taken
     """,
     {"": TRAINER},
 )

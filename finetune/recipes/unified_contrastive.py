@@ -443,6 +443,8 @@ SOURCES = read_sources(
     conf/tokenizer/google.yaml: max_length 3
     jobs/contrastive/finetune.sh: groups 9
     conf/dataset/contrastive.yaml: alpha 4
+    conf/mteb.yaml: evaluation.max_length 16
+    scripts/evaluation/run_mteb.py: evaluation.dtype 180
     [NeoBERT, appendix D.2, table 7]: data
     [NeoBERT, section 5.2.1]: loss
     [NeoBERT, section 5.2.1, table 4]: max_steps
