@@ -275,6 +275,9 @@ def _try_library_class(
 ) -> tuple[int | None, int]:
     """Build transformers' class of a folder and run it on texts, both without memory; returns as above."""
     config: Any = AutoConfig.from_pretrained(str(place), **shared)
+    # As above; configs of several models have an object of theirs in this place.
+    if isinstance(getattr(config, "text_config", None), dict):
+        raise _DoubtError
     kind: Any = AutoModel
     if type(config).__name__ in ENCODER_CLASSES:
         kind = getattr(transformers, ENCODER_CLASSES[type(config).__name__])

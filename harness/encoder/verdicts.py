@@ -22,7 +22,7 @@ from harness.core.types import Artifact
 from harness.encoder.backbones import has_network
 from harness.encoder.folder.modules import list_module_folders
 
-FORM = 2
+FORM = 3
 """The number of the present trial; another number makes every verdict anew."""
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")

@@ -471,7 +471,8 @@ class PreparedRun:
     @property
     def evaluations(self) -> tuple[str, ...]:
         """Sentences on how models that recipes trained are evaluated, each once."""
-        return tuple(filter(None, dict.fromkeys(model.evaluation for model in self.subjects)))
+        encoded = [one for one in (*self.plan.trials, *self.plan.cells) if one.recipe_plan is None]
+        return tuple(filter(None, dict.fromkeys(one.subject.evaluation for one in encoded)))
 
     @property
     def devices(self) -> tuple[str, ...]:

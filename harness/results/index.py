@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import logging
+import mmap
 import multiprocessing
 import os
 import sqlite3
@@ -98,6 +99,7 @@ class RecordRow(NamedTuple):
 
 _RECORD = ("purpose", "artifact", "weights", "task", "metric", "main_score", *PAST_COLUMNS, "ranked_seconds")
 _TABLES = f"""
+PRAGMA page_size=16384;
 CREATE TABLE folders(folder PRIMARY KEY, paths, stamps);
 CREATE TABLE models(id INTEGER PRIMARY KEY, {", ".join(f'"{name}"' for name in ModelRow._fields)});
 CREATE TABLE records(place PRIMARY KEY, model, {", ".join(_RECORD)}) WITHOUT ROWID;
@@ -302,7 +304,7 @@ class RecordIndex:
     def _models(self) -> dict[int, ModelRow]:
         return {row[0]: ModelRow(*row[1:]) for row in self._database.execute("SELECT * FROM models")}
 
-    def _read_content(self) -> bytes:
+    def _read_content(self) -> bytes | mmap.mmap:
         """The content of the index; nothing where there is none whose content has the digest in its name."""
         folder, name = self._files
         # A cache that may not be looked into has none.
@@ -312,7 +314,7 @@ class RecordIndex:
                     return read_index_file(file)
         return b""
 
-    def _refresh(self, content: bytes) -> int:
+    def _refresh(self, content: bytes | mmap.mmap) -> int:
         """Look at all files, and read those that have changed; returns the number to be saved."""
         self.__dict__.pop("_models", None)
         self._database = sqlite3.connect(":memory:")
@@ -384,14 +386,15 @@ def _place(path: bytes) -> bytes:
     return path.replace(b"/", b"\0")
 
 
-def read_index_file(file: Path) -> bytes:
+def read_index_file(file: Path) -> bytes | mmap.mmap:
     """The content of an index.
 
     Raises:
         OSError: It cannot be read.
         ValueError: It has not the digest in the name of its file.
     """
-    content = file.read_bytes()
+    with file.open("rb") as opened:
+        content = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
     if file.stem.rpartition("-")[2] != hashlib.sha256(content).hexdigest():
         raise ValueError("its SHA-256 is not that in its name")
     return content

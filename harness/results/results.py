@@ -74,8 +74,8 @@ class RecipeCondition:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """The sort key: after finished models, by name."""
-        return (1, False, self.text)
+        """The sort key: after finished models, modified settings last, by name."""
+        return (1, bool(self.modified), self.text)
 
     def is_match(self, record: Record, task: Task) -> bool:
         """Whether `record` was measured under this condition on `task`."""

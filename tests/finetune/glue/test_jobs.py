@@ -597,11 +597,14 @@ def test_a_modified_setting_is_said_wherever_the_recipe_is(
     assert invoke(["show", *place, "--json"]) == 0
     settings = [one["settings"] for one in json.loads(capsys.readouterr().out)["suites"]]
     assert [one.get("modified") for one in settings] == [None, {"learning_rate": [1e-3], "epochs": [2]}]
-    app = create_app(replace(small_settings(tmp_path), results=tmp_path / "results"))
+    app = create_app(small_settings(tmp_path))
     with TestClient(app) as client:
-        page = client.get("/suites/glue").text
-        assert said in page
-        assert page.count("(changed settings)") >= 1
+        rows = client.get("/suites/glue.csv?each=revision").text.splitlines()
+        small_rows = [row for row in rows if "small" in row]
+        assert [row for row in small_rows if "changed settings" in row] == [
+            r for r in small_rows if said in r
+        ]
+        assert sum(said in row for row in rows) == 1
         assert {
             found
             for found in re.findall(r"/results/\d+", client.get("/models/tiny-bert").text)

@@ -193,7 +193,13 @@ def test_a_value_of_another_type_is_named(
 @pytest.mark.parametrize("kind", ["Roberta", "Mistral"])
 @pytest.mark.parametrize(
     "fields",
-    [{"hidden_act": "nope"}, {"hidden_act": ["gelu"]}, {"pad_token_id": 10_000}, {"num_attention_heads": -1}],
+    [
+        {"hidden_act": "nope"},
+        {"hidden_act": ["gelu"]},
+        {"pad_token_id": 10_000},
+        {"num_attention_heads": -1},
+        {"text_config": {"hidden_size": 32}},
+    ],
 )
 def test_a_value_that_makes_no_network_is_refused_by_the_trial(
     kind: str, fields: dict[str, Any], tmp_path: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
