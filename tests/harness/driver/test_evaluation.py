@@ -205,7 +205,7 @@ def test_a_script_has_cpu_workers_only_with_a_guard_in_the_usual_form(
     script = tmp_path / "script.py"
     if text is not None:
         script.write_text(text)
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script), raising=False)
+    monkeypatch.setitem(vars(sys.modules["__main__"]), "__file__", str(script))
     assert (has_guard(strict=True), has_guard()) == (strict, loose)
     assert (plan_cpu_workers(build_scores(1)) is not None) == strict
 

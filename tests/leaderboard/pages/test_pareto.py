@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 import site_data
 from harness.results.audit import find_contradictions
 from html_pages import Html, ask, figures, find_values, page, printed
+from leaderboard.data.papers import Paper, PaperTable, PaperValue
 from site_data import HOSTILE, Import
 
 Json = dict[str, Any]
@@ -374,11 +375,8 @@ def test_no_provenance_that_a_strict_audit_passes_takes_the_site_down(
         assert asking.get(path).status_code == 200, path
 
 
-def test_a_printed_share_is_not_divided_again() -> None:
-    from leaderboard.data.papers import Paper, PaperTable, PaperValue
-    from leaderboard.views.costs import iter_printed_dots
-
-    def paper(unit: str, value: str) -> Paper:
+def test_a_printed_share_is_not_divided_again(tmp_path: Path) -> None:
+    def build_paper(unit: str, value: str) -> Paper:
         row = PaperValue(
             paper="p", table="t", model="m", size_class="", params="1B", setting="C=1e20", suite="GLUE dev",
             metric="CoLA", value=value, ci_low="", ci_high="", unit=unit, note="",
@@ -386,6 +384,9 @@ def test_a_printed_share_is_not_divided_again() -> None:
         table = PaperTable(id="t", caption="", rows=[row])
         return Paper(slug="p", name="P", title="", year=2026, authors="", arxiv="", tables={"t": table})
 
+    app = site_data.small_app(tmp_path, fill)
     for unit, value in (("fraction", "0.613"), ("score x100", "61.3")):
-        points = list(iter_printed_dots([paper(unit, value)], "glue", "column:CoLA"))
-        assert [(p.amount, p.score) for p in points] == [(1e20, pytest.approx(0.613))]
+        app.state.site.papers = {"p": build_paper(unit, value)}
+        app.state.site.cache.clear()
+        (point,) = find_values(ask(TestClient(app), "/pareto?suite=glue&x=flops&y=task:CoLA"), "points")
+        assert (point["x"], point["score"]) == (1e20, pytest.approx(61.3))
