@@ -173,9 +173,9 @@ class RowPrefixes:
         rows = load_training(
             replace(part, data=replace(part.data, columns=(SOURCE,))), cache=self._spec.cache
         )
-        known, numbers = pa.array(table), []
+        sources, numbers = pa.array(table), []
         for batch in rows.with_format("arrow").iter(PART):
-            places = pc.index_in(batch[SOURCE], value_set=known)
+            places = pc.index_in(batch[SOURCE], value_set=sources)
             if places.null_count:
                 source = batch[SOURCE].filter(pc.is_null(places))[0]
                 raise DataError(

@@ -168,8 +168,8 @@ class ProtocolReport:
         by_key = {result.cell.key: result for result in results}
         reports = {}
         for name, step in prepared.steps.items():
-            own = tuple(by_key[cell.key] for cell in step.plan.cells)
-            reports[name] = Report(prepared=step, results=own, texts_encoded=0, tokens_encoded=0)
+            step_results = tuple(by_key[cell.key] for cell in step.plan.cells)
+            reports[name] = Report(prepared=step, results=step_results, texts_encoded=0, tokens_encoded=0)
         return ProtocolReport(prepared=prepared, results=results, reports=reports)
 
     @property
