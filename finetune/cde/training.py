@@ -173,7 +173,7 @@ class RowPrefixes:
         rows = load_training(
             replace(part, data=replace(part.data, columns=(SOURCE,))), cache=self._spec.cache
         )
-        sources, numbers = pa.array(table), []
+        sources, numbers = pa.array([*table], rows.features[SOURCE].pa_type), []
         for batch in rows.with_format("arrow").iter(PART):
             places = pc.index_in(batch[SOURCE], value_set=sources)
             if places.null_count:

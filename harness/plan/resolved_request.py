@@ -12,7 +12,6 @@ from harness.core.errors import UsageError
 from harness.core.types import Artifact, Suite, Task
 from harness.data.locate import DataSettings
 from harness.data.parts import PARTIAL
-from harness.encoder.folder.description import describe
 from harness.executors.executor import parse_executor
 from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
 from harness.plan.devices import require_room, require_spelled
@@ -151,9 +150,9 @@ class ResolvedRequest:
 
 def _replace_encoding(model: ConfiguredModel, request: Request) -> ConfiguredModel:
     """A model that a recipe makes, evaluated with other settings at no more tokens than it has positions."""
-    training, folder, settings = model.training, model.artifact.folder, request.settings
+    training, settings = model.training, request.settings
     assert training is not None
-    description = describe(folder) if training.done else replace(training.model.description, folder=folder)
+    description = training.model.description
     limit = description.position_limit
     if limit is not None and settings.max_length is not None:
         settings = replace(settings, max_length=min(limit, settings.max_length))

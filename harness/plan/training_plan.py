@@ -360,8 +360,15 @@ def _plan_model(
         threads=request.threads,
         minutes=request.minutes,
     )
-    # A model that is there has the prompts that it was saved with.
-    description = describe(artifact.folder) if done else replace(model.description, folder=artifact.folder)
+    description = replace(model.description, folder=artifact.folder)
+    if done:
+        # A model that is there has the prompts that it was saved with; the library may add empty ones.
+        saved, planned = (
+            {name: text for name, text in prompts.items() if text}
+            for prompts in (describe(artifact.folder).prompts, description.prompts)
+        )
+        description = description if saved == planned else replace(description, prompts=saved)
+    model = replace(model, description=description)
     encoding, sentence = request.evaluation.configure_encoding(
         description, request.settings, model.lineage, readable.folder
     )
