@@ -258,7 +258,9 @@ READERS: Mapping[str, Callable[[Path, Path], dict[str, Any]]] = {
     "grids": lambda _, cache: _read_files(cache, "finetuned/*/*.safetensors", _read_weights),
     "weights": lambda _, cache: _read_files(cache, "finetuned/*/*.safetensors", _read_weights),
     "units": lambda _, cache: _read_files(cache, "units/*.npz", files.unpack_hashed_file),
-    "lists": lambda _, cache: _read_files(cache, "records/*.sqlite", record_index.read_index_file),
+    "lists": lambda _, cache: _read_files(
+        cache, "records/*.sqlite", lambda path: bytes(record_index.read_index_file(path))
+    ),
     "clusters": lambda _, cache: _read_files(cache, "clusters/*/clusters.parquet", _read_clusters),
     "indexes": lambda _, cache: _read_files(
         cache, "plaid/*", lambda path: not find_index_problem(path, None) or None

@@ -193,13 +193,7 @@ def test_a_value_of_another_type_is_named(
 @pytest.mark.parametrize("kind", ["Roberta", "Mistral"])
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"hidden_act": "nope"},
-        {"hidden_act": ["gelu"]},
-        {"pad_token_id": 10_000},
-        {"num_attention_heads": -1},
-        {"text_config": {"hidden_size": 32}},
-    ],
+    [{"hidden_act": "nope"}, {"hidden_act": ["gelu"]}, {"pad_token_id": 10_000}, {"num_attention_heads": -1}],
 )
 def test_a_value_that_makes_no_network_is_refused_by_the_trial(
     kind: str, fields: dict[str, Any], tmp_path: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
@@ -212,6 +206,17 @@ def test_a_value_that_makes_no_network_is_refused_by_the_trial(
     with pytest.raises(ModelError) as caught:
         passes(artifact(folder))
     assert len(str(caught.value).splitlines()) <= 2
+
+
+def test_a_config_of_several_models_that_is_none_is_refused_by_the_trial(
+    tmp_path: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    config = transformers.AlbertConfig(vocab_size=160, embedding_size=16, **SMALL)
+    folder = saved(transformers.AlbertModel(config), tmp_path / "model")
+    passes(artifact(folder))
+    rewrite(folder / "config.json", text_config={"hidden_size": 32})
+    with pytest.raises(ModelError, match="does not load"):
+        passes(artifact(folder))
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000 + "]" * 100_000, '{"a":' * 3000 + "1" + "}" * 3000])
