@@ -39,15 +39,14 @@ STEPS = (
     ),
     ProtocolStep(
         name="colbert",
-        request={"recipe": ("colbert",), "suites": ("beir",), **SWEEP},
-        quick={**QUICK_SWEEP, "recipe_settings": {**FEW, "batch_size": 4}, "tasks": SMALL},
+        request={"recipe": ("colbert",), "suites": ("beir", "mldr"), **SWEEP},
+        quick={
+            **QUICK_SWEEP,
+            "recipe_settings": {**FEW, "batch_size": 4},
+            "tasks": (*SMALL, LONG),
+            "max_length": 128,
+        },
         differs=("table 8 prints MSMARCO by its development queries, as far as its numbers tell",),
-    ),
-    ProtocolStep(
-        name="colbert-long",
-        request={"suites": ("mldr",), "tasks": (LONG,), "max_length": 8192},
-        quick={"max_length": 128},
-        after="colbert",
     ),
     ProtocolStep(
         name="glue",
@@ -97,7 +96,7 @@ PROTOCOL = ProtocolEntry(
                 ProtocolColumn(name="DPR MLDR-OOD", step="dpr", suite="mldr", of=LONG),
                 ProtocolColumn(name="DPR MLDR-ID", step="mldr", suite="mldr", of=LONG),
                 ProtocolColumn(name="ColBERT BEIR", step="colbert", suite="beir"),
-                ProtocolColumn(name="ColBERT MLDR-OOD", step="colbert-long", suite="mldr", of=LONG),
+                ProtocolColumn(name="ColBERT MLDR-OOD", step="colbert", suite="mldr", of=LONG),
                 ProtocolColumn(name="GLUE", step="glue", suite="glue"),
                 ProtocolColumn(name="CodeSearchNet", step="dpr", suite="codesearchnet"),
                 ProtocolColumn(name="StackQA", step="dpr", suite="stackqa"),

@@ -90,7 +90,7 @@ SOURCES = read_sources(
     cde/trainer.py: last_batch 219, loss 376, margin 639
     cde/run_args.py: pooling 79, max_length 47, scale 103, guide 175, packing 194, dropout 29
     cde/lib/cluster.py: dimensions 433
-    cde/lib/cluster_faiss.py: cluster_seed 19
+    cde/lib/cluster_faiss.py: cluster_seed 19, iterations 17, starts 18
     cde/dataset.py: query_prefix 192, document_prefix 196
     evaluate_mteb.py: evaluation.max_length 73
     {NEOBERT}scripts/evaluation/run_mteb.py: evaluation.dtype 180
@@ -102,13 +102,10 @@ SOURCES = read_sources(
     group_size = none are shared between devices
     guide = gtr_base in the code; which of the models called GTE-large is not said
     cluster_size = 256 by default in the code (cde/run_args.py#L206)
-    iterations = 100 in the code (cde/lib/cluster_faiss.py#L17)
-    starts = 3 in the code (cde/lib/cluster_faiss.py#L18)
     margin = no filter by default in the code
     dropout = off in the authors' commands
     :authors
     cde/run_args.py: weight_decay 372, margin 275
-    cde/lib/cluster_faiss.py: iterations 17, starts 18
     evaluate_mteb.py: evaluation.max_length 73, evaluation.dtype 77, evaluation.normalized_types 171
     [answer in jxmorris12/cde#7]: batch_size, group_size, guide, learning_rate, epochs, warmup, schedule,
         dropout

@@ -106,10 +106,8 @@ class ResolvedRequest:
         task = recipes.task
         _check_bm25(request, suites)
         trained = bool(recipes.stages)
-        models = starts and tuple(_replace_encoding(one, request) for one in starts)
-        if not models:
-            plain = trained or _is_training_only(suites)
-            models = _resolve_models(request, cache, recipe=plain, plain=trained)
+        plain = trained or _is_training_only(suites)
+        models = starts or _resolve_models(request, cache, recipe=plain, plain=trained)
         _check_late_interaction(models, suites, "+".join(request.recipe))
         _check_two_stages(models, task)
         check_prompts(request.settings.prompts or {}, suites)
@@ -146,20 +144,6 @@ class ResolvedRequest:
             cache=cache,
             data=data,
         )
-
-
-def _replace_encoding(model: ConfiguredModel, request: Request) -> ConfiguredModel:
-    """A model that a recipe makes, evaluated with other settings at no more tokens than it has positions."""
-    training, settings = model.training, request.settings
-    assert training is not None
-    description = training.model.description
-    limit = description.position_limit
-    if limit is not None and settings.max_length is not None:
-        settings = replace(settings, max_length=min(limit, settings.max_length))
-    encoding, sentence = request.evaluation_choice.configure_encoding(
-        description, settings, model.lineage, training.backbone.on_disk.artifact.folder
-    )
-    return replace(model, encoding=encoding, evaluation=sentence)
 
 
 def _add_context_draws(models: Sequence[ConfiguredModel], count: int) -> tuple[ConfiguredModel, ...]:

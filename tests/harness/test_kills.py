@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kill_commands import kill_kind, lay_inputs
+from kill_protocols import compare_quick_runs
 
 pytestmark = pytest.mark.slow
 
@@ -16,3 +17,7 @@ def test_a_killed_or_stopped_command_ends_as_one_left_in_peace(kind: str, kills:
     random.seed(7)
     lay_inputs(tmp_path)
     assert kill_kind(kind, tmp_path, tmp_path / kind, kills) == []
+
+
+def test_a_killed_protocol_gives_the_rows_of_another(tmp_path: Path) -> None:
+    compare_quick_runs("optibert", tmp_path, 1)

@@ -27,8 +27,7 @@ COUNTS = {
     "modernbert": {
         "dpr": (6, 0, 6 * 4, 26 + 3),
         "mldr": (1, 0, 0, 1),
-        "colbert": (6, 0, 6 * 4, 26),
-        "colbert-long": (0, 0, 0, 1),
+        "colbert": (6, 0, 6 * 4, 27),
         "glue": (0, 8 * 4 * 4 * 3, 0, 8),
     },
     "neobert": {
@@ -104,7 +103,7 @@ def test_a_dry_run_lists_every_training_and_score_with_its_cost(bare: Path, tmp_
     assert sum(one["runs"] or 0 for one in plan["plan"]) == 12
     assert all(one["seconds"] is not None for one in plan["plan"])
     assert (plan["quick"], plan["gaps"]) == (True, {})
-    assert [step["step"] for step in plan["steps"]] == ["dpr", "mldr", "colbert", "colbert-long", "glue"]
+    assert [step["step"] for step in plan["steps"]] == ["dpr", "mldr", "colbert", "glue"]
 
 
 def test_tasks_narrow_a_protocol_to_the_steps_that_have_them(bare: Path, tmp_path: Path) -> None:
@@ -116,7 +115,7 @@ def test_tasks_narrow_a_protocol_to_the_steps_that_have_them(bare: Path, tmp_pat
 
     assert steps("RTE", "NFCorpus") == {
         "dpr": (("beir:dl19",), ("NFCorpus",)),
-        "colbert": (("beir",), ("NFCorpus",)),
+        "colbert": (("beir", "mldr"), ("NFCorpus",)),
         "glue": (("glue",), ("RTE",)),
     }
     # The step is named: its parent is trained for it, and not evaluated.
@@ -140,9 +139,9 @@ def test_settings_and_data_go_to_the_steps_that_take_them(bare: Path, tmp_path: 
     assert requests["glue"].recipe_settings == {"fresh_seeds": 3}
     assert requests["dpr"].recipe_settings == {"dpr.batch_size": 8}
     assert requests["mldr"].recipe_settings == {}
-    assert [one.train_data for one in requests.values()] == [(), (), ("colbert=own",), (), ()]
+    assert [one.train_data for one in requests.values()] == [(), (), ("colbert=own",), ()]
     # Recipes for tasks have a precision of their own.
-    assert [one.settings.dtype for one in requests.values()] == ["bfloat16"] * 4 + ["float32"]
+    assert [one.settings.dtype for one in requests.values()] == ["bfloat16"] * 3 + [None]
     with pytest.raises(UsageError, match="No setting of this protocol is called 'heads2'"):
         expand_protocol(protocol, request(bare, tmp_path, recipe_settings={"heads2": 3}))
     with pytest.raises(UsageError, match="--recipe and --protocol modernbert exclude each other"):

@@ -1,4 +1,7 @@
-"""Quick runs of protocols from beginning to end, left in peace and killed three times on the way."""
+"""Quick runs of protocols from beginning to end, left in peace and killed on the way.
+
+PYTHONPATH=.:tests/support:benchmarks python benchmarks/kill_protocols.py --only modernbert --kills 3
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
+from measuring import read_options
 
 from protocol_data import backbone, lay_protocol_data
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-
-KILLS = 3
 
 
 def words(folder: Path, place: str, protocol: str) -> list[str]:
@@ -63,17 +63,17 @@ def kill(command: Sequence[str], results: Path, count: int) -> None:
     process.wait()
 
 
-@pytest.mark.parametrize("protocol", ["optibert", "modernbert"])
-def test_a_quick_run_gives_its_rows_and_a_killed_one_the_same(protocol: str, tmp_path: Path) -> None:
-    backbone(tmp_path / "tiny")
-    lay_protocol_data(tmp_path / "data")
+def compare_quick_runs(protocol: str, folder: Path, kills: int) -> None:
+    """Assert that a quick run killed so many times gives what one left in peace gives, and whole rows."""
+    backbone(folder / "tiny")
+    lay_protocol_data(folder / "data")
 
-    peaceful = run(words(tmp_path, "peaceful", protocol))
-    expected = outputs(tmp_path / "peaceful" / "results")
-    results = tmp_path / "killed" / "results"
-    for number in range(1, KILLS + 1):
-        kill(words(tmp_path, "killed", protocol), results, number * len(expected) // (KILLS + 1))
-    killed = run(words(tmp_path, "killed", protocol))
+    peaceful = run(words(folder, "peaceful", protocol))
+    expected = outputs(folder / "peaceful" / "results")
+    results = folder / "killed" / "results"
+    for number in range(1, kills + 1):
+        kill(words(folder, "killed", protocol), results, number * len(expected) // (kills + 1))
+    killed = run(words(folder, "killed", protocol))
 
     assert outputs(results) == expected
     assert killed["tables"] == peaceful["tables"]
@@ -84,3 +84,15 @@ def test_a_quick_run_gives_its_rows_and_a_killed_one_the_same(protocol: str, tmp
         # Every number is there, or says what it lacks.
         for number in measured[0]["numbers"].values():
             assert number["gap"] if number["count"] < number["total"] else number["value"] is not None
+
+
+def main() -> None:
+    """Compare the quick runs of a protocol in a temporary folder."""
+    asked = read_options(__doc__, only="modernbert", kills=3)
+    with tempfile.TemporaryDirectory() as folder:
+        compare_quick_runs(asked.only, Path(folder), asked.kills)
+    print(f"{asked.only}: a run killed {asked.kills} times gave the records, weights and rows of another")
+
+
+if __name__ == "__main__":
+    main()
