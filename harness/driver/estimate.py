@@ -57,7 +57,7 @@ class PlanCost:
     @staticmethod
     def estimate_plan(prepared: PreparedRun) -> PlanCost:
         """The cost of a run; runs of tasks with labels are measured by a few of their steps."""
-        past, plan = _learn_from_records(prepared), prepared.plan
+        past, plan = _collect_past_work(prepared), prepared.plan
         runs, labels = _share_out(plan.open, _estimate_runs(prepared)), plan.trial_labels
         trials = [
             # Members of a sweep share a name, so they are shown with their value.
@@ -87,20 +87,9 @@ class PlanCost:
         )
 
 
-def _learn_from_records(prepared: PreparedRun) -> PastWork:
-    """What records say of the cost of work: those of the planned tasks where they tell a speed, else all."""
-    plan, places = prepared.plan, (prepared.store.root, prepared.cache)
-    scores = [*plan.open, *plan.trials]
-    # Few records have searches of token vectors, and trainings encode data of their own.
-    if not plan.trainings and not any(getattr(one.encoding, "late_interaction", None) for one in scores):
-        past = _collect_past_work(prepared, RecordIndex(*places, {one.task.name for one in scores}))
-        if past.scores.list_nearest_speeds(past.device, "float32", 1):
-            return past
-    return _collect_past_work(prepared, RecordIndex(*places))
-
-
-def _collect_past_work(prepared: PreparedRun, index: RecordIndex | None = None) -> PastWork:
-    """What the records of an index and the speeds in the cache of a run say of the cost of work."""
+def _collect_past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
+    """What the records in the results folder and the speeds in the cache of a run say of the cost of work."""
+    index = RecordIndex(prepared.store.root, prepared.cache) if with_records else None
     return PastWork.collect_past_work(
         index.past_scores if index else PastScores.from_scores(),
         index.list_past_rankings() if index else (),
@@ -212,9 +201,9 @@ def _estimate_runs_cost(score: PlannedScore, runs: Sequence[Estimate], *, worker
     return cost.add_time(time, "twenty steps on this machine" if runs else "")
 
 
-def _estimate_trainings(prepared: PreparedRun, past: PastWork) -> list[TrainingCost]:
+def _estimate_trainings(prepared: PreparedRun, past: PastWork | None = None) -> list[TrainingCost]:
     """The planned trainings of a run, the members of a sweep among them."""
-    costs = []
+    past, costs = past or _collect_past_work(prepared), []
     for model in prepared.plan.trainings:
         assert model.training is not None
         sweep = model.training.sweep
@@ -285,7 +274,7 @@ def add_expected_seconds(prepared: PreparedRun) -> Plan:
     plan = prepared.plan
     if all(job.kind in ("finetune", "select") for job in plan.jobs):
         return plan
-    past = _collect_past_work(prepared)
+    past = _collect_past_work(prepared, with_records=False)
     costs = {
         one.key: past.estimate_score_cost(_build_planned_work(one))
         for one in (*plan.open, *plan.trials)

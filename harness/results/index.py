@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from harness.core.provenance import __version__, count_cores
 from harness.results.cost.past import PAST_COLUMNS, PastRanking, PastScore, PastScores
 from harness.results.names import NamedModel, distinguish_names
 from harness.storage.record import SCHEMA, Record
-from harness.storage.store import FAILED, SETTLED_NS, Store, format_task_folder
+from harness.storage.store import FAILED, SETTLED_NS, Store
 
 LEAST_ROWS = 200
 """The records that have changed from which the index is written: fewer are read faster than it is written."""
@@ -104,7 +104,7 @@ CREATE TABLE folders(folder PRIMARY KEY, paths, stamps);
 CREATE TABLE models(id INTEGER PRIMARY KEY, {", ".join(f'"{name}"' for name in ModelRow._fields)});
 CREATE TABLE records(place PRIMARY KEY, model, {", ".join(_RECORD)}) WITHOUT ROWID;
 CREATE INDEX artifacts ON records(artifact);
-CREATE VIEW past AS SELECT place, artifact AS model, task, {", ".join(PAST_COLUMNS)} FROM records
+CREATE VIEW past AS SELECT place, artifact AS model, {", ".join(PAST_COLUMNS)} FROM records
 WHERE setup IS NOT NULL;
 """
 # A place is the path of a record with null bytes for slashes: bytes sort as the parts of paths do.
@@ -208,29 +208,19 @@ def _list_names(folder: bytes) -> list[bytes]:
         return []
 
 
-def _list_changes(
-    records: Path, known: Iterable[tuple[bytes, bytes, bytes]], tasks: Collection[str] | None
-) -> list[_Folder]:
-    """The folders of models that are not as they are known by the paths and stamps of what is in them.
-
-    Of known ones those of `tasks` are looked at alone; None for all.
-    """
+def _list_changes(records: Path, known: Iterable[tuple[bytes, bytes, bytes]]) -> list[_Folder]:
+    """The folders of models that are not as they are known by the paths and stamps of what is in them."""
     place = os.fsencode(records)
-    # A model's own folder has no task.
-    wanted = {b"", *(os.fsencode(format_task_folder(task)) for task in tasks or ())}
     names, changed = set[bytes](), list[_Folder]()
     # One that may not be looked into is an error: its records would be taken for gone.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         names = {*os.listdir(place)}
     top = os.open(records, os.O_RDONLY | os.O_DIRECTORY) if names else -1
     try:
-        for name, joined, stamps in known:
-            paths, start = joined.split(b"\0"), len(name) + 1
-            parts = [stamps[at : at + len(_ABSENT)] for at in range(0, len(stamps), len(_ABSENT))]
-            counts = [tasks is None or path[start:].partition(b"/")[0] in wanted for path in paths]
-            looked = _look(top, compress(paths, counts))
-            if name not in names or looked != b"".join(compress(parts, counts)):
-                before = dict(zip(paths, parts, strict=True))
+        for name, paths, stamps in known:
+            if name not in names or _look(top, paths.split(b"\0")) != stamps:
+                parts = (stamps[at : at + len(_ABSENT)] for at in range(0, len(stamps), len(_ABSENT)))
+                before = dict(zip(paths.split(b"\0"), parts, strict=True))
                 is_there = name in names
                 changed.append(
                     _look_closely(top, place, name, before) if is_there else _Folder(name, {}, before)
@@ -253,11 +243,10 @@ class RecordIndex:
     Args:
         root: The results folder.
         cache: The cache folder, which holds the index.
-        tasks: The tasks whose past scores alone are wanted; None for all that there is.
     """
 
-    def __init__(self, root: Path, cache: Path, tasks: Collection[str] | None = None) -> None:
-        self._records, self._tasks = root / "records", tasks
+    def __init__(self, root: Path, cache: Path) -> None:
+        self._records = root / "records"
         self._files = cache / "records", _name_index(root)
         try:
             saved = self._refresh(self._read_content())
@@ -286,9 +275,6 @@ class RecordIndex:
     @property
     def past_scores(self) -> PastScores:
         """The work behind all final records that were scored from vectors."""
-        if self._tasks is not None:
-            query = f"SELECT * FROM main.past WHERE task IN ({', '.join('?' * len(self._tasks))})"
-            self._database.execute(f"CREATE TEMP TABLE IF NOT EXISTS past AS {query}", (*self._tasks,))
         return PastScores(self._database)
 
     def list_past_rankings(self) -> list[PastRanking]:
@@ -324,8 +310,9 @@ class RecordIndex:
             self._database.executescript(_TABLES)
         # Before the look: what changes while it lasts is looked at again the next time.
         began = time.time_ns()
-        known = self._database.execute("SELECT folder, paths, stamps FROM folders")
-        changed = _list_changes(self._records, known, self._tasks)
+        changed = _list_changes(
+            self._records, self._database.execute("SELECT folder, paths, stamps FROM folders")
+        )
         lost = [path for folder in changed for path in (*folder.gone, *folder.new)]
         self._database.executemany("DELETE FROM records WHERE place = ?", ((_place(path),) for path in lost))
         unread = self._insert_records([path for folder in changed for path in folder.new])

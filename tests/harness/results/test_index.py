@@ -191,41 +191,6 @@ def test_a_folder_that_has_changed_is_seen_as_it_is(
     assert read_index(folder, tmp_path) == truth
 
 
-def read_past_scores(folder: Path, tasks: set[str]) -> list[PastScore]:
-    records = iter_records(Store(folder))
-    return [PastScore.from_record(record) for record in records if record.task.name in tasks]
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=[*CHANGES])
-def test_past_scores_of_some_tasks_are_those_of_their_records(
-    folder: Path, tmp_path: Path, change: Callable[[Path], object]
-) -> None:
-    tasks = {Store.parse(pick_record(folder)).task.name, "it's no task"}
-    before = read_past_scores(folder, tasks)
-    # The first time there is no index, and the second time one of everything.
-    assert RecordIndex(folder, tmp_path / "new", tasks).past_scores.list_scores() == before
-    whole = read_index(folder, tmp_path)
-    assert RecordIndex(folder, tmp_path, tasks).past_scores.list_scores() == before != whole[1]
-    change(folder)
-    truth = read_past_scores(folder, tasks)
-    for cache in (tmp_path, tmp_path / "new", tmp_path):
-        assert RecordIndex(folder, cache, tasks).past_scores.list_scores() == truth
-        assert RecordIndex(folder, cache, set()).past_scores.list_scores() == []
-    assert read_index(folder, tmp_path) == read_all(folder)
-
-
-def test_of_some_tasks_nothing_else_is_looked_at(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    RecordIndex(folder, tmp_path)
-    stat, paths = os.stat, list[bytes]()
-    task = pick_record(folder).parent.name
-    monkeypatch.setattr(os, "stat", lambda path, **more: (paths.append(path), stat(path, **more))[1])
-    assert RecordIndex(folder, tmp_path, {task}).past_scores.list_scores()
-    looked = {path.split(b"/")[1] for path in paths if isinstance(path, bytes) and b"/" in path}
-    assert looked == {os.fsencode(task)}
-
-
 def flip_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[content.index(b"org0/encoder-0")] ^= 1
