@@ -21,7 +21,7 @@ from harness.core.types import Column, Suite, Task
 from harness.driver import evaluation
 from harness.driver.report.run import Report
 from harness.jobs.recipe import TaskRecipe
-from harness.plan.evaluations import RECIPE
+from harness.plan.evaluations import OWN, RECIPE
 from harness.plan.plan import ConfiguredModel
 from harness.plan.recipe_request import Recipes
 from harness.plan.request import PreparedRun, Request
@@ -346,6 +346,9 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
     results = paths.resolve_results_folder(request.results)
     with _lock_watch(results, name):
         watch = _begin_watch(results, name, source, request)
+        # Watches were begun with the models' own settings before there was a choice, and go on with them.
+        request = replace(request, evaluation=watch.request.get("evaluation", OWN))
+        options = replace(options, request=request)
         return _Following(options, source, results, watch, listeners or WatchListeners()).run()
 
 
@@ -555,7 +558,7 @@ def _dump_request(request: Request) -> dict[str, Any]:
     settings = replace(request.settings, dtype=request.settings.dtype or "float32")
     values = {
         "settings": {n: v for n, v in asdict(settings).items() if n not in LATER or v != LATER[n]},
-        **({"evaluation": request.evaluation} if request.evaluation != RECIPE else {}),
+        "evaluation": request.evaluation,
         "options": options,
         "recipe": request.recipe,
         "recipe_settings": dict(request.recipe_settings),
@@ -570,7 +573,9 @@ def _dump_request(request: Request) -> dict[str, Any]:
 
 def _describe_setting_changes(former: Watch, now: Watch) -> list[str]:
     """The settings in which two watches differ, in words."""
-    before = flatten({"source": former.source, "suite": former.suite, **former.request})
+    # Nobody typed the default, so that an older watch goes on; nothing else is passed over.
+    usual = {"evaluation": RECIPE if now.request["evaluation"] == RECIPE else OWN}
+    before = flatten({"source": former.source, "suite": former.suite, **usual, **former.request})
     after = flatten({"source": now.source, "suite": now.suite, **now.request})
     return [
         f"{name} was {before.get(name)!r}, here {after.get(name)!r}"

@@ -17,6 +17,7 @@ from fakes import FakeEncoder, FakeSource, SlowEncoder, gated, task
 from harness.core.encoding import Settings
 from harness.core.errors import HarnessError, UsageError
 from harness.core.types import Column, Outcome, Suite, Task
+from harness.driver import evaluation
 from harness.encoder import sanity
 from harness.jobs.context import JobContext
 from harness.plan import catalog
@@ -153,6 +154,27 @@ def test_a_state_from_before_looks_is_read(tmp_path: Path) -> None:
     path.write_text(json.dumps(old))
     watch = WATCHES.find_document(tmp_path, "w")
     assert (watch.looks, watch.checkpoints[0].look, watch.lower) == (0, None, ())
+
+
+def test_a_watch_from_before_evaluations_goes_on_with_the_models_own_settings(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    prepare = evaluation.prepare
+    monkeypatch.setattr(
+        evaluation, "prepare", lambda request: (names.append(request.evaluation), prepare(request))[1]
+    )
+    write("checkpoint-1")
+    watch, _ = watched(tmp_path)
+    results = tmp_path / "results"
+    old = {name: value for name, value in watch.request.items() if name != "evaluation"}
+    WATCHES.write_document(results, watch.name, watch.model_copy(update={"request": old}))
+    write("checkpoint-2", weights=2)
+    watched(tmp_path)
+    assert names == ["recipe", "own"]
+    begun = asked(tmp_path)
+    with pytest.raises(UsageError, match="evaluation was 'own', here 'other'"):
+        follow(replace(begun, request=replace(begun.request, evaluation="other")))
 
 
 def test_a_watch_that_lost_its_state_finds_the_records(
