@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -66,8 +67,8 @@ def command(
         raise UsageError("--quick is for a protocol.", hint="Name one with --protocol, or leave it out.")
     if save is not None and protocol:
         raise UsageError("A file of settings holds one run, not a protocol.", hint="Leave out --save.")
-    suites = options.insert_project(suites, project)
     request = options.build_request(models, suites, given, config)
+    request = replace(request, suites=options.insert_project(request.suites, project))
     with request.limit_network():
         if protocol:
             joined = prepare_protocol(find_protocol(protocol), request, quick=quick)

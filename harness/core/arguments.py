@@ -113,7 +113,8 @@ def _read_place(value: Any) -> Any:
 
 
 def _read_folder(value: Any) -> Any:
-    return Path(value) if isinstance(value, str | os.PathLike) else value
+    # The path of an empty text would be the current folder.
+    return Path(value) if value and isinstance(value, str | os.PathLike) else value
 
 
 def _read_table(value: Any) -> Any:
@@ -135,7 +136,9 @@ Minutes = Annotated[_Amount, Form(must="a number of minutes from 0 to a billion"
 Gigabytes = Annotated[_Amount, Form(must="a number of gigabytes from 0 to a billion")]
 _PlainText = Annotated[str, Predicate(is_displayable)]
 Place = Annotated[_PlainText, Form(must="a name or a path", read=_read_place)]
-Folder = Annotated[Path, Form(must="a path", read=_read_folder)]
+Folder = Annotated[
+    Path, Predicate(lambda path: is_displayable(str(path))), Form(must="a path", read=_read_folder)
+]
 _Texts = tuple[Annotated[_PlainText, MinLen(1)], ...]
 Names = Annotated[_Texts, Form(must="names, as a comma-separated text or a list of texts", read=_read_names)]
 Places = Annotated[_Texts, Form(must="a name or a list of names", read=_read_places, repeated=True)]

@@ -96,6 +96,7 @@ def explain_unknown(what: str, name: str, known: Iterable[str], *, then: str) ->
         known: The names that exist.
         then: A sentence that ends the hint.
     """
+    name = name if len(name) <= 200 else f"{name[:200]}…"
     names = sorted(known)
     close = find_similar_names(name, names)
     if close:

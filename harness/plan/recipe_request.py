@@ -273,6 +273,29 @@ def _assign_changes(request: RecipeRequest) -> dict[str, dict[str, Any]]:
     return changes
 
 
+def merge_changes(before: Mapping[str, Any], request: RecipeRequest) -> dict[str, Any]:
+    """The changed settings of a request and those before it, without what the request changes or sweeps.
+
+    Raises:
+        UsageError: A setting is given twice on one side, or its recipe is not named.
+    """
+    if not request.names:
+        return {**before, **request.changes}
+    changes = _assign_changes(replace(request, changes=before))
+    models = [name for kind, name in _group_recipes(request.names).items() if kind == "model"]
+    for spelling in request.sweep if models else ():
+        swept = _find_setting_owners(
+            spelling, list_stage_settings(models), request, "--sweep", "=VALUE,VALUE"
+        )
+        for owner, setting in swept:
+            changes[owner].pop(setting, None)
+    return {
+        f"{owner}.{setting}": value
+        for owner, changed in _assign_changes(request).items()
+        for setting, value in {**changes[owner], **changed}.items()
+    }
+
+
 def _find_setting_owners(
     spelling: str,
     settings_by_recipe: Mapping[str, frozenset[str]],

@@ -6,12 +6,13 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.core.arguments import collect_options
 from harness.core.errors import UsageError, explain_unknown
-from harness.plan.recipe_request import collect_settings
+from harness.plan.recipe_request import collect_settings, merge_changes, parse_changes, parse_sweep
 from harness.plan.request import Request
 
 _FIELDS = {{"models": "model", "suites": "suite"}.get(name, name): name for name in collect_options(Request)}
@@ -32,13 +33,22 @@ def read_run(path: Path, typed: Request, names: set[str]) -> Request:
         UsageError: The file cannot be read, a name is unknown, or a value has another form.
     """
     values = _read_values(path)
+    for name, parse in (("recipe_settings", parse_changes), ("sweep", parse_sweep)):
+        values |= {name: parse(values[name])} if name in values else {}
+    settings = values.get("recipe_settings")
     for name in names:
         value, before = _find_value(typed, name), values.get(name)
         if isinstance(value, Mapping) and isinstance(before, Mapping):
             value = {**before, **value}
         values[name] = value
     start = Request(models=values.pop("models", ()), suites=values.pop("suites", ()))
-    return start.replace_fields(values, of=str(path))
+    request = start.replace_fields(values, of=str(path))
+    if not isinstance(settings, Mapping) or names.isdisjoint(("recipe_settings", "sweep")):
+        return request
+    # One setting may be spelled in two ways, and one that was typed or swept goes before the file's.
+    sweep = request.sweep if "sweep" in names else {}
+    recipes = replace(request.build_recipe_request(), changes=typed.recipe_settings, sweep=sweep)
+    return replace(request, recipe_settings=merge_changes(settings, recipes))
 
 
 def _read_values(path: Path) -> dict[str, Any]:

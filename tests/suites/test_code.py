@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -173,6 +174,10 @@ def test_a_name_can_be_typed(repo: Path, tmp_path: Path, capsys: pytest.CaptureF
     places = ("--cache", str(tmp_path / "cache"), "--results", str(tmp_path / "results"))
     plan = ["run", "--model", "minilm", "--dry-run", "--json", "--suite", f"code:{repo}", *places]
     assert invoke([*plan, "--name", "mine"]) == 0
+    assert '"mine.CodeSearch"' in capsys.readouterr().out
+    (tmp_path / "run.toml").write_text(f'model = "minilm"\nsuite = {json.dumps(f"code:{repo}")}')
+    of_file = ["run", "--config", str(tmp_path / "run.toml"), "--dry-run", "--json", *places]
+    assert invoke([*of_file, "--name", "mine"]) == 0
     assert '"mine.CodeSearch"' in capsys.readouterr().out
     for more, said in (
         (["--name", "a b"], "'a b' cannot be the name of a project."),

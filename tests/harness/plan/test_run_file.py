@@ -95,6 +95,50 @@ def test_settings_of_several_recipes_are_told_apart(tmp_path: Path) -> None:
     assert tomllib.loads(format_run(again)) == content
 
 
+@pytest.mark.parametrize(
+    ("recipe", "table", "given", "expected"),
+    [
+        (
+            "dpr",
+            "[recipe_settings]\nbatch_size = 8",
+            {"recipe_settings": {"dpr.batch_size": 64}},
+            {"batch_size": 64},
+        ),
+        (
+            "dpr",
+            'recipe_settings = ["max_steps=4"]',
+            {"recipe_settings": {"batch_size": 64}},
+            {"max_steps": "4", "batch_size": 64},
+        ),
+        (
+            "dpr",
+            "[recipe_settings]\nlearning_rate = 1e-5\nbatch_size = 8",
+            {"sweep": {"learning_rate": ("1e-5", "2e-5")}},
+            {"batch_size": 8},
+        ),
+    ],
+)
+def test_what_is_typed_or_swept_goes_before_the_file(
+    recipe: str, table: str, given: dict[str, Any], expected: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(f'recipe = "{recipe}"\n{table}')
+    settings = read_run(path, replace(BARE, **given), {*given}).recipe_settings
+    assert settings == {f"{recipe}.{name}": value for name, value in expected.items()}
+
+
+def test_a_written_setting_of_several_stages_is_typed_anew(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(format_run(replace(BARE, recipe=("cde",))))
+    again = read_run(path, replace(BARE, recipe_settings={"batch_size": "64"}), {"recipe_settings"})
+    sizes = [
+        one
+        for name, one in collect_settings(again.build_recipe_request()).items()
+        if name.endswith(".batch_size")
+    ]
+    assert {*sizes} == {64}
+
+
 @pytest.fixture
 def typed(model: Path, tmp_path: Path) -> list[str]:
     data = glue_data.data_root(tmp_path / "data")
@@ -152,6 +196,9 @@ def test_options_go_before_the_file(
         ("seeds = 'three'", "seeds is 'three', and must be a whole number from 1 to 1000."),
         ("similarity = 'cosin'", "Did you mean cosine?"),
         ("seeds = ", "is not valid TOML"),
+        ('results = "a\\u0000b"', "results is 'a\\x00b', and has control characters."),
+        ('data = ""', "data is '', and must be a path"),
+        (f"{'a' * 100_000} = 1", f"is called '{'a' * 200}…'"),
         ("seeds = 3", "needs at least one model and one suite"),
     ],
 )
