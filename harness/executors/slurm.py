@@ -295,8 +295,10 @@ class SlurmExecutor:
             else:
                 # Renamed first: a task that is just ending may add a file while others are removed.
                 removed = folder.with_name(f".{folder.name}")
-                with contextlib.suppress(OSError):
+                try:
                     folder.rename(removed)
+                except OSError:
+                    removed = folder
                 shutil.rmtree(removed, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._queue.rmdir()  # where nothing is left in it
@@ -329,11 +331,21 @@ class SlurmExecutor:
                             self._waiting.pop(key, None)
 
     def _has_record(self, end: Finished) -> bool:
+        """Whether the record of an end is stored, and not one that it is to replace."""
         if "record" not in end.output:
             return False
-        record = RECORDS.parse(end.output["record"].decode(), where=end.key)
-        slug = build_artifact_slug(record.model.name, record.model.artifact)
-        return Store(self._queue.parent).locate_record(slug, record.task.name, end.key).exists()
+        # An end of another version, or a record that cannot be read.
+        with contextlib.suppress(HarnessError, ValueError):
+            record, store = RECORDS.parse(end.output["record"].decode(), where=end.key), self._queue.parent
+            slug = build_artifact_slug(record.model.name, record.model.artifact)
+            stored = Store.read_record(Store(store).locate_record(slug, record.task.name, end.key))
+            return (
+                stored is not None
+                and stored.purpose in ("final", record.purpose)
+                and stored.model.weights == record.model.weights
+                and stored.provenance.get("written", "") >= record.provenance.get("written", "")
+            )
+        return False
 
     def _restore_group_view(self, folder: Path, task: str, group: str, keys: Sequence[str]) -> _GroupView:
         from submitit import SlurmJob

@@ -145,6 +145,9 @@ class JobGroup:
         """Write the end of a job; if its output does not fit on the disk, the failure that says so."""
         self._ended += 1
         path = self.folder / "done" / finished.key
+        # Nobody waits for it where the driver has removed its folder, which would be made again.
+        if not path.parent.exists():
+            return
         try:
             files.write_once(path, pickle.dumps(finished))
         except StoreError as error:

@@ -20,12 +20,13 @@ import queued_jobs
 from fake_slurm import FakeSlurm
 from harness.core.errors import StoreError, UsageError
 from harness.driver.execute import Driver
-from harness.executors.executor import SlurmSettings
+from harness.executors.executor import Finished, SlurmSettings
 from harness.executors.slurm import SlurmExecutor, _split_jobs
+from harness.executors.slurm_task import JobGroup
 from harness.jobs.jobs import Job, Resources
 from harness.storage.record import RECORDS
 from harness.storage.store import Store
-from queued_jobs import QUICK, Act, ActOnModel, Large, ends, executor, wait
+from queued_jobs import QUICK, Act, ActOnModel, Large, ends, executor, wait, worker_settings
 
 
 def job(do: str = "", file: Path = Path(), **fields: Any) -> Job:
@@ -249,6 +250,39 @@ def test_an_end_of_which_a_killed_driver_has_stored_the_record_is_not_left(
     ends(after)
     after.close_executor()
     assert not (folder / "results" / "queue").exists()
+
+
+@pytest.mark.parametrize(
+    ("written", "weights", "content", "stored"),
+    [
+        ("2026-01-02", "w", None, True),
+        ("2026-01-01", "w", None, False),
+        ("2026-01-02", "v", None, False),
+        ("2026-01-02", "w", b"{", False),
+    ],
+)
+def test_an_end_that_is_to_replace_a_record_is_kept(
+    folder: Path, slurm: FakeSlurm, written: str, weights: str, content: bytes | None, stored: bool
+) -> None:
+    former, new = (
+        one.model_copy(update={"model": one.model.model_copy(update={"weights": name})})
+        for name, time in ((weights, written), ("w", "2026-01-02"))
+        for one in [fakes.record(fakes.task(), 0.5, written=time)]
+    )
+    Store(folder / "results").put(f"x-{new.model.artifact[:12]}", former)
+    end = Finished(key=new.key, output={"record": content or new.to_json().encode()})
+    made = executor(folder)
+    assert made._has_record(end) is stored
+    made.close_executor()
+
+
+def test_the_end_of_a_job_makes_no_removed_folder_again(folder: Path) -> None:
+    group = JobGroup(
+        name="g", folder=folder / "queue" / "gone", jobs={"k": b"no job"}, settings=worker_settings(folder),
+        kind="cpu", gpus=0, minutes=5, warning=1,
+    )  # fmt: skip
+    group._finish(Finished(key="k"))
+    assert not (folder / "queue").exists()
 
 
 def test_the_jobs_of_a_model_share_a_task_and_arrays_have_a_limit(folder: Path, slurm: FakeSlurm) -> None:
