@@ -14,11 +14,13 @@ import click
 from harness.commands import options
 from harness.core import paths
 from harness.core.encoding import Settings
+from harness.core.errors import UsageError
 from harness.core.types import Artifact
 from harness.data.offline import forbid_network
 from harness.jobs.recipe import list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
+from harness.search.bm25 import is_bm25
 
 
 @click.group("recipes")
@@ -46,6 +48,8 @@ def _show_recipe(
     A value without a source is ours. A recipe of several trainings shows one after the other.
     """
     with forbid_network() if offline else contextlib.nullcontext():
+        if model is not None and is_bm25(model):
+            raise UsageError(f"{model} has no weights.", hint="Name a model that can be trained.")
         places = ModelOptions(
             offline=bool(offline),
             cache=paths.resolve_cache_folder(cache),

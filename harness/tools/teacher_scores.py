@@ -238,7 +238,6 @@ def make_scored_data(
         if event.kind != "vectors":
             listen(event)
             return
-
         EmbeddingCache.write_shard(cache, event.space, event.content)
 
     files.sweep_cache(cache)

@@ -164,3 +164,5 @@ def test_several_trainings_follow_each_other_as_json(capsys: pytest.CaptureFixtu
 def test_an_unknown_recipe_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["recipes", "show", "simsce"]) == 2
     assert "simcse" in capsys.readouterr().err
+    assert invoke(["recipes", "show", "dpr", "--model", "bm25"]) == 2
+    assert "bm25 has no weights." in capsys.readouterr().err
