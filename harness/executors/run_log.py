@@ -24,7 +24,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
 from pydantic import Field
 
 from harness.core import files
@@ -93,6 +92,8 @@ class RunHeader(DocumentPart):
     @property
     def process_is_gone(self) -> bool:
         """Whether the run was started on this machine and its process has ended."""
+        import psutil
+
         return self.is_here and not psutil.pid_exists(self.pid)
 
 
