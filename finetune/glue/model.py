@@ -191,7 +191,8 @@ class _LibraryClassifier(Classifier):
             config.id2label = dict(enumerate(names))
             config.label2id = {name: number for number, name in enumerate(names)}
         config.problem_type = "single_label_classification" if names else "regression"
-        self.model.save_pretrained(folder)
+        with hide_library_output():
+            self.model.save_pretrained(folder)
 
 
 def _load_library_classifier(folder: Path, classes: int) -> tuple[Classifier, list[str]] | None:

@@ -91,6 +91,7 @@ SOURCES = read_sources(
     cde/run_args.py: data 161, sequence_dropout 121, tied 133
     cde/model.py: soft_prompts 58, pooled 398, shuffle 66
     [NeoBERT, appendix G.2]: data, context_size
+    data = NeoBERT has 235 M and 1.5 M pairs
     pooled = the command line takes the mean over context and prompts too
     rotary_from = in the code at the soft prompts (cde/model.py#L416)
     sequence_dropout = 0.005 in the text of CDE
@@ -98,9 +99,11 @@ SOURCES = read_sources(
     :unsupervised
     README.md: data 45
     [NeoBERT, appendix G.2]: data
+    data = 235 M pairs in NeoBERT
     :supervised
     cde/run_args.py: data 161
     [NeoBERT, appendix G.2]: data
+    data = 1.5 M pairs in NeoBERT
     :supervised-authors
     evaluate_mteb.py: replacement 184
     :authors

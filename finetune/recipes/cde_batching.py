@@ -91,7 +91,7 @@ SOURCES = read_sources(
     cde/run_args.py: pooling 79, max_length 47, scale 103, guide 175, packing 194, dropout 29
     cde/lib/cluster.py: dimensions 433
     cde/lib/cluster_faiss.py: cluster_seed 19, iterations 17, starts 18
-    cde/dataset.py: query_prefix 192, document_prefix 196
+    cde/dataset.py: query_prefix 490, document_prefix 491
     evaluate_mteb.py: evaluation.max_length 73
     {NEOBERT}scripts/evaluation/run_mteb.py: evaluation.dtype 180
     [NeoBERT, appendix G.2]: weight_decay, warmup, schedule, learning_rate, batch_size, epochs, max_length,
@@ -103,6 +103,8 @@ SOURCES = read_sources(
     guide = gtr_base in the code; which of the models called GTE-large is not said
     cluster_size = 256 by default in the code (cde/run_args.py#L206)
     margin = no filter by default in the code
+    evaluation.dtype = NeoBERT's for its other models, as it names none for these; the authors of CDE have
+        bfloat16, and vectors of length 1 for clustering alone (evaluation authors)
     dropout = off in the authors' commands
     :authors
     cde/run_args.py: weight_decay 372, margin 275

@@ -176,7 +176,7 @@ SOURCES = read_sources(
     :contrastive
     {PYLATE}examples/train/contrastive.py: loss 35, learning_rate 53, batch_size 14, epochs 16
     {PYLATE}pylate/losses/contrastive.py: temperature 131
-    {PYLATE}examples/evaluation/beir_dataset.py: evaluation.max_length 52
+    {PYLATE}examples/evaluation/beir_dataset.py: evaluation.max_length 52, evaluation.task_query_lengths 11
     [default of PyLate]: temperature
     data = the triplets of dpr; PyLate's example has those of BM25
     precision = as in distillation; PyLate's example has float16
@@ -237,6 +237,7 @@ RECIPE = entry(
             summary="ColBERT by contrast with all documents of a batch, on the triplets of dpr",
             settings=CONTRASTIVE,
             data=(MSMARCO,),
+            assumed_data=("The triplets are those of dpr; PyLate's example has others.",),
         )
     },
     SOURCES,

@@ -85,7 +85,8 @@ SOURCES = read_sources(
     src/bert_layers/initialization.py: head.last 127
     glue.py: transfer 503
     [ModernBERT, section 3.1.1]: data
-    [ModernBERT, table 6]: learning_rates, weight_decays, epochs, final_seeds
+    [ModernBERT, appendix E.1]: learning_rates, weight_decays, epochs
+    [ModernBERT, table 6]: final_seeds
     [answer in AnswerDotAI/ModernBERT#196]: batch_sizes
     [ModernBERT, appendix E.1, table 6]: selection
     learning_rates = one a task in the code's jobs

@@ -469,6 +469,7 @@ SOURCES = read_sources(
     warmup = the text has none; 2,000 is its number of steps
     schedule = after the warmup a cosine, to which 2,000 steps never come
     instructions = datasets are read as is
+    max_steps = 200,000 in conf/trainer/contrastive.yaml#L5
     dropout = the trainer refuses it (L68)
     :job
     jobs/contrastive/finetune.sh: alpha 44, batch_size 43

@@ -104,6 +104,7 @@ def _build_model_options(values: dict[str, Any]) -> ModelOptions:
         trust_remote_code=values["trust_remote_code"],
         cache=paths.resolve_cache_folder(values["cache"]),
         allow=parse_allowances(values["allow"]),
+        results=paths.resolve_results_folder(None),
     )
 
 

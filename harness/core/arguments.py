@@ -416,6 +416,8 @@ def replace_settings(
 def _parse_setting(kind: Any, name: str, value: Any, of: str, example: str) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
+    if isinstance(value, bool) and bool not in (kind, *get_args(kind)):
+        value = str(value)  # Else True would be the number 1.
     # A number alone is one value of several, as it is where it is typed.
     raw_value = (value,) if get_origin(kind) is tuple and isinstance(value, int | float) else value
     if isinstance(value, str):

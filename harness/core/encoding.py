@@ -178,7 +178,9 @@ class EvaluationSettings:
     def inert(self) -> frozenset[str]:
         """The names of settings that leave a model its own."""
         default = EvaluationSettings()
-        return frozenset(name for name in vars(default) if getattr(self, name) == getattr(default, name))
+        # Queries have a length where documents have.
+        names = vars(default).keys() - ({"task_query_lengths"} if self.document_lengths else set())
+        return frozenset(name for name in names if getattr(self, name) == getattr(default, name))
 
     def limit_settings(self, settings: Settings, positions: int | None) -> EvaluationSettings:
         """What holds beside the settings of a user, with lengths up to a number of positions."""

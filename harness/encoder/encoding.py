@@ -42,7 +42,8 @@ def resolve_encoding(
         UsageError: The pooling is unknown, or the length exceeds the model's positions.
     """
     evaluation = evaluation or EvaluationSettings()
-    settings = replace(settings, max_length=settings.max_length or evaluation.max_length)
+    if settings.max_length is None:
+        settings = replace(settings, max_length=evaluation.max_length)
     model_prompts = description.prompts if evaluation.prompts is None else evaluation.prompts
     prompts = {**model_prompts, **(settings.prompts or {})}
     default = description.default_prompt_name

@@ -216,7 +216,7 @@ def _resolve_models(
         cache=cache,
         allow=request.allow,
         trained=recipe,
-        results=request.results,
+        results=paths.resolve_results_folder(request.results),
         evaluation=EvaluationChoice() if plain else request.evaluation_choice,
     )
     settings = Settings() if plain else request.settings

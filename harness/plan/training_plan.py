@@ -368,7 +368,6 @@ def _plan_model(
             for prompts in (describe(artifact.folder).prompts, description.prompts)
         )
         description = description if saved == planned else replace(description, prompts=saved)
-    model = replace(model, description=description)
     encoding, sentence = request.evaluation.configure_encoding(
         description, request.settings, model.lineage, readable.folder
     )

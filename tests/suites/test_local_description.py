@@ -182,6 +182,7 @@ def test_single_texts_with_named_labels(folder: Folder) -> None:
         train=LabelledSplit(texts=(["fine", "poor", "nice"],), labels=(1, 0, 1), ids=["1", "2", "3"]),
         dev={"dev": LabelledSplit(texts=(["good"],), labels=(0,), ids=["d"])},
         classes=2,
+        names=("no", "yes"),
     )
 
 

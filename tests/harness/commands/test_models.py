@@ -306,3 +306,14 @@ def test_what_has_no_average_is_refused(checkpoints: list[Path], average: Averag
     assert code == 2, text
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".*tmp"))
+
+
+def test_a_run_finds_a_model_by_name_in_the_usual_results_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HARNESS_RESULTS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    folder = put(ModelStore(Path("results")))
+    invoke(["run", "--model", "tiny-contrast", "--suite", "stdlib", "--offline", "--dry-run"])
+    # The folder of this test has no weights.
+    assert folder.name in capsys.readouterr().err

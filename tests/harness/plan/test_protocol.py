@@ -115,7 +115,7 @@ def test_tasks_narrow_a_protocol_to_the_steps_that_have_them(bare: Path, tmp_pat
 
     assert steps("RTE", "NFCorpus") == {
         "dpr": (("beir:dl19",), ("NFCorpus",)),
-        "colbert": (("beir", "mldr"), ("NFCorpus",)),
+        "colbert": (("beir",), ("NFCorpus",)),
         "glue": (("glue",), ("RTE",)),
     }
     # The step is named: its parent is trained for it, and not evaluated.
