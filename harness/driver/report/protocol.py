@@ -271,13 +271,13 @@ class ProtocolReport:
             "differs": self.list_differences(),
             "tables": [
                 {
-                    "paper": one.table.paper,
-                    "table": one.table.table,
-                    "sorted_by": one.by,
-                    "means": {c.name: c.rule for c in one.table.columns if c.rule},
-                    "rows": [asdict(row) for row in one.rows],
+                    "paper": ranked.table.paper,
+                    "table": ranked.table.table,
+                    "sorted_by": ranked.by,
+                    "means": {c.name: c.rule for c in ranked.table.columns if c.rule},
+                    "rows": [asdict(row) for row in ranked.rows],
                 }
-                for one in self.tables
+                for ranked in self.tables
             ],
             "steps": {
                 name: {

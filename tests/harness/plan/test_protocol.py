@@ -249,12 +249,16 @@ def test_typed_options_that_change_numbers_are_named(bare: Path, tmp_path: Path)
 def test_a_step_without_data_is_a_gap_and_a_wrong_option_is_none(bare: Path, tmp_path: Path) -> None:
     root = lay_protocol_data(tmp_path / "data")
     places = {"data": root, "offline": True, "tasks": ("dpr", "mldr", "glue")}
-    (root / "lightonai/ms-marco-en-bge").rename(root / "elsewhere")
     (root / MSMARCO.path).rename(root / "absent")
 
     prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path, **places), quick=True)
 
     assert prepared.open_gaps.keys() == {"dpr", "mldr"}
+    # So is one whose sweep has no data to choose by.
+    (root / "absent").rename(root / MSMARCO.path)
+    (root / "mteb/nfcorpus").rename(root / "absent")
+    prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path, **places), quick=True)
+    assert "NFCorpus of --select cannot be scored" in prepared.open_gaps["dpr"]
     wrong = request(bare, tmp_path, tasks=("glue",), recipe_settings={"learning_rate": "fast"})
     with pytest.raises(UsageError, match="learning_rate"):
         prepare_protocol(find_protocol("modernbert"), wrong, quick=True)
