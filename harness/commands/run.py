@@ -94,7 +94,8 @@ def _run_protocol(prepared: PreparedProtocol, dry_run: bool, as_json: bool) -> i
     if dry_run:
         return _show_plan(prepared.joined, as_json, prepared.to_json()) or bool(prepared.open_gaps)
     run = progress.follow_run(prepared.joined, create_console(stderr=True))
-    return show_protocol(ProtocolReport.build_report(prepared, run.results), as_json)
+    report = ProtocolReport.build_report(prepared, run.results, run.serialize_effort())
+    return show_protocol(report, as_json)
 
 
 def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = MappingProxyType({})) -> int:

@@ -117,10 +117,18 @@ def command(
     For a model that was trained with several seeds, show means with their standard deviations.
     """
     if protocol:
+        typed = {"suite": suites, "task": task, "view": view, "metric": metrics, "reference": reference}
+        typed |= {"languages": languages, "subsets": subsets, "splits": splits}
+        option = next((name for name, value in typed.items() if value), None)
+        if option is not None:
+            raise UsageError(f"--{option} and --protocol exclude each other.", hint=f"Leave out --{option}.")
         places: dict[str, Any] = {"results": results, "cache": cache, "data": data, "offline": offline}
         request = Request(models=(model,), suites=(), **places)
-        prepared = prepare_protocol(catalog.find_protocol(protocol), request, quick=quick)
-        return show_protocol(ProtocolReport.build_report(prepared, prepared.read_results()), as_json)
+        with request.limit_network():
+            prepared = prepare_protocol(catalog.find_protocol(protocol), request, quick=quick)
+            return show_protocol(ProtocolReport.build_report(prepared, prepared.read_results()), as_json)
+    if quick:
+        raise UsageError("--quick is for a protocol.", hint="Name one with --protocol, or leave it out.")
     if (languages or subsets or splits) and not suites:
         raise UsageError(
             "--languages, --subsets and --splits narrow a suite.", hint="Name one with --suite SUITE."

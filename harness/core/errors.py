@@ -53,6 +53,10 @@ class DataError(HarnessError):
     """Data is missing, empty or unreadable."""
 
 
+class TrainingDataError(UsageError):
+    """What a training needs, such as its data or its guide, is not here."""
+
+
 class RecordError(UsageError):
     """A record cannot be read by this version, or must not be touched."""
 

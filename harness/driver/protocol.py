@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from harness.core.errors import HarnessError
+from harness.core.errors import DataError, HarnessError, TrainingDataError
 from harness.driver import evaluation
 from harness.driver.execute import Driver, Result
 from harness.jobs.protocol import ProtocolEntry
@@ -94,10 +94,10 @@ class PreparedProtocol:
 def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = False) -> PreparedProtocol:
     """The plans of all steps of a protocol; nothing is encoded or trained.
 
-    A step that cannot be planned, such as one whose data is not here, is a gap.
+    A step whose data is not here is a gap.
 
     Raises:
-        UsageError: The request cannot be used, or no step can be planned.
+        HarnessError: The request cannot be used, or no step can be planned.
     """
     steps: dict[str, PreparedRun] = {}
     gaps: dict[str, HarnessError] = {}
@@ -108,10 +108,12 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
         if start in gaps:
             gaps[name] = gaps[start]
             continue
+        starts = steps[start].subjects if start else ()
+        if starts:
+            request = replace(request, models=tuple(model.artifact.name for model in starts))
         try:
-            starts = steps[start].subjects if start else ()
             steps[name] = evaluation.prepare(request, training=not request.suites, starts=starts)
-        except HarnessError as error:
+        except (DataError, TrainingDataError) as error:
             gaps[name] = error
     if not steps:
         raise next(iter(gaps.values()))

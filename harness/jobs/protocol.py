@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.core.errors import UsageError
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolStep:
@@ -26,6 +28,14 @@ class ProtocolStep:
     after: str = ""
     differs: tuple[str, ...] = ()
     slow: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a step that would evaluate the models of another one as that step does."""
+        if self.after and not self.request.get("recipe"):
+            raise UsageError(
+                f"The step {self.name} starts from the models of {self.after} and has no recipe.",
+                hint=f"Give it a recipe, or name its suites in the step {self.after}.",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

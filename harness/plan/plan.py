@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from harness.core.encoding import ContextDraw, Encoding, Ranking
-from harness.core.errors import DataError, UsageError
+from harness.core.errors import DataError, TrainingDataError
 from harness.core.identity import build_evaluation_identity, digest
 from harness.core.lineage import Lineage, SweepPart
 from harness.core.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
@@ -336,7 +336,6 @@ class Plan:
     keys: Mapping[tuple[ConfiguredModel, Task], str]
     known: frozenset[str] = frozenset()
     anew: frozenset[str] = frozenset()
-    purpose: Purpose = "final"
     trainings: tuple[ConfiguredModel, ...] = ()
     trials: tuple[PlannedScore, ...] = ()
 
@@ -433,7 +432,6 @@ class Plan:
             keys=planned_scores.keys,
             known=known_jobs,
             anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
-            purpose=purpose,
             trainings=tuple(dict.fromkeys(stage for one in subjects for stage in one.stages)),
             trials=tuple(trials.values()),
         )
@@ -476,7 +474,7 @@ def _open_trials(subjects: Sequence[ConfiguredModel]) -> list[PlannedScore]:
 def _require_selection(trials: Iterable[PlannedScore]) -> None:
     for trial in trials:
         if trial.problem is not None:
-            raise UsageError(
+            raise TrainingDataError(
                 f"{trial.task.name} of --select cannot be scored: {trial.problem.message}",
                 hint=trial.problem.hint,
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import Encoding, Settings
-from harness.core.errors import DataError, HarnessError, UsageError, shorten_names
+from harness.core.errors import DataError, HarnessError, TrainingDataError, UsageError, shorten_names
 from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart, SweepPart
 from harness.core.types import Artifact, Task
@@ -125,7 +125,7 @@ def _resolve_guide(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe
         guide = resolve_model(recipe.guide, Settings(), options)
     except HarnessError as error:
         also = f" {error.hint}" if error.hint else ""
-        raise UsageError(
+        raise TrainingDataError(
             f"The guide of {recipe.name}: {error.message}",
             hint=f"Name one that is here, e.g. --set guide=minilm.{also}",
         ) from error
@@ -244,9 +244,9 @@ def _require_fetchable(recipe: ModelRecipe, data: Sequence[LocatedTraining]) -> 
         raise _explain_data_error(recipe, error) from error
 
 
-def _explain_data_error(recipe: ModelRecipe, error: DataError) -> UsageError:
+def _explain_data_error(recipe: ModelRecipe, error: DataError) -> TrainingDataError:
     hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}")
-    return UsageError(error.message, hint=hint or None)
+    return TrainingDataError(error.message, hint=hint or None)
 
 
 _Data = tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]]
@@ -336,9 +336,10 @@ def _plan_model(
         # A backbone that is not trained yet has no files: the model that it starts from has its form.
         readable = replace(backbone, folder=start.on_disk.artifact.folder)
         before = start.training.model.description if start.training and not start.training.done else None
+        before = before and replace(before, folder=readable.folder)
         model = recipe.plan(readable, (*data, *selection), seed=seed, planned=before)
     except DataError as error:
-        raise UsageError(error.message, hint=error.hint) from error
+        raise TrainingDataError(error.message, hint=error.hint) from error
     # The recipe read the files of another model: the parent is the one that will have been trained from them.
     if start.lineage is not None:
         parents = (ParentPart.of(backbone, start.lineage), *model.lineage.parents[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolTable
+from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
 from harness.plan import catalog
 from leaderboard.data.backbones import Backbone
 from leaderboard.data.entries import compute_precedence
@@ -103,10 +103,11 @@ def _collect_measured_lines(
     entries = [one for one in queries.entries.values() if one.origin == "measured" and not one.member]
     backbones = resolve_backbones(entries, queries.models)
     lines: dict[tuple[str, str], dict[str, Cell]] = {}
-    for label, step in (table.lines or {"": ""}).items():
+    steps = {step.name: step for step in protocol.steps}
+    for label, line_step in (table.lines or {"": ""}).items():
         for column in table.columns:
-            recipe = _find_step_recipe(protocol, step or column.step)
-            matches = [one for one in entries if _is_made_by(one, recipe, backbones[one.id])]
+            step = steps[line_step or column.step]
+            matches = [entry for entry in entries if _is_of_step(entry, step, backbones[entry.id])]
             # The best known last, as a later cell replaces an earlier one.
             for entry, cell in _iter_measured_cells(queries, column, table.paper, matches):
                 backbone = backbones[entry.id]
@@ -116,22 +117,29 @@ def _collect_measured_lines(
                 line = lines.setdefault((backbone.slug, label), {"model": head, "setting": link(label)})
                 line |= {"origin": link("measured", kind="measured")}
                 line[column.name] = replace(cell, note=about)
-    trained = {slug for slug, label in lines if table.lines.get(label) != "bare"}
+    # A step without a recipe stands beside those of trained models, not for itself.
+    bare = {name for name, step in steps.items() if not step.request.get("recipe")}
+    trained = {slug for slug, label in lines if table.lines.get(label) not in bare}
     return [cells for (slug, _), cells in lines.items() if slug in trained]
 
 
-def _find_step_recipe(protocol: ProtocolEntry, name: str) -> str:
-    """The recipe of the models that a step evaluates; empty for those of the request."""
-    step = next(one for one in protocol.steps if one.name == name)
-    recipes = step.request.get("recipe", ())
-    return recipes[0] if recipes else _find_step_recipe(protocol, step.after) if step.after else ""
-
-
-def _is_made_by(entry: Entry, recipe: str, backbone: Backbone) -> bool:
-    """Whether a recipe made an entry; without a recipe, whether it is the backbone itself."""
-    if not recipe:
-        return entry.lineage is None and entry.output == "vector" and entry.model_slug == backbone.slug
-    return (entry.recipe or "").partition(":")[0] == recipe
+def _is_of_step(entry: Entry, step: ProtocolStep, backbone: Backbone) -> bool:
+    """Whether an entry is what a step makes of a backbone, with no other settings than the step's own."""
+    request, lineage = step.request, entry.lineage
+    settings = request.get("recipe_settings", {})
+    # A treatment begins with its pooling.
+    pooled = entry.treatment.startswith(f"{request.get('pooling', '')} pooling") or "pooling" not in request
+    if not request.get("recipe"):
+        return lineage is None and entry.output == "vector" and entry.model_slug == backbone.slug and pooled
+    # The models of a chain of recipes are those of its last one.
+    recipe = catalog.resolve_recipe_chain(request["recipe"][0]).rpartition("+")[2]
+    refreshed = settings.get("fresh_seeds") == 0 and "fresh seeds" in entry.treatment
+    if entry.recipe != recipe or entry.modified or refreshed or not pooled:
+        return False
+    sweep = lineage and lineage.sweep and {lineage.sweep.setting: lineage.sweep.values}
+    return lineage is None or (
+        not lineage.changed and not lineage.all_own_data and (sweep or {}) == request.get("sweep", {})
+    )
 
 
 def _iter_measured_cells(

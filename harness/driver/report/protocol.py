@@ -6,23 +6,26 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from harness.core import paths
+from harness.core.encoding import Settings
 from harness.core.errors import shorten_names
 from harness.core.terminal import create_console, print_table
-from harness.core.types import Suite
+from harness.core.types import Suite, SuiteOptions
 from harness.driver.execute import Result
 from harness.driver.protocol import PreparedProtocol
 from harness.driver.report.run import Report, print_failures
 from harness.jobs.protocol import ProtocolColumn, ProtocolTable
 from harness.plan.plan import ConfiguredModel
+from harness.plan.request import PreparedRun, Request
 from harness.results.scores import Mean
 
 NEAR = 2
@@ -30,6 +33,10 @@ NEAR = 2
 
 STATES = {"impossible": "no data", "stopped": "not measured"}
 """Why a score is not there, by the state of its result; of a failed one its own reason."""
+
+
+NEUTRAL = ("tasks", "cache", "results")
+"""Options that change no number that is there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,21 +163,32 @@ def _read_printed_number(
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolReport:
-    """The report of a protocol: the results of all steps, and the report of each."""
+    """The report of a protocol: the results of all steps, the report of each, and what the run took."""
 
     prepared: PreparedProtocol
     results: Sequence[Result]
     reports: Mapping[str, Report]
+    effort: Mapping[str, Any]
 
     @staticmethod
-    def build_report(prepared: PreparedProtocol, results: Sequence[Result]) -> ProtocolReport:
-        """The report of the results of all steps."""
+    def build_report(
+        prepared: PreparedProtocol,
+        results: Sequence[Result],
+        effort: Mapping[str, Any] = MappingProxyType({}),
+    ) -> ProtocolReport:
+        """The report of the results of all steps.
+
+        Args:
+            prepared: The protocol with the plan of each step.
+            results: Those of all steps.
+            effort: What the run encoded and took, as in its JSON; empty if nothing was run.
+        """
         by_key = {result.cell.key: result for result in results}
         reports = {}
         for name, step in prepared.steps.items():
             step_results = tuple(by_key[cell.key] for cell in step.plan.cells)
             reports[name] = Report(prepared=step, results=step_results, texts_encoded=0, tokens_encoded=0)
-        return ProtocolReport(prepared=prepared, results=results, reports=reports)
+        return ProtocolReport(prepared=prepared, results=results, reports=reports, effort=effort)
 
     @property
     def exit_code(self) -> int:
@@ -189,15 +207,23 @@ class ProtocolReport:
     def _build_rows(self, table: ProtocolTable) -> Iterator[_ProtocolRow]:
         for model in dict.fromkeys(self.prepared.joined.asked):
             for label, step in (table.lines or {"": ""}).items():
+                quick = "QUICK" if self.prepared.quick else ""
                 yield _ProtocolRow(
                     model=model.artifact.name,
-                    setting=", ".join(filter(None, (label, "QUICK" if self.prepared.quick else ""))),
+                    setting=", ".join(filter(None, (label, quick, self._describe_seeds(table, step, model)))),
                     origin="measured",
                     numbers={
                         column.name: self._measure_number(column, step or column.step, model)
                         for column in table.columns
                     },
                 )
+
+    def _describe_seeds(self, table: ProtocolTable, step: str, asked: ConfiguredModel) -> str:
+        """In words, the trainings over which the numbers of a row are means; empty for a single one."""
+        steps = [step] if step else [column.step for column in table.columns]
+        counts = [len(self.prepared.list_models(name, asked)) for name in steps if name in self.reports]
+        count = max(counts, default=1)
+        return f"mean of {count} seeds" if count > 1 else ""
 
     def _measure_number(self, column: ProtocolColumn, step: str, asked: ConfiguredModel) -> _RowNumber:
         """The number of a column, over the seeds of a training their mean."""
@@ -213,7 +239,7 @@ class ProtocolReport:
         first, half = means[0]
         complete = all(mean.complete for mean, _ in means)
         return _RowNumber(
-            value=100 * fmean(values) if values else None,
+            value=100 * fmean(values) if len(values) == len(means) else None,
             half=half and 100 * half if len(means) == 1 else None,
             count=min(mean.there for mean, _ in means),
             total=first.wanted,
@@ -227,7 +253,9 @@ class ProtocolReport:
             if step.name not in self.reports:
                 continue
             quick = [f"quick: {name}={value}" for name, value in step.quick.items() if self.prepared.quick]
-            sentences = [*(quick or step.differs), *_list_assumed(self.reports[step.name])]
+            report = self.reports[step.name]
+            typed = _list_typed_options(self.prepared.joined.request, report.prepared)
+            sentences = [*(quick or step.differs), *typed, *_list_assumed(report)]
             for sentence in dict.fromkeys(sentences):
                 lines.setdefault(sentence, []).append(step.name)
         return [f"{', '.join(steps)}: {sentence}" for sentence, steps in lines.items()]
@@ -238,19 +266,28 @@ class ProtocolReport:
             "schema": 1,
             "protocol": self.prepared.protocol.name,
             "quick": self.prepared.quick,
+            **self.effort,
             "gaps": dict(self.prepared.gaps),
             "differs": self.list_differences(),
             "tables": [
                 {
-                    "paper": one.table.paper,
-                    "table": one.table.table,
-                    "sorted_by": one.by,
-                    "means": {c.name: c.rule for c in one.table.columns if c.rule},
-                    "rows": [asdict(row) for row in one.rows],
+                    "paper": ranked.table.paper,
+                    "table": ranked.table.table,
+                    "sorted_by": ranked.by,
+                    "means": {c.name: c.rule for c in ranked.table.columns if c.rule},
+                    "rows": [asdict(row) for row in ranked.rows],
                 }
-                for one in self.tables
+                for ranked in self.tables
             ],
-            "steps": {name: report.to_json() for name, report in self.reports.items()},
+            "steps": {
+                name: {
+                    key: value
+                    for key, value in report.to_json().items()
+                    # The steps run as one.
+                    if key not in report.serialize_effort()
+                }
+                for name, report in self.reports.items()
+            },
         }
 
     def print(self, console: Console) -> None:
@@ -306,6 +343,26 @@ def _explain_gap(report: Report, models: Sequence[ConfiguredModel], suite: Suite
     if any(of == column.name for column in suite.columns):
         return "; ".join(reasons)
     return "; ".join(f"{reason}: {shorten_names([*dict.fromkeys(n)])}" for reason, n in reasons.items())
+
+
+def _list_typed_options(typed: Request, step: PreparedRun) -> Iterator[str]:
+    """What a user has typed that changes the numbers of a step."""
+    parts = (
+        (Settings, typed.settings, step.request.settings),
+        (SuiteOptions, typed.options, step.request.options),
+    )
+    for kind, all_steps, step_values in parts:
+        for option in fields(kind):
+            value = getattr(step_values, option.name)
+            same = value == getattr(all_steps, option.name)
+            if same and value not in (None, option.default) and option.name not in NEUTRAL:
+                yield f"typed: {option.name}={value}"
+    if not step.stages:
+        # Those of recipes that make models are in their lineages.
+        for name, value in step.request.recipe_settings.items():
+            if name in typed.recipe_settings:
+                yield f"typed: {name}={value}"
+    yield from (model.evaluation for model in step.subjects if model.evaluation)
 
 
 def _list_assumed(report: Report) -> Iterator[str]:

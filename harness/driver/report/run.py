@@ -65,11 +65,7 @@ def _report_json(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "results": str(report.prepared.store.root),
-        "texts_encoded": report.texts_encoded,
-        "tokens_encoded": report.tokens_encoded,
-        "vectors_dropped": report.vectors_dropped,
-        "seconds": report.seconds,
-        "uses": [use.model_dump(mode="json") for use in report.uses],
+        **report.serialize_effort(),
         "models": [
             {"asked": text, "name": report.prepared.format_model_label(one), "artifact": one.artifact.key}
             for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
@@ -461,6 +457,16 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """The report for machines; docs/json.md documents every field."""
         return _report_json(self)
+
+    def serialize_effort(self) -> dict[str, Any]:
+        """What the run encoded and took, which JSON has beside its results."""
+        return {
+            "texts_encoded": self.texts_encoded,
+            "tokens_encoded": self.tokens_encoded,
+            "vectors_dropped": self.vectors_dropped,
+            "seconds": self.seconds,
+            "uses": [use.model_dump(mode="json") for use in self.uses],
+        }
 
     def print(self, console: Console) -> None:
         """Print the table of every suite, the failures with their reasons, and the folder of the records."""

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from finetune.recipes.dpr import MSMARCO
+from harness.commands import show
 from harness.commands.run import command
 from harness.core.errors import UsageError
 from harness.data.training import sets
 from harness.driver.protocol import PreparedProtocol, prepare_protocol
 from harness.driver.report.protocol import ProtocolReport
-from harness.plan.catalog import PROTOCOLS, find_protocol
+from harness.jobs.protocol import ProtocolStep
+from harness.plan.catalog import PROTOCOLS, find_evaluations, find_protocol
 from harness.plan.protocol import expand_protocol
 from harness.plan.request import Request
 from protocol_data import backbone, lay_protocol_data
@@ -209,3 +212,98 @@ def test_rows_that_are_not_measured_are_named_gaps_beside_printed_ones(bare: Pat
     # The only step that is left out has no table, and says why.
     assert prepared.gaps == {"glue": "left out by --tasks"}
     assert newer["table"] == "5"
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_report_over_seeds_says_so_and_has_what_the_run_took_once(bare: Path, tmp_path: Path) -> None:
+    base = request(bare, tmp_path, tasks=("dpr", "mldr"), seeds=2)
+    prepared = prepare_protocol(find_protocol("modernbert"), base)
+
+    report = ProtocolReport.build_report(prepared, prepared.read_results(), {"texts_encoded": 7}).to_json()
+
+    models = {name: [model["asked"] for model in step["models"]] for name, step in report["steps"].items()}
+    assert models == {"dpr": [str(bare)], "mldr": ["tiny-dpr"] * 2}
+    (row,) = [row for row in report["tables"][0]["rows"] if row["origin"] == "measured"]
+    assert row["setting"] == "mean of 2 seeds"
+    assert report["texts_encoded"] == 7
+    assert not any("texts_encoded" in step or "seconds" in step for step in report["steps"].values())
+
+
+@pytest.mark.usefixtures("hub")
+def test_typed_options_that_change_numbers_are_named(bare: Path, tmp_path: Path) -> None:
+    fields = {
+        "max_length": 64,
+        "evaluation": "own",
+        "recipe_settings": {"fresh_seeds": 1},
+    }
+    prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path, **fields))
+
+    differences = ProtocolReport.build_report(prepared, prepared.read_results()).list_differences()
+
+    assert "dpr, mldr, colbert: typed: max_length=64" in differences
+    assert "glue: typed: fresh_seeds=1" in differences
+    (evaluated,) = [line for line in differences if line.startswith("colbert: evaluation of colbert")]
+    assert "the model's own settings" in evaluated
+
+
+def test_a_step_without_data_is_a_gap_and_a_wrong_option_is_none(bare: Path, tmp_path: Path) -> None:
+    root = lay_protocol_data(tmp_path / "data")
+    places = {"data": root, "offline": True, "tasks": ("dpr", "mldr", "glue")}
+    (root / MSMARCO.path).rename(root / "absent")
+
+    prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path, **places), quick=True)
+
+    assert prepared.open_gaps.keys() == {"dpr", "mldr"}
+    # So is one whose sweep has no data to choose by.
+    (root / "absent").rename(root / MSMARCO.path)
+    (root / "mteb/nfcorpus").rename(root / "absent")
+    prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path, **places), quick=True)
+    assert "NFCorpus of --select cannot be scored" in prepared.open_gaps["dpr"]
+    wrong = request(bare, tmp_path, tasks=("glue",), recipe_settings={"learning_rate": "fast"})
+    with pytest.raises(UsageError, match="learning_rate"):
+        prepare_protocol(find_protocol("modernbert"), wrong, quick=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "quick", "fields", "message"),
+    [
+        ("neobert", False, {"pooling": "cls"}, "The step bare has --pooling mean, and cls was asked for."),
+        ("optibert", True, {"max_length": 64}, "The step simcse has --max-length 128, and 64"),
+        ("mosaicbert", False, {"seeds": 3}, "--seeds is for recipes that make a model"),
+        ("mosaicbert", False, {"pooling": "cls"}, "--pooling is for models that give vectors"),
+        ("modernbert", False, {"train_data": ("own",)}, "several recipes take own"),
+        ("modernbert", False, {"train_data": ("simcse=own",)}, "no step of this run trains it: simcse=own"),
+        ("modernbert", False, {"evaluation": "pylate-script2"}, "No evaluation of this protocol is called"),
+        ("neobert", True, {"tasks": ("cde",)}, "A quick run has none of cde."),
+    ],
+)
+def test_options_that_no_step_takes_as_typed_are_refused(
+    name: str, quick: bool, fields: Mapping[str, Any], message: str, bare: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        expand_protocol(find_protocol(name), request(bare, tmp_path, **fields), quick=quick)
+
+
+def test_a_named_evaluation_goes_to_the_steps_whose_recipe_has_it(bare: Path, tmp_path: Path) -> None:
+    chosen = next(filter(None, find_evaluations("colbert")))
+
+    requests = expand_protocol(find_protocol("modernbert"), request(bare, tmp_path, evaluation=chosen))
+
+    assert {name for name, one in requests.items() if one.evaluation == chosen} == {"colbert"}
+
+
+def test_a_step_after_another_has_a_recipe() -> None:
+    with pytest.raises(UsageError, match="The step again starts from the models of dpr and has no recipe"):
+        ProtocolStep(name="again", request={"suites": ("mldr",)}, after="dpr")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--protocol", "optibert", "--task", "RTE"), "--task and --protocol exclude each other."),
+        (("--quick",), "--quick is for a protocol."),
+    ],
+)
+def test_show_refuses_what_a_protocol_does_not_take(words: tuple[str, ...], message: str, bare: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        CliRunner().invoke(show.command, [str(bare), *words], catch_exceptions=False, standalone_mode=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 from starlette.testclient import TestClient
 
 import site_data
 from html_pages import ask, find_rows, page
-from paper_data import with_metrics
+from paper_data import vectors, with_metrics
+from site_data import small_app
 from suites.glue import TASKS
 
 MINE = "me/mine"
@@ -46,3 +48,36 @@ def test_fractions_are_printed_times_100_as_measured_numbers_are(client: TestCli
     rows = find_rows(ask(client, "/protocols/efficient"), "table-1")
 
     assert [row["cells"]["avg-score"]["text"] for row in rows] == ["51", "50", "50", "50", "47", "30"]
+
+
+def fill_steps(folder: Path) -> None:
+    """Write models of the recipe unified-contrastive, as it is and otherwise, and their bare backbone."""
+    site_data.fill(folder)
+    results, of = folder / "results", site_data.task("STS15")
+    recipe = {"recipe": "unified-contrastive", "variant": ""}
+    site_data.put_model(results, "step", site_data.made_of(1, **recipe), {of.name: 0.6})
+    site_data.put_model(
+        results,
+        "variant",
+        site_data.made_of(1, recipe="unified-contrastive", settings={"layers": 2}),
+        {of.name: 0.7},
+    )
+    sizes = {"settings": {"batch_size": 64}, "changed": {"batch_size": 64}}
+    changed = site_data.made_of(1, **recipe, **sizes)
+    site_data.put_model(results, "changed", changed, {of.name: 0.8})
+    bare = site_data.measured_model("acme/tiny-base", "b", revision=site_data.COMMIT)
+    records = [vectors(bare, of, score, pooling=pooling) for pooling, score in (("mean", 0.4), ("cls", 0.5))]
+    site_data.put(results, bare, records)
+
+
+def test_rows_of_a_step_have_its_recipe_and_settings_alone(tmp_path: Path) -> None:
+    listed = site_data.open_suites(*site_data.TYPED, "mteb-v1")
+    with mock.patch("site_data.suites", return_value=listed):
+        client = TestClient(small_app(tmp_path, fill_steps))
+        rows = [row["cells"] for row in find_rows(ask(client, "/protocols/neobert"), "table-4")]
+
+    measured = [cells for cells in rows if cells["origin"]["text"] == "measured"]
+    assert {(cells["setting"]["text"], cells["sts"]["text"]) for cells in measured} == {
+        ("unified contrastive", "60.00"),
+        ("mean pooling, no training", "40.00"),
+    }
