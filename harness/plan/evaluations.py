@@ -75,7 +75,9 @@ class EvaluationChoice:
         """The reason why a recipe's precision is not run, by the model or a device; None if it is."""
         if evaluation.dtype in (None, "float32"):
             return None
-        local = evaluation.dtype == "float16" and parse_executor(self.executor) is None
-        if local and "cpu" in (self.devices or default_devices()):
-            return "a CPU has no float16"
+        if evaluation.dtype == "float16":
+            # The devices of other machines are known only where a user names them.
+            known = self.devices or (() if parse_executor(self.executor) else default_devices())
+            if "cpu" in known:
+                return "a CPU has no float16"
         return find_float32_reason(folder)

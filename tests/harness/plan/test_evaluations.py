@@ -146,6 +146,8 @@ def test_what_is_not_run_in_half_precision_is_run_in_float32(
         assert "a CPU has no float16" in sentence
     cluster = replace(GPU, devices=(), executor="slurm")
     assert configure(long, "unified-contrastive", cluster)[0].dtype == "float16"
+    cluster = replace(cluster, devices=("cpu",))
+    assert configure(long, "unified-contrastive", cluster)[0].dtype == "float32"
     on_cpu = replace(GPU, devices=("cpu",))
     assert configure(long, "cde-batching:authors", on_cpu)[0].dtype == "bfloat16"
     (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}')
