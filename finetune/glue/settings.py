@@ -102,11 +102,11 @@ class GlueSettings:
             if narrowed != protocol:
                 modified[name] = list(value) if isinstance(value, tuple) else value
             protocol = narrowed
-        several = next((name for name in _GRID if len(set(modified.get(name, ()))) > 1), None)
-        if several is not None and protocol.selection == "none":
+        multiple = next((name for name in _GRID if len(set(modified.get(name, ()))) > 1), None)
+        if multiple is not None and protocol.selection == "none":
             raise UsageError(
-                f"{protocol.name} chooses no value of {several}: its score is the mean of all its runs.",
-                hint=f"Give --set {several} one value; seeds alone may be several.",
+                f"{protocol.name} chooses no value of {multiple}: its score is the mean of all its runs.",
+                hint=f"Give --set {multiple} one value; seeds alone may be several.",
             )
         if "seeds" in modified and self.fresh_seeds:
             raise UsageError("seeds and fresh_seeds contradict each other.", hint="Leave one of them out.")

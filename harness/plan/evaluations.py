@@ -80,8 +80,8 @@ class EvaluationChoice:
         names = {name for recipe in recipes for name in catalog.find_evaluations(recipe) if name}
         if self.name not in names:
             then = "The evaluations of recipes are in docs/training.md."
-            of = " and ".join(recipes)
-            raise explain_unknown(f"evaluation of {of}", self.name, {OWN, RECIPE, *names}, then=then)
+            joined = " and ".join(recipes)
+            raise explain_unknown(f"evaluation of {joined}", self.name, {OWN, RECIPE, *names}, then=then)
 
     def _find_evaluation(self, recipe: str, variant: str) -> EvaluationSettings | None:
         """The chosen evaluation of a recipe, or else that of the recipe; None where it has none."""
@@ -94,7 +94,7 @@ class EvaluationChoice:
             return None
         if evaluation.dtype == "float16":
             # The devices of other machines are known only where a user names them.
-            known = self.devices or (() if parse_executor(self.executor) else default_devices())
-            if "cpu" in known:
+            devices = self.devices or (() if parse_executor(self.executor) else default_devices())
+            if "cpu" in devices:
                 return "a CPU has no float16"
         return find_float32_reason(folder)

@@ -51,8 +51,7 @@ TABLE = {
     "cde:supervised-authors": replace(CONTEXTUAL_AUTHORS, max_length=None),
     "colbert": SCRIPT,
     "colbert:contrastive": PYLATE,
-    "efficient-lora:code": EvaluationSettings(max_length=75),
-    **dict.fromkeys(("simcse", "dpr", "dpr:authors", "mldr", "efficient-full"), None),
+    **dict.fromkeys(("simcse", "dpr", "dpr:authors", "mldr", "efficient-full", "efficient-lora:code"), None),
 }
 """Typed from the papers and the authors' scripts; None for the model's own settings."""
 
