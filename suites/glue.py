@@ -151,7 +151,7 @@ class GlueSource:
             for name in names
             if name in dataset
         }
-        return replace(self.load(task, data=data), test=test)
+        return replace(self._build_rows(task, data, dataset), test=test)
 
     def _read_splits(self, data: Path | None) -> Any:
         """The data set of the task, with all of its splits."""
@@ -173,7 +173,10 @@ class GlueSource:
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
         """The rows of the task (see harness.core.types.LabelSource)."""
-        glue_task, where, dataset = TASKS[self.name], str(data or PATH), self._read_splits(data)
+        return self._build_rows(task, data, self._read_splits(data))
+
+    def _build_rows(self, task: Task, data: Path | None, dataset: Any) -> LabelledData:
+        glue_task, where = TASKS[self.name], str(data or PATH)
         splits = {
             name: _split(dataset[name], glue_task, f"{where}, {glue_task.subset}, {name}")
             for name in (TRAIN, *task.splits)

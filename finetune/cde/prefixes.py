@@ -53,10 +53,12 @@ def describe_prefixes(names: Sequence[str], tables: Sequence[PrefixTable]) -> st
 
     >>> describe_prefixes(["pairs.jsonl"], [{"": ("search_query: ", "search_document: ")}])
     'prefixes of queries and documents: pairs.jsonl search_query and search_document'
+    >>> describe_prefixes(["pairs.jsonl"], [{"": ("clustering: ", "clustering: ")}])
+    'prefixes of queries and documents: pairs.jsonl clustering'
     """
     parts = []
     for name, table in zip(names, tables, strict=True):
-        sides = [text.removesuffix(": ") or "none" for text in table.get("", ())]
+        sides = dict.fromkeys(text.removesuffix(": ") or "none" for text in table.get("", ()))
         parts.append(f"{name} {' and '.join(sides) or 'by the source of each row'}")
     return f"prefixes of queries and documents: {', '.join(parts)}"
 

@@ -65,7 +65,7 @@ class ClusterSettings:
     sample: int = 500_000
 
 
-OF_CLUSTERS = {field.name for field in fields(ClusterSettings)} | {"packing"}
+OF_CLUSTERS = frozenset({field.name for field in fields(ClusterSettings)} | {"packing"})
 """The settings that have an effect on contextual batches alone."""
 
 
@@ -133,10 +133,9 @@ class ContextualSettings(EmbeddingSettings):
     @property
     def inert(self) -> frozenset[str]:
         """The names of settings that change nothing beside the others."""
-        unused = OF_CLUSTERS if self.batches != "contextual" else set()
-        unused |= {"threshold"} if self.threshold is None else {"margin"}
-        unused |= set() if self.prefix else {"prefix"}
-        return super().inert | unused
+        clusters = OF_CLUSTERS if self.batches != "contextual" else frozenset()
+        unused = {"margin" if self.threshold is not None else "threshold"}
+        return super().inert | clusters | unused | (set() if self.prefix else {"prefix"})
 
     @property
     def clusters(self) -> ClusterSettings:

@@ -331,13 +331,12 @@ class Finetune:
         run_provenance = provenance.collect_provenance(
             device=context.device, threads=context.limits.threads, started=started
         )
+        seconds = round((datetime.now(tz=UTC) - started).total_seconds(), 3)
         if self.place is not None and evaluation is not None:
-            seconds = round((datetime.now(tz=UTC) - started).total_seconds(), 3)
             facts = {**run_provenance, "seconds": seconds, "notes": [*more, *progress.notes]}
-            self._store_classifier(context, trial, model, labelled, rows, progress, facts)
+            self._store_classifier(context, trial, model, labelled, rows, progress, evaluation, facts)
         columns = _build_example_columns(self.task, labelled, evaluation, trial.seed) if evaluation else {}
         metrics = {} if evaluation is None else evaluation.metrics
-        seconds = (datetime.now(tz=UTC) - started).total_seconds()
         report = count_scored_data(self.task, self.data, context.cache)
         noted = dict.fromkeys((*labelled.notes, *report.gaps, *report.notes))
         record = Record(
@@ -355,7 +354,7 @@ class Finetune:
                 **run_provenance,
                 "notes": [*noted, *changed, *notes, *more, *progress.notes],
                 "data": dict(report.counts),
-                "seconds": {"train": round(seconds, 3)},
+                "seconds": {"train": seconds},
                 "start_weights": started_from,
                 "peak_memory_bytes": provenance.measure_peak_memory(),
             },
@@ -426,6 +425,7 @@ class Finetune:
         labelled: LabelledData,
         rows: TokenizedTask,
         progress: Progress,
+        evaluation: Evaluation,
         facts: Mapping[str, Any],
     ) -> None:
         """Keep the classifier that counts, with its predictions for the scored and for unlabelled rows."""
@@ -436,12 +436,9 @@ class Finetune:
         tokens = trial.epochs * int(rows.train.lengths.sum())
         assert self.place is not None
         model.load_state_dict(progress.weights or {}, strict=False)
-        evaluation, autocast = (
-            _choose_evaluation(progress),
-            build_autocast(torch.device(context.device), trial),
-        )
-        predicted = {**(evaluation.predictions if evaluation else {})}
-        predicted |= {name: predict(model, split, autocast=autocast) for name, split in rows.test.items()}
+        autocast = build_autocast(torch.device(context.device), trial)
+        tests = {name: predict(model, split, autocast=autocast) for name, split in rows.test.items()}
+        predicted = {**evaluation.predictions, **tests}
         self.place.store_classifier(
             model,
             load_tokenizer(find_backbone_folder(self.artifact.folder)),

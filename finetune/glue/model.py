@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from finetune.glue.protocol import ClassifierHead, Dropout, Trial
+from finetune.glue.rows import load_tokenizer
 from harness.core.errors import ModelError
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.family import Names
@@ -146,7 +148,7 @@ class Classifier(nn.Module):
         """
         head = trial.training.head
         torch.manual_seed(trial.seed)  # a library draws missing tensors
-        if head.library and (library := _load_library_classifier(folder, classes)) is not None:
+        if head.library and (library := _load_library_classifier(folder, classes, allow_extra)) is not None:
             return library
         encoder, dense, notes = _load_encoder(source or folder, head, trial.training.dropout, allow_extra)
         if source is not None:  # its dense layer is taken, and its last one is always left
@@ -195,7 +197,9 @@ class _LibraryClassifier(Classifier):
             self.model.save_pretrained(folder)
 
 
-def _load_library_classifier(folder: Path, classes: int) -> tuple[Classifier, list[str]] | None:
+def _load_library_classifier(
+    folder: Path, classes: int, allow_extra: Sequence[str]
+) -> tuple[Classifier, list[str]] | None:
     """The backbone as transformers' own class for classification; None where no such class holds it."""
     from transformers import AutoModelForSequenceClassification
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
@@ -214,10 +218,19 @@ def _load_library_classifier(folder: Path, classes: int) -> tuple[Classifier, li
             output_loading_info=True,
         )
     start = f"{model.base_model_prefix}."
-    fresh = [name for name in loading["missing_keys"] if name.startswith(start)]
-    # A class that leaves weights of the encoder fresh reads another form of this model.
-    if any("pooler." not in name for name in fresh):
+    other_shapes = (name for name, *_ in loading["mismatched_keys"])
+    fresh = [name for name in (*loading["missing_keys"], *other_shapes) if name.startswith(start)]
+    extra = [
+        name
+        for name in loading["unexpected_keys"]
+        if name.startswith(start) and not any(fnmatchcase(name, pattern) for pattern in allow_extra)
+    ]
+    # A class that leaves weights of the encoder fresh, or out, reads another form of this model.
+    if any("pooler." not in name for name in (*fresh, *extra)):
         return None
+    if model.config.pad_token_id is None:
+        # Its head takes the last token before the padding.
+        model.config.pad_token_id = load_tokenizer(folder).pad_token_id
     notes = ["the backbone has no pooler: a fresh one was trained"] if fresh else []
     return _LibraryClassifier(model), [f"trained as {type(model).__name__} of transformers", *notes]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from annotated_types import Interval
 
-from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.protocol import Protocol
 from harness.core.arguments import Form, Seed, Tokens
 from harness.core.errors import UsageError
 from harness.core.types import DTYPES, Dtype
@@ -88,7 +88,11 @@ class GlueSettings:
             )
 
     def adapt_protocol(self, protocol: Protocol) -> tuple[Protocol, dict[str, Any]]:
-        """The protocol with the values that are set, and those that make it another one, by setting."""
+        """The protocol with the values that are set, and those that make it another one, by setting.
+
+        Raises:
+            UsageError: There are seeds beside fresh ones, or several values where the protocol chooses none.
+        """
         modified: dict[str, Any] = {}
         for name in (*_GRID, "seeds", "max_length", "dtype"):
             value = getattr(self, name)
@@ -98,6 +102,14 @@ class GlueSettings:
             if narrowed != protocol:
                 modified[name] = list(value) if isinstance(value, tuple) else value
             protocol = narrowed
+        multiple = next((name for name in _GRID if len(set(modified.get(name, ()))) > 1), None)
+        if multiple is not None and protocol.selection == "none":
+            raise UsageError(
+                f"{protocol.name} chooses no value of {multiple}: its score is the mean of all its runs.",
+                hint=f"Give --set {multiple} one value; seeds alone may be several.",
+            )
+        if "seeds" in modified and self.fresh_seeds:
+            raise UsageError("seeds and fresh_seeds contradict each other.", hint="Leave one of them out.")
         return protocol, modified
 
 
@@ -109,15 +121,15 @@ def _set_value(protocol: Protocol, name: str, value: Any) -> Protocol:
     if name == "dtype":
         return replace(protocol, training=replace(training, autocast=value, float32_tasks=()))
     if name == "seeds" and protocol.selection == "best":
-        return replace(protocol, final_seeds=value)
+        return replace(protocol, final_seeds=_choose_values(protocol.final_seeds, value))
     field = _GRID.get(name, name)
-    return replace(
-        protocol, grids={task: _replace_values(grid, field, value) for task, grid in protocol.grids.items()}
-    )
+    grids = {
+        task: replace(grid, **{field: _choose_values(getattr(grid, field), value)})
+        for task, grid in protocol.grids.items()
+    }
+    return replace(protocol, grids=grids)
 
 
-def _replace_values(grid: Grid, field: str, values: tuple[Any, ...]) -> Grid:
-    # The order of a grid decides among equals only: the same values in another order are the same grid.
-    before = getattr(grid, field)
-    values = before if set(values) == set(before) else tuple(dict.fromkeys(values))
-    return replace(grid, **{field: values})
+def _choose_values(before: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    # The order decides among equals only: the same values in another order are the same grid.
+    return before if set(values) == set(before) else tuple(dict.fromkeys(values))

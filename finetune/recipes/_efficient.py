@@ -17,7 +17,6 @@ from finetune.embedding.settings import SuggestedRows
 from finetune.flops import count_backbone_parameters
 from finetune.origins import ADAMW, EFFICIENT, PEFT, read_sources
 from finetune.recipes.simcse import PREMISES
-from harness.core.encoding import EvaluationSettings
 from harness.core.errors import UsageError
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
@@ -144,7 +143,7 @@ SOURCES = read_sources(
     :text
     [Efficient-Embeddings, section 4.1]: schedule
     :code
-    effemb/utils/data.py: evaluation_length 24, tokens_per_pair 20, evaluation.max_length 24
+    effemb/utils/data.py: evaluation_length 24, tokens_per_pair 20
     experiments/train_and_eval_lora.gin: lora_embeddings 21
     :full
     effemb/utils/pythia.py: learning_rate 3
@@ -220,5 +219,4 @@ def build_efficient_entry(
         summary,
         variants,
         {**SOURCES, "": {**SOURCES[""], **SOURCES[settings.method]}},
-        {"code": EvaluationSettings(max_length=75)},
     )

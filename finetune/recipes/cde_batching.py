@@ -76,7 +76,7 @@ PREFIXES = {MSMARCO.path: {"": parse_prefix("search")}, NLI.path: {"": parse_pre
 
 
 EVALUATION = EvaluationSettings(max_length=512, dtype="float16")
-"""The length of training, and the float16 of NeoBERT's run on MTEB."""
+"""The length of NeoBERT's training, and the float16 of its run on MTEB."""
 
 AUTHORS_EVALUATION = replace(EVALUATION, dtype="bfloat16", normalized_types=("Clustering",))
 """The authors' `evaluate_mteb.py`, whose vectors have length 1 for clustering alone."""
@@ -88,7 +88,7 @@ SOURCES = read_sources(
     f"""
     README.md: batches 45, precision 45
     cde/trainer.py: last_batch 219, loss 376, margin 639
-    cde/run_args.py: pooling 79, max_length 47, scale 103, guide 175, packing 194, dropout 29
+    cde/run_args.py: pooling 79, max_length 47, scale 103, packing 194, dropout 29
     cde/lib/cluster.py: dimensions 433
     cde/lib/cluster_faiss.py: cluster_seed 19, iterations 17, starts 18
     cde/dataset.py: query_prefix 490, document_prefix 491
@@ -107,10 +107,12 @@ SOURCES = read_sources(
         bfloat16, and vectors of length 1 for clustering alone (evaluation authors)
     dropout = off in the authors' commands
     :authors
-    cde/run_args.py: weight_decay 372, margin 275
+    cde/run_args.py: weight_decay 372, margin 275, guide 175, warmup 469
     evaluate_mteb.py: evaluation.max_length 73, evaluation.dtype 77, evaluation.normalized_types 171
     [answer in jxmorris12/cde#7]: batch_size, group_size, guide, learning_rate, epochs, warmup, schedule,
         dropout
+    batch_size = 512 on each of 8 GPUs
+    warmup = 200, which the code divides by 8 GPUs
     """,
     {"": TRAINER},
 )

@@ -26,8 +26,11 @@ SOURCES = read_sources(
     "",
     """
     [ModernBERT, section 3.1.3]: data
-    * = as in dpr, or ours: ModernBERT publishes no settings of this training
+    batch_size = ModernBERT publishes no settings of this training; 512 in dpr
+    max_length = ModernBERT publishes no settings of this training
+    * = as in dpr: ModernBERT publishes no settings of this training
     """,
+    {"": dpr.SOURCES[""]},
 )
 
 

@@ -148,7 +148,7 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
 def _predictions(models: Sequence[str], output: Path, results: Path | None, cache: Path | None) -> int:
     """Copy what the classifiers MODELS predict to DIR, a file for each task and split.
 
-    Rows of GLUE that its server scores are files as it takes them, in a zip of them all.
+    Rows of GLUE that its server scores are files as it takes them; put them into one zip yourself.
     """
     store = ModelStore(paths.resolve_results_folder(results))
     predictions: dict[str, Path] = {}
@@ -160,9 +160,12 @@ def _predictions(models: Sequence[str], output: Path, results: Path | None, cach
         if both := predictions.keys() & own_files.keys():
             raise UsageError(f"Two of the models predict {min(both)}.", hint="Name one model for each task.")
         predictions |= own_files
-    for name, path in predictions.items():
-        if not files.write_once(output / name, path.read_bytes()):
-            raise UsageError(f"{output / name} exists already.", hint="Name a folder that is new or empty.")
+    _require_new_folder(output)
+    with _stage_folder(output) as staging:
+        staging.mkdir(parents=True)
+        for name, path in predictions.items():
+            shutil.copyfile(path, staging / name)
+    for name in predictions:
         click.echo(output / name)
     return 0
 

@@ -110,7 +110,8 @@ def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = 
             out.print(sentence, highlight=False, soft_wrap=True)
         print_plan(cost, prepared.suites, out)
         if isinstance(prepared.recipe, SourcedRecipe):
-            for note in describe_ours(prepared.recipe.list_sourced_settings(), prepared.recipe.name):
+            typed = prepared.recipe.name.partition(",")[0]  # modified settings stand behind it
+            for note in describe_ours(prepared.recipe.list_sourced_settings(), typed):
                 out.print(note, style="dim", highlight=False, soft_wrap=True)
         if cost.disk is not None and cost.disk.is_large:
             text = cost.disk.text

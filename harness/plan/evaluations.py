@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.core.encoding import Encoding, EvaluationSettings, Settings
-from harness.core.errors import explain_unknown
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.lineage import Lineage
 from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.description import Description
@@ -44,7 +45,7 @@ class EvaluationChoice:
             folder: The folder with its files, or with those of the backbone that is to be trained.
 
         Raises:
-            UsageError: The recipe has no evaluation of this name, or a setting does not fit the model.
+            UsageError: A setting does not fit the model.
         """
         evaluation = None if lineage is None else self._find_evaluation(lineage.recipe, lineage.variant)
         if lineage is None or evaluation is None:
@@ -58,24 +59,42 @@ class EvaluationChoice:
         if reason is not None:
             evaluation = replace(evaluation, dtype=None)
             about += f"float32, as {reason}; "
-        chosen = "" if self.name == RECIPE else f" as in {self.name}"
+        chosen = f" as in {self.name}" if self.name in catalog.find_evaluations(lineage.recipe) else ""
         about += f"{evaluation.text}{chosen} (--evaluation own: the model's own settings)"
         return resolve_encoding(description, settings, evaluation), about
 
-    def _find_evaluation(self, recipe: str, variant: str) -> EvaluationSettings | None:
-        """The chosen evaluation of a recipe, for "own" that of the recipe; None where it has none."""
-        evaluations = catalog.find_evaluations(recipe)
-        names = [OWN, RECIPE, *filter(None, evaluations)]
+    def check_name(self, lineages: Sequence[Lineage]) -> None:
+        """Refuse a name that no recipe of the models of a run has.
+
+        Raises:
+            UsageError: None has it, or no recipe trained one of the models.
+        """
+        if self.name in (OWN, RECIPE):
+            return
+        if not lineages:
+            raise UsageError(
+                f"--evaluation {self.name} is for models that a recipe trained, and none of these is one.",
+                hint="Leave it out. --max-length, --dtype, --prompt and --normalize are for any model.",
+            )
+        recipes = [*dict.fromkeys(lineage.recipe for lineage in lineages)]
+        names = {name for recipe in recipes for name in catalog.find_evaluations(recipe) if name}
         if self.name not in names:
             then = "The evaluations of recipes are in docs/training.md."
-            raise explain_unknown(f"evaluation of {recipe}", self.name, names, then=then)
+            joined = " and ".join(recipes)
+            raise explain_unknown(f"evaluation of {joined}", self.name, {OWN, RECIPE, *names}, then=then)
+
+    def _find_evaluation(self, recipe: str, variant: str) -> EvaluationSettings | None:
+        """The chosen evaluation of a recipe, or else that of the recipe; None where it has none."""
+        evaluations = catalog.find_evaluations(recipe)
         return evaluations.get(self.name, evaluations.get(variant, evaluations.get("")))
 
     def _find_float32_reason(self, evaluation: EvaluationSettings, folder: Path) -> str | None:
         """The reason why a recipe's precision is not run, by the model or a device; None if it is."""
         if evaluation.dtype in (None, "float32"):
             return None
-        local = evaluation.dtype == "float16" and parse_executor(self.executor) is None
-        if local and "cpu" in (self.devices or default_devices()):
-            return "a CPU has no float16"
+        if evaluation.dtype == "float16":
+            # The devices of other machines are known only where a user names them.
+            devices = self.devices or (() if parse_executor(self.executor) else default_devices())
+            if "cpu" in devices:
+                return "a CPU has no float16"
         return find_float32_reason(folder)

@@ -15,7 +15,7 @@ from harness.data.parts import PARTIAL
 from harness.executors.executor import parse_executor
 from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
 from harness.plan.devices import require_room, require_spelled
-from harness.plan.evaluations import OWN, RECIPE, EvaluationChoice
+from harness.plan.evaluations import EvaluationChoice
 from harness.plan.models import ModelOptions, resolve_models
 from harness.plan.plan import ConfiguredModel
 from harness.plan.prompts import check_prompts
@@ -132,7 +132,8 @@ class ResolvedRequest:
                 if one.lineage is not None
                 for model in plan_models([one], recipes.stages, replace(how, seeds=(one.lineage.seed,)))
             ) or plan_models(tuple(dict.fromkeys(models)), recipes.stages, how)
-        _check_evaluation((*models, *trained_models), request.evaluation)
+        lineages = [one.lineage for one in (*models, *trained_models) if one.lineage is not None]
+        request.evaluation_choice.check_name(lineages)
         return ResolvedRequest(
             request=request,
             asked=models,
@@ -264,15 +265,6 @@ def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[S
             f"{name} gives a vector for each token, and {titles} has no retrieval task: each of its tasks "
             "needs a vector for each text.",
             hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
-        )
-
-
-def _check_evaluation(models: Sequence[ConfiguredModel], name: str) -> None:
-    """Refuse the name of a recipe's evaluation where no model has a recipe with such names."""
-    if name not in (OWN, RECIPE) and not any(one.evaluation for one in models):
-        raise UsageError(
-            f"--evaluation {name} is for models that a recipe trained, and none of these is one.",
-            hint="Leave it out. --max-length, --dtype, --prompt and --normalize are for any model.",
         )
 
 

@@ -88,14 +88,19 @@ class RecipeCondition:
         return same and alike and data and record.identity["splits"] == sorted(task.splits)
 
 
-def describe_modified(settings: Iterable[str]) -> list[str]:
+def format_setting(name: str, value: Any) -> str:
+    """A setting as a user types it."""
+    return f"{name}={','.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+
+
+def describe_modified(settings: Mapping[str, Any]) -> list[str]:
     """The words that stand behind a recipe's name where settings are modified; none where none is.
 
-    >>> describe_modified({"learning_rate": (1e-5,), "epochs": (2,)}), describe_modified({})
-    (['modified: learning_rate and epochs'], [])
+    >>> describe_modified({"learning_rate": (1e-5, 3e-5), "max_length": 64}), describe_modified({})
+    (['modified: learning_rate=1e-05,3e-05 and max_length=64'], [])
     """
-    names = " and ".join(settings)
-    return [f"modified: {names}"] if names else []
+    texts = " and ".join(format_setting(name, value) for name, value in settings.items())
+    return [f"modified: {texts}"] if texts else []
 
 
 def _format_seeds(seeds: Sequence[int]) -> str:

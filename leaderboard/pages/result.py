@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from harness.results.results import format_setting
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite
@@ -151,7 +152,7 @@ def _format_run_command(
     model = lineage.parents[0].name if lineage and lineage.parents else entry.model
     recipe = ["--recipe", entry.recipe] if entry.recipe else []
     for name, value in modified.items():
-        recipe += ["--set", f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"]
+        recipe += ["--set", format_setting(name, value)]
     typed = next((one.typed for one in suites if any(own.name == task for own in one.suite.tasks)), "")
     suite = ["--suite", typed, "--tasks", task] if typed else ["--suite", f"mteb:{task}"]
     return shlex.join(["harness", "run", "--model", model, *recipe, *suite])

@@ -19,6 +19,8 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     DataCollatorWithPadding,
+    GPT2Config,
+    GPT2ForSequenceClassification,
     Trainer,
     TrainingArguments,
     pipeline,
@@ -265,6 +267,11 @@ def test_predictions_of_every_task_are_a_submission(
     said = [line.split("\t")[1] for line in (output / "QNLI.tsv").read_text().splitlines()[1:]]
     assert [one["label"] for one in classify(pairs)] == said
     assert invoke(typed) == 2, "nothing is overwritten"
+    (used := tmp_path / "used").mkdir()
+    (used / "tickets-dev.csv").write_text("mine")
+    typed[typed.index(str(output))] = str(used)
+    assert invoke(typed) == 2
+    assert [*used.iterdir()] == [used / "tickets-dev.csv"], "no other file is left behind"
 
 
 def test_a_backbone_without_a_class_in_transformers_is_kept_in_our_form(
@@ -306,3 +313,32 @@ def test_the_classifier_of_every_family_opens_again(name: str, tmp_path: Path) -
             again.load_state_dict(load_file(tmp_path / "saved" / "head.safetensors"), strict=False)
             assert torch.equal(again.eval()(**inputs), scores)
     assert name not in ("bert", "roberta", "modernbert", "distilbert") or notes[0].startswith("trained as")
+
+
+def save_gpt2(folder: Path, **changes: Any) -> Path:
+    """A tiny GPT-2 as its authors publish it: no token is named for padding."""
+    config = GPT2Config(vocab_size=160, n_embd=32, n_layer=2, n_head=4, n_positions=64)
+    GPT2ForSequenceClassification(config).save_pretrained(folder)
+    content = json.loads((folder / "config.json").read_text())
+    content = {name: value for name, value in content.items() if name != "pad_token_id"}
+    (folder / "config.json").write_text(json.dumps({**content, **changes}))
+    tiny.tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_a_decoder_without_a_padding_token_has_that_of_its_tokenizer(tmp_path: Path) -> None:
+    folder = save_gpt2(tmp_path / "gpt2")
+    trial, _ = adapt_trial(folder, PROTOCOL.list_trials("MNLI")[0])
+    model, notes = Classifier.load_classifier(folder, trial, classes=3)
+    assert notes[0].startswith("trained as GPT2ForSequenceClassification")
+    inputs = load_tokenizer(folder)(["the cat sat", "x"], padding=True, return_tensors="pt")
+    alone = load_tokenizer(folder)(["x"], return_tensors="pt")
+    with torch.inference_mode():
+        assert torch.allclose(model.eval()(**inputs)[1], model(**alone)[0], atol=1e-5)
+
+
+def test_tensors_of_another_shape_are_not_drawn_anew(tmp_path: Path) -> None:
+    folder = save_gpt2(tmp_path / "gpt2", n_positions=80)
+    trial, _ = adapt_trial(folder, PROTOCOL.list_trials("MNLI")[0])
+    with pytest.raises(RuntimeError, match="mismatched_sizes"):
+        Classifier.load_classifier(folder, trial, classes=3)

@@ -583,7 +583,7 @@ def test_a_modified_setting_is_said_wherever_the_recipe_is(
     """In the record, the report, `show` in both forms, `compare`, and on the site, beside unmodified ones."""
     small(tasks=("CoLA",))
     report = small(tasks=("CoLA",), recipe_settings={"learning_rate": "1e-3", "epochs": "2"})
-    record, said = finals(report)["CoLA"], "small, modified: learning_rate and epochs"
+    record, said = finals(report)["CoLA"], "small, modified: learning_rate=0.001 and epochs=2"
     assert record.identity["modified"] == {"learning_rate": [1e-3], "epochs": [2]}
     assert record.training["modified"] == record.identity["modified"]
     assert [cell["learning_rate"] for cell in record.training["cells"]] == [1e-3]

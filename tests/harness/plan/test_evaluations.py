@@ -51,8 +51,7 @@ TABLE = {
     "cde:supervised-authors": replace(CONTEXTUAL_AUTHORS, max_length=None),
     "colbert": SCRIPT,
     "colbert:contrastive": PYLATE,
-    "efficient-lora:code": EvaluationSettings(max_length=75),
-    **dict.fromkeys(("simcse", "dpr", "dpr:authors", "mldr", "efficient-full"), None),
+    **dict.fromkeys(("simcse", "dpr", "dpr:authors", "mldr", "efficient-full", "efficient-lora:code"), None),
 }
 """Typed from the papers and the authors' scripts; None for the model's own settings."""
 
@@ -146,6 +145,8 @@ def test_what_is_not_run_in_half_precision_is_run_in_float32(
         assert "a CPU has no float16" in sentence
     cluster = replace(GPU, devices=(), executor="slurm")
     assert configure(long, "unified-contrastive", cluster)[0].dtype == "float16"
+    cluster = replace(cluster, devices=("cpu",))
+    assert configure(long, "unified-contrastive", cluster)[0].dtype == "float32"
     on_cpu = replace(GPU, devices=("cpu",))
     assert configure(long, "cde-batching:authors", on_cpu)[0].dtype == "bfloat16"
     (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}')
@@ -157,12 +158,18 @@ def test_what_is_not_run_in_half_precision_is_run_in_float32(
     assert configure(long, "unified-contrastive", on_cpu, dtype="float16")[0].dtype == "float16"
 
 
-def test_an_unknown_evaluation_is_refused(long: Path) -> None:
-    with pytest.raises(UsageError, match="evaluation of unified-contrastive") as refused:
-        configure(long, "unified-contrastive", replace(GPU, name="realeased"))
+def test_an_evaluation_that_no_model_of_the_run_has_is_refused(long: Path) -> None:
+    unified, simcse = fakes.lineage(recipe="unified-contrastive"), fakes.lineage(recipe="simcse")
+    with pytest.raises(UsageError, match="evaluation of unified-contrastive and simcse") as refused:
+        replace(GPU, name="realeased").check_name((unified, simcse))
     assert "released" in str(refused.value.hint)
+    released = replace(GPU, name="released")
     with pytest.raises(UsageError, match="evaluation of simcse"):
-        configure(long, "simcse", replace(GPU, name="released"))
+        released.check_name((simcse,))
+    # A recipe without that name keeps its own evaluation.
+    released.check_name((unified, simcse))
+    assert configure(long, "simcse", released) == configure(long, "simcse")
+    assert configure(long, "cde-batching", released) == configure(long, "cde-batching")
 
 
 def test_mldr_has_longer_documents_under_the_key_of_the_typed_length(tmp_path: Path) -> None:
