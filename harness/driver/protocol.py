@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from harness.core.errors import DataError, HarnessError, TrainingDataError
+from harness.core.errors import DataError, HarnessError, TrainingDataError, UsageError
 from harness.driver import evaluation
 from harness.driver.execute import Driver, Result
 from harness.jobs.protocol import ProtocolEntry
@@ -94,7 +94,7 @@ class PreparedProtocol:
 def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = False) -> PreparedProtocol:
     """The plans of all steps of a protocol; nothing is encoded or trained.
 
-    A step whose data is not here is a gap.
+    A step is a gap if its data is not here, or if the backbone cannot take it.
 
     Raises:
         HarnessError: The request cannot be used, or no step can be planned.
@@ -102,6 +102,7 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
     steps: dict[str, PreparedRun] = {}
     gaps: dict[str, HarnessError] = {}
     requests = expand_protocol(protocol, base, quick=quick)
+    usual = expand_protocol(protocol, _leave_settings(base), quick=quick)
     after = {step.name: step.after for step in protocol.steps}
     for name, request in requests.items():
         start = after[name]
@@ -114,6 +115,11 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
         try:
             steps[name] = evaluation.prepare(request, training=not request.suites, starts=starts)
         except (DataError, TrainingDataError) as error:
+            gaps[name] = error
+        except UsageError as error:
+            # What holds without the user's settings too is the backbone's: the other steps can go on.
+            if str(error) != _explain_refusal(replace(usual[name], models=request.models), starts):
+                raise
             gaps[name] = error
     if not steps:
         raise next(iter(gaps.values()))
@@ -129,6 +135,26 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
         skipped=frozenset(skipped),
         joined=_join_runs(base, [*steps.values()]),
     )
+
+
+def _leave_settings(base: Request) -> Request:
+    """A request with its models and tasks, and without the settings that a user typed."""
+    default = Request(models=base.models, suites=())
+    return replace(
+        base,
+        settings=default.settings,
+        evaluation=default.evaluation,
+        recipe_settings=default.recipe_settings,
+        train_data=(),
+    )
+
+
+def _explain_refusal(request: Request, starts: tuple[ConfiguredModel, ...]) -> str:
+    try:
+        evaluation.prepare(request, training=not request.suites, starts=starts)
+    except HarnessError as error:
+        return str(error)
+    return ""
 
 
 def _count_step(name: str, run: PreparedRun, seen: set[str]) -> _StepCounts:

@@ -15,6 +15,7 @@ from harness.commands import show
 from harness.commands.run import command
 from harness.core.errors import UsageError
 from harness.data.training import sets
+from harness.driver import evaluation
 from harness.driver.protocol import PreparedProtocol, prepare_protocol
 from harness.driver.report.protocol import ProtocolReport
 from harness.jobs.protocol import ProtocolStep
@@ -307,3 +308,19 @@ def test_a_step_after_another_has_a_recipe() -> None:
 def test_show_refuses_what_a_protocol_does_not_take(words: tuple[str, ...], message: str, bare: Path) -> None:
     with pytest.raises(UsageError, match=message):
         CliRunner().invoke(show.command, [str(bare), *words], catch_exceptions=False, standalone_mode=False)
+
+
+def test_a_backbone_that_a_step_cannot_take_is_a_gap(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = evaluation.prepare
+
+    def refuse_glue(asked: Request, **how: Any) -> Any:
+        if "glue-quick" in asked.recipe:
+            raise UsageError("The backbone is too small.", hint="Take another.")
+        return prepare(asked, **how)
+
+    monkeypatch.setattr(evaluation, "prepare", refuse_glue)
+    places = {"data": lay_protocol_data(tmp_path / "data"), "offline": True, "tasks": ("dpr", "glue")}
+    prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path, **places), quick=True)
+    assert prepared.open_gaps == {"glue": "The backbone is too small. Take another."}
