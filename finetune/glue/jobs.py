@@ -440,7 +440,7 @@ class Finetune:
         tests = {name: predict(model, split, autocast=autocast) for name, split in rows.test.items()}
         predicted = {**evaluation.predictions, **tests}
         self.place.store_classifier(
-            model,
+            model.save_classifier,
             load_tokenizer(find_backbone_folder(self.artifact.folder)),
             self.task,
             labelled,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.core.lineage import Lineage, ModelDocument
 from harness.core.types import LabelledData, Task, build_artifact_slug
@@ -16,9 +16,6 @@ from harness.jobs.context import Event, JobContext
 from harness.training.model_store import PREDICTIONS, TRAINING, ModelStore
 from harness.training.training import MODEL, TrainingLog
 from suites.glue import GlueSource, format_submission_name
-
-if TYPE_CHECKING:
-    from finetune.glue.model import Classifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +28,7 @@ class ClassifierPlace:
 
     def store_classifier(
         self,
-        model: Classifier,
+        save: Callable[[Path, Sequence[str]], None],
         tokenizer: Any,
         task: Task,
         labelled: LabelledData,
@@ -44,7 +41,7 @@ class ClassifierPlace:
         """Put a classifier into its place; one that is there already stays.
 
         Args:
-            model: As it was trained.
+            save: Writes the model, with the names of its classes, into a folder.
             tokenizer: Of transformers.
             task: Its task.
             labelled: The rows of its task.
@@ -61,7 +58,7 @@ class ClassifierPlace:
         log, folder = TrainingLog(work), work / MODEL
         log.begin(steps=len(losses), done=0)
         log.steps([{"step": step, "loss": loss} for step, loss in enumerate(losses, start=1)])
-        model.save_classifier(folder, labelled.names)
+        save(folder, labelled.names)
         tokenizer.save_pretrained(folder)
         place = folder / TRAINING / PREDICTIONS
         place.mkdir(parents=True)
