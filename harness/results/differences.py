@@ -68,6 +68,8 @@ class Comparable:
         if isinstance(identity.get("start"), Mapping):
             identity["start"] = {name: value for name, value in identity["start"].items() if name != "run"}
         left_out = OWN if measurements else OWN | MEASURED
+        # A model's prompts for every task; those of this one are in the identity.
+        left_out |= {"prompts_asked"}
         ran = {name: value for name, value in provenance.items() if name not in left_out}
         return flatten({"identity": identity, "provenance": ran})
 

@@ -149,3 +149,10 @@ def test_libraries_and_devices_only_warn() -> None:
         "device.name was B for the baseline and is A for the candidate (2 tasks).",
     ]
     assert find_provenance_differences({"T3": ran["T3"]}) == []
+
+
+def test_prompts_of_other_tasks_are_no_difference_of_a_score() -> None:
+    fields = Comparable(identity={"prompts": {"query": "q: "}}).flatten_fields(
+        {"prompts_asked": {"named": {"query": "q: ", "AnotherTask": "x: "}}, "dtype": "float32"}
+    )
+    assert fields == {"identity.prompts.query": "q: ", "provenance.dtype": "float32"}
