@@ -102,7 +102,6 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
     steps: dict[str, PreparedRun] = {}
     gaps: dict[str, HarnessError] = {}
     requests = expand_protocol(protocol, base, quick=quick)
-    usual = expand_protocol(protocol, _leave_settings(base), quick=quick)
     after = {step.name: step.after for step in protocol.steps}
     for name, request in requests.items():
         start = after[name]
@@ -118,7 +117,8 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
             gaps[name] = error
         except UsageError as error:
             # What holds without the user's settings too is the backbone's: the other steps can go on.
-            if str(error) != _explain_refusal(replace(usual[name], models=request.models), starts):
+            usual = expand_protocol(protocol, _leave_settings(base), quick=quick)[name]
+            if str(error) != _explain_refusal(replace(usual, models=request.models), starts):
                 raise
             gaps[name] = error
     if not steps:

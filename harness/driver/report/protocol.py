@@ -26,6 +26,7 @@ from harness.driver.report.run import Report, print_failures
 from harness.jobs.protocol import ProtocolColumn, ProtocolTable
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun, Request
+from harness.results.results import format_setting
 from harness.results.scores import Mean
 
 NEAR = 2
@@ -252,7 +253,7 @@ class ProtocolReport:
         for step in self.prepared.protocol.steps:
             if step.name not in self.reports:
                 continue
-            quick = [f"quick: {name}={value}" for name, value in step.quick.items() if self.prepared.quick]
+            quick = [f"quick: {words}" for words in _list_settings(step.quick) if self.prepared.quick]
             report = self.reports[step.name]
             typed = _list_typed_options(self.prepared.joined.request, report.prepared)
             sentences = [*(quick or step.differs), *typed, *_list_assumed(report)]
@@ -345,6 +346,17 @@ def _explain_gap(report: Report, models: Sequence[ConfiguredModel], suite: Suite
     return "; ".join(f"{reason}: {shorten_names([*dict.fromkeys(n)])}" for reason, n in reasons.items())
 
 
+def _list_settings(fields_: Mapping[str, Any]) -> Iterator[str]:
+    """Fields of a request as a user types them, those of recipes one by one."""
+    for name, value in fields_.items():
+        if not isinstance(value, Mapping):
+            yield format_setting(name, value)
+        elif name == "recipe_settings":
+            yield from _list_settings(value)
+        else:
+            yield f"{name}: {', '.join(_list_settings(value))}"
+
+
 def _list_typed_options(typed: Request, step: PreparedRun) -> Iterator[str]:
     """What a user has typed that changes the numbers of a step."""
     parts = (
@@ -356,12 +368,12 @@ def _list_typed_options(typed: Request, step: PreparedRun) -> Iterator[str]:
             value = getattr(step_values, option.name)
             same = value == getattr(all_steps, option.name)
             if same and value not in (None, option.default) and option.name not in NEUTRAL:
-                yield f"typed: {option.name}={value}"
+                yield from (f"typed: {words}" for words in _list_settings({option.name: value}))
     if not step.stages:
         # Those of recipes that make models are in their lineages.
         for name, value in step.request.recipe_settings.items():
             if name in typed.recipe_settings:
-                yield f"typed: {name}={value}"
+                yield f"typed: {format_setting(name, value)}"
     yield from (model.evaluation for model in step.subjects if model.evaluation)
 
 
