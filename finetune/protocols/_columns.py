@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from harness.jobs.protocol import ProtocolColumn
-
-SPELLED: Mapping[str, str] = MappingProxyType({"SST": "SST-2", "STS": "STS-B"})
-"""The names of GLUE's tasks that papers print otherwise."""
-
-TYPES = {
-    "Class.": "Classification",
-    "Clust.": "Clustering",
-    "PairClass.": "PairClassification",
-    "Rerank.": "Reranking",
-    "Retriev.": "Retrieval",
-    "STS": "STS",
-    "Summ.": "Summarization",
-}
-"""MTEB's types as papers print them."""
+from harness.results.printed import TYPES, normalize_metric
 
 ONE_EACH = (
     "EmotionClassification",
@@ -41,7 +25,7 @@ MAXIMUM = "a score of GLUE is the maximum of its grid on the development set, wh
 
 def list_glue_columns(names: str) -> tuple[ProtocolColumn, ...]:
     """The columns of GLUE's tasks by their printed names, and their mean."""
-    columns = {name: SPELLED.get(name, name) for name in names.split()} | {"Avg.": "tasks"}
+    columns = {name: normalize_metric("GLUE dev", name) for name in names.split()} | {"Avg.": "tasks"}
     return tuple(ProtocolColumn(name=name, step="glue", suite="glue", of=of) for name, of in columns.items())
 
 

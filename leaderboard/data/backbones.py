@@ -13,27 +13,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.core import paths
-from leaderboard.data.entries import NewEntry, Unit
-from leaderboard.data.groups import group_by
-from leaderboard.data.papers import (
+from harness.results.printed import (
     AVERAGE,
-    OVER_TASKS,
-    OVER_TYPES,
     SCORES,
-    SUITES,
     TYPES,
     Paper,
     PaperValue,
     build_csv_error,
+    iter_csv_records,
+    normalize_metric,
+    read_papers,
+    read_printed_names,
+)
+from leaderboard.data.entries import NewEntry, Unit
+from leaderboard.data.groups import group_by
+from leaderboard.data.papers import (
+    OVER_TASKS,
+    OVER_TYPES,
+    SUITES,
     compute_printed_means,
     format_table_title,
     group_printed_lines,
     has_same_queries,
-    iter_csv_records,
     match_task_column,
-    normalize_metric,
-    read_papers,
-    read_printed_names,
 )
 from leaderboard.data.suites import SiteSuite, list_conventions
 

@@ -9,19 +9,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from harness.results.printed import AVERAGE, SCORES, TYPES, PaperValue, normalize_metric
 from leaderboard.data.backbones import Backbone, find_backbone, load_backbones, resolve_base_backbones
 from leaderboard.data.entries import compute_precedence
-from leaderboard.data.papers import (
-    AVERAGE,
-    SCORES,
-    SUITES,
-    TYPES,
-    PaperValue,
-    format_anchor,
-    format_table_title,
-    group_table_lines,
-    normalize_metric,
-)
+from leaderboard.data.papers import SUITES, format_anchor, format_table_title, group_table_lines
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
 from leaderboard.views.check_tables import build_checks_table

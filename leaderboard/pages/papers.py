@@ -6,22 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.plan import catalog
+from harness.results.printed import AVERAGE, SCORES, TYPES, Paper, PaperTable, PaperValue, normalize_metric
 from leaderboard.data.papers import (
-    AVERAGE,
     OVER_TYPES,
-    SCORES,
     SUITES,
-    TYPES,
     Conflict,
-    Paper,
-    PaperTable,
-    PaperValue,
     find_paper_conflicts,
     format_anchor,
     format_table_title,
     has_same_queries,
     match_task_column,
-    normalize_metric,
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import Means

@@ -16,19 +16,10 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from harness.core.types import is_number
+from harness.results.printed import TYPES, Paper, normalize_metric
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.backbones import parse_parameter_count
-from leaderboard.data.papers import (
-    OVER_TASKS,
-    OVER_TYPES,
-    SUITES,
-    TYPES,
-    Line,
-    Paper,
-    format_anchor,
-    group_printed_lines,
-    normalize_metric,
-)
+from leaderboard.data.papers import OVER_TASKS, OVER_TYPES, SUITES, Line, format_anchor, group_printed_lines
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import Floats, Means
 from leaderboard.data.scores import SuiteScores, UntouchedMeans

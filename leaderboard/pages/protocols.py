@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
 from harness.plan import catalog
+from harness.results.printed import Paper
 from leaderboard.data.backbones import Backbone
 from leaderboard.data.entries import compute_precedence
-from leaderboard.data.papers import Line, Paper, format_anchor, format_table_title, group_printed_lines
+from leaderboard.data.papers import Line, format_anchor, format_table_title, group_printed_lines
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import list_conventions
 from leaderboard.views.backbones import resolve_backbones

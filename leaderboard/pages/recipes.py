@@ -12,7 +12,8 @@ from pydantic import Field
 from harness.core.sources import Source, SourcedSetting, describe_ours
 from harness.jobs.recipe import RecipeEntry, list_recipe_settings
 from harness.plan import catalog
-from leaderboard.data.papers import SCORES, Paper, format_anchor, format_table_title
+from harness.results.printed import SCORES, Paper
+from leaderboard.data.papers import format_anchor, format_table_title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
 from leaderboard.views.model_scores import SUITE_FIELDS, Standing, build_standings_table, iter_standings

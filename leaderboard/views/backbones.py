@@ -11,8 +11,8 @@ from pydantic import Field
 
 from harness.core.types import Convention
 from harness.plan.catalog import open_suite
+from harness.results.printed import Paper, PaperValue
 from leaderboard.data.backbones import Backbone, find_backbone, resolve_base_backbones
-from leaderboard.data.papers import Paper, PaperValue
 from leaderboard.data.queries import SIZES, Entry, find_size_class
 from leaderboard.data.scores import SuiteScores
 from leaderboard.views.cells import build_size_cell

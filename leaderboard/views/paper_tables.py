@@ -10,21 +10,23 @@ from decimal import Decimal
 from functools import partial
 from typing import TypeAlias
 
-from leaderboard.data.backbones import find_backbone
-from leaderboard.data.papers import (
+from harness.results.printed import (
     AVERAGE,
-    OVER_TASKS,
-    OVER_TYPES,
-    Line,
     Paper,
     PaperTable,
     PaperValue,
+    normalize_metric,
+    parse_finite_number,
+)
+from leaderboard.data.backbones import find_backbone
+from leaderboard.data.papers import (
+    OVER_TASKS,
+    OVER_TYPES,
+    Line,
     compute_power_laws,
     format_anchor,
     format_table_title,
     group_printed_lines,
-    normalize_metric,
-    parse_finite_number,
 )
 from leaderboard.web.tables import EMPTY, Cell, Table, TableColumn, TableRow
 

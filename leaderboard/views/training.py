@@ -10,8 +10,8 @@ from harness.core.lineage import Lineage, MemberPart, SweepPart
 from harness.core.types import is_number
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
+from harness.results.printed import Paper
 from harness.results.scores import score_text
-from leaderboard.data.papers import Paper
 from leaderboard.data.suites import format_slug
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Curve, Lines, Point, build_chart

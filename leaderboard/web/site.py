@@ -25,9 +25,9 @@ from harness import __version__
 from harness.core.errors import StoreError, UsageError
 from harness.core.registry import open_entry
 from harness.core.terminal import clean_text, create_console
+from harness.results.printed import Paper, read_papers
 from harness.results.scores import score_text
 from leaderboard import pages
-from leaderboard.data.papers import Paper, read_papers
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.settings import RemoteCopy, SiteSettings
 from leaderboard.data.snapshot import SiteIndex, open_index

@@ -15,16 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.core.errors import HarnessError
-from leaderboard.data.papers import (
-    FIELDS,
-    OVER_TYPES,
-    PaperValue,
-    build_csv_error,
-    compute_power_laws,
-    compute_printed_means,
-    find_number_problem,
-    iter_csv_records,
-)
+from harness.results.printed import FIELDS, PaperValue, build_csv_error, find_number_problem, iter_csv_records
+from leaderboard.data.papers import OVER_TYPES, compute_power_laws, compute_printed_means
 
 SOURCES = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
 _SPELLED = {"setting": "recipe_or_setting", "metric": "task_or_metric"}

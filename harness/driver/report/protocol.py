@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from harness.driver.report.run import Report, print_failures
 from harness.jobs.protocol import ProtocolColumn, ProtocolTable
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun, Request
+from harness.results.printed import PaperValue, read_papers
 from harness.results.results import format_setting
 from harness.results.scores import Mean
 
@@ -124,12 +124,9 @@ def _read_printed_rows(table: ProtocolTable) -> list[_ProtocolRow]:
     folder = paths.find_reported_folder()
     if folder is None:
         return []
-    lines: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
-    with (folder / f"{table.paper}.csv").open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            if line["table"] == table.table:
-                model = f"{line['model']} {line['size_class']}".strip()
-                lines.setdefault((model, line["setting"]), {})[line["metric"]] = line
+    lines: dict[tuple[str, str], dict[str, PaperValue]] = {}
+    for value in read_papers(folder)[table.paper].tables[table.table].rows:
+        lines.setdefault((value.name, value.setting), {})[value.metric] = value
     several = len({setting for _, setting in lines}) > 1
     return [
         _ProtocolRow(
@@ -139,7 +136,7 @@ def _read_printed_rows(table: ProtocolTable) -> list[_ProtocolRow]:
             numbers={
                 column.name: _read_printed_number(column, table, line)
                 for column in table.columns
-                if column.name in line and line[column.name]["value"]
+                if column.name in line and line[column.name].value
             },
         )
         for (model, setting), line in lines.items()
@@ -147,18 +144,18 @@ def _read_printed_rows(table: ProtocolTable) -> list[_ProtocolRow]:
 
 
 def _read_printed_number(
-    column: ProtocolColumn, table: ProtocolTable, line: Mapping[str, Mapping[str, str]]
+    column: ProtocolColumn, table: ProtocolTable, line: Mapping[str, PaperValue]
 ) -> _RowNumber:
-    row = line[column.name]
-    value = Decimal(row["value"])
-    if row["unit"] == "fraction":
+    printed = line[column.name]
+    value = Decimal(printed.value)
+    if printed.unit == "fraction":
         value = (100 * value).normalize()
-    if column.of == "types" and "over tasks" in row["recomputed_as"]:
+    if column.of == "types" and "over tasks" in printed.recomputed_as:
         # Of another mean than the rows beside it: made again of the printed types.
         kinds = [one.name for one in table.columns if one.of.startswith("type:")]
-        mean = fmean(float(line[name]["value"]) for name in kinds)
-        return _RowNumber(value=mean, printed=f"{mean:.1f} (recomputed; {row['value']} is over tasks)")
-    interval = f" [{row['ci_low']}, {row['ci_high']}]" if row["ci_low"] else ""
+        mean = fmean(float(line[name].value) for name in kinds)
+        return _RowNumber(value=mean, printed=f"{mean:.1f} (recomputed; {printed.value} is over tasks)")
+    interval = f" [{printed.ci_low}, {printed.ci_high}]" if printed.ci_low else ""
     return _RowNumber(value=float(value), printed=f"{value:f}{interval}")
 
 

@@ -15,6 +15,7 @@ from harness.core.types import SuiteOptions
 from harness.encoder.backbones import list_backbones
 from harness.plan import catalog
 from harness.plan.catalog import load_suite_entries
+from harness.results.printed import read_papers
 from harness.results.scores import Aggregates
 from leaderboard.data.backbones import (
     BENCHMARKS,
@@ -27,7 +28,6 @@ from leaderboard.data.backbones import (
     resolve_base_backbones,
 )
 from leaderboard.data.entries import NewEntry
-from leaderboard.data.papers import read_papers
 from leaderboard.data.suites import SiteSuite
 from suites.glue import VIEWS
 

@@ -13,9 +13,9 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
+from harness.results import printed as papers
 from harness.storage.record import ErrorPart
 from html_pages import ask, find_rows, find_values, page, printed
-from leaderboard.data import papers
 from leaderboard.pages.model import find_model, list_parents
 from leaderboard.views.training import build_grid_lines, iter_training_charts
 from leaderboard.web.site import Site

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.results.audit import find_contradictions
+from harness.results.printed import Paper, PaperTable, PaperValue
 from html_pages import Html, ask, figures, find_values, page, printed
-from leaderboard.data.papers import Paper, PaperTable, PaperValue
 from site_data import HOSTILE, Import
 
 Json = dict[str, Any]
