@@ -49,14 +49,27 @@ class Selection:
 
 
 def describe_training_data(data: TrainingData) -> str:
-    """A data set in a line: where it is, and what is read of it."""
+    """A data set in a line: where it is, and what is read of it.
+
+    >>> describe_training_data(TrainingData(path="org/pairs", revision="abc", rows=5_000))
+    'org/pairs@abc, columns anchor and positive, rows 5,000'
+    """
     facts = {
         one.name: getattr(data, one.name) for one in fields(data) if getattr(data, one.name) != one.default
     }
     place = f"{facts.pop('path')}@{facts.pop('revision', '')}"
     return ", ".join(
-        [place, *(f"{name} {value}" for name, value in {"columns": data.columns, **facts}.items())]
+        [
+            place,
+            *(f"{name} {_format_fact(value)}" for name, value in {"columns": data.columns, **facts}.items()),
+        ]
     )
+
+
+def _format_fact(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return " and ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _list_no_assumptions(_settings: object) -> tuple[str, ...]:

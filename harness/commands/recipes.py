@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,12 @@ def _show_recipe(
 
 def _describe_recipe(name: str, backbone: Artifact | None) -> dict[str, Any]:
     recipe = catalog.open_recipe(name)
-    rows = list_recipe_settings(catalog.find_recipe_entry(name), name.partition(":")[2], recipe, backbone)
+    entry, variant = catalog.find_recipe_entry(name), name.partition(":")[2]
+    rows = list_recipe_settings(entry, variant, recipe, backbone)
     return {
         "name": recipe.name,
         "source": recipe.source,
+        "settable": [field.name for field in fields(entry.settings[variant])],
         "settings": [{**asdict(row), "ours": row.ours} for row in rows],
     }
 
@@ -84,6 +86,7 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
         f"{recipe['name']}: {recipe['source']}",
         f"{len(active)} settings, {len(ours)} of them ours{': ' if ours else ''}{', '.join(ours)}",
         *([f"Without effect here: {', '.join(inert)}"] if inert else []),
+        f"To change with --set: {', '.join(recipe['settable'])}",
         *(line for row in active for line in ["", *_format_setting(row)]),
     ]
     return "\n".join(lines)
