@@ -82,9 +82,10 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
     rows = recipe["settings"]
     active, inert = [row for row in rows if not row["inert"]], [row["name"] for row in rows if row["inert"]]
     ours = [row["name"] for row in active if row["ours"]]
+    which = f": {', '.join(ours)}" if 0 < len(ours) < len(active) else ""
     lines = [
         f"{recipe['name']}: {recipe['source']}",
-        f"{len(active)} settings, {len(ours)} of them ours{': ' if ours else ''}{', '.join(ours)}",
+        f"{len(active)} settings, {len(ours)} of them ours{which}",
         *([f"Without effect here: {', '.join(inert)}"] if inert else []),
         f"To change with --set: {', '.join(recipe['settable'])}",
         *(line for row in active for line in ["", *_format_setting(row)]),

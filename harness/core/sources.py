@@ -133,8 +133,11 @@ def describe_ours(rows: Sequence[SourcedSetting], recipe: str = "") -> tuple[str
         recipe: The name of their recipe, for a second sentence on where its sources are.
     """
     names = [row.name for row in rows if row.ours]
+    every = len(names) == sum(not row.inert for row in rows)
+    ours = "No source has any of the values: all are ours." if every else ""
+    ours = ours or f"No source has these values, which are ours: {', '.join(names)}."
     return (
-        *([f"No source has these values, which are ours: {', '.join(names)}."] if names else []),
+        *([ours] if names else []),
         *([f"Every setting with its source: `harness recipes show {recipe}`."] if recipe else []),
     )
 

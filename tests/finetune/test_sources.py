@@ -166,3 +166,9 @@ def test_an_unknown_recipe_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     assert "simcse" in capsys.readouterr().err
     assert invoke(["recipes", "show", "dpr", "--model", "bm25"]) == 2
     assert "bm25 has no weights." in capsys.readouterr().err
+
+
+def test_a_recipe_without_any_source_says_so_in_one_sentence() -> None:
+    rows = [SourcedSetting(name="rate", value=1), SourcedSetting(name="rows", value=2, inert=True)]
+    assert describe_ours(rows) == ("No source has any of the values: all are ours.",)
+    assert describe_ours([]) == ()

@@ -427,20 +427,22 @@ def _print_step_gaps(prepared: PreparedProtocol, console: Console) -> None:
 
 
 def _print_table(ranked: _RankedTable, title: str, console: Console) -> None:
+    """Print a row of the paper as a column, best first, so that it fits a terminal."""
     table = Table(
         title=f"{ranked.table.paper}, table {ranked.table.table}: printed and measured rows; {title}"
     )
-    for name in ("model", "setting", ""):
-        table.add_column(name)
-    for column in ranked.table.columns:
-        table.add_column(column.name, justify="right")
+    table.add_column("")
+    settings = [*dict.fromkeys(row.setting for row in ranked.rows if row.origin == "printed" and row.setting)]
     for row in ranked.rows:
-        numbers = [row.numbers[c.name].text if c.name in row.numbers else "" for c in ranked.table.columns]
-        table.add_row(
-            row.model, row.setting, row.origin, *numbers, style="bold" if row.origin == "measured" else ""
-        )
+        setting = f"({settings.index(row.setting) + 1})" if row.setting in settings else row.setting
+        head = "\n".join(filter(None, (row.model, row.origin, setting)))
+        table.add_column(head, justify="right", style="bold" if row.origin == "measured" else None)
+    for column in ranked.table.columns:
+        numbers = (row.numbers[column.name].text if column.name in row.numbers else "" for row in ranked.rows)
+        table.add_row(column.name, *numbers)
     print_table(table, console)
     rules = [f"{c.name}: {c.rule}" for c in ranked.table.columns if c.of in ("tasks", "types")]
     order = f"sorted by {ranked.by}" if ranked.by else "not sorted: no measured number is complete"
-    for line in ("; ".join((order, *rules)), *ranked.gaps):
+    printed = (f"({number}) {setting}" for number, setting in enumerate(settings, start=1))
+    for line in ("; ".join((order, *rules)), *printed, *ranked.gaps):
         console.print(line, highlight=False, soft_wrap=True)
