@@ -68,7 +68,7 @@ def describe_training_data(data: TrainingData) -> str:
 
 def _format_fact(value: Any) -> str:
     if isinstance(value, int):
-        return f"{value:,}"
+        return "yes" if value is True else f"{value:,}"
     return " and ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
