@@ -27,7 +27,6 @@ from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
 from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names, shorten_names
 from harness.core.identity import digest
-from harness.core.terminal import create_console
 from harness.core.types import Suite, Task
 from harness.plan.evaluations import OWN
 from harness.plan.request import Request
@@ -406,13 +405,6 @@ def check_candidate(
         return run_check(
             candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=execute_request
         )
-
-
-def run_with_progress(request: Request) -> Mapping[str, str]:
-    """Run a request with its progress on standard error; returns why tasks have no score, by task."""
-    from harness.driver import evaluation, progress
-
-    return progress.follow_run(evaluation.prepare(request), create_console(stderr=True)).lacking
 
 
 def _build_baseline_request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:

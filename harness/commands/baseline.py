@@ -17,6 +17,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import HarnessError
 from harness.core.terminal import create_console, print_table
 from harness.core.types import SuiteOptions
+from harness.driver.progress import run_with_progress
 from harness.plan.prompts import read_prompts
 from harness.plan.request import Request
 
@@ -66,7 +67,7 @@ def _set_baseline(
     request = Request.parse_options(models, options.insert_project(suites, project), given)
     with request.limit_network():
         baseline = check.set_baseline(
-            name, request, seeds=seeds, options=kept, again=again, carry_out=check.run_with_progress
+            name, request, seeds=seeds, options=kept, again=again, carry_out=run_with_progress
         )
     return _print_baseline(baseline, as_json)
 

@@ -20,6 +20,7 @@ from harness.commands import options
 from harness.core import files, paths
 from harness.core.errors import StoreError, UsageError
 from harness.core.terminal import create_console
+from harness.driver.progress import run_with_progress
 from harness.plan.request import Request
 
 
@@ -170,7 +171,7 @@ def _check(
             request,
             seeds=seeds or 1,
             policy=policy,
-            carry_out=check.run_with_progress,
+            carry_out=run_with_progress,
             announce=lambda sentence: click.echo(f"warning: {sentence}", err=True),
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ from rich.table import Column
 from rich.text import Text
 
 from harness.core.identity import build_encoding_identity
+from harness.core.terminal import create_console
 from harness.driver import evaluation
 from harness.driver.estimate import estimate_disk_need
 from harness.driver.evaluation import TrainedModel
@@ -29,7 +30,7 @@ from harness.executors.run_log import Node, format_node_counts
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job, JobKind
 from harness.plan.plan import ConfiguredModel, Plan, PlannedTraining
-from harness.plan.request import PreparedRun
+from harness.plan.request import PreparedRun, Request
 from harness.results import results
 from harness.results.cost.duration import TimeRange, format_duration
 from harness.results.cost.remaining import Work, time_left
@@ -457,6 +458,11 @@ def follow_run(prepared: PreparedRun, out: Console) -> Report:
     _print_announcement(prepared, out)
     with Follower(prepared.plan, console=out) as follower:
         return evaluation.execute(prepared, follower.listeners)
+
+
+def run_with_progress(request: Request) -> Mapping[str, str]:
+    """Run a request with its progress on standard error; returns why tasks have no score, by task."""
+    return follow_run(evaluation.prepare(request), create_console(stderr=True)).lacking
 
 
 def follow_training(prepared: PreparedRun, out: Console) -> Sequence[TrainedModel]:

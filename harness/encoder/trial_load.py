@@ -121,7 +121,7 @@ def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> int:
             first_line = (str(doubt).strip().splitlines() or [""])[0]
             raise ModelError(f"{artifact.name} does not load: {type(doubt).__name__}: {first_line}")
         return 0
-    # The program of `harness/encoder/verdicts.py` hides these libraries, which sentence-transformers needs.
+    # The program of `harness/encoder/folder/preflight.py` hides these, which sentence-transformers needs.
     for name in ("sklearn", "scipy"):
         if sys.modules.get(name, torch) is None:
             del sys.modules[name]

@@ -56,7 +56,7 @@ def test_a_faulty_model_is_one_error(
 
 EVERY = """
 import contextlib, io, json
-verdicts._try_models = lambda models: [None] * len(models)
+preflight._try_models = lambda models: [None] * len(models)
 found = {}
 for folder in sys.argv[3:]:
     err = io.StringIO()
@@ -74,7 +74,7 @@ def test_faults_are_found_without_torch_and_without_transformers(measured: Measu
     folders = {name: tmp_path / name.replace(" ", "-") for name in names}
     for name, folder in folders.items():
         faulty.spoiled(measured.model("good"), folder, name)
-    code = f"{BLOCKER}\nfrom harness.cli import invoke\nfrom harness.encoder import verdicts\n{EVERY}"
+    code = f"{BLOCKER}\nfrom harness.cli import invoke\nfrom harness.encoder.folder import preflight\n{EVERY}"
     command = [sys.executable, "-c", code, measured.local, str(measured.results), *map(str, folders.values())]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert done.returncode == 0, done.stderr

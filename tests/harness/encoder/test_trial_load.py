@@ -25,11 +25,12 @@ from blocked import BLOCKER
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
-from harness.encoder import trial_load, verdicts
+from harness.encoder import trial_load
 from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
+from harness.encoder.folder import preflight
 from harness.encoder.folder.description import describe
-from harness.encoder.verdicts import Verdict, judge_models
+from harness.encoder.folder.preflight import Verdict, judge_models
 from preflights import check_model
 from tiny import library
 
@@ -385,13 +386,13 @@ def test_a_folder_is_tried_once_for_each_content(
     rewrite: Callable[..., None],
 ) -> None:
     tried: list[Path] = []
-    real = verdicts._try_models
+    real = preflight._try_models
 
     def counted(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
         tried.extend(model.folder for model, _ in models)
         return real(models)
 
-    monkeypatch.setattr(verdicts, "_try_models", counted)
+    monkeypatch.setattr(preflight, "_try_models", counted)
     cache = tmp_path / "cache"
     assert judged(artifact(copy), cache) == judged(artifact(copy), cache) == Verdict(special_tokens=2)
     assert len(tried) == 1
@@ -424,7 +425,7 @@ for model, _ in pickle.load(sys.stdin.buffer):
     one = artifact(copy)
     names = ["a", "end", "end", "four", "end"]
     models = [(replace(one, name=name), resolve_encoding(describe(copy), Settings())) for name in names]
-    monkeypatch.setattr(verdicts, "START", program)
+    monkeypatch.setattr(preflight, "START", program)
     monkeypatch.delitem(sys.modules, "torch")
     assert [verdict.special_tokens for verdict in judge_models(models, None)] == [1, 0, 0, 4, 0]
 
