@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError
 from harness.encoder.tensors import describe_ignored_tensors
 from harness.encoder.weights import StoredTensor, list_module_weights, read_tensor_headers
@@ -44,6 +45,27 @@ def require_padding(tokenizer: Any) -> None:
             hint='Name the one it was trained with in a copy of the folder: "pad_token" in '
             "tokenizer_config.json.",
         )
+
+
+def is_unknown(tokenizer: Any, word: str) -> bool:
+    """Whether a word is no token of a tokenizer."""
+    token_id = tokenizer.convert_tokens_to_ids(word)
+    return token_id is None or (token_id == tokenizer.unk_token_id and word != tokenizer.unk_token)
+
+
+def require_prefixes(tokenizer: Any, late: LateInteraction) -> None:
+    """Refuse prefixes that are no tokens, for which PyLate would add some with vectors drawn at random.
+
+    Raises:
+        ModelError: A prefix is no token.
+    """
+    for prefix in filter(None, (late.query_prefix, late.document_prefix)):
+        if is_unknown(tokenizer, prefix):
+            raise ModelError(
+                f"The prefix {prefix!r} is no token of the model's tokenizer.",
+                hint="Correct the prefix in config_sentence_transformers.json, or save the model with "
+                "PyLate, which adds the token and its embedding.",
+            )
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_library_class, read_modules
 from harness.encoder.folder.trust import check_trust
 from harness.encoder.inputs import Arrival, Span, encode_texts, takes_packing, tokenize_texts
+from harness.encoder.library_load import is_unknown, require_prefixes
 from harness.encoder.modules import Dense
 from harness.encoder.network.layers import Packing
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
@@ -163,7 +164,7 @@ def _select_fill_token(tokenizer: Any) -> int:
 
 def list_skip_tokens(tokenizer: Any, late: LateInteraction) -> tuple[int, ...]:
     """The tokens of documents that have no vector; in PyLate a word without a token is the unknown one."""
-    words = [word for word in late.skiplist if late.skips_unknown or not _is_unknown(tokenizer, word)]
+    words = [word for word in late.skiplist if late.skips_unknown or not is_unknown(tokenizer, word)]
     return tuple(one for one in tokenizer.convert_tokens_to_ids(words) if one is not None)
 
 
@@ -281,13 +282,8 @@ class TokenEncoder(Engine[_Pass]):
     def __init__(self, model: LibraryModel, encoding: Encoding, *, batch_tokens: int | None = None) -> None:
         super().__init__(model, encoding, batch_tokens=batch_tokens)
         tokenizer = cast(Any, model[0]).tokenizer
-        for prefix in filter(None, (self.late.query_prefix, self.late.document_prefix)):
-            if _is_unknown(tokenizer, prefix):
-                raise ModelError(
-                    f"The prefix {prefix!r} is no token of the model's tokenizer.",
-                    hint="Save the model with PyLate, which adds the token and its embedding.",
-                )
-        unknown = [word for word in self.late.skiplist if _is_unknown(tokenizer, word)]
+        require_prefixes(tokenizer, self.late)
+        unknown = [word for word in self.late.skiplist if is_unknown(tokenizer, word)]
         if unknown:
             effect = "in their place the unknown token has no vector, as in PyLate"
             self.notes.append(
@@ -346,11 +342,6 @@ class TokenEncoder(Engine[_Pass]):
         sink = _BatchSink(None, list(texts), np.arange(len(texts)), finite=False)
         self._run_padded_batch(self._prepare_inputs(texts, prompt, role), sink.add_vector_batch)
         return sink.join_vectors()
-
-
-def _is_unknown(tokenizer: Any, word: str) -> bool:
-    token_id = tokenizer.convert_tokens_to_ids(word)
-    return token_id is None or (token_id == tokenizer.unk_token_id and word != tokenizer.unk_token)
 
 
 class _BatchSink:

@@ -28,7 +28,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.core.allowances import list_allowed_tensors
-from harness.core.encoding import Encoding
+from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
@@ -51,6 +51,7 @@ from harness.encoder.library_load import (
     hide_library_output,
     let_end_pad,
     require_padding,
+    require_prefixes,
 )
 from harness.encoder.network.model import load_network
 from harness.encoder.weights import list_module_weights, read_tensor_headers
@@ -105,8 +106,7 @@ def try_load(artifact: Artifact, encoding: Encoding) -> int:
     """
     try:
         with hide_library_output():
-            # A multi-vector (ColBERT) model fills texts up with other tokens than padding.
-            return _try_modules(artifact, pads=encoding.late_interaction is None)
+            return _try_modules(artifact, encoding.late_interaction)
     except HarnessError:
         raise
     # Any library that reads the folder may fail in its own way; whether the load does is seen by loading.
@@ -135,8 +135,9 @@ def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> int:
     )
 
 
-def _try_modules(artifact: Artifact, *, pads: bool) -> int:
+def _try_modules(artifact: Artifact, late: LateInteraction | None) -> int:
     """Try every module; returns the special tokens that the tokenizers add to a text, at most."""
+    pads = late is None
     folder, special, width, pooled = artifact.folder, 0, None, False
     modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
     if any("name" not in module for module in modules) or any(
@@ -153,7 +154,7 @@ def _try_modules(artifact: Artifact, *, pads: bool) -> int:
         config = read_module_config(folder / sub, name)
         _require_plain(str(name), config)
         if name == "Transformer":
-            added, width = _try_backbone(folder / sub, artifact, pads=pads)
+            added, width = _try_backbone(folder / sub, artifact, late)
             special = max(special, added)
         elif name in ("Pooling", ATTENTIVE) and width is not None:
             size = config["word_embedding_dimension"]
@@ -197,7 +198,7 @@ def _require_plain(name: str, config: Mapping[str, Any]) -> None:
         getattr(importlib.import_module(package), activation)()
 
 
-def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, int | None]:
+def _try_backbone(place: Path, artifact: Artifact, late: LateInteraction | None) -> tuple[int, int | None]:
     """Try a backbone and its tokenizer; returns the special tokens of a text, and the width of a token."""
     settings = [read_object(path) for path in sorted(place.glob("sentence_*_config.json"))]
     arguments = [
@@ -205,13 +206,17 @@ def _try_backbone(place: Path, artifact: Artifact, *, pads: bool) -> tuple[int, 
     ]
     if any(arguments) or (place / "adapter_config.json").is_file():
         raise _DoubtError
+    # A multi-vector (ColBERT) model fills texts up with other tokens than padding.
+    pads = late is None
     shared = {"local_files_only": True, "trust_remote_code": artifact.trust_remote_code}
     ours = has_network(place, own_code=artifact.trust_remote_code)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(str(place), **shared)
         let_end_pad(tokenizer)
-        if pads:
+        if late is None:
             require_padding(tokenizer)
+        else:
+            require_prefixes(tokenizer, late)
         tokenizer(UNKNOWN)
         features = tokenizer(list(PROBE if pads else PROBE[:1]), padding=pads, return_tensors="pt")
     except (HarnessError, KeyboardInterrupt, SystemExit):

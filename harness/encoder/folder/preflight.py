@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness.core.allowances import list_allowed_tensors
 from harness.core.documents import read_content_file, write_content_file
-from harness.core.encoding import Encoding, LateInteraction
+from harness.core.encoding import Encoding
 from harness.core.errors import (
     DamagedModelError,
     HarnessError,
@@ -29,7 +29,7 @@ from harness.core.errors import (
     find_similar_names,
 )
 from harness.core.identity import digest
-from harness.core.types import SIDES, Artifact
+from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_architecture, read_family
 from harness.encoder.family import MODEL_TYPE, Config
 from harness.encoder.folder.description import VOCABULARIES
@@ -41,7 +41,6 @@ from harness.encoder.folder.modules import (
     MODULES,
     TEXT_STAGE,
     TWO_STAGE,
-    find_backbone_folder,
     list_module_folders,
     locate_modules,
     read_modules,
@@ -52,7 +51,7 @@ from harness.encoder.tensors import Shapes, require_shapes
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 from harness.encoder.weights import check_present, list_module_weights, read_tensor_headers, require_plain
 
-TRIAL_FORM = 3
+TRIAL_FORM = 4
 """The number of the present trial; another number makes every verdict anew."""
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
@@ -118,8 +117,6 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
             tensors = read_tensor_headers(list_module_weights(place, sharded=False))
             if tensors is not None and shapes is not None:
                 require_shapes(place, tensors, shapes)
-    if encoding.late_interaction is not None:
-        _check_prefixes(find_backbone_folder(folder), encoding.late_interaction)
 
 
 def _list_dense_shapes(_place: Path, config: Config) -> Shapes | None:
@@ -153,25 +150,6 @@ SHAPES: Mapping[str, Callable[[Path, Config], Shapes | None]] = {
     TWO_STAGE: _list_two_stage_shapes,
 }
 """By module, the shapes of its tensors that its config says; None where it does not say."""
-
-
-def _check_prefixes(place: Path, late: LateInteraction) -> None:
-    """Refuse a prefix that is no token, for which PyLate would add one with a vector drawn at random."""
-    tokenizer = read_object(place / "tokenizer.json")
-    if not tokenizer:
-        # transformers makes a tokenizer of older files; the prefix is looked up at load.
-        return
-    vocabulary = tokenizer.get("model", {}).get("vocab", {})
-    # A Unigram vocabulary is a list of pairs of a token and its score.
-    words = vocabulary if isinstance(vocabulary, Mapping) else {word for word, _ in vocabulary}
-    tokens = {*words, *(str(token.get("content")) for token in tokenizer.get("added_tokens", ()))}
-    for side, prefix in zip(SIDES, (late.query_prefix, late.document_prefix), strict=True):
-        if prefix and prefix not in tokens:
-            raise ModelError(
-                f"The prefix of a {side}, {prefix!r}, is no token of the tokenizer in {place}.",
-                hint="Correct the prefix in config_sentence_transformers.json, or save the model with "
-                "PyLate, which adds the token and its embedding.",
-            )
 
 
 def _check_backbone_files(place: Path, artifact: Artifact) -> None:

@@ -191,7 +191,7 @@ def _settings(**fields: Any) -> Callable[[Path], None]:
         (_settings(document_length=0), "document_length = 0"),
         (_settings(skiplist_words=5), "skiplist_words = 5"),
         (_settings(do_query_expansion="yes"), "do_query_expansion = 'yes'"),
-        (_settings(query_prefix="[X] "), "'[X] ', is no token of the tokenizer"),
+        (_settings(query_prefix="[X] "), "'[X] ' is no token of the model's tokenizer"),
         (lambda folder: rewrite(folder / "1_Dense/config.json", in_features=31), "linear.weight"),
         (lambda folder: (folder / "1_Dense/model.safetensors").unlink(), "1_Dense/model.safetensors"),
         (lambda folder: (folder / "modules.json").unlink(), "without modules.json"),
