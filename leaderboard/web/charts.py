@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from importlib.metadata import distribution
 from itertools import groupby
-from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -17,6 +15,7 @@ import numpy as np
 from markupsafe import escape
 
 from harness.core.terminal import clean_text
+from leaderboard.web.drawing import format_tick
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, Value
 
 Number: TypeAlias = "float | int | None"
@@ -28,7 +27,6 @@ P = TypeVar("P", bound="Point")
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "hexagon")
 """Of the groups that have a colour of their own; all others share one."""
-_LETTERS = ((1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 NAMES = 30
 """Points of a scatter that carry their name, where it fits."""
@@ -256,15 +254,6 @@ def convert_axis_value(value: Place, kind: Kind = "linear") -> Any:
     return float(value) if valid else None
 
 
-def locate_plotly_file() -> Path:
-    """The library's file in the installed package, without importing it.
-
-    Raises:
-        PackageNotFoundError: The package is not installed.
-    """
-    return Path(str(distribution("plotly").locate_file("plotly/package_data/plotly.min.js")))
-
-
 def _time(text: Any) -> str | None:
     """A date, or a time in UTC, as ISO text."""
     try:
@@ -335,24 +324,15 @@ def _build_axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
         ticks = {"dtick": 1, "exponentformat": "B" if least >= 1 else "e"}
         # Over less than two and a half decades ticks at powers of ten would be one or two.
         if most <= 300 * least:
+            digits = (1, 1.5, 2, 3, 5, 7) if most <= 10 * least else (1, 2, 5)
             places = [
                 one * 10.0**power
                 for power in range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
-                for one in (1, 2, 5)
+                for one in digits
             ]
-            ticks = {"tickvals": places, "ticktext": [_format_tick(place) for place in places]}
+            ticks = {"tickvals": places, "ticktext": [format_tick(place) for place in places]}
     title = {"text": _escape_label(axis.label)}
     return {"title": title, "type": axis.kind, "automargin": True, "zeroline": False, **ticks}
-
-
-def _format_tick(number: float) -> str:
-    """A number at an axis.
-
-    >>> [_format_tick(number) for number in (0.002, 50, 2e3, 5e8, 1e9)]
-    ['0.002', '50', '2k', '500M', '1B']
-    """
-    size, letter = next(((size, letter) for size, letter in _LETTERS if number >= size), (1, ""))
-    return f"{number / size:g}{letter}"
 
 
 def _build_layout(height: int, x: Json, y: Json, **more: Any) -> Json:
