@@ -88,9 +88,10 @@ def draw_figure(figure: Json) -> Markup:
         figure: Traces and layout in Plotly's form; texts are escaped already.
     """
     data, layout = figure["data"], figure["layout"]
-    height = layout["height"] - FRAME
     if any(trace.get("orientation") == "h" for trace in data):
-        return Markup(f"{_draw_legend(data, layout)}{_draw_categories(data)}")
+        label = f'<p class="note">{layout["xaxis"]["title"]["text"]}</p>'
+        return Markup(f"{_draw_legend(data, layout)}{_draw_categories(data)}{label}")
+    height = layout["height"] - FRAME
     plane = _Plane(x=_fit_axis(data, layout, "x"), y=_fit_axis(data, layout, "y"), height=height)
     parts = [*_draw_axes(plane, layout), *_draw_shapes(plane, layout)]
     for trace in data:
