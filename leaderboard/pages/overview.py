@@ -148,7 +148,6 @@ def _fit_card_chart(chart: Chart) -> Chart:
     layout = chart.figure["layout"]
     # Pixels: a card is narrower than a page.
     small = {"height": 260, "meta": {"names": layout["meta"]["names"][:6]}, "showlegend": False}
-    small["margin"] = {"l": 44, "r": 8, "t": 8, "b": 36}
     return replace(chart, figure={**chart.figure, "layout": {**layout, **small}})
 
 

@@ -65,7 +65,7 @@ async function go(url, { push = true } = {}) {
     if (!answer.ok || !answer.headers.get("content-type")?.includes("html")) throw new Error(`${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const next = $("main", page);
-    if (!next || ($(".chart", next) && !$("script[data-src]"))) throw new Error("a page of its own");
+    if (!next) throw new Error("a page of its own");
     if (push) history.pushState(null, "", url);
     shown = location.pathname + location.search;
     document.title = page.title;
@@ -234,7 +234,6 @@ addEventListener("popstate", () => {
 });
 
 function ready() {
-  for (const each of $$(".values:not([data-ready])")) { each.open = false; each.dataset.ready = ""; }
   for (const table of $$("table.data:has(.groups)")) { // names of groups stop where the columns that stay end
     const names = $("tbody tr:not(.group) > .sticky:not(:has(+ .sticky))", table);
     if (names) table.style.setProperty("--names", `${names.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().left}px`);

@@ -92,6 +92,14 @@ class TableJson(BaseModel):
     notes: list[str]
 
 
+class ChartJson(BaseModel):
+    """A chart of a page; the figure is data and layout in Plotly's form."""
+
+    name: str
+    title: str
+    figure: dict[str, Any]
+
+
 class PageJson(BaseModel):
     """A page as data; values are as printed."""
 
@@ -100,6 +108,7 @@ class PageJson(BaseModel):
     notes: list[str]
     state: dict[str, Any] = Field(description="The parameters that are not at their defaults.")
     tables: list[TableJson]
+    charts: list[ChartJson]
     data: dict[str, Any]
 
 
@@ -145,7 +154,7 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     for route in site.pages:
         _add_page(app, site, route)
     _add_extras(app, site, metrics)
-    static = _StaticFiles(directory=STATIC, packages=[("plotly", "package_data")])
+    static = _StaticFiles(directory=STATIC)
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
     _answer_head(app)
     _add_error_handlers(app, site)

@@ -1,4 +1,4 @@
-"""Charts: each is a Plotly figure as plain JSON, and the same values as a table."""
+"""Charts: each is a figure in Plotly's form as plain JSON, and the same values as a table."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from importlib.metadata import distribution
 from itertools import groupby
-from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -17,6 +15,7 @@ import numpy as np
 from markupsafe import escape
 
 from harness.core.terminal import clean_text
+from leaderboard.web.drawing import format_tick
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, Value
 
 Number: TypeAlias = "float | int | None"
@@ -28,7 +27,6 @@ P = TypeVar("P", bound="Point")
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "hexagon")
 """Of the groups that have a colour of their own; all others share one."""
-_LETTERS = ((1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 NAMES = 30
 """Points of a scatter that carry their name, where it fits."""
@@ -256,15 +254,6 @@ def convert_axis_value(value: Place, kind: Kind = "linear") -> Any:
     return float(value) if valid else None
 
 
-def locate_plotly_file() -> Path:
-    """The library's file in the installed package, without importing it.
-
-    Raises:
-        PackageNotFoundError: The package is not installed.
-    """
-    return Path(str(distribution("plotly").locate_file("plotly/package_data/plotly.min.js")))
-
-
 def _time(text: Any) -> str | None:
     """A date, or a time in UTC, as ISO text."""
     try:
@@ -309,7 +298,7 @@ def _format_chart_value(value: Value) -> str:
 
 
 def _escape_label(text: str) -> str:
-    """Text that Plotly shows as it is, tags and all."""
+    """Text as HTML, in one line."""
     return str(escape(clean_text(" ".join(text.split()))))
 
 
@@ -332,34 +321,17 @@ def _build_axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
     ticks: Json = {}
     if axis.kind == "log":
         least, most = min(values, default=1), max(values, default=1)
-        ticks = {"dtick": 1, "exponentformat": "B" if least >= 1 else "e"}
         # Over less than two and a half decades ticks at powers of ten would be one or two.
         if most <= 300 * least:
+            digits = (1, 1.5, 2, 3, 5, 7) if most <= 10 * least else (1, 2, 5)
             places = [
                 one * 10.0**power
                 for power in range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
-                for one in (1, 2, 5)
+                for one in digits
             ]
-            ticks = {"tickvals": places, "ticktext": [_format_tick(place) for place in places]}
+            ticks = {"tickvals": places, "ticktext": [format_tick(place) for place in places]}
     title = {"text": _escape_label(axis.label)}
-    return {"title": title, "type": axis.kind, "automargin": True, "zeroline": False, **ticks}
-
-
-def _format_tick(number: float) -> str:
-    """A number at an axis.
-
-    >>> [_format_tick(number) for number in (0.002, 50, 2e3, 5e8, 1e9)]
-    ['0.002', '50', '2k', '500M', '1B']
-    """
-    size, letter = next(((size, letter) for size, letter in _LETTERS if number >= size), (1, ""))
-    return f"{number / size:g}{letter}"
-
-
-def _build_layout(height: int, x: Json, y: Json, **more: Any) -> Json:
-    legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"}
-    margin = {"l": 56, "r": 24, "t": 16, "b": 48}
-    return {"height": height, "xaxis": x, "yaxis": y, "hovermode": "closest", "legend": legend,
-            "margin": margin, **more}  # fmt: skip
+    return {"title": title, "type": axis.kind, **ticks}
 
 
 def _build_plane_figure(
@@ -380,9 +352,8 @@ def _build_plane_figure(
         _build_axis(plot.x, [p.x for p in points]),
         _build_axis(plot.y, [p.y for p in points if p.y is not None]),
     )
-    layout = _build_layout(
-        height, *axes, **{"showlegend": True, "shapes": lines, "annotations": words, **more}
-    )
+    layout = {"height": height, "xaxis": axes[0], "yaxis": axes[1], "showlegend": True, "shapes": lines,
+              "annotations": words, **more}  # fmt: skip
     heads = ("Name", "Group", plot.x.label, plot.y.label, "from", "to")
     rows = [
         [Cell(text=p.label, value=p.label, href=p.href), p.series, p.x, p.y, p.low, p.high] for p in points
@@ -394,8 +365,7 @@ def _build_error_bars(values: Sequence[Any], low: Sequence[Any], high: Sequence[
     complete = [None not in each for each in zip(values, low, high, strict=True)]
     above = [h - v if k else 0 for v, h, k in zip(values, high, complete, strict=True)]
     below = [v - b if k else 0 for v, b, k in zip(values, low, complete, strict=True)]
-    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below,
-            "visible": any(complete), "thickness": 1, "width": 0}  # fmt: skip
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "visible": any(complete)}
 
 
 def _build_trace(plot: _Plane, name: str, points: Sequence[Point], place: int, **more: Any) -> Json:
@@ -414,7 +384,7 @@ def _build_trace(plot: _Plane, name: str, points: Sequence[Point], place: int, *
         "type": "scatter", "mode": "markers", "name": _escape_label(name) or "models",
         "x": [p.x for p in points], "y": y,
         "error_y": _build_error_bars(y, [p.low for p in points], [p.high for p in points]),
-        "hoverinfo": "text", "customdata": [p.href for p in points], "hovertext": texts, "marker": marker,
+        "customdata": [p.href for p in points], "hovertext": texts, "marker": marker,
         "meta": {"colour": _pick_colour(place)}, **more,
     }  # fmt: skip
 
@@ -484,8 +454,8 @@ def _build_frontier_line(best: Sequence[Point], points: Sequence[Point], *, lowe
     corners = [*corners, (edge, corners[-1][1])] if lower else [(edge, corners[0][1]), *corners]
     line = {"width": 1.5, "dash": "dot", "shape": "hv" if lower else "vh"}
     x, y = [x for x, _ in corners], [y for _, y in corners]
-    return {"type": "scatter", "mode": "lines", "name": "frontier", "hoverinfo": "skip", "line": line,
-            "x": x, "y": y, "meta": {"colour": "ink"}}  # fmt: skip
+    return {"type": "scatter", "mode": "lines", "name": "frontier", "line": line, "x": x, "y": y,
+             "meta": {"colour": "ink"}}  # fmt: skip
 
 
 def _draw_lines(plot: Lines) -> tuple[Any, ...]:
@@ -511,7 +481,7 @@ def _build_interval_area(points: Sequence[Point], meta: Json) -> list[Json]:
             some = list(run)
             x += [*(p.x for p in some), *(p.x for p in reversed(some)), None]
             y += [*(p.high for p in some), *(p.low for p in reversed(some)), None]
-    area = {"type": "scatter", "mode": "none", "fill": "toself", "hoverinfo": "skip", "showlegend": False}
+    area = {"type": "scatter", "mode": "none", "fill": "toself", "showlegend": False}
     # None breaks the outline between two runs; the last one would end in nothing.
     return [{**area, "x": x[:-1], "y": y[:-1], "meta": meta}] if x else []
 
@@ -521,7 +491,7 @@ def _draw_track(plot: Track) -> tuple[Any, ...]:
     data: list[Json] = []
     if plot.joined:
         solid = [p for p in points if not p.hollow]
-        hidden = {"hoverinfo": "skip", "showlegend": False, "error_y": {"visible": False}}
+        hidden = {"showlegend": False, "error_y": {"visible": False}}
         data.append(_build_trace(plot, "", solid, 0, mode="lines", **hidden))
     for place, (name, colour) in enumerate(plot.tones.items()):
         if group := [p for p in points if p.series == name]:
@@ -531,7 +501,7 @@ def _draw_track(plot: Track) -> tuple[Any, ...]:
     figure, heads, rows = _build_plane_figure(plot, data, points, 340)
     if plot.band:
         ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": plot.band[0], "y1": plot.band[1]}
-        figure["layout"]["shapes"].append({"type": "rect", **ends, "layer": "below", "line": {"width": 0}})
+        figure["layout"]["shapes"].append({"type": "rect", **ends})
     return figure, heads, rows
 
 
@@ -551,13 +521,13 @@ def _draw_bars(plot: Bars) -> tuple[Any, ...]:
         data.append({
             "type": "bar", "orientation": "h", "name": _escape_label(series.label), "x": values, "y": names,
             "error_x": _build_error_bars(values, low, high), "customdata": [series.href] * len(values),
-            "hoverinfo": "text", "hovertext": texts, "text": [_format_chart_value(v) for v in values],
+            "hovertext": texts, "text": [_format_chart_value(v) for v in values],
             "meta": {"colour": _pick_colour(place)},
         })  # fmt: skip
-    # Pixels: for the axis and the legend, and for each category a gap and its bars.
+    # Pixels: for the legend, and for each category its name and its bars.
     height = 110 + len(names) * (14 + 20 * len(plot.series))
-    upright = {"autorange": "reversed", "automargin": True}
-    layout = _build_layout(height, _build_axis(plot.axis), upright, barmode="group", showlegend=len(data) > 1)
+    layout = {"height": height, "xaxis": _build_axis(plot.axis), "yaxis": {"autorange": "reversed"},
+              "barmode": "group", "showlegend": len(data) > 1}  # fmt: skip
     rows = [
         [name, *(convert_axis_value(one.values[at]) for one in plot.series)]
         for at, name in enumerate(plot.categories)
@@ -582,7 +552,7 @@ def _draw_distribution(plot: Distribution) -> tuple[Any, ...]:
     ]
     bars = {
         "type": "bar", "name": "models", "x": [(a + b) / 2 for a, b, _ in rows], "y": [n for _, _, n in rows],
-        "width": float(edges[1] - edges[0]), "hoverinfo": "text", "hovertext": texts,
+        "width": float(edges[1] - edges[0]), "hovertext": texts,
         "meta": {"colour": "other"},
     }  # fmt: skip
     middle = float(np.median(values))
@@ -593,7 +563,7 @@ def _draw_distribution(plot: Distribution) -> tuple[Any, ...]:
     heights = [replace(p, y=next((n for _, b, n in rows if p.x <= b), 0)) for p in valid_marks]  # type: ignore[operator]
     marks = _place_points(plane, heights)
     data = [bars, *([_build_trace(plane, "chosen", marks, 0)] if marks else [])]
-    more = {"meta": {"names": _list_point_names(marks)}, "bargap": 0.04, "showlegend": False}
+    more = {"meta": {"names": _list_point_names(marks)}, "showlegend": False}
     return _build_plane_figure(plane, data, marks, 300, **more)[0], ("From", "To", "Models"), rows
 
 

@@ -13,8 +13,7 @@ POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-CHART_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
-"""The Content-Security-Policy, and that of a page with charts: the chart library styles its elements."""
+"""The Content-Security-Policy of every answer."""
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -43,7 +42,7 @@ class SecurityHeaders:
                 # Only this message has headers; those that follow hold the body.
                 headers = MutableHeaders(scope=message)
                 for name, value in {"Content-Security-Policy": POLICY, **HEADERS}.items():
-                    # Not set: pages with charts bring a policy of their own.
+                    # Not set: an answer may bring a header of its own.
                     headers.setdefault(name, value)
             await send(message)
 

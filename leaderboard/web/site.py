@@ -13,7 +13,6 @@ import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -34,8 +33,7 @@ from leaderboard.data.snapshot import SiteIndex, open_index
 from leaderboard.data.suites import list_conventions
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
-from leaderboard.web.charts import locate_plotly_file
-from leaderboard.web.middleware import CHART_POLICY
+from leaderboard.web.drawing import draw_figure
 from leaderboard.web.page import FORMATS, Page, PageRoute, build_missing_error
 from leaderboard.web.parameters import State, build_address, default_values, describe_errors
 
@@ -184,8 +182,7 @@ class Site:
             formats=links,
             view_links={f"theme_{n}": "?" + state.build_query(theme=n) for n in ("auto", "light", "dark")},
         )
-        policy = CHART_POLICY if page.charts else ""
-        return RenderedPage(body=text.encode(), type="text/html; charset=utf-8", status=status, policy=policy)
+        return RenderedPage(body=text.encode(), type="text/html; charset=utf-8", status=status)
 
     def load_template(self, name: str) -> Template:
         """A file of templates/."""
@@ -275,7 +272,7 @@ def create_environment() -> Environment:
         lstrip_blocks=True,
     )
     jinja_env.globals["zip"] = zip
-    jinja_env.globals["plotly"] = f"/static/plotly.min.js?v={version('plotly')}"
+    jinja_env.globals["draw_figure"] = draw_figure
     return jinja_env
 
 
@@ -299,6 +296,7 @@ def build_page_json(page: Page, state: State) -> dict[str, Any]:
         "notes": list(page.notes),
         "state": {name: value for name, value in state.collect_changes().items() if name != "theme"},
         "tables": [formats.build_table_json(table) for table in page.tables],
+        "charts": [{"name": c.name, "title": c.title, "figure": c.figure} for c in page.charts],
         "data": dict(page.data),
     }
 
@@ -376,7 +374,6 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
             for route, path in progress.track(pages, description="Writing pages"):
                 _write_page(site, route, path, folder, paths)
         shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
-        shutil.copy(locate_plotly_file(), folder / "static" / "plotly.min.js")
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror}.") from error
     create_console().print(

@@ -103,11 +103,13 @@ def test_what_needs_a_script_is_not_shown(plain: Reader) -> None:
     assert page.locator(".no-js").first.is_visible()
 
 
-def test_the_values_of_a_chart_stand_as_a_table(plain: Reader) -> None:
+def test_a_chart_is_drawn_and_its_values_are_a_click_away(plain: Reader) -> None:
     page = plain.open("/models/acme--tiny-base")
-    assert page.locator(".chart table tbody tr").count() > 3
+    assert page.locator(".chart .point").first.is_visible()
+    assert not page.locator(".chart table").first.is_visible()
+    page.locator(".chart summary").first.click()
     assert page.locator(".chart table").first.is_visible()
-    assert not page.locator(".chart .view").first.is_visible()
+    assert page.locator(".chart table tbody tr").count() > 3
 
 
 # The site as plain files, in a sub-folder of a web host without programs

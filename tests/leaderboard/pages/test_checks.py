@@ -390,7 +390,7 @@ PATH = "/watch/base-run"
 
 def drawn(client: TestClient, path: str) -> Any:
     """The figure of a page's only chart."""
-    (figure,) = figures(client.get(path, headers=BROWSER).text)
+    (figure,) = figures(client, path)
     return figure
 
 

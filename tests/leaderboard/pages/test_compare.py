@@ -22,7 +22,7 @@ import site_data
 from harness.core.lineage import Lineage
 from harness.storage.record import ExamplesPart
 from harness.storage.store import Store
-from html_pages import BROWSER, Html, ask, figures, find_rows, find_values, list_entries, page
+from html_pages import Html, ask, figures, find_rows, find_values, list_entries, page
 from leaderboard.views.comparison import Common, iter_field_differences, load_common
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site
@@ -274,7 +274,7 @@ def test_means_are_bars_by_type(client: TestClient, slugs: dict[str, str], tmp_p
     ):
         found = asked(asking, m=chosen)
         numbers = rows(found, "means") | rows(found, "tasks")
-        (figure,) = figures(asking.get("/compare", params={"m": chosen}, headers=BROWSER).text)
+        (figure,) = figures(asking, "/compare?" + urlencode({"m": chosen}, doseq=True))
         for at, trace in enumerate(figure["data"]):
             drawn = dict(zip(trace["y"], trace["x"], strict=True))
             assert len(drawn) > 3

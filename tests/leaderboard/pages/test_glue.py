@@ -204,7 +204,7 @@ def test_the_page_of_glue_offers_every_convention_and_a_chart(client: TestClient
     tabs = [tag["href"] for tag in found.named("a") if tag.get("href", "").startswith("/glue?view=")]
     assert tabs == [f"/glue?view={name}" for name in VIEWS]
     assert VIEWS["neobert"].says in found.text
-    assert len(figures(client.get("/glue").text)) == 1
+    assert len(figures(client, "/glue")) == 1
     sizes = [value(c, "parameters") for _, c in table(client, "/glue?size=large&sort=parameters", "glue")]
     assert sizes
     assert all(200e6 <= size < 600e6 for size in sizes)
@@ -283,7 +283,7 @@ def test_conventions_and_queries_are_marked(client: TestClient) -> None:
 
 
 def test_the_chart_shows_the_chosen_column(client: TestClient) -> None:
-    (figure,) = figures(client.get("/backbones?column=colbert-beir").text)
+    (figure,) = figures(client, "/backbones?column=colbert-beir")
     assert "ColBERT, BEIR" in figure["layout"]["yaxis"]["title"]["text"]
     heights = {y for trace in figure["data"] for y in trace.get("y", ())}
     assert {51.3, 52.4, 40.0} <= heights

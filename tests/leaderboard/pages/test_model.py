@@ -191,7 +191,7 @@ def test_training_tells_the_choice_the_seeds_and_the_sensitivity(client: TestCli
     text = page(client, BASE)
     assert "The development sets chose the settings" in text.text
     assert "each run's best evaluation on the development set" in text.text
-    assert sum(a.get("role") == "img" for _, a in text.tags) == 2
+    assert sum(a.get("class") == "plane" for _, a in text.tags) == 2
     marked = find_rows(found, "results")
     chosen = {row["key"] for row in marked if row["cells"].get("score", {}).get("kind") == "chosen"}
     assert chosen == {"RTE", "CoLA"}

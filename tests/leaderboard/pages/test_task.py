@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 import site_data
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from html_pages import BROWSER, ask, figures, find_values, page
+from html_pages import ask, figures, find_values, page
 from leaderboard.data.queries import Entry
 from leaderboard.views.task_scores import (
     MOST,
@@ -101,7 +101,7 @@ def test_the_best_of_each_size_class_is_named_and_marked(client: TestClient) -> 
     assert [(row["size"].partition(",")[0], row["model"]) for row in sizes] == [
         ("small", "acme/tiny-base"), ("large", "acme/tiny-large")
     ]  # fmt: skip
-    (figure,) = figures(client.get(f"/tasks/{FIRST}", headers=BROWSER).text)
+    (figure,) = figures(client, f"/tasks/{FIRST}")
     assert len(figure["data"][1]["x"]) == 2
 
 

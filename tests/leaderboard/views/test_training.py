@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.core.lineage import ParentPart
-from html_pages import BROWSER, ask, figures, find_rows, find_values, page, printed
+from html_pages import ask, figures, find_rows, find_values, page, printed
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import Scope
 from leaderboard.views.suite_table import describe_training, format_entry_kinds
@@ -466,7 +466,7 @@ def test_the_sensitivity_curve_is_on_the_models_page(swept: TestClient) -> None:
     assert [row["value"] for row in find_values(found, "sweep") if row["chosen"]] == [8e-05]
     assert found["data"]["lineage"]["sweep"]["setting"] == "learning_rate"
     html = page(swept, path)
-    (figure,) = figures(swept.get(path, headers=BROWSER).text)
+    (figure,) = figures(swept, path)
     assert [trace["name"] for trace in figure["data"]] == ["mean of 4 tasks", *CHOSE]
     assert figure["layout"]["shapes"][0]["x0"] == 8e-05
     assert f"learning_rate among 6 values: {', '.join(CHOSE)}" in html.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import hashlib
 import io
 import json
 import threading
@@ -446,16 +445,6 @@ def test_pages_name_files_by_their_content() -> None:
     page = Parsed(TestClient(standard_app()).get("/", headers={"accept": "text/html"}).text)
     found = [a["href"] for a in page.all("link") if a.get("rel") == "stylesheet"]
     assert found == [format_asset_url("style.css"), format_asset_url("boards.css")]
-
-
-def test_the_library_of_plots_is_that_of_the_package() -> None:
-    from leaderboard.web.charts import locate_plotly_file
-
-    answer = TestClient(standard_app()).get("/static/plotly.min.js?v=6", headers={"accept-encoding": "gzip"})
-    assert answer.headers["content-encoding"] == "gzip"
-    assert (
-        hashlib.sha256(answer.content).digest() == hashlib.sha256(locate_plotly_file().read_bytes()).digest()
-    )
 
 
 def numbers(app: FastAPI) -> dict[tuple[str, ...], float]:

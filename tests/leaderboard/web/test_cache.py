@@ -149,8 +149,3 @@ def test_a_page_that_the_client_has_is_not_sent_again() -> None:
 def test_a_small_body_is_sent_as_it_is() -> None:
     response = get(page(b"ok").encode_gzip(), accept_encoding="gzip")
     assert (bytes(response.body), "content-encoding" in response.headers) == (b"ok", False)
-
-
-def test_a_page_may_have_a_policy_of_its_own() -> None:
-    assert get(page(policy="sandbox")).headers["content-security-policy"] == "sandbox"
-    assert "content-security-policy" not in get(page()).headers

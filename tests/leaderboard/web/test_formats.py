@@ -267,7 +267,8 @@ def test_json_is_what_the_description_of_the_api_says(table: Table) -> None:
 def test_a_page_as_plain_values() -> None:
     page = Page(title="T", template="x.html", lead="l", notes=["n"], data={"a": 1})
     assert build_page_json(page, State(theme="dark")) == {
-        "title": "T", "lead": "l", "notes": ["n"], "state": {}, "tables": [], "data": {"a": 1},
+        "title": "T", "lead": "l", "notes": ["n"], "state": {}, "tables": [], "charts": [],
+        "data": {"a": 1},
     }  # fmt: skip
 
 
