@@ -41,7 +41,9 @@ from harness.plan.run_file import format_run
 @click.option("--quick", is_flag=True, help="A protocol on few tasks with few steps: no paper's, and marked.")
 @options.project
 @options.evaluation
-@options.add_options("seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast")
+@options.add_options(
+    "lengths", "seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast"
+)
 @options.run_file
 @click.option(
     "--save",
@@ -68,6 +70,8 @@ def command(
     if save is not None and protocol:
         raise UsageError("A file of settings holds one run, not a protocol.", hint="Leave out --save.")
     request = options.build_request(models, suites, given, config)
+    if protocol and request.lengths:
+        raise UsageError("A protocol has lengths of its own.", hint="Leave out --lengths, or --protocol.")
     request = replace(request, suites=options.insert_project(request.suites, project))
     with request.limit_network():
         if protocol:

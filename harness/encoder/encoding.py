@@ -240,10 +240,9 @@ def describe_rope_scaling(description: Description, settings: Settings, encoding
     """A sentence on what a requested scaling does to a model; empty where none is requested."""
     if settings.rope_scaling is None:
         return ""
-    where = f"{description.name} at {encoding.max_length} tokens: {description.position_limit} positions"
-    if encoding.rope_scaling is None:
-        return f"{where}, --rope-scaling changes nothing"
-    return f"{where}, scaled by {encoding.rope_scaling}"
+    where = f"{description.name} at {encoding.max_length} tokens: its {description.position_limit} positions"
+    scaling = encoding.rope_scaling
+    return f"{where} are scaled by {scaling}" if scaling else f"{where} suffice, and are not scaled"
 
 
 def _resolve_max_length(description: Description, asked: int | None, settings: Settings) -> int:
