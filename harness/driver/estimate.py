@@ -249,7 +249,7 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         # Nothing is left to train.
         expected = (TimeRange(), "")
     return TrainingCost(
-        model=prepared.format_model_label(model),
+        model=prepared.format_model_name(model),
         key=model.artifact.key,
         folder=str(model.artifact.folder),
         recipe=model.lineage.text,

@@ -452,20 +452,21 @@ class PreparedRun:
     stages: tuple[ModelRecipe, ...] = ()
 
     def format_model_label(self, model: ConfiguredModel) -> str:
-        """A model's name, with its seed or the start of its key where another model has the same name.
+        """What tells a model apart in the run: its name, and its length in a run at several lengths."""
+        return f"{self.format_model_name(model)}{self.format_length(model)}"
 
-        In a run at several lengths its length follows.
-        """
+    def format_model_name(self, model: ConfiguredModel) -> str:
+        """A model's name, with its seed or the start of its key where another model has the same name."""
         name, length = model.artifact.name, self.format_length(model)
         alike = [o for o in self.subjects if o.artifact.name == name and self.format_length(o) == length]
         if len(alike) == 1:
-            return f"{name}{length}"
+            return name
         if model.context is not None and len({other.artifact.key for other in alike}) == 1:
-            return f"{name} (context {model.context.seed}){length}"
+            return f"{name} (context {model.context.seed})"
         seeds = [other.lineage.seed for other in alike if other.lineage is not None]
         if model.lineage is not None and len(set(seeds)) == len(alike):
-            return f"{name} (seed {model.lineage.seed}){length}"
-        return f"{name} ({model.artifact.key[:8]}){length}"
+            return f"{name} (seed {model.lineage.seed})"
+        return f"{name} ({model.artifact.key[:8]})"
 
     def format_length(self, model: ConfiguredModel) -> str:
         """The words for the length of a model in a run at several lengths; empty in any other."""

@@ -67,7 +67,7 @@ def _report_json(report: Report) -> dict[str, Any]:
         "results": str(report.prepared.store.root),
         **report.serialize_effort(),
         "models": [
-            {"asked": text, "name": _format_asked_label(report, one), "artifact": one.artifact.key}
+            {"asked": text, "name": report.prepared.format_model_name(one), "artifact": one.artifact.key}
             for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
         ],
         "trained": [_serialize_training(report, one) for one in report.prepared.plan.trainings],
@@ -86,12 +86,6 @@ def _report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _format_asked_label(report: Report, model: ConfiguredModel) -> str:
-    """The name of a model of the request, whatever its lengths are."""
-    prepared = report.prepared
-    return prepared.format_model_label(model).removesuffix(prepared.format_length(model))
-
-
 def _serialize_length(report: Report, model: ConfiguredModel) -> dict[str, Any]:
     """The length of a model in a run at several lengths."""
     return {"max_length": model.text_length} if report.prepared.request.lengths else {}
@@ -101,7 +95,7 @@ def _serialize_training(report: Report, model: ConfiguredModel) -> dict[str, Any
     lineage, folder = report.find_lineage(model), model.artifact.folder
     assert lineage is not None
     return {
-        "name": report.prepared.format_model_label(model),
+        "name": report.prepared.format_model_name(model),
         "artifact": model.artifact.key,
         "folder": str(folder) if folder.is_dir() else None,
         "lineage": lineage.model_dump(mode="json"),

@@ -11,18 +11,20 @@ import torch
 from transformers import AutoConfig, AutoModel, GPTNeoXConfig, GPTNeoXModel, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+import late_models
 import tiny
 import tiny_networks
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
-from harness.encoder.backbones import list_backbones
+from harness.encoder.backbones import explain_unscalable, list_backbones
 from harness.encoder.encoding import resolve_encoding
-from harness.encoder.engine import Encoder
+from harness.encoder.engine import Encoder, collect_backbones
 from harness.encoder.folder.description import describe
-from harness.encoder.loading import load_encoder
+from harness.encoder.loading import load_any, load_encoder
 from harness.encoder.network.layers import _compute_frequencies
 from harness.encoder.network.model import load_network
+from harness.storage.vectors import EmbeddingCache
 
 KINDS = ("yarn", "dynamic", "linear")
 TRAINED, LENGTH, FACTOR = 64, 200, 4.0
@@ -35,13 +37,15 @@ def scaled(kind: str, **more: Any) -> dict[str, Any]:
     return {"rope_type": kind, "factor": FACTOR, **trained, **more}
 
 
+def artifact(folder: Path) -> Artifact:
+    """The model of a folder."""
+    return Artifact(name="tiny", folder=folder, key="a" * 64, weights="b" * 64, source=str(folder))
+
+
 def load(folder: Path, **settings: Any) -> Encoder:
     """The model of a folder, with settings."""
-    encoding = resolve_encoding(describe(folder), Settings(**settings))
     return load_encoder(
-        Artifact(name="tiny", folder=folder, key="a" * 64, weights="b" * 64, source=str(folder)),
-        encoding,
-        device="cpu",
+        artifact(folder), resolve_encoding(describe(folder), Settings(**settings)), device="cpu"
     )
 
 
@@ -92,7 +96,10 @@ def test_a_network_is_transformers_own_with_that_scaling(name: str, kind: str, t
     given = {"input_ids": ids[None] % 50 + 10, "attention_mask": torch.ones(1, LENGTH, dtype=torch.long)}
     with torch.no_grad():
         expected, found, unscaled = (model(**given).last_hidden_state for model in (theirs, ours, plain))
+    # Values are up to 4; the vector of the text is compared at length 1.
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    vectors = [torch.nn.functional.normalize(one.mean(dim=1), dim=-1) for one in (found, expected)]
+    torch.testing.assert_close(*vectors, rtol=0, atol=1e-6)
     assert (unscaled - expected).abs().max() > 1e-2
 
 
@@ -175,8 +182,6 @@ def test_a_family_that_cannot_is_refused(
 def test_the_config_of_transformers_own_class_says_whether(
     config: dict[str, Any], reason: str | None
 ) -> None:
-    from harness.encoder.backbones import explain_unscalable
-
     found = explain_unscalable(config, own_code=True)
     assert found is None if reason is None else reason in str(found)
 
@@ -217,3 +222,33 @@ def test_positions_are_scaled_once() -> None:
     assert shape.max_position_embeddings == 512
     with pytest.raises(ModelError, match="cannot be scaled"):
         shape.scale_rotary("yarn", 2.0, 1024)
+
+
+def test_documents_of_a_multi_vector_model_go_beyond_the_positions(tmp_path: Path) -> None:
+    folder = late_models.save(tmp_path / "late", "modernbert")
+    limit = describe(folder).position_limit
+    assert limit is not None
+    settings = Settings(max_length=3 * limit, rope_scaling="dynamic:2")
+    encoding = resolve_encoding(describe(folder), settings)
+    late = encoding.late_interaction
+    assert late is not None
+    assert (late.query_length, late.document_length, encoding.rope_scaling) == (12, 3 * limit, "dynamic:2")
+    model = load_any(artifact(folder), encoding, device="cpu")
+    shape = collect_backbones(model.model)[0].shape
+    assert shape.rotary_scaling == {"kind": "dynamic", "factor": 2.0, "trained": limit, "length": 3 * limit}
+    assert model.count_tokens([TEXT * 20], role="document") == 3 * limit
+
+
+def test_vectors_of_another_scaling_are_of_another_space(tmp_path: Path) -> None:
+    description = describe(build("modernbert", tmp_path / "model"))
+    spaces = {
+        json.dumps(
+            EmbeddingCache.build_space_identity(
+                artifact(description.folder),
+                resolve_encoding(description, Settings(max_length=LENGTH, rope_scaling=text)),
+                prompt="",
+            )
+        )
+        for text in ("yarn:4", "linear:4", "dynamic:4", "dynamic:5")
+    }
+    assert len(spaces) == 4
