@@ -256,7 +256,8 @@ def _resolve_max_length(description: Description, asked: int | None, settings: S
         )
     limit = description.position_limit
     # With a scaling the length was checked beside it.
-    if limit is not None and asked > limit and settings.rope_scaling is None:
+    is_free = description.is_unbound or settings.rope_scaling is not None
+    if limit is not None and asked > limit and not is_free:
         more = "" if description.unscalable else " --rope-scaling yarn:2 goes beyond it (docs/backbones.md)."
         raise UsageError(
             f"A maximum length of {asked} tokens is more than {description.name} has positions for.",

@@ -176,9 +176,9 @@ def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: De
             for length in description.lengths
             if length.named is not None and length.table is not None and length.named > length.table
         ]
-    limits = [None if encoding.rope_scaling else length.limit for _, length in towers]
-    lengths = [min(encoding.max_length, limit or NO_LIMIT) for limit in limits]
-    cut = [_cut(module, length) for (module, _), length in zip(towers, lengths, strict=True)]
+    is_free = description.is_unbound or encoding.rope_scaling is not None
+    limits = [NO_LIMIT if is_free else length.limit or NO_LIMIT for _, length in towers]
+    cut = [_cut(m, min(encoding.max_length, limit)) for (m, _), limit in zip(towers, limits, strict=True)]
     if not any(cut):
         raise UsageError(
             f"{description.name} cannot truncate its input.", hint="Leave the maximum length out."

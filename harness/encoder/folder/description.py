@@ -90,6 +90,11 @@ class Description:
     two_stage: TwoStageSettings | None = None
     unscalable: str | None = None
 
+    @property
+    def is_unbound(self) -> bool:
+        """Whether a longer text than its `position_limit` can be asked for as it is: ALiBi ends nowhere."""
+        return self.unscalable == ALIBI
+
 
 def describe(folder: Path, *, own_code: bool = False) -> Description:
     """The description of the model in `folder`; with `own_code`, the model's own code is run.
@@ -367,8 +372,6 @@ def _read_module_limits(class_name: str | None, root: Path, *, bare: bool, own_c
     length_limit = int(named) if named is not None and 0 < named < NO_LIMIT else None
     most = min((length for length in (length_limit, limit) if length), default=NO_LIMIT)
     cuts = class_name not in ("BoW", "WordEmbeddings", "StaticEmbedding")
-    # ALiBi ends nowhere; texts are cut at the length of the config where no other is asked for.
-    limit = None if explain_unscalable(config, own_code=own_code) == ALIBI else limit
     return _TokenLimits(cuts=cuts, most=most, named=length_limit, limit=limit, table=table)
 
 

@@ -14,7 +14,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 import late_models
 import tiny
 import tiny_networks
-from harness.core.encoding import Settings
+from harness.core.encoding import EvaluationSettings, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder.backbones import explain_unscalable, list_backbones
@@ -252,3 +252,9 @@ def test_vectors_of_another_scaling_are_of_another_space(tmp_path: Path) -> None
         for text in ("yarn:4", "linear:4", "dynamic:4", "dynamic:5")
     }
     assert len(spaces) == 4
+
+
+def test_the_length_of_a_recipe_stays_that_of_the_config_with_alibi(tmp_path: Path) -> None:
+    description = describe(build("mosaicbert", tmp_path / "model", alibi_starting_size=TRAINED))
+    limited = EvaluationSettings(max_length=LENGTH).limit_settings(Settings(), description.position_limit)
+    assert limited.max_length == TRAINED
