@@ -76,8 +76,8 @@ def _compute_frequencies(
     kind, factor = scaling["kind"], float(scaling["factor"])
     if kind in ("linear", "yarn") or "length" in scaling:
         trained, length = scaling.get("trained", 1), scaling.get("length")
-        frequency, weight = _compute_library_frequencies(head_dim, theta, kind, factor, trained, length)
-        return frequency.to(lengths.device)[None], weight
+        arguments = (head_dim, theta, kind, factor, trained, length)
+        return _compute_library_frequencies(lengths.device, *arguments)
     if kind == "dynamic":
         beyond = lengths.float() / float(scaling["trained"])
         # base * (factor * length / trained - (factor - 1)) ** (d / (d - 2)), as in transformers.
@@ -91,20 +91,27 @@ def _compute_frequencies(
     raise ModelError(f"The rotary scaling {kind!r} is not known; there are dynamic, linear, ntk and yarn.")
 
 
+# Cached also as a copy to a GPU waits for it.
 @functools.cache
 def _compute_library_frequencies(
-    head_dim: int, theta: float, kind: str, factor: float, trained: int, length: int | None
+    device: torch.device,
+    head_dim: int,
+    theta: float,
+    kind: str,
+    factor: float,
+    trained: int,
+    length: int | None,
 ) -> tuple[Tensor, float]:
-    """Scaled frequencies, (head_dim / 2,) on the CPU, and the weight of cosines and sines."""
-    rotary = {"rope_theta": theta, "rope_type": "default"}
+    """Scaled frequencies, (1, head_dim / 2), and the weight of cosines and sines."""
     config = PreTrainedConfig(
         head_dim=head_dim,
         hidden_size=head_dim,
         num_attention_heads=1,
         max_position_embeddings=trained,
-        rope_parameters=rotary,
+        rope_parameters={"rope_theta": theta, "rope_type": "default"},
     )
-    return scale_frequencies(config, kind, factor, length)
+    frequency, weight = scale_frequencies(config, kind, factor, length)
+    return frequency.to(device)[None], weight
 
 
 def scale_frequencies(config: Any, kind: str, factor: float, length: int | None) -> tuple[Tensor, float]:
