@@ -39,11 +39,10 @@ from harness.plan.run_file import format_run
     "(`harness list protocols`, docs/protocols.md); --tasks names steps of it, or tasks.",
 )
 @click.option("--quick", is_flag=True, help="A protocol on few tasks with few steps: no paper's, and marked.")
+@options.make_option(Request, "lengths")
 @options.project
 @options.evaluation
-@options.add_options(
-    "lengths", "seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast"
-)
+@options.add_options("seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast")
 @options.run_file
 @click.option(
     "--save",

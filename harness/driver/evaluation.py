@@ -132,7 +132,7 @@ def _prepare_lengths(request: Request) -> PreparedRun:
         raise UsageError("--lengths and --max-length both give a length.", hint="Leave one of them out.")
     settings = [replace(request.settings, max_length=length) for length in request.validate_fields().lengths]
     runs = [_label_jobs(prepare(replace(request, settings=one, lengths=()))) for one in settings]
-    joined = join_runs(request, runs)
+    joined = join_prepared_runs(request, runs)
     # One model after the other, each at every length.
     order = [model.artifact.key for model in runs[0].subjects]
     subjects = sorted(joined.subjects, key=lambda model: order.index(model.artifact.key))
@@ -149,7 +149,7 @@ def _label_jobs(run: PreparedRun) -> PreparedRun:
     return replace(run, plan=replace(run.plan, jobs=tuple(jobs)))
 
 
-def join_runs(base: Request, runs: Sequence[PreparedRun]) -> PreparedRun:
+def join_prepared_runs(base: Request, runs: Sequence[PreparedRun]) -> PreparedRun:
     """Several runs as one, in which each training, encoding and score is once.
 
     Args:

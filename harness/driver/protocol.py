@@ -133,7 +133,7 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
         steps=steps,
         gaps=reasons | skipped,
         skipped=frozenset(skipped),
-        joined=evaluation.join_runs(base, [*steps.values()]),
+        joined=evaluation.join_prepared_runs(base, [*steps.values()]),
     )
 
 
