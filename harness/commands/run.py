@@ -39,6 +39,7 @@ from harness.plan.run_file import format_run
     "(`harness list protocols`, docs/protocols.md); --tasks names steps of it, or tasks.",
 )
 @click.option("--quick", is_flag=True, help="A protocol on few tasks with few steps: no paper's, and marked.")
+@options.make_option(Request, "lengths")
 @options.project
 @options.evaluation
 @options.add_options("seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast")
@@ -68,6 +69,8 @@ def command(
     if save is not None and protocol:
         raise UsageError("A file of settings holds one run, not a protocol.", hint="Leave out --save.")
     request = options.build_request(models, suites, given, config)
+    if protocol and request.lengths:
+        raise UsageError("A protocol has lengths of its own.", hint="Leave out --lengths, or --protocol.")
     request = replace(request, suites=options.insert_project(request.suites, project))
     with request.limit_network():
         if protocol:

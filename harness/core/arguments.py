@@ -90,6 +90,14 @@ def _read_names(value: Any) -> Any:
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, bytes) else value
 
 
+def _read_numbers(value: Any) -> Any:
+    """A comma-separated text or a sequence as different numbers, and None as none."""
+    parts = _read_names(value)
+    if not isinstance(parts, tuple):
+        return value
+    return tuple(dict.fromkeys(int(p) if isinstance(p, str) and p.isdecimal() else p for p in parts))
+
+
 def _read_places(value: Any) -> Any:
     """A single name or path as a tuple of one, and any other sequence as a tuple of texts."""
     several = (value,) if isinstance(value, str | os.PathLike) else value
@@ -125,6 +133,12 @@ def _read_table(value: Any) -> Any:
 Processes = Annotated[int, Interval(ge=1, le=1024), Form(must="a whole number from 1 to 1024")]
 Tokens = Annotated[
     int, Interval(ge=1, le=2_000_000_000), Form(must="a whole number of tokens from 1 to 2 billion")
+]
+Lengths = Annotated[
+    tuple[Annotated[int, Interval(ge=1, le=2_000_000_000)], ...],
+    Form(
+        must="numbers of tokens from 1 to 2 billion, as a comma-separated text or a list", read=_read_numbers
+    ),
 ]
 Step = Annotated[int, Interval(ge=0, lt=2**63), Form(must="a whole number, 0 or more and below 2**63")]
 Seeds = Annotated[int, Interval(ge=1, le=1000), Form(must="a whole number from 1 to 1000")]

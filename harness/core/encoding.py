@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Protocol
 
-from annotated_types import Interval
+from annotated_types import Interval, Predicate
 
 from harness.core.arguments import Form, Option, Seed, Table, Tokens
 from harness.core.errors import UsageError
@@ -65,6 +66,32 @@ def _refuse_bfloat16(value: Any) -> Any:
     return value
 
 
+_ROPE_SCALING = re.compile(r"(yarn|dynamic|linear):(\d+(?:\.\d+)?)")
+
+
+def parse_rope_scaling(text: str) -> tuple[str, float]:
+    """The kind and the factor of a scaling of rotary positions; the factor is 0 in a text that has none.
+
+    >>> parse_rope_scaling("yarn:2"), parse_rope_scaling("yarn")
+    (('yarn', 2.0), ('', 0.0))
+    """
+    match = _ROPE_SCALING.fullmatch(text)
+    return (match[1], float(match[2])) if match else ("", 0.0)
+
+
+def _spell_rope_scaling(value: Any) -> Any:
+    """The same scaling in the one spelling that keys have: yarn:2 for yarn:2.0."""
+    kind, factor = parse_rope_scaling(value) if isinstance(value, str) else ("", 0.0)
+    return f"{kind}:{int(factor) if factor.is_integer() else factor}" if kind else value
+
+
+_RopeScaling = Annotated[
+    str,
+    Predicate(lambda text: 1 < parse_rope_scaling(text)[1] < math.inf),
+    Form(must="yarn:FACTOR, dynamic:FACTOR or linear:FACTOR with a number above 1", read=_spell_rope_scaling),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The requested evaluation settings of a model; None means the model's own default.
@@ -85,6 +112,14 @@ class Settings:
         Option(
             "Longest input in tokens, of multi-vector (ColBERT) models the longest document (default: the "
             "model's own)."
+        ),
+    ] = None
+    rope_scaling: Annotated[
+        _RopeScaling | None,
+        Option(
+            "Scaling of rotary positions where --max-length is beyond those of the model: yarn:2, dynamic:2 "
+            "or linear:2, with any factor above 1 (docs/backbones.md).",
+            metavar="KIND:FACTOR",
         ),
     ] = None
     query_length: Annotated[
@@ -312,7 +347,8 @@ class Encoding:
     one large tasks are searched by the usual one, unless `exact` was asked for. With a `context` a vector
     depends on context documents, which are drawn for each task. The first `truncate_dim` numbers of a vector
     are kept, None for all. On tasks of `normalized_types` vectors are scaled to length 1 in any case, and
-    `document_lengths` are those of multi-vector models on some tasks.
+    `document_lengths` are those of multi-vector models on some tasks. `rope_scaling` is set where
+    `max_length` is beyond the model's positions; the dynamic one is that of a text of `max_length` tokens.
     """
 
     output: Output = "vector"
@@ -332,6 +368,7 @@ class Encoding:
     truncate_dim: int | None = field(default=None, metadata={"later": True})
     normalized_types: tuple[str, ...] = ()
     document_lengths: tuple[tuple[str, int], ...] = ()
+    rope_scaling: str | None = None
 
     @property
     def loaded(self) -> Encoding:

@@ -70,6 +70,10 @@ class PlanCost:
             else _estimate_runs_cost(score, runs.get(score.key, []), workers=len(plan.jobs))
             for score in plan.cells
         ]
+        finals = [
+            replace(cost, model=cost.model + prepared.format_length(score.subject))
+            for cost, score in zip(finals, plan.cells, strict=True)
+        ]
         trainings, scores = _estimate_trainings(prepared, past), [*trials, *finals]
         times = [cost.time for cost in scores if cost.state == "to do"]
         times += [training.time_left for training in trainings]
@@ -245,7 +249,7 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         # Nothing is left to train.
         expected = (TimeRange(), "")
     return TrainingCost(
-        model=prepared.format_model_label(model),
+        model=prepared.format_model_name(model),
         key=model.artifact.key,
         folder=str(model.artifact.folder),
         recipe=model.lineage.text,

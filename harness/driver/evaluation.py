@@ -91,6 +91,8 @@ def prepare(
         UsageError: A name, a setting or a record cannot be used.
     """
     end_repetition()
+    if request.lengths and not training:
+        return _prepare_lengths(request)
     remote = request.validate_fields().open_remote()
     resolved_request = ResolvedRequest.resolve_request(
         request, training=training, remote=remote, starts=starts
@@ -122,6 +124,58 @@ def prepare(
     )
     _require_runnable_dtype(prepared)
     return replace(prepared, plan=add_expected_seconds(prepared))
+
+
+def _prepare_lengths(request: Request) -> PreparedRun:
+    """The runs at every length of a request as one."""
+    if request.settings.max_length is not None:
+        raise UsageError("--lengths and --max-length both give a length.", hint="Leave one of them out.")
+    settings = [replace(request.settings, max_length=length) for length in request.validate_fields().lengths]
+    runs = [_label_jobs(prepare(replace(request, settings=one, lengths=()))) for one in settings]
+    joined = join_prepared_runs(request, runs)
+    # One model after the other, each at every length.
+    order = [model.artifact.key for model in runs[0].subjects]
+    subjects = sorted(joined.subjects, key=lambda model: order.index(model.artifact.key))
+    return replace(joined, subjects=tuple(subjects), stages=runs[0].stages)
+
+
+def _label_jobs(run: PreparedRun) -> PreparedRun:
+    """A run whose jobs on a task say its length."""
+    length = run.request.settings.max_length
+    jobs = [
+        replace(job, label=f"{job.label}, {length} tokens") if job.kind in ("encode", "score") else job
+        for job in run.plan.jobs
+    ]
+    return replace(run, plan=replace(run.plan, jobs=tuple(jobs)))
+
+
+def join_prepared_runs(base: Request, runs: Sequence[PreparedRun]) -> PreparedRun:
+    """Several runs as one, in which each training, encoding and score is once.
+
+    Args:
+        base: The request of all of them.
+        runs: The prepared runs, at least one.
+    """
+    plans = [run.plan for run in runs]
+    plan = Plan(
+        cells=tuple({cell.key: cell for one in plans for cell in one.cells}.values()),
+        jobs=tuple({job.key: job for one in plans for job in one.jobs}.values()),
+        keys={pair: key for one in plans for pair, key in one.keys.items()},
+        known=frozenset().union(*(one.known for one in plans)),
+        anew=frozenset().union(*(one.anew for one in plans)),
+        trainings=tuple({m.artifact.key: m for one in plans for m in one.trainings}.values()),
+        trials=tuple({trial.key: trial for one in plans for trial in one.trials}.values()),
+    )
+    request = replace(base, suites=tuple(dict.fromkeys(name for run in runs for name in run.request.suites)))
+    first = next((run for run in runs if run.recipe), runs[0])
+    return replace(
+        first,
+        request=request,
+        subjects=tuple(dict.fromkeys(model for run in runs for model in run.subjects)),
+        suites=tuple({suite.name: suite for run in runs for suite in run.suites}.values()),
+        plan=plan,
+        stages=(),
+    )
 
 
 def _require_runnable_dtype(prepared: PreparedRun) -> None:

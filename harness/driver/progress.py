@@ -268,6 +268,7 @@ class Follower:
         self._console, self._clock = console, clock
         self._last = clock()
         self._settled, self._wanted = 0, len(plan.cells)
+        self._labels = {job.key: job.label for job in plan.jobs if job.kind == "score"}
         # By claim and key: parts of an encoding have bars of their own.
         self._bars: dict[tuple[str, str], TaskID] = {}
         self._told: dict[str, float] = {}
@@ -393,7 +394,7 @@ class Follower:
         if record is not None and result.how != "failed":
             outcome = f"{cell.task.metric} {score_text(record.main_score)}  {_format_record_seconds(record)}"
         count = f"[{self._settled} of {self._wanted}] " if self._wanted > 1 else ""
-        name = f"{cell.task.name} ({cell.subject.artifact.name})"
+        name = self._labels.get(cell.key, f"{cell.task.name} ({cell.subject.artifact.name})")
         self._print_line(f"{MARKS[result.how]} {count}{name}  {outcome}")
 
     def _show_nodes(self, nodes: Sequence[Node]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from harness.core.errors import DataError, HarnessError, TrainingDataError, Usag
 from harness.driver import evaluation
 from harness.driver.execute import Driver, Result
 from harness.jobs.protocol import ProtocolEntry
-from harness.plan.plan import ConfiguredModel, Plan
+from harness.plan.plan import ConfiguredModel
 from harness.plan.protocol import expand_protocol
 from harness.plan.request import PreparedRun, Request
 
@@ -133,7 +133,7 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
         steps=steps,
         gaps=reasons | skipped,
         skipped=frozenset(skipped),
-        joined=_join_runs(base, [*steps.values()]),
+        joined=evaluation.join_prepared_runs(base, [*steps.values()]),
     )
 
 
@@ -187,27 +187,3 @@ def _count_step(name: str, run: PreparedRun, seen: set[str]) -> _StepCounts:
 def _find_root(model: ConfiguredModel) -> ConfiguredModel:
     """The model that the first of a model's trainings starts from."""
     return model if model.training is None else _find_root(model.training.backbone)
-
-
-def _join_runs(base: Request, runs: Sequence[PreparedRun]) -> PreparedRun:
-    """Several plans as one, in which each training, encoding and score is once."""
-    plans = [run.plan for run in runs]
-    plan = Plan(
-        cells=tuple({cell.key: cell for one in plans for cell in one.cells}.values()),
-        jobs=tuple({job.key: job for one in plans for job in one.jobs}.values()),
-        keys={pair: key for one in plans for pair, key in one.keys.items()},
-        known=frozenset().union(*(one.known for one in plans)),
-        anew=frozenset().union(*(one.anew for one in plans)),
-        trainings=tuple({m.artifact.key: m for one in plans for m in one.trainings}.values()),
-        trials=tuple({trial.key: trial for one in plans for trial in one.trials}.values()),
-    )
-    request = replace(base, suites=tuple(dict.fromkeys(name for run in runs for name in run.request.suites)))
-    first = next((run for run in runs if run.recipe), runs[0])
-    return replace(
-        first,
-        request=request,
-        subjects=tuple(dict.fromkeys(model for run in runs for model in run.subjects)),
-        suites=tuple({suite.name: suite for run in runs for suite in run.suites}.values()),
-        plan=plan,
-        stages=(),
-    )

@@ -5,6 +5,7 @@ Imports neither torch nor transformers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, cast, get_args
 
@@ -16,6 +17,7 @@ from harness.core.encoding import (
     LateInteraction,
     Plaid,
     Settings,
+    parse_rope_scaling,
 )
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import MAXSIM, Similarity
@@ -39,7 +41,7 @@ def resolve_encoding(
         evaluation: What holds of a recipe's beside them (`EvaluationSettings.limit_settings`).
 
     Raises:
-        UsageError: The pooling is unknown, or the length exceeds the model's positions.
+        UsageError: The pooling is unknown, or the length exceeds the model's positions, also the scaled ones.
     """
     evaluation = evaluation or EvaluationSettings()
     if settings.max_length is None:
@@ -48,13 +50,14 @@ def resolve_encoding(
     prompts = {**model_prompts, **(settings.prompts or {})}
     default = description.default_prompt_name
     normalize = description.normalize
+    _check_similarity(description, settings)
     shared: dict[str, Any] = {
         "dtype": settings.dtype or evaluation.dtype or "float32",
         "similarity": settings.similarity or description.similarity_fn_name,
         "prompts": tuple(sorted(prompts.items())),
         "default_prompt": default if default in prompts else None,
+        "rope_scaling": _resolve_rope_scaling(description, settings),
     }
-    _check_similarity(description, settings)
     if description.late_interaction is not None:
         late = _resolve_late_interaction(description, settings)
         return Encoding(
@@ -72,7 +75,7 @@ def resolve_encoding(
     return Encoding(
         pooling=_resolve_pooling(description, settings.pooling),
         normalize=normalize if settings.normalize is None else settings.normalize,
-        max_length=_resolve_max_length(description, settings.max_length),
+        max_length=_resolve_max_length(description, settings.max_length, settings),
         vectors=settings.vectors or "float32",
         context=_resolve_context_draw(description, settings),
         truncate_dim=description.truncate_dim,
@@ -154,9 +157,9 @@ def _resolve_late_interaction(description: Description, settings: Settings) -> L
             )
     return replace(
         late,
-        query_length=_resolve_max_length(description, settings.query_length or late.query_length),
+        query_length=_resolve_max_length(description, lengths["queries"], settings),
         by_task=settings.query_length is None,
-        document_length=_resolve_max_length(description, settings.max_length or late.document_length),
+        document_length=_resolve_max_length(description, lengths["documents"], settings),
     )
 
 
@@ -205,7 +208,44 @@ def _resolve_pooling(description: Description, asked: str | None) -> str:
     return asked
 
 
-def _resolve_max_length(description: Description, asked: int | None) -> int:
+def _resolve_rope_scaling(description: Description, settings: Settings) -> str | None:
+    """The requested scaling of rotary positions; None where they reach the requested length as they are."""
+    text, name, limit = settings.rope_scaling, description.name, description.position_limit
+    if text is None:
+        return None
+    kind, factor = parse_rope_scaling(text)
+    if description.unscalable or limit is None:
+        reason = description.unscalable or "its files name no number of positions"
+        raise UsageError(
+            f"--rope-scaling {text} is not for {name}: {reason}.", hint="Leave out --rope-scaling."
+        )
+    asked = max(settings.max_length or 0, settings.query_length or 0)
+    if not asked:
+        raise UsageError(
+            f"--rope-scaling {text} is for texts beyond the {limit} positions of {name}, and no length is "
+            "given.",
+            hint=f"Type --max-length with more than {limit}, or leave out --rope-scaling.",
+        )
+    # The base of the dynamic one follows the length, whatever its factor is.
+    if kind != "dynamic" and asked > limit * factor:
+        raise UsageError(
+            f"--rope-scaling {text} takes the {limit} positions of {name} to {int(limit * factor)} tokens, "
+            f"and a length of {asked} is given.",
+            hint=f"Type --rope-scaling {kind}:{math.ceil(100 * asked / limit) / 100:g}, or a smaller length.",
+        )
+    return text if asked > limit else None
+
+
+def describe_rope_scaling(description: Description, settings: Settings, encoding: Encoding) -> str:
+    """A sentence on what a requested scaling does to a model; empty where none is requested."""
+    if settings.rope_scaling is None:
+        return ""
+    where = f"{description.name} at {encoding.max_length} tokens: its {description.position_limit} positions"
+    scaling = encoding.rope_scaling
+    return f"{where} are scaled by {scaling}" if scaling else f"{where} suffice, and are not scaled"
+
+
+def _resolve_max_length(description: Description, asked: int | None, settings: Settings) -> int:
     if asked is None:
         return description.max_length
     if asked <= 0:
@@ -215,9 +255,12 @@ def _resolve_max_length(description: Description, asked: int | None) -> int:
             f"{description.name} cannot truncate its input.", hint="Leave the maximum length out."
         )
     limit = description.position_limit
-    if limit is not None and asked > limit:
+    # With a scaling the length was checked beside it.
+    is_free = description.is_unbound or settings.rope_scaling is not None
+    if limit is not None and asked > limit and not is_free:
+        more = "" if description.unscalable else " --rope-scaling yarn:2 goes beyond it (docs/backbones.md)."
         raise UsageError(
             f"A maximum length of {asked} tokens is more than {description.name} has positions for.",
-            hint=f"Its limit is {limit} tokens.",
+            hint=f"Its limit is {limit} tokens.{more}",
         )
     return asked

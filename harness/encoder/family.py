@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from harness.core.errors import DamagedModelError, ModelError
@@ -38,8 +38,8 @@ class Architecture:
         rotary_theta: Base of the rotary frequencies.
         rotary_theta_local: Base in layers with a window, if different.
         rotary_interleaved: Whether rotated pairs are neighbouring dimensions, not of the two halves.
-        rotary_scaling: Scaling of frequencies for long inputs: its `kind`, and the numbers of that kind, as
-            `compute_rotations` in network/layers.py explains them.
+        rotary_scaling: Scaling of frequencies for long inputs in layers without a window: its `kind`, and the
+            numbers of that kind, as `compute_rotations` in network/layers.py explains them.
         windows: For each layer the tokens seen to either side; None for all.
         norm: LayerNorm or RMSNorm.
         norm_bias: Whether a LayerNorm has a bias.
@@ -119,6 +119,27 @@ class Architecture:
         """The base of the rotary frequencies in that layer."""
         local = self.window(layer) is not None and self.rotary_theta_local is not None
         return self.rotary_theta_local if local and self.rotary_theta_local else self.rotary_theta
+
+    def is_scaled(self, layer: int) -> bool:
+        """Whether the rotary frequencies are scaled there; a window reaches no farther in a longer text."""
+        return self.rotary_scaling is not None and self.window(layer) is None
+
+    def scale_rotary(self, kind: str, factor: float, length: int) -> Architecture:
+        """The architecture with rotary positions that are scaled for texts beyond its own number.
+
+        Args:
+            kind: "yarn", "dynamic" or "linear".
+            factor: The factor of the scaling, above 1.
+            length: The most tokens of a text, by which the dynamic one scales every text.
+
+        Raises:
+            ModelError: Its positions are not rotary, or are scaled already.
+        """
+        if self.positions != "rotary" or self.rotary_scaling:
+            raise ModelError("The positions of the model cannot be scaled.", hint="Leave out --rope-scaling.")
+        trained = self.max_position_embeddings
+        scaling = {"kind": kind, "factor": factor, "trained": trained, "length": length}
+        return replace(self, rotary_scaling=scaling, max_position_embeddings=length)
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """The shape of every tensor of the network without a head, by our names."""

@@ -15,7 +15,7 @@ from sentence_transformers.models import BoW, Normalize, Pooling, Transformer, W
 from torch import nn
 
 from harness.core.allowances import list_allowed_tensors
-from harness.core.encoding import Encoding, LateInteraction
+from harness.core.encoding import Encoding, LateInteraction, parse_rope_scaling
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.attentive_pooling import AttentivePooling
@@ -138,6 +138,8 @@ def _create_engine(
 
 def _build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
     """The arguments with which a backbone is loaded."""
+    kind, factor = parse_rope_scaling(encoding.rope_scaling or "")
+    scaling = {"kind": kind, "factor": factor, "length": encoding.max_length}
     return {
         "dtype": TORCH_DTYPES[encoding.dtype],
         # torch.load then unpickles tensors alone, and refuses a pickle with code.
@@ -145,6 +147,7 @@ def _build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
         # A tensor of another shape becomes part of the report.
         "ignore_mismatched_sizes": True,
         **({"allow_extra": patterns} if (patterns := list_allowed_tensors(artifact.allow)) else {}),
+        **({"scaling": scaling} if kind else {}),
     }
 
 
@@ -173,7 +176,9 @@ def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: De
             for length in description.lengths
             if length.named is not None and length.table is not None and length.named > length.table
         ]
-    cut = [_cut(m, min(encoding.max_length, length.limit or NO_LIMIT)) for m, length in towers]
+    is_free = description.is_unbound or encoding.rope_scaling is not None
+    limits = [NO_LIMIT if is_free else length.limit or NO_LIMIT for _, length in towers]
+    cut = [_cut(m, min(encoding.max_length, limit)) for (m, _), limit in zip(towers, limits, strict=True)]
     if not any(cut):
         raise UsageError(
             f"{description.name} cannot truncate its input.", hint="Leave the maximum length out."

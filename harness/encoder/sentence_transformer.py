@@ -28,6 +28,7 @@ from harness.encoder.folder.modules import ATTENTIVE, find_library_class, is_mod
 from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
 from harness.encoder.library_load import let_end_pad
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
+from harness.encoder.network.layers import scale_frequencies
 from harness.encoder.network.model import load_network, resolve_network_config
 from harness.encoder.network.pretrained import require_import
 
@@ -48,8 +49,9 @@ class Transformer(LibraryTransformer):
     """The library's Transformer module, loaded with our network where the family has one.
 
     It then has the library's class and is saved as such. `config_args` changes values of the config, such as
-    a dropout; `model_args` takes `dtype`, `attn_implementation` (a backend's name, ours or transformers')
-    and `allow_extra` (tensors that may have no place in the network).
+    a dropout; `model_args` takes `dtype`, `attn_implementation` (a backend's name, ours or transformers'),
+    `allow_extra` (tensors that may have no place in the network) and `scaling` (of rotary positions, the
+    arguments of `Architecture.scale_rotary`).
     """
 
     _ours = False
@@ -88,7 +90,7 @@ class Transformer(LibraryTransformer):
     ) -> None:
         folder = Path(model_name_or_path, model_args.get("subfolder", ""))
         own_code = bool(model_args.get("trust_remote_code"))
-        allow_extra = model_args.pop("allow_extra", ())
+        allow_extra, scaling = model_args.pop("allow_extra", ()), model_args.pop("scaling", None)
         adapter = folder if is_peft_model else None
         if is_peft_model:
             # The config is the adapter's here, and names the folder of its base model.
@@ -96,11 +98,15 @@ class Transformer(LibraryTransformer):
         ours = has_network(folder, own_code=own_code) and (is_peft_model or self._ours)
         if backend != "torch" or not ours:
             super()._load_model(model_name_or_path, config, cache_dir, backend, is_peft_model, **model_args)
+            if scaling is not None:
+                _scale_library_rotary(self.auto_model, **scaling)
             return
         _require_taken(model_args)
         family, base_config = read_family(folder), None if is_peft_model else config
         dtype = find_dtype(model_args, folder)
-        network = load_network(folder, family, dtype=dtype, config=base_config, allow_extra=allow_extra).model
+        network = load_network(
+            folder, family, dtype=dtype, config=base_config, scaling=scaling, allow_extra=allow_extra
+        ).model
         attention = str(model_args.get("attn_implementation") or AUTO)
         # transformers' "eager" has no backend of ours; SDPA computes the same.
         network.attention_asked = LIBRARY_NAMES.get(attention, "sdpa" if attention == "eager" else attention)
@@ -114,6 +120,17 @@ class _TowerTransformer(Transformer):
 
     def _load_config(self, *args: Any, **kwargs: Any) -> Any:
         return LibraryTransformer._load_config(self, *args, **kwargs)
+
+
+def _scale_library_rotary(model: nn.Module, kind: str, factor: float, length: int) -> None:
+    """Scale the rotary positions of transformers' own class, alike for texts of any length."""
+    rotaries: list[Any] = [one for one in model.modules() if getattr(one, "rope_type", None) == "default"]
+    if not rotaries:
+        raise ModelError("The positions of the model cannot be scaled.", hint="Leave out --rope-scaling.")
+    for rotary in rotaries:
+        frequency, rotary.attention_scaling = scale_frequencies(rotary.config, kind, factor, length)
+        # In place, and under its plain type: the class would follow the longest text of each batch.
+        rotary.inv_freq.copy_(frequency)
 
 
 def _is_same_family(folder: Path, changes: dict[str, Any]) -> bool:

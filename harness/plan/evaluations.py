@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.core.encoding import Encoding, EvaluationSettings, Settings
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.lineage import Lineage
-from harness.encoder.encoding import resolve_encoding
+from harness.encoder.encoding import describe_rope_scaling, resolve_encoding
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.trust import find_float32_reason
 from harness.executors.executor import LOCAL, parse_executor
@@ -36,7 +36,7 @@ class EvaluationChoice:
     def configure_encoding(
         self, description: Description, settings: Settings, lineage: Lineage | None, folder: Path
     ) -> tuple[Encoding, str]:
-        """The encoding of a model, and a sentence on the recipe's evaluation; empty if there is none.
+        """The encoding of a model, and a sentence on its recipe's evaluation or the scaling of its positions.
 
         Args:
             description: The model.
@@ -47,6 +47,14 @@ class EvaluationChoice:
         Raises:
             UsageError: A setting does not fit the model.
         """
+        encoding, about = self._apply_evaluation(description, settings, lineage, folder)
+        scaled = describe_rope_scaling(description, settings, encoding)
+        return encoding, "\n".join(filter(None, (about, scaled)))
+
+    def _apply_evaluation(
+        self, description: Description, settings: Settings, lineage: Lineage | None, folder: Path
+    ) -> tuple[Encoding, str]:
+        """The encoding of a model, and a sentence on the recipe's evaluation; empty if there is none."""
         evaluation = None if lineage is None else self._find_evaluation(lineage.recipe, lineage.variant)
         if lineage is None or evaluation is None:
             return resolve_encoding(description, settings), ""

@@ -128,6 +128,14 @@ class ConfiguredModel:
         return isinstance(self.encoding, Encoding) and self.encoding.context is not None
 
     @property
+    def text_length(self) -> int | None:
+        """The most tokens of a text, of multi-vector models of a document; None where nothing is encoded."""
+        if not isinstance(self.encoding, Encoding):
+            return None
+        late = self.encoding.late_interaction
+        return self.encoding.max_length if late is None else late.document_length
+
+    @property
     def context(self) -> ContextDraw | None:
         """The draw of its context documents; None where no documents are drawn."""
         draw = self.encoding.context if isinstance(self.encoding, Encoding) else None

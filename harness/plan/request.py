@@ -15,6 +15,7 @@ from harness.core.arguments import (
     Folder,
     Form,
     Gigabytes,
+    Lengths,
     Minutes,
     NamedPlaces,
     Names,
@@ -112,6 +113,15 @@ class Request:
         ),
     ] = ()
     settings: Settings = field(default_factory=Settings)
+    lengths: Annotated[
+        Lengths,
+        Option(
+            "Evaluate with each of these maximum lengths in place of --max-length, e.g. 512,1024,4096; the "
+            "tables are by length (docs/backbones.md).",
+            metavar="TOKENS",
+            alone=True,
+        ),
+    ] = ()
     evaluation: Annotated[
         str,
         Form(must="the name of an evaluation"),
@@ -442,9 +452,13 @@ class PreparedRun:
     stages: tuple[ModelRecipe, ...] = ()
 
     def format_model_label(self, model: ConfiguredModel) -> str:
+        """What tells a model apart in the run: its name, and its length in a run at several lengths."""
+        return f"{self.format_model_name(model)}{self.format_length(model)}"
+
+    def format_model_name(self, model: ConfiguredModel) -> str:
         """A model's name, with its seed or the start of its key where another model has the same name."""
-        name = model.artifact.name
-        alike = [other for other in self.subjects if other.artifact.name == name]
+        name, length = model.artifact.name, self.format_length(model)
+        alike = [o for o in self.subjects if o.artifact.name == name and self.format_length(o) == length]
         if len(alike) == 1:
             return name
         if model.context is not None and len({other.artifact.key for other in alike}) == 1:
@@ -453,6 +467,10 @@ class PreparedRun:
         if model.lineage is not None and len(set(seeds)) == len(alike):
             return f"{name} (seed {model.lineage.seed})"
         return f"{name} ({model.artifact.key[:8]})"
+
+    def format_length(self, model: ConfiguredModel) -> str:
+        """The words for the length of a model in a run at several lengths; empty in any other."""
+        return f", {model.text_length} tokens" if self.request.lengths and model.text_length else ""
 
     @property
     def groups(self) -> tuple[tuple[ConfiguredModel, ...], ...]:

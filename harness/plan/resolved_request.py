@@ -86,6 +86,8 @@ class ResolvedRequest:
             raise UsageError(
                 "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
             )
+        if request.lengths:
+            raise UsageError("Several lengths are for `harness run`.", hint="Type --max-length.")
         cache, results = (
             paths.resolve_cache_folder(request.cache),
             paths.resolve_results_folder(request.results),

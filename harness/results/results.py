@@ -216,6 +216,7 @@ def _describe_late_interaction(encoding: Mapping[str, Any]) -> str:
             f"documents of {late['document_length']}",
             *([] if late["skiplist"] else ["no skiplist"]),
             encoding["dtype"],
+            *([f"rope_scaling {encoding['rope_scaling']}"] if "rope_scaling" in encoding else []),
             *([f"vectors {vectors}"] if vectors != "float16" else []),
             encoding["similarity"],
             *([f"{APPROXIMATE} ({describe_index(encoding['index'])})"] if encoding.get("index") else []),

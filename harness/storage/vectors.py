@@ -329,6 +329,8 @@ class EmbeddingCache:
             **({"weights": artifact.weights} if artifact.trained else {}),
             **({"vectors": encoding.vectors} if encoding.vectors != "float32" else {}),
             **({"context": context} if encoding.context is not None else {}),
+            # The dynamic one depends on the length that was asked for, which may be that of another side.
+            **({"rope_scaling": [rope, encoding.max_length]} if (rope := encoding.rope_scaling) else {}),
         }
 
     @staticmethod

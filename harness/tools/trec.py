@@ -217,6 +217,8 @@ def _format_run_options(record: Record, *, hub: bool) -> list[str]:
         if "normalized_types" not in encoding:
             options += ["--normalize" if encoding.get("normalize") else "--no-normalize"]
         options += ["--vectors", encoding["vectors"]] if "vectors" in encoding else []
+    if scaling := encoding.get("rope_scaling"):
+        options += ["--rope-scaling", scaling]
     if draw := encoding.get("context"):
         options += ["--context", draw["documents"]]
         options += ["--context-seeds", str(draw["seed"] - SEED + 1)] if draw["seed"] != SEED else []

@@ -57,7 +57,7 @@ def run(model: EncoderModel, padded: Tensor, packed: Packing) -> Tensor:
     hidden = model.embeddings(model.embeddings.tokens(packed.pack(padded)), packed.positions, None)
     turns, layouts = model._build_layer_layouts(packed, hidden, None)
     for n, block in enumerate(model.layers):
-        turn = turns.get(model.shape.theta(n))
+        turn = turns.get((model.shape.theta(n), model.shape.is_scaled(n)))
         hidden = model._run_block(block, hidden, layouts[n], turn, packed.attended is not None)
     return packed.unpack(model.final_norm(hidden))
 

@@ -67,7 +67,7 @@ def _report_json(report: Report) -> dict[str, Any]:
         "results": str(report.prepared.store.root),
         **report.serialize_effort(),
         "models": [
-            {"asked": text, "name": report.prepared.format_model_label(one), "artifact": one.artifact.key}
+            {"asked": text, "name": report.prepared.format_model_name(one), "artifact": one.artifact.key}
             for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
         ],
         "trained": [_serialize_training(report, one) for one in report.prepared.plan.trainings],
@@ -86,11 +86,16 @@ def _report_json(report: Report) -> dict[str, Any]:
     }
 
 
+def _serialize_length(report: Report, model: ConfiguredModel) -> dict[str, Any]:
+    """The length of a model in a run at several lengths."""
+    return {"max_length": model.text_length} if report.prepared.request.lengths else {}
+
+
 def _serialize_training(report: Report, model: ConfiguredModel) -> dict[str, Any]:
     lineage, folder = report.find_lineage(model), model.artifact.folder
     assert lineage is not None
     return {
-        "name": report.prepared.format_model_label(model),
+        "name": report.prepared.format_model_name(model),
         "artifact": model.artifact.key,
         "folder": str(folder) if folder.is_dir() else None,
         "lineage": lineage.model_dump(mode="json"),
@@ -102,6 +107,7 @@ def _serialize_seed_group(report: Report, group: Sequence[ConfiguredModel], suit
         "suite": suite.name,
         "model": group[0].artifact.name,
         "artifacts": [one.artifact.key for one in group],
+        **_serialize_length(report, group[0]),
         **serialize_seed_means([report.compute_aggregates(one, suite) for one in group]),
         **serialize_choice_columns(suite, report.find_lineage(group[0])),
         **serialize_held_out_mean(
@@ -119,6 +125,7 @@ def _serialize_suite(report: Report, model: ConfiguredModel, suite: Suite) -> di
         "suite": suite.name,
         "model": model.artifact.name,
         "artifact": model.artifact.key,
+        **_serialize_length(report, model),
         **serialize_aggregates(suite, suite_aggregates),
         **serialize_choice_columns(suite, report.find_lineage(model)),
         **serialize_held_out_mean(suite, report.find_lineage(model), [report.collect_numbers(model, suite)]),
@@ -137,12 +144,16 @@ def _print_trained_results(suite: Suite, report: Report, console: Console) -> No
 
 def _build_report_table(suite: Suite, report: Report) -> Table:
     """The table of a suite: a row for each task, a column for each model, or for its seeds together."""
-    table = Table(title=f"{suite.heading}, scores × 100")
+    groups, lengths = report.list_suite_groups(suite), report.prepared.request.lengths
+    names = {group[0].artifact.name for group in groups}
+    # Of one model the lengths alone are columns.
+    alone = f" of {next(iter(names))}" if lengths and len(names) == 1 else ""
+    table = Table(title=f"{suite.heading}, scores × 100{alone}")
     for name in ("task", "type", "metric"):
         table.add_column(name)
-    groups = report.list_suite_groups(suite)
     for group in groups:
-        table.add_column(report.format_group_label(group), justify="right")
+        label = report.prepared.format_length(group[0]).removeprefix(", ") if alone else ""
+        table.add_column(label or report.format_group_label(group), justify="right")
         table.add_column("", style="dim")
     for column in suite.columns:
         if not column.tasks:
@@ -183,6 +194,7 @@ def _serialize_result(report: Report, result: Result) -> dict[str, Any]:
         "metric": cell.task.metric,
         "model": cell.subject.artifact.name,
         "artifact": cell.subject.artifact.key,
+        **_serialize_length(report, cell.subject),
         "key": cell.key,
         "state": result.how,
         "main_score": record.main_score if record is not None and done else None,
@@ -433,7 +445,7 @@ class Report:
             return self.prepared.format_model_label(group[0])
         contexts = len({one.context.seed for one in group if one.context is not None})
         kind = "contexts" if contexts == len(group) else "seeds"
-        return f"{group[0].artifact.name} ({len(group)} {kind})"
+        return f"{group[0].artifact.name} ({len(group)} {kind}){self.prepared.format_length(group[0])}"
 
     def find_result(self, model: ConfiguredModel, task: Task) -> Result:
         """The result of one model on a task of a suite."""

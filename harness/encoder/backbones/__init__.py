@@ -102,7 +102,41 @@ def find_max_positions(config: Mapping[str, Any]) -> int | None:
     if family is None or family.shape is None:
         return None
     if family.native:
-        rotary = any("rope" in name or "rotary" in name for name in config)
-        return config.get("max_position_embeddings") if rotary else None
+        return config.get("max_position_embeddings") if _names_rotary(config) else None
     architecture = family.architecture(config)
     return None if architecture.positions == "alibi" else architecture.max_position_embeddings
+
+
+def _names_rotary(config: Mapping[str, Any]) -> bool:
+    return any("rope" in name or "rotary" in name for name in config)
+
+
+def explain_unscalable(config: Mapping[str, Any], *, own_code: bool = False) -> str | None:
+    """The reason why the positions of a config.json cannot be scaled for longer texts; None if they can."""
+    if can_run_remote_code(config, own_code):
+        return "its positions are in code of its own"
+    family = find_family(config)
+    if config.get("model_type") == MODEL_TYPE:
+        shape = config.get("architecture", {})
+        positions, scaling = shape.get("positions"), shape.get("rotary_scaling")
+    elif family is None or family.shape is None or family.native:
+        named = {**(family.defaults if family is not None else {}), **config}
+        positions = "rotary" if _names_rotary(named) else "learned"
+        scaling = _has_scaling(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    else:
+        positions, scaling = (shape := family.architecture(config)).positions, shape.rotary_scaling
+    if positions == "alibi":
+        return ALIBI
+    if positions != "rotary":
+        return "its positions are not rotary"
+    return "its config has a scaling of its own" if scaling else None
+
+
+ALIBI = "its ALiBi reaches any --max-length as it is"
+"""The reason why the positions of a model that has no limit are not scaled."""
+
+
+def _has_scaling(rotary: Mapping[str, Any]) -> bool:
+    """Whether rotary settings of transformers, perhaps one for each kind of layers, are scaled."""
+    inner = [value for value in rotary.values() if isinstance(value, Mapping)]
+    return any(one.get("rope_type", one.get("type", "default")) != "default" for one in [rotary, *inner])

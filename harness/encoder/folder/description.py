@@ -14,7 +14,9 @@ from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError
 from harness.core.types import Similarity
 from harness.encoder.backbones import (
+    ALIBI,
     can_run_remote_code,
+    explain_unscalable,
     find_max_positions,
     has_network,
     read_architecture,
@@ -50,6 +52,9 @@ from harness.encoder.folder.pooling import OWN_POOLING, infer_vector_size, name_
 from harness.encoder.two_stage_settings import PREFIXES, TwoStageSettings
 from harness.encoder.weights import check_weights
 
+TWO_BACKBONES = "it is more than a single backbone, or has none"
+"""The reason why the positions of a model of several parts are not scaled."""
+
 VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.bpe", "*.codes", "merges.txt")
 """The files of a tokenizer, one of which must exist."""
 
@@ -65,7 +70,8 @@ class Description:
     longest tower; `position_limit` is the number of positions, None where the files name no limit; `lengths`
     are those of each tower. `prompts` may have empty texts, which mean no prompt. `late_interaction` is set
     where each token has a vector, and `two_stage` where a vector depends on context documents; the lengths
-    then count the text alone. `name` is the model's name in messages.
+    then count the text alone. `unscalable` is the reason why its positions cannot be scaled for longer texts,
+    None if they can. `name` is the model's name in messages.
     """
 
     folder: Path
@@ -82,6 +88,12 @@ class Description:
     similarity_fn_name: Similarity = "cosine"
     late_interaction: LateInteraction | None = None
     two_stage: TwoStageSettings | None = None
+    unscalable: str | None = None
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether a longer text than its `position_limit` can be asked for as it is: ALiBi ends nowhere."""
+        return self.unscalable == ALIBI
 
 
 def describe(folder: Path, *, own_code: bool = False) -> Description:
@@ -130,7 +142,18 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         similarity_fn_name="maxsim" if late is not None else _read_similarity(folder, library),
         late_interaction=late,
         two_stage=stages,
+        unscalable=_explain_unscalable(folder, own_code=own_code),
     )
+
+
+def _explain_unscalable(folder: Path, *, own_code: bool) -> str | None:
+    """The reason why the positions of a model cannot be scaled for longer texts; None if they can."""
+    backbones = [place for class_name, place in locate_modules(folder) if class_name == "Transformer"]
+    # Behind a Router, or in two stages, a backbone is not the first module.
+    first = read_modules(folder)[:1] or [("", "")]
+    if backbones != [folder / sub for _, sub in first]:
+        return TWO_BACKBONES
+    return explain_unscalable(read_object(backbones[0] / "config.json"), own_code=own_code)
 
 
 def _check_files(folder: Path) -> None:
@@ -233,6 +256,7 @@ def describe_two_stage(
         similarity_fn_name="cosine",
         late_interaction=None,
         two_stage=stages,
+        unscalable=TWO_BACKBONES,
     )
 
 

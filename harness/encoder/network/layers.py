@@ -5,6 +5,8 @@ These are rotary and ALiBi positions, embeddings, attention, feed-forward, heads
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from harness.core.errors import ModelError
 from harness.encoder.attention.interface import Layout, Needs
@@ -27,13 +31,13 @@ Table = tuple["Tensor", "Tensor"]
 
 def compute_rotations(
     shape: Architecture, packed: Packing, places: Tensor | None = None
-) -> dict[float, Table]:
+) -> dict[tuple[float, bool], Table]:
     """The rotations of each frequency base in a network; empty where its positions are not rotary.
 
     The kinds of scaling are "dynamic" (NTK-aware: the base grows by `factor` with the length of the text
     beyond `trained` positions; NomicBERT's code uses the length of the padded batch), "ntk" (lowered by
-    `factor`, spread over the dimensions by `mixed` if given, as in GTE's code) and "linear" (divided by
-    `factor`).
+    `factor`, spread over the dimensions by `mixed` if given, as in GTE's code), and those of transformers:
+    "linear" (divided by `factor`), "yarn" of `trained` positions, and "dynamic" at a fixed `length`.
 
     Args:
         shape: The architecture of the network.
@@ -41,7 +45,7 @@ def compute_rotations(
         places: (tokens,), the place of each token in its text; None for its rank.
 
     Returns:
-        By frequency base, the cosines and sines of every token.
+        By frequency base, and whether it is scaled, the cosines and sines of every token.
 
     Raises:
         ModelError: The scaling is of another kind.
@@ -51,41 +55,84 @@ def compute_rotations(
     lengths = packed.gather_text_lengths()
     places = packed.positions if places is None else places
     return {
-        theta: _build_rotary_table(
-            places, _compute_frequencies(shape.head_dim, theta, lengths, scaling=shape.rotary_scaling)
+        (theta, is_scaled): _build_rotary_table(
+            places,
+            *_compute_frequencies(
+                shape.head_dim, theta, lengths, scaling=shape.rotary_scaling if is_scaled else None
+            ),
         )
-        for theta in {shape.theta(n) for n in range(shape.num_hidden_layers)}
+        for theta, is_scaled in {(shape.theta(n), shape.is_scaled(n)) for n in range(shape.num_hidden_layers)}
     }
 
 
 def _compute_frequencies(
     head_dim: int, theta: float, lengths: Tensor, *, scaling: Mapping[str, Any] | None = None
-) -> Tensor:
-    """The rotation of each pair of dimensions from one position to the next, in radians."""
+) -> tuple[Tensor, float]:
+    """The rotation of each pair of dimensions from one position to the next, in radians, and their weight."""
     steps = torch.arange(0, head_dim, 2, device=lengths.device, dtype=torch.float32)[None] / head_dim
     plain = torch.pow(theta, steps).reciprocal()
     if scaling is None:
-        return plain
+        return plain, 1.0
     kind, factor = scaling["kind"], float(scaling["factor"])
+    if kind in ("linear", "yarn") or "length" in scaling:
+        trained, length = scaling.get("trained", 1), scaling.get("length")
+        arguments = (head_dim, theta, kind, factor, trained, length)
+        return _compute_library_frequencies(lengths.device, *arguments)
     if kind == "dynamic":
         beyond = lengths.float() / float(scaling["trained"])
         # base * (factor * length / trained - (factor - 1)) ** (d / (d - 2)), as in transformers.
         grown = (beyond * factor - (factor - 1)).clamp(min=1.0)
         base = grown[:, None].pow(head_dim / (head_dim - 2)) * theta
-        return base.pow(steps).reciprocal()
-    if kind == "linear":
-        return plain / factor
+        return base.pow(steps).reciprocal(), 1.0
     if kind == "ntk" and scaling.get("mixed") is None:
-        return torch.pow(theta * factor, steps).reciprocal() / math.pow(factor, 2 / head_dim)
+        return torch.pow(theta * factor, steps).reciprocal() / math.pow(factor, 2 / head_dim), 1.0
     if kind == "ntk":
-        return plain / _compute_ntk_divisors(steps, factor, scaling["mixed"])
-    raise ModelError(f"The rotary scaling {kind!r} is not known; there are dynamic, linear and ntk.")
+        return plain / _compute_ntk_divisors(steps, factor, scaling["mixed"]), 1.0
+    raise ModelError(f"The rotary scaling {kind!r} is not known; there are dynamic, linear, ntk and yarn.")
 
 
-def _build_rotary_table(positions: Tensor, frequency: Tensor) -> Table:
-    """The cosines and sines of tokens at these positions."""
+# Cached also as a copy to a GPU waits for it.
+@functools.cache
+def _compute_library_frequencies(
+    device: torch.device,
+    head_dim: int,
+    theta: float,
+    kind: str,
+    factor: float,
+    trained: int,
+    length: int | None,
+) -> tuple[Tensor, float]:
+    """Scaled frequencies, (1, head_dim / 2), and the weight of cosines and sines."""
+    config = PreTrainedConfig(
+        head_dim=head_dim,
+        hidden_size=head_dim,
+        num_attention_heads=1,
+        max_position_embeddings=trained,
+        rope_parameters={"rope_theta": theta, "rope_type": "default"},
+    )
+    frequency, weight = scale_frequencies(config, kind, factor, length)
+    return frequency.to(device)[None], weight
+
+
+def scale_frequencies(config: Any, kind: str, factor: float, length: int | None) -> tuple[Tensor, float]:
+    """The frequencies of rotary positions by transformers' own functions, on the CPU, and their weight.
+
+    Args:
+        config: A config of transformers, whose rotary positions are not scaled.
+        kind: "yarn", "dynamic" or "linear".
+        factor: The factor of the scaling.
+        length: The tokens of the text that the dynamic one is for.
+    """
+    config = copy.deepcopy(config)
+    config.rope_parameters |= {"rope_type": kind, "factor": factor}
+    frequency, weight = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), seq_len=length)
+    return frequency, float(weight)
+
+
+def _build_rotary_table(positions: Tensor, frequency: Tensor, weight: float) -> Table:
+    """The cosines and sines of tokens at these positions, times a weight, which sharpens attention."""
     angles = (positions[:, None].float() * frequency)[:, None]
-    return angles.cos(), angles.sin()
+    return (angles.cos(), angles.sin()) if weight == 1 else (angles.cos() * weight, angles.sin() * weight)
 
 
 def _apply_rotation(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:

@@ -219,7 +219,8 @@ class EncoderModel(EncoderPreTrainedModel):
         turns, layouts = self._build_layer_layouts(packed, hidden, places)
         states = [hidden]
         for n, block in enumerate(self.layers):
-            turn, partly = turns.get(self.shape.theta(n)), packed.attended is not None
+            turn = turns.get((self.shape.theta(n), self.shape.is_scaled(n)))
+            partly = packed.attended is not None
             hidden = self._run_block(block, hidden, layouts[n], turn, partly)
             states = [*states, hidden] if every else [hidden]
         return packed, [*states[:-1], self.final_norm(states[-1])]
@@ -256,7 +257,7 @@ class EncoderModel(EncoderPreTrainedModel):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _build_layer_layouts(
         self, packed: Packing, hidden: Tensor, places: Tensor | None
-    ) -> tuple[dict[float, Table], list[_Sealed]]:
+    ) -> tuple[dict[tuple[float, bool], Table], list[_Sealed]]:
         """The rotations of each frequency base, and the attention layout for each layer."""
         pass_ = _Pass(
             packed=packed,
@@ -409,6 +410,7 @@ def load_network(
     head: bool = False,
     config: PreTrainedConfig | None = None,
     changes: Mapping[str, Any] | None = None,
+    scaling: Mapping[str, Any] | None = None,
     allow_extra: Sequence[str] = (),
     tensors: Mapping[str, Tensor] | None = None,
 ) -> _Loaded:
@@ -421,6 +423,7 @@ def load_network(
         head: Whether the masked-language head is loaded.
         config: The config from `resolve_network_config`, if already known.
         changes: Fields of the Architecture that override the config.
+        scaling: The arguments of `Architecture.scale_rotary`; None to leave positions as they are.
         allow_extra: Tensors, with * and ?, that may have no place in the network.
         tensors: Tensors without values, on the meta device, in place of those of the files.
 
@@ -441,6 +444,7 @@ def load_network(
     # Many checkpoints come without the pooler that their class names, and no vector needs it.
     pooled = shape.pooler and any("pooler." in name for name in folder_tensors.state)
     shape = replace(shape, pooler=pooled, **(changes or {}))
+    shape = shape if scaling is None else shape.scale_rotary(**scaling)
     if isinstance(config, EncoderConfig):
         config.replace_architecture(shape)
     # Without memory: load_state_dict below puts the tensors of the files in place.

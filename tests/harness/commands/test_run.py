@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tiny
 from harness.cli import invoke
 
 
@@ -69,3 +70,37 @@ def test_a_small_task_has_a_mean_with_its_interval_where_it_was_asked_for_alone(
     assert f"300 examples (± {100 * mean['half_width']:.1f}): too few" in printed
     (shown,) = ask(capsys, "show", folders[0], "--suite", measured.local, *suite[4:])["suites"]
     assert shown["small"]["columns"][name] == mean
+
+
+def test_several_lengths_are_one_run_with_the_records_of_single_ones(tmp_path: Path, capsys: Any) -> None:
+    model = tiny.folder(tiny.families()["modernbert"], tmp_path / "tiny", max_position_embeddings=16)
+    data = tmp_path / "data"
+    data.mkdir()
+    texts = [{"text": "cold snow falls " * 20 + word, "label": word} for word in ("hot", "wet") * 12]
+    for split in ("train", "test"):
+        (data / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    (data / "harness.toml").write_text('[[task]]\nname = "ends"\ntype = "classification"\n')
+    places = ("--results", tmp_path / "results", "--cache", tmp_path / "cache")
+    given = ("--model", model, "--suite", f"local:{data}", *places, "--rope-scaling", "yarn:5")
+    lengths = ("--lengths", "8,16,64")
+    plan = ask(capsys, "run", *given, *lengths, "--dry-run")
+    assert [line["model"] for line in plan["plan"]] == [f"tiny, {n} tokens" for n in (8, 16, 64)]
+    assert plan["evaluations"][-1] == "tiny at 64 tokens: its 16 positions are scaled by yarn:5"
+    report = ask(capsys, "run", *given, *lengths, "--save", tmp_path / "run.toml")
+    assert [one["max_length"] for one in report["records"]] == [8, 16, 64]
+    assert [one["max_length"] for one in report["suites"]] == [8, 16, 64]
+    assert [one["name"] for one in report["models"]] == ["tiny"]
+    keys = [one["key"] for one in report["records"]]
+    # Only what lies beyond the positions is scaled; the others are the records without the option.
+    for number, single in enumerate((given[:-2], given[:-2], given)):
+        (record,) = ask(capsys, "run", *single, "--max-length", (8, 16, 64)[number])["records"]
+        assert (record["state"], record["key"]) == ("cached", keys[number])
+    assert invoke(["run", "--config", str(tmp_path / "run.toml"), *map(str, places)]) == 0
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in ("scores × 100 of tiny", "8 tokens", "16 tokens", "64 tokens"))
+    for wrong, reason in (
+        (("--max-length", 8), "--lengths and --max-length both give a length"),
+        (("--protocol", "neobert"), "A protocol has lengths of its own"),
+    ):
+        assert invoke([*map(str, ("run", *given, *lengths, *wrong))]) == 2
+        assert reason in capsys.readouterr().err

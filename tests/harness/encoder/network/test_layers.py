@@ -32,7 +32,7 @@ def table(places: torch.Tensor, *lengths: int, theta: float = 100.0, **scaling: 
     shape = tiny_networks.small(head_dim=WIDTH, rotary_theta=theta, rotary_scaling=scaling or None)
     counts = torch.tensor(lengths or [len(places)])
     mask = torch.arange(int(counts.max())) < counts[:, None]
-    return compute_rotations(shape, Packing.from_masks(mask, mask), places)[theta]
+    return compute_rotations(shape, Packing.from_masks(mask, mask), places)[theta, bool(scaling)]
 
 
 def one(length: int = 1, **scaling: Any) -> list[float]:
@@ -118,8 +118,8 @@ def test_ntk_scaling_with_a_mixture_reaches_the_factor_at_the_last_pair() -> Non
 
 
 def test_an_unknown_scaling_is_an_error() -> None:
-    with pytest.raises(ModelError, match="'yarn' is not known"):
-        one(kind="yarn", factor=2)
+    with pytest.raises(ModelError, match="'longrope' is not known"):
+        one(kind="longrope", factor=2)
 
 
 # Packed texts
