@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
-from harness.core.encoding import EvaluationSettings
+from harness.core.encoding import EvaluationSettings, LateInteraction
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
@@ -20,12 +20,13 @@ from harness.core.sources import (
     Source,
     SourcedSetting,
     Sources,
+    describe_fields,
     describe_ours,
     find_source,
     inherit_sources,
     list_settings,
 )
-from harness.core.types import Artifact, Output
+from harness.core.types import SEED, Artifact, Output
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.files import read_object
@@ -52,24 +53,44 @@ def describe_training_data(data: TrainingData) -> str:
     """A data set in a line: where it is, and what is read of it.
 
     >>> describe_training_data(TrainingData(path="org/pairs", revision="abc", rows=5_000))
-    'org/pairs@abc, columns anchor and positive, rows 5,000'
+    'org/pairs@abc, split train, columns (anchor, positive), rows 5,000'
     """
-    facts = {
-        one.name: getattr(data, one.name) for one in fields(data) if getattr(data, one.name) != one.default
-    }
-    place = f"{facts.pop('path')}@{facts.pop('revision', '')}"
-    return ", ".join(
-        [
-            place,
-            *(f"{name} {_format_fact(value)}" for name, value in {"columns": data.columns, **facts}.items()),
-        ]
-    )
+    facts = [f"{name} {_format_fact(value)}" for name, value in _list_data_facts(data).items()]
+    return ", ".join([f"{data.path}@{data.revision}", *facts])
+
+
+def _list_data_facts(data: TrainingData) -> dict[str, Any]:
+    """What is read of a data set: its split and columns, and all that is not usual."""
+    values = {one.name: getattr(data, one.name) for one in fields(data)}
+    unusual = {one.name for one in fields(data) if values[one.name] != one.default}
+    names = {"split", "columns", *unusual} - {"path", "revision"}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _format_fact(value: Any) -> str:
     if isinstance(value, int):
         return "yes" if value is True else f"{value:,}"
-    return " and ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
+
+
+MEANINGS = {
+    **describe_fields(LateInteraction),
+    "loss": "Of cosines times `scale`, and the mean over a batch if no `reduction` says otherwise.",
+    "method": '"full" trains all weights; "freeze" those of the last blocks and of the final norm; "lora" '
+    'adapters of low rank beside dense layers, without dropout; "bias" the parameters called a bias.',
+    "seed": "Of the first weights, the order of rows, dropout, and the samples of an evaluation: --seed, and "
+    "--seeds N for N trainings with seeds counted from it.",
+    "sweep.learning_rate": "The values of the paper, each a training: --sweep learning_rate=…",
+    "sweep.select": "The tasks whose mean chooses among them: --select",
+    "learning_rate.usual": "The highest learning rate where learning_rate is 0, by the nearest size in "
+    "parameters without embeddings.",
+    "prefixes": "The texts before a query and before its documents, with the data sets, or the sources of "
+    "rows in their column `dataset`.",
+    "prompts": "The text that the model puts before inputs of an evaluation, by side, type of task or task; "
+    "<sep> and <bos> are the tokens of the backbone.",
+    "evaluation.similarity": "How two texts are compared; their vectors are not scaled to length 1.",
+}
+"""What facts of a recipe mean that are no settings."""
 
 
 def _list_no_assumptions(_settings: object) -> tuple[str, ...]:
@@ -115,6 +136,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         assumed: What the source leaves open under given settings.
         assumed_data: What it leaves open on its data, which says nothing of a user's own.
         sources: The sources of the variant's settings, of its data, its loss and its evaluation.
+        sweep: The values of settings that the paper tries, and under `select` the tasks that choose.
         evaluation_settings: How its models are evaluated; None for their own settings.
     """
 
@@ -127,6 +149,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     assumed: Callable[[SettingsT], tuple[str, ...]] = _list_no_assumptions
     assumed_data: tuple[str, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     evaluation_settings: EvaluationSettings | None = None
 
     @property
@@ -215,17 +238,49 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         names = [one.name for one in fields(settings)]
         changed = [name for name in names if getattr(settings, name) != getattr(before, name)]
         sources = {**self.sources, **dict.fromkeys(changed, CHANGED)}
-        rows = [
-            SourcedSetting(name=name, value=value, source=find_source(name, sources))
-            for name, value in self._list_facts().items()
+        meanings = {**MEANINGS, "data": self._explain_data()}
+        facts, evaluation_facts = (
+            [
+                SourcedSetting(
+                    name=name, value=value, meaning=meanings[name], source=find_source(name, sources)
+                )
+                for name, value in part.items()
+            ]
+            for part in (self._list_facts(), self._list_evaluation_facts())
+        )
+        return [
+            *facts,
+            *list_settings(settings if backbone is None else self._fit_settings(backbone), sources),
+            *list_settings(self.evaluation_settings or EvaluationSettings(), sources, above="evaluation."),
+            *evaluation_facts,
         ]
-        rows += list_settings(settings if backbone is None else self._fit_settings(backbone), sources)
-        evaluation = self.evaluation_settings
-        return rows + (list_settings(evaluation, sources, above="evaluation.") if evaluation else [])
+
+    def list_assumptions(self) -> tuple[str, ...]:
+        """What the source leaves open, and the reading taken."""
+        return (*self.assumed(self.settings), *self._list_data_assumptions())
+
+    def _list_data_assumptions(self) -> tuple[str, ...]:
+        return self.assumed_data
+
+    def _explain_data(self) -> str:
+        """The facts of the data sets in words."""
+        names = {name for part in self.all_data for name in _list_data_facts(part)}
+        meanings = describe_fields(TrainingData)
+        listed = [name for name in meanings if name in names - {"config", "split", "rows"}]
+        return " ".join(f"{name}: {meanings[name].partition('. ')[0].rstrip('.')}." for name in listed)
 
     def _list_facts(self) -> dict[str, Any]:
         """What a training depends on beside its settings."""
-        return {"data": tuple(map(describe_training_data, self.data))}
+        sweep = {f"sweep.{name}": values for name, values in self.sweep.items()}
+        return {"data": tuple(map(describe_training_data, self.data)), **sweep, "seed": SEED}
+
+    def _list_evaluation_facts(self) -> dict[str, Any]:
+        """What an evaluation of the model depends on beside its settings."""
+        return {"evaluation.similarity": "cosine" if self.output == "vector" else "maxsim"}
+
+    def _replaces_data(self, data: Sequence[LocatedTraining]) -> bool:
+        """Whether a user's own data is in the place of the recipe's."""
+        return any(part.own for part in data)
 
     def _fit_settings(self, backbone: Artifact) -> SettingsT:
         """The settings for a backbone as `list_sourced_settings` has them."""
@@ -298,6 +353,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         # Compared as typed, before a backbone decides: a group size of its own is no change by the user.
         before = asdict(self.defaults.identity)
         own_names = [part.name for part in data if part.own]
+        typed = ({"data"} if own_names else set()) | ({"seed"} if seed != SEED else set())
         return Lineage(
             recipe=self.name.partition(":")[0],
             variant=self.variant,
@@ -310,10 +366,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             # What the paper leaves open on its data says nothing about the user's own.
             assumed=(
                 *self.assumed(settings),
-                *(() if own_names else self.assumed_data),
-                *describe_ours(
-                    [row for row in self.list_sourced_settings() if row.name != "data" or not own_names]
-                ),
+                *(() if self._replaces_data(data) else self._list_data_assumptions()),
+                *describe_ours([row for row in self.list_sourced_settings() if row.name not in typed]),
             ),
             selected_on=tuple(choice.task for choice in self._find_selections()),
             own_data=", ".join(own_names),

@@ -49,7 +49,7 @@ from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, RecordLocation, Resources
 from harness.jobs.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
 from harness.results.results import describe_modified
-from suites.glue import GLUE, MNLI
+from suites.glue import GLUE, MNLI, PATH, REVISION, TASKS, VIEWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -491,9 +491,15 @@ _GRID = {
 _APART = ("name", "source", "training", "grids", "assumed", "keeps", "variants")
 """What of a protocol is no setting, or is listed on its own."""
 
+_TABLES = "; ".join(
+    f"{task.name} {' and '.join(task.columns)}, {' and '.join(task.metrics)} on {' and '.join(task.dev)}"
+    for task in TASKS.values()
+)
+
 _FACTS = {
-    "data": "nyu-mll/glue, the training split of each task, scored on its development set",
-    "loss": "cross-entropy; STS-B: mean squared error of one output on labels of 0 to 5",
+    "data": f"{PATH}@{REVISION}, split train, texts in the order of these columns, scored by these metrics: "
+    f"{_TABLES}",
+    "loss": "the mean cross-entropy of a batch; STS-B: mean squared error of one output on labels of 0 to 5",
 }
 
 _OWN_SOURCES = {
@@ -575,9 +581,18 @@ class _GlueRecipe:
         return [
             *(replace(row, source=find_source(row.name, self.sources)) for row in facts),
             *list_settings(training, self.sources),
-            *list_settings(protocol, self.sources, left_out=_APART),
+            *(
+                replace(row, meaning=f"{row.meaning} {VIEWS[protocol.view].says}.")
+                if row.name == "view"
+                else row
+                for row in list_settings(protocol, self.sources, left_out=_APART)
+            ),
             *(row for row in list_settings(settings, self.sources) if row.name in ("fresh_seeds", "mnli")),
         ]
+
+    def list_assumptions(self) -> tuple[str, ...]:
+        """What the sources leave open, and the reading taken."""
+        return self.protocol.assumed
 
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate, seed: int) -> RecipePlan:
         """The RecipePlan of a task: its grid, the selection, the runs at the chosen cell, and the score."""

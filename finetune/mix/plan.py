@@ -116,6 +116,17 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         )
         return {**super()._list_facts(), "data": sets}
 
+    def _list_evaluation_facts(self) -> dict[str, Any]:
+        prompts = self._build_prompts(InstructionFormat(separator="<sep>", start="<bos>"))
+        return {**super()._list_evaluation_facts(), **({"prompts": prompts} if prompts else {})}
+
+    def _list_data_assumptions(self) -> tuple[str, ...]:
+        ours = (f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
+        return (*self.assumed_data, *ours)
+
+    def _replaces_data(self, _data: Sequence[LocatedTraining]) -> bool:
+        return self.alone
+
     def _check_sets(self) -> None:
         """Refuse names of no set, and a group without rows."""
         set_names = [one.name for one in self._all]
@@ -204,7 +215,6 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
             for part in parts
             if part.own
         ]
-        ours = tuple(f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
         typed = {
             "instruction_file": str(self.settings.instruction_file),
             "sets": ",".join(self.settings.sets),
@@ -215,7 +225,6 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
                 "settings": {**lineage.settings, "mix": mix},
                 "changed": changed,
                 "own_data": ", ".join(own_names),
-                "assumed": (*self.assumed(settings), *(() if self.alone else (*self.assumed_data, *ours))),
             }
         )
 

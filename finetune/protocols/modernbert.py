@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from finetune.protocols._columns import MAXIMUM, SMALL_GLUE, list_glue_columns
+from finetune.recipes import dpr
 from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
 
-RATES = (1e-5, 2e-5, 3e-5, 5e-5, 8e-5, 1e-4)
-
-SWEEP = {
-    "sweep": {"learning_rate": RATES},
-    "select": ("beir:NFCorpus,SciFact,TRECCOVID,FiQA2018",),
-}
-"""The learning rates of section 3.1.2, and the four sets whose mean chooses among them."""
+SWEEP = {"sweep": {"learning_rate": dpr.SWEEP["learning_rate"]}, "select": dpr.SWEEP["select"]}
 
 FEW = {"max_steps": 4, "batch_size": 16}
 

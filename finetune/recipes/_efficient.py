@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from finetune.efficient.settings import (
+    ALL_WEIGHTS,
     FEW_WEIGHTS,
     EfficientSettings,
     build_symmetric_info_nce,
@@ -15,7 +16,7 @@ from finetune.efficient.settings import (
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry, select_assumed
 from finetune.embedding.settings import SuggestedRows
 from finetune.flops import count_backbone_parameters
-from finetune.origins import ADAMW, EFFICIENT, PEFT, read_sources
+from finetune.origins import ADAMW, EFFICIENT, MTEB, PEFT, read_sources
 from finetune.recipes.simcse import PREMISES
 from harness.core.errors import UsageError
 from harness.core.types import Artifact
@@ -37,6 +38,11 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
 
         settings = self._resolve_settings(spec.backbone)
         train_efficient(spec, settings, self.loss)
+
+    def _list_facts(self) -> dict[str, Any]:
+        usual = FEW_WEIGHTS.get(self.settings.method, ALL_WEIGHTS)
+        rates = {} if self.settings.learning_rate else {"learning_rate.usual": usual}
+        return {**super()._list_facts(), "method": self.settings.method, **rates}
 
     def _resolve_settings(self, backbone: Artifact) -> EfficientSettings:
         """The settings for a backbone, with the paper's rate for its size."""
@@ -116,15 +122,17 @@ SOURCES = read_sources(
     effemb/losses.py: loss 51, group_size 48
     effemb/jobs/train.py: decay_all 211, warmup 162, clip 269, selection 304
     effemb/schedulers.py: schedule 27
-    experiments/train_and_eval_full_fine_tuning.py: precision 17
+    experiments/train_and_eval_full_fine_tuning.py: precision 17, evaluation.dtype 17
     effemb/utils/data.py: max_length 24
     experiments/train_and_eval_lora.gin: rank 20, lora_modules 21
     {PEFT}src/peft/tuners/lora/config.py: lora_alpha 64
     [Efficient-Embeddings, section 3.3]: loss, group_size
     [Efficient-Embeddings, appendix D]: batch_size, weight_decay, max_length, scale
+    [Efficient-Embeddings, appendix D.2, table 1]: scale
     [Efficient-Embeddings, section 4.1]: epochs
+    [Efficient-Embeddings, section 4.2]: method
     [Efficient-Embeddings, appendix D.1]: warmup, schedule
-    [Efficient-Embeddings, section 3.2]: pooling
+    [Efficient-Embeddings, section 3.2, table 2]: pooling
     [Efficient-Embeddings, section 4.2]: rank, lora_modules, lora_embeddings
     [default of peft]: lora_alpha
     data = the paper (section 4.1) has 200 M pairs of BAAI-MTP, not on the hub
@@ -137,6 +145,11 @@ SOURCES = read_sources(
     max_length = 512 in appendix F
     selection = models are evaluated at the end
     evaluation_length = the code evaluates at 75 tokens
+    scale = of 50, 40, 35, 30, 10 and 1 the best
+    weight_decay = tried with the scales, of little effect (appendix D.2)
+    pooling = the last token has 0.36, the mean 0.47
+    seed = the code sets none
+    evaluation.max_length = see evaluation_length
     frozen = the paper has 0/6 to 5/6, or 0/8 to 7/8 (section 4.2)
     rank = 32 or 128 are best
     lora_embeddings = the code's sample has adapters of embeddings as well
@@ -152,11 +165,12 @@ SOURCES = read_sources(
     :lora
     experiments/train_and_eval_lora.gin: learning_rate 9
     [Efficient-Embeddings, table 3]: learning_rate
+    learning_rate = of 1e-2, 1e-3 and 1e-4 the best, at ranks 8, 16 and 32
     :bias
     [Efficient-Embeddings, table 4]: learning_rate
-    learning_rate = the code's samples have 1e-3
+    learning_rate = of 1e-2, 1e-3 and 1e-4 the best; the code's samples have 1e-3
     """,
-    {"": ADAMW},
+    {"": {**ADAMW, **MTEB}},
 )
 SOURCES["freeze"] = SOURCES["full"]
 

@@ -98,6 +98,7 @@ SOURCES = read_sources(
     replacement = no text twice; the code draws with replacement
     :unsupervised
     README.md: data 45
+    cde/config/nomic_unsupervised.yaml: prefixes 5
     [NeoBERT, appendix G.2]: data
     data = 235 M pairs in NeoBERT
     :supervised

@@ -9,7 +9,7 @@ from finetune.cde.prefixes import parse_prefix
 from finetune.cde.settings import ContextualSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import info_nce
-from finetune.origins import CDE, NEOBERT, TRAINER, read_sources
+from finetune.origins import CDE, MTEB, NEOBERT, TRAINER, read_sources
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
 from harness.core.encoding import EvaluationSettings
@@ -92,6 +92,8 @@ SOURCES = read_sources(
     cde/lib/cluster.py: dimensions 433
     cde/lib/cluster_faiss.py: cluster_seed 19, iterations 17, starts 18
     cde/dataset.py: query_prefix 490, document_prefix 491
+    cde/config/nomic_supervised.yaml: prefixes 4
+    cde/lib/eval/mteb.py: prompts 106
     evaluate_mteb.py: evaluation.max_length 73
     {NEOBERT}scripts/evaluation/run_mteb.py: evaluation.dtype 180
     [NeoBERT, appendix G.2]: weight_decay, warmup, schedule, learning_rate, batch_size, epochs, max_length,
@@ -106,6 +108,8 @@ SOURCES = read_sources(
     evaluation.dtype = NeoBERT's for its other models, as it names none for these; the authors of CDE have
         bfloat16, and vectors of length 1 for clustering alone (evaluation authors)
     dropout = off in the authors' commands
+    prefixes = those of msmarco and nli_triplets there
+    prompts = of a type whose prefix was not trained those of a search
     :authors
     cde/run_args.py: weight_decay 372, margin 275, guide 175, warmup 469
     evaluate_mteb.py: evaluation.max_length 73, evaluation.dtype 77, evaluation.normalized_types 171
@@ -114,7 +118,7 @@ SOURCES = read_sources(
     batch_size = 512 on each of 8 GPUs
     warmup = 200, which the code divides by 8 GPUs
     """,
-    {"": TRAINER},
+    {"": {**TRAINER, **MTEB}},
 )
 
 

@@ -10,7 +10,7 @@ from finetune.colbert.settings import ColBERTSettings
 from finetune.embedding.plan import TrainerRecipe, Variant, entry, select_assumed
 from finetune.embedding.settings import SuggestedRows
 from finetune.origins import MODERNBERT, PYLATE, TRAINER, read_sources
-from finetune.recipes.dpr import MSMARCO
+from finetune.recipes.dpr import MSMARCO, SWEEP
 from harness.core.encoding import EvaluationSettings, LateInteraction
 from harness.core.errors import UsageError
 from harness.core.types import Artifact, Output
@@ -166,13 +166,17 @@ SOURCES = read_sources(
     {PYLATE}pylate/models/colbert.py: query_prefix 368, document_prefix 375, skiplist 446, dimension 325,
         query_length 438, document_length 430, expansion 459, attends_to_expansion 467
     {PYLATE}pylate/utils/processing.py: documents 66
-    examples/evaluate_pylate.py: evaluation.max_length 19, evaluation.task_query_lengths 19
+    {PYLATE}pylate/scores/colbert.py: evaluation.similarity 9
+    examples/evaluate_pylate.py: evaluation.dtype 17, evaluation.max_length 19,
+        evaluation.task_query_lengths 19
     [ModernBERT, section 3.1.2]: warmup, data, loss, batch_size
+    [ModernBERT, appendix E.2, table 9]: sweep
     [ModernBERT, section 3.1.3]: evaluation.document_lengths
     [default of PyLate]: query_prefix, document_prefix, skiplist, dimension, query_length, document_length,
         expansion, attends_to_expansion, documents
     data = the paper names BGE-M3 as teacher, the card bge-reranker-v2-m3
-    learning_rate = table 9 has the best of six by four test sets, 1e-5 to 1e-4
+    learning_rate = the script's; the paper's is the best of six (sweep)
+    evaluation.dtype = no option is set
     :contrastive
     {PYLATE}examples/train/contrastive.py: loss 35, learning_rate 53, batch_size 14, epochs 16
     {PYLATE}pylate/losses/contrastive.py: temperature 131
@@ -223,6 +227,7 @@ RECIPE = entry(
         name="colbert",
         source="ModernBERT, section 3.1.2; examples/train_pylate.py of its code",
         data=(SCORED,),
+        sweep=SWEEP,
         settings=SCRIPT,
         defaults=SCRIPT,
         assumed=_list_colbert_assumptions,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
-from finetune.origins import ETTIN, MODERNBERT, SENTENCES, TRAINER, read_sources
+from finetune.origins import ETTIN, MODERNBERT, MTEB, SENTENCES, TRAINER, read_sources
 from harness.data.training.sets import TrainingData
 
 MSMARCO = TrainingData(
@@ -21,6 +21,12 @@ MSMARCO = TrainingData(
     rows=1_250_000,
 )
 """Of 11,662,655 mined triplets, those that the script trains on."""
+
+SWEEP = {
+    "learning_rate": (1e-5, 2e-5, 3e-5, 5e-5, 8e-5, 1e-4),
+    "select": ("beir:NFCorpus,SciFact,TRECCOVID,FiQA2018",),
+}
+"""The learning rates of the paper for dense retrieval and for ColBERT, and the sets whose mean chooses."""
 
 SCRIPT = EmbeddingSettings(
     pooling="mean",
@@ -62,9 +68,12 @@ SOURCES = read_sources(
     f"""
     examples/train_st.py: warmup 51, batches 54, data 31, loss 40, learning_rate 19, batch_size 49, epochs
         48, precision 53, max_length 27
+    examples/evaluate_st.py: evaluation 12
     [ModernBERT, section 3.1.2]: warmup, data, loss
     [ModernBERT, table 9]: learning_rate
-    learning_rate = the best of six by four test sets, 1e-5 to 1e-4
+    [ModernBERT, appendix E.2, table 9]: sweep
+    learning_rate = the script's; the paper's is the best of six (sweep)
+    evaluation = no option is set
     batch_size = the paper has 16; the authors ran 4,096 (#176)
     max_length = no length is set, which leaves the model's own
     :authors
@@ -75,7 +84,7 @@ SOURCES = read_sources(
     :ettin
     {ETTIN}retrieval_eval/train_st.py: batch_size 28
     """,
-    {"": {**TRAINER, **SENTENCES}},
+    {"": {**TRAINER, **SENTENCES, **MTEB}},
 )
 
 
@@ -105,6 +114,7 @@ RECIPE = entry(
         name="dpr",
         source="ModernBERT, section 3.1.2; examples/train_st.py of its code",
         data=(MSMARCO,),
+        sweep=SWEEP,
         loss=info_nce,
         settings=SCRIPT,
         defaults=SCRIPT,

@@ -48,6 +48,7 @@ SOURCES = read_sources(
     jobs/glue/launcher.sh: seeds 65
     [OptiBERT, appendix D.1]: learning_rates, batch_sizes, weight_decays, epochs
     [OptiBERT, table 3]: final_seeds
+    [OptiBERT, appendix D.1, table 4]: selection
     seeds = OptiBERT does not say
     final_seeds = five, whose numbers are not told
     :table4

@@ -25,7 +25,7 @@ SETTINGS = replace(dpr.SCRIPT, batch_size=64, chunk=SuggestedRows(2), max_length
 SOURCES = read_sources(
     "",
     """
-    [ModernBERT, section 3.1.3]: data
+    [ModernBERT, section 3.1.3]: data, evaluation.max_length
     batch_size = ModernBERT publishes no settings of this training; 512 in dpr
     max_length = ModernBERT publishes no settings of this training
     * = as in dpr: ModernBERT publishes no settings of this training

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry, select_assumed
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, info_nce
-from finetune.origins import SIMCSE, TRAINER, read_sources
+from finetune.origins import MTEB, SIMCSE, TRAINER, read_sources
 from harness.data.training.sets import TrainingData
 
 NLI = TrainingData(
@@ -66,6 +66,7 @@ SOURCES = read_sources(
     batch_size = 128 on each of four GPUs in the script
     pooling = SimCSE has the first token with a dense layer
     heads = OptiBERT does not describe its head
+    evaluation = OptiBERT says nothing of it
     :mean
     pooling = the mean in place of OptiBERT's head
     :large
@@ -75,7 +76,7 @@ SOURCES = read_sources(
     [OptiBERT, appendix D.2]: data
     data = which triplet of a premise is in SimCSE's file is not known; the first is taken
     """,
-    {"": TRAINER},
+    {"": {**TRAINER, **MTEB}},
 )
 
 

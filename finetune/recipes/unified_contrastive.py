@@ -11,7 +11,7 @@ from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
-from finetune.origins import NEOBERT, read_sources
+from finetune.origins import MTEB, NEOBERT, read_sources
 from finetune.recipes.simcse import NLI
 from harness.core.encoding import EvaluationSettings
 from harness.data.training.sets import TrainingData
@@ -444,6 +444,7 @@ SOURCES = read_sources(
     jobs/contrastive/finetune.sh: groups 9
     conf/dataset/contrastive.yaml: alpha 4
     conf/mteb.yaml: evaluation.max_length 16
+    conf/mteb_task_to_instruction_query.json: prompts 2
     scripts/evaluation/run_mteb.py: evaluation.dtype 180
     [NeoBERT, appendix D.2, table 7]: data
     [NeoBERT, section 5.2.1]: loss
@@ -451,6 +452,7 @@ SOURCES = read_sources(
     [NeoBERT, appendix D.2]: scale
     [NeoBERT, table 4]: selection
     [NeoBERT, section 5.2.1, table 7]: instructions
+    [NeoBERT, appendix D.2, table 8, table 9]: prompts
     data = five of the sets have no loader in the code
     batch_size = 32 in the job script
     warmup = the code's 2,000 steps are all of the training
@@ -460,6 +462,8 @@ SOURCES = read_sources(
     instructions = the released training has none
     pool_instruction = the mask of the tokenizer
     dropout = the trainer refuses 0 (L68), and no other value is told
+    seed = 0 in the code (conf/finetuning.yaml#L14, conf/mteb.yaml#L1)
+    prompts = the released run_mteb.py has no option for them; tags in the tables are few
     :code
     src/neobert/contrastive/datasets.py: data 67, instructions 75
     conf/finetuning.yaml: warmup 30
@@ -474,6 +478,7 @@ SOURCES = read_sources(
     :job
     jobs/contrastive/finetune.sh: alpha 44, batch_size 43
     """,
+    {"": MTEB},
 )
 SOURCES["job"] = {**SOURCES["code"], **SOURCES["job"]}
 
