@@ -88,7 +88,8 @@ MEANINGS = {
     "rows in their column `dataset`.",
     "prompts": "The text that the model puts before inputs of an evaluation, by side, type of task or task; "
     "<sep> and <bos> are the tokens of the backbone.",
-    "evaluation.similarity": "How two texts are compared; their vectors are not scaled to length 1.",
+    "evaluation.similarity": "How two texts are compared; the vector of a text is not scaled to length 1, those "
+    "of tokens are. The text of a document is its title, a blank and its text.",
 }
 """What facts of a recipe mean that are no settings."""
 

@@ -99,8 +99,12 @@ SOURCES = read_sources(
     :unsupervised
     README.md: data 45
     cde/config/nomic_unsupervised.yaml: prefixes 5
-    [NeoBERT, appendix G.2]: data
+    [NeoBERT, appendix G.2]: data, learning_rate, batch_size, warmup, cluster_size
     data = 235 M pairs in NeoBERT
+    learning_rate = 2e-5 in the README's command, of a model with one stage
+    batch_size = 1,024 pairs on each GPU there
+    warmup = 5,600 there, divided by the GPUs
+    cluster_size = 2,048 there
     :supervised
     cde/run_args.py: data 161
     [NeoBERT, appendix G.2]: data

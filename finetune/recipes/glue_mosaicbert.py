@@ -93,6 +93,7 @@ SOURCES = read_sources(
     [MosaicBERT, appendix F.2]: transfer
     [MosaicBERT, appendix F.1]: view
     seeds = their numbers are the code's
+    autocast = with LayerNorms in low precision as well (fused_layernorm, L50)
     optimizer.betas = 0.988 for QQP and SST-2 in table S2
     dropout.attention = 0.1 for BERT
     dropout.mlp_out = MosaicBERT drops inside, BERT behind

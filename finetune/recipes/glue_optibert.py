@@ -49,6 +49,7 @@ SOURCES = read_sources(
     [OptiBERT, appendix D.1]: learning_rates, batch_sizes, weight_decays, epochs
     [OptiBERT, table 3]: final_seeds
     [OptiBERT, appendix D.1, table 4]: selection
+    learning_rates = for QQP at 130B tokens table 4 has 6e-5, which is none of them
     seeds = OptiBERT does not say
     final_seeds = five, whose numbers are not told
     :table4

@@ -452,11 +452,12 @@ SOURCES = read_sources(
     [NeoBERT, appendix D.2]: scale
     [NeoBERT, table 4]: selection
     [NeoBERT, section 5.2.1, table 7]: instructions
-    [NeoBERT, appendix D.2, table 8, table 9]: prompts
+    [NeoBERT, appendix D.3, table 8, table 9]: prompts
     data = five of the sets have no loader in the code
     batch_size = 32 in the job script
     warmup = the code's 2,000 steps are all of the training
     schedule = there over 50,000 steps, here over those of the training
+    precision = TF32 outside of it (conf/trainer/contrastive.yaml#L1)
     alpha = 0.1 in the job script
     reduction = the formula of section 5.2.1 is of one query; the code sums (loss.py#L9)
     instructions = the released training has none

@@ -49,7 +49,9 @@ def _show_recipe(
 ) -> int:
     """Show every setting of RECIPE, `NAME` or `NAME:VARIANT`: value, source, and what other sources say.
 
-    A value without a source is ours. A recipe of several trainings shows one after the other.
+    A value without a source is ours. Below the settings stand what the sources leave open, what the paper
+    chose for its models, and the steps of protocols that evaluate the recipe. A recipe of several trainings
+    shows one after the other.
     """
     with forbid_network() if offline else contextlib.nullcontext():
         if model is not None and is_bm25(model):
@@ -111,7 +113,10 @@ def _iter_protocol_steps(name: str, typed: str) -> Iterator[dict[str, Any]]:
                 continue
             yield {
                 "command": f"harness run --model MODEL --protocol {protocol.name} --tasks {step.name}",
-                "request": [*list_request_settings(step.request)],
+                "request": [
+                    *list_request_settings(step.request),
+                    *([f"starts from the models of {step.after}"] if step.after else []),
+                ],
                 "suites": [_describe_suite(catalog.open_suite(suite)) for suite in step.request["suites"]],
                 "numbers": [
                     f"{table.paper}, table {table.table}, {column.name}: {column.rule} of {column.suite}"
