@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -21,6 +21,7 @@ from harness.core.sources import (
     SourcedSetting,
     Sources,
     describe_fields,
+    describe_notes,
     describe_ours,
     find_source,
     inherit_sources,
@@ -88,14 +89,10 @@ MEANINGS = {
     "rows in their column `dataset`.",
     "prompts": "The text that the model puts before inputs of an evaluation, by side, type of task or task; "
     "<sep> and <bos> are the tokens of the backbone.",
-    "evaluation.similarity": "How two texts are compared; the vector of a text is not scaled to length 1, those "
-    "of tokens are. The text of a document is its title, a blank and its text.",
+    "evaluation.similarity": "How two texts are compared; the vector of a text is not scaled to length 1, "
+    "those of tokens are. The text of a document is its title, a blank and its text.",
 }
 """What facts of a recipe mean that are no settings."""
-
-
-def _list_no_assumptions(_settings: object) -> tuple[str, ...]:
-    return ()
 
 
 def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tuple[str, ...]:
@@ -107,11 +104,6 @@ def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tupl
         f"the learning rate rises for {rises:,} steps, and there are {steps:,}: it never gets to "
         f"{settings.learning_rate:g}; --set warmup=0.1 has it rise for a tenth of them",
     )
-
-
-def select_assumed(texts: Mapping[str, bool]) -> tuple[str, ...]:
-    """The assumptions that hold, of some that are each given with whether it does."""
-    return tuple(text for text, holds in texts.items() if holds)
 
 
 def count_set_rows(data: Sequence[LocatedTraining]) -> list[int] | None:
@@ -134,8 +126,6 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         settings: The settings of this training.
         variant: The variant that the user typed.
         defaults: The settings of the variant.
-        assumed: What the source leaves open under given settings.
-        assumed_data: What it leaves open on its data, which says nothing of a user's own.
         sources: The sources of the variant's settings, of its data, its loss and its evaluation.
         sweep: The values of settings that the paper tries, and under `select` the tasks that choose.
         evaluation_settings: How its models are evaluated; None for their own settings.
@@ -147,8 +137,6 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     settings: SettingsT
     variant: str = ""
     defaults: SettingsT
-    assumed: Callable[[SettingsT], tuple[str, ...]] = _list_no_assumptions
-    assumed_data: tuple[str, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     evaluation_settings: EvaluationSettings | None = None
@@ -257,11 +245,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         ]
 
     def list_assumptions(self) -> tuple[str, ...]:
-        """What the source leaves open, and the reading taken."""
-        return (*self.assumed(self.settings), *self._list_data_assumptions())
-
-    def _list_data_assumptions(self) -> tuple[str, ...]:
-        return self.assumed_data
+        """What the source leaves open beside the settings, and the reading taken."""
+        return ()
 
     def _explain_data(self) -> str:
         """The facts of the data sets in words."""
@@ -366,9 +351,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             seed=seed,
             # What the paper leaves open on its data says nothing about the user's own.
             assumed=(
-                *self.assumed(settings),
-                *(() if self._replaces_data(data) else self._list_data_assumptions()),
-                *describe_ours([row for row in self.list_sourced_settings() if row.name not in typed]),
+                *(() if self._replaces_data(data) else self.list_assumptions()),
+                *describe_notes([row for row in self.list_sourced_settings() if row.name not in typed]),
             ),
             selected_on=tuple(choice.task for choice in self._find_selections()),
             own_data=", ".join(own_names),
@@ -512,13 +496,11 @@ class Variant(Generic[SettingsT]):
         summary: The variant in words.
         settings: All its settings.
         data: Its data sets, where they are not those of the recipe.
-        assumed_data: What the source leaves open on them.
     """
 
     summary: str
     settings: SettingsT
     data: tuple[TrainingData, ...] = ()
-    assumed_data: tuple[str, ...] = ()
 
 
 def entry(
@@ -570,7 +552,6 @@ def _open_variant(
         settings=variants[variant].settings.normalize_settings(),
         defaults=variants[variant].settings,
         data=variants[variant].data or recipe.data,
-        assumed_data=variants[variant].assumed_data or recipe.assumed_data,
         sources=sources.get(variant, {}),
         evaluation_settings=evaluations.get(variant, base.evaluation_settings),
     )

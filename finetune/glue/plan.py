@@ -33,7 +33,7 @@ from harness.core.sources import (
     SourcedSetting,
     Sources,
     describe_fields,
-    describe_ours,
+    describe_notes,
     find_source,
     inherit_sources,
     list_settings,
@@ -608,7 +608,7 @@ class _GlueRecipe:
             settings=self.settings,
             seed=seed,
             results=self.results,
-            ours=describe_ours(self.list_sourced_settings()),
+            ours=describe_notes(self.list_sourced_settings()),
         )
         try:
             return planner.plan_score(task, self._typed)

@@ -120,9 +120,9 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         prompts = self._build_prompts(InstructionFormat(separator="<sep>", start="<bos>"))
         return {**super()._list_evaluation_facts(), **({"prompts": prompts} if prompts else {})}
 
-    def _list_data_assumptions(self) -> tuple[str, ...]:
-        ours = (f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
-        return (*self.assumed_data, *ours)
+    def list_assumptions(self) -> tuple[str, ...]:
+        """What paper and code leave open on the sets, and the reading taken."""
+        return tuple(f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
 
     def _replaces_data(self, _data: Sequence[LocatedTraining]) -> bool:
         return self.alone

@@ -13,7 +13,7 @@ from finetune.efficient.settings import (
     build_symmetric_info_nce,
     compute_usual_rate,
 )
-from finetune.embedding.plan import EmbeddingRecipe, Variant, entry, select_assumed
+from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import SuggestedRows
 from finetune.flops import count_backbone_parameters
 from finetune.origins import ADAMW, EFFICIENT, MTEB, PEFT, read_sources
@@ -135,7 +135,8 @@ SOURCES = read_sources(
     [Efficient-Embeddings, section 3.2, table 2]: pooling
     [Efficient-Embeddings, section 4.2]: rank, lora_modules, lora_embeddings
     [default of peft]: lora_alpha
-    data = the paper (section 4.1) has 200 M pairs of BAAI-MTP, not on the hub
+    data = the paper (section 4.1) has 200 M pairs of BAAI-MTP, which are not on the hub: give them with
+        --train-data; these are NLI pairs as in the sample configurations, the first of each premise
     batch_size = 2,048 in appendix F
     epochs = less than one, by a budget
     schedule = section 4.1 ends at a tenth
@@ -147,7 +148,9 @@ SOURCES = read_sources(
     evaluation_length = the code evaluates at 75 tokens
     scale = of 50, 40, 35, 30, 10 and 1 the best
     weight_decay = tried with the scales, of little effect (appendix D.2)
-    pooling = the last token has 0.36, the mean 0.47
+    tokens_per_pair = the code takes 78 for every pair
+    pooling = the last token has 0.36, the mean 0.47; the code divides by the padded length of a batch, so
+        that its classification and clustering depend on the batch
     seed = the code sets none
     evaluation.max_length = see evaluation_length
     frozen = the paper has 0/6 to 5/6, or 0/8 to 7/8 (section 4.2)
@@ -173,25 +176,6 @@ SOURCES = read_sources(
     {"": {**ADAMW, **MTEB}},
 )
 SOURCES["freeze"] = SOURCES["full"]
-
-
-def _list_efficient_assumptions(settings: EfficientSettings) -> tuple[str, ...]:
-    """What paper and code leave open or disagree on, and the reading taken."""
-    counted, keeps_length = settings.tokens_per_pair is None, settings.evaluation_length is None
-    return select_assumed(
-        {
-            "The cosine ends at 0, as in appendix D and the code; section 4.1 has a tenth of the rate.": (
-                settings.schedule == "cosine"
-            ),
-            "The rates are those of Pythia's sizes; another backbone has that of the nearest size. The "
-            "sample configurations of the code have 1e-3 for every method.": not settings.learning_rate,
-            "Operations are counted by the tokens of the texts; the code takes 78 for every pair.": counted,
-            "Models are evaluated at their own length; the authors cut at 75 tokens, and divide the sum of "
-            "token vectors by the padded length of its batch.": keeps_length,
-            "Vectors are means over the tokens; the authors divide by the padded length of a batch, so that "
-            "classification and clustering depend on the batch.": not keeps_length,
-        }
-    )
 
 
 def build_efficient_entry(
@@ -223,12 +207,6 @@ def build_efficient_entry(
             loss=build_symmetric_info_nce,
             settings=settings,
             defaults=settings,
-            assumed=_list_efficient_assumptions,
-            assumed_data=(
-                "The paper trains on 200 M English pairs of BAAI-MTP, which are not on the hub: give them "
-                "with --train-data. These are NLI pairs as in the sample configurations, the first of each "
-                "premise in sentence-transformers/all-nli.",
-            ),
         ),
         summary,
         variants,

@@ -100,7 +100,12 @@ SOURCES = read_sources(
         group_size, guide, cluster_size, margin
     [NeoBERT, appendix G.1]: batches
     weight_decay = its optimizer is Adam; 0.01 in the code
-    data = the triplets of dpr and simcse; NeoBERT has Nomic's pairs (appendix G.2)
+    data = the triplets of dpr and simcse in one training; NeoBERT has 235 M and then 1.5 M of Nomic's pairs
+        (appendix G.2)
+    batches = a batch has pairs of one set, and in the code can run from one into the next; pairs that repeat
+        an earlier one are left out
+    precision = the autocast of the code's gradient caching names no type, and is float16
+    batch_size = on how many GPUs, each with negatives of its own, NeoBERT does not say
     group_size = none are shared between devices
     guide = gtr_base in the code; which of the models called GTE-large is not said
     cluster_size = 256 by default in the code (cde/run_args.py#L206)
@@ -122,23 +127,6 @@ SOURCES = read_sources(
 )
 
 
-def list_batching_assumptions(settings: ContextualSettings) -> tuple[str, ...]:
-    """What paper and code leave open, and the reading taken."""
-    devices = (
-        "NeoBERT does not say on how many GPUs it trains, each with negatives of its own: a step has 512 "
-        "pairs here."
-    )
-    return (
-        *([devices] if settings.batch_size == PAPER.batch_size else []),
-        "A batch has pairs of one set; the code can also let it run from one set into the next.",
-        "Pairs that repeat an earlier one are left out of the batches.",
-        "NeoBERT's Adam is AdamW with a decay of 0 here."
-        if not settings.weight_decay
-        else "The code's AdamW.",
-        "Negatives come from the group of a row, or the whole batch, whatever the devices.",
-    )
-
-
 RECIPE = entry(
     ContextualRecipe(
         name="cde-batching",
@@ -148,11 +136,6 @@ RECIPE = entry(
         prefixes=PREFIXES,
         settings=PAPER,
         defaults=PAPER,
-        assumed=list_batching_assumptions,
-        assumed_data=(
-            "NeoBERT trains on 235 M and then 1.5 M pairs of Nomic, in one stage here on the triplets of dpr "
-            "and of simcse.",
-        ),
     ),
     "Embedding models on contextual batches: pairs that a guide finds alike, without false negatives",
     VARIANTS,

@@ -72,12 +72,17 @@ SOURCES = read_sources(
     [ModernBERT, section 3.1.2]: warmup, data, loss
     [ModernBERT, table 9]: learning_rate
     [ModernBERT, appendix E.2, table 9]: sweep
-    learning_rate = the script's; the paper's is the best of six (sweep)
+    data = the script names no commit, this one has 11,662,655 rows; the paper's 1.25 M samples are the
+        script's, 1,000 split off with seed 12 and then the first
+    learning_rate = the script's; the paper's is the best of six (sweep), and Ettin's go up to 3e-4
+    batches = the order follows from the seed, and that of the script's sampler does not; rows that still wait
+        for a batch without their texts at the end of the data are left out
     evaluation = no option is set
     batch_size = the paper has 16; the authors ran 4,096 (#176)
     max_length = no length is set, which leaves the model's own
     :authors
     [answer in AnswerDotAI/ModernBERT#176]: batch_size, group_size
+    group_size = a group at the end of the data with fewer rows counts as much as any other, as in the trainer
     :paper
     [ModernBERT, section 3.1.2]: batch_size
     batch_size = the authors call it wrong (#176)
@@ -86,27 +91,6 @@ SOURCES = read_sources(
     """,
     {"": {**TRAINER, **SENTENCES, **MTEB}},
 )
-
-
-def _list_dpr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
-    """What paper and script leave open, and the reading taken."""
-    rate = (
-        "The learning rate is that of ModernBERT's script; the paper chooses one of six, up to 1e-4, by the "
-        "scores on four test sets, and Ettin's go up to 3e-4."
-    )
-    groups = (
-        "A backbone is large, and its groups have 16 rows, where its token vectors have 1,024 dimensions "
-        "or more.",
-        "A group at the end of the data with fewer rows counts as much as any other, as in the trainer.",
-    )
-    return (
-        *([rate] if settings.learning_rate == SCRIPT.learning_rate else []),
-        "A step has 512 pairs in the script (dpr), 16 in the paper (dpr:paper), and by the authors 4,096 in "
-        "groups of 64 or 16 (dpr:authors).",
-        "The order of rows follows from the seed; that of the script's sampler does not.",
-        "Rows that still wait for a batch without their texts at the end of the data are left out.",
-        *(groups if settings.group_size else ()),
-    )
 
 
 RECIPE = entry(
@@ -118,11 +102,6 @@ RECIPE = entry(
         loss=info_nce,
         settings=SCRIPT,
         defaults=SCRIPT,
-        assumed=_list_dpr_assumptions,
-        assumed_data=(
-            "The script names no commit of the data set: this one has 11,662,655 rows.",
-            "The paper's 1.25 M samples are the script's: 1,000 split off with seed 12, then the first.",
-        ),
     ),
     "Dense retrieval by InfoNCE on hard triplets of MS MARCO, with mean pooling",
     VARIANTS,

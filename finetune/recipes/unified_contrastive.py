@@ -453,9 +453,11 @@ SOURCES = read_sources(
     [NeoBERT, table 4]: selection
     [NeoBERT, section 5.2.1, table 7]: instructions
     [NeoBERT, appendix D.3, table 8, table 9]: prompts
-    data = five of the sets have no loader in the code
+    data = five of the sets have no loader in the code; PAQ and QQP are in table 7 and the code, not in the
+        list of appendix D.2; the code names no commits: these are the newest that could be found, and of
+        Amazon-QA and QQP_triplets those of copies with the same rows
     batch_size = 32 in the job script
-    warmup = the code's 2,000 steps are all of the training
+    warmup = the code's 2,000 steps are all of the training; the rate begins at 0, there at a ten-thousandth
     schedule = there over 50,000 steps, here over those of the training
     precision = TF32 outside of it (conf/trainer/contrastive.yaml#L1)
     alpha = 0.1 in the job script
@@ -464,7 +466,9 @@ SOURCES = read_sources(
     pool_instruction = the mask of the tokenizer
     dropout = the trainer refuses 0 (L68), and no other value is told
     seed = 0 in the code (conf/finetuning.yaml#L14, conf/mteb.yaml#L1)
-    prompts = the released run_mteb.py has no option for them; tags in the tables are few
+    draws = steps on its pretraining data, which cannot run as released, are left out
+    prompts = those of the code's tables, which end in a word for the kind of text, before the texts of every
+        type of task; the released run_mteb.py has no option for them
     :code
     src/neobert/contrastive/datasets.py: data 67, instructions 75
     conf/finetuning.yaml: warmup 30
@@ -475,37 +479,13 @@ SOURCES = read_sources(
     schedule = after the warmup a cosine, to which 2,000 steps never come
     instructions = datasets are read as is
     max_steps = 200,000 in conf/trainer/contrastive.yaml#L5
-    dropout = the trainer refuses it (L68)
+    dropout = the trainer refuses it (L68); with flash attention there is none in any case
     :job
     jobs/contrastive/finetune.sh: alpha 44, batch_size 43
     """,
     {"": MTEB},
 )
 SOURCES["job"] = {**SOURCES["code"], **SOURCES["job"]}
-
-
-def _list_mix_assumptions(settings: MixSettings) -> tuple[str, ...]:
-    """What paper and code leave open or disagree on, and the reading taken."""
-    rate = (
-        "The text has no rate, batch or schedule: rate and batch are the code's; after warmup in a tenth of "
-        "the steps a cosine falls to a tenth of the rate. The code's warmup of 2,000 steps never ends."
-    )
-    tags = (
-        "Training has the instructions of table 7 before both sides; evaluation those of the code's tables, "
-        "which end in a word for the kind of text, before the texts of every type of task."
-    )
-    return (
-        *([rate] if settings.warmup != RELEASED.warmup else []),
-        *([tags] if settings.instructions != "none" else []),
-        "The released trainer refuses a dropout of 0, and no other value is told: 0.1."
-        if settings.dropout == SETTINGS.dropout
-        else "The released trainer refuses a dropout of 0, and with flash attention has none in any case.",
-        f"A step has {settings.groups} groups that share no negatives, as its four processes did."
-        if settings.groups > 1
-        else "A step has one group.",
-        "The code's steps on its pretraining data, which cannot run as released, are left out.",
-        "The rate begins at 0, in the code at a ten-thousandth of the highest.",
-    )
 
 
 RECIPE = entry(
@@ -518,12 +498,6 @@ RECIPE = entry(
         defaults=SETTINGS,
         mixes={"": TEXT, "code": CODE, "job": CODE},
         evaluation=list_task_instructions,
-        assumed=_list_mix_assumptions,
-        assumed_data=(
-            "PAQ and QQP are in table 7 and the code, not in the list of appendix D.2.",
-            "The code names no commits: these are the newest that could be found, of Amazon-QA and "
-            "QQP_triplets those of copies with the same rows; of sentence-compression the newest there is.",
-        ),
     ),
     "Embedding models on a mix of 22 data sets with instructions and hard negatives, as NeoBERT's",
     VARIANTS,

@@ -147,6 +147,7 @@ def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> N
     backbone = fakes.artifact(tiny.folder(tiny.families()["bert"], tmp_path))
     data = [LocatedTraining(data=part, name=part.path, rows=part.rows) for part in recipe.data]
     planned = recipe.plan(backbone, data, seed=1)
+    assert "learning_rate: 1e-5 for large models (README.md#L244)" in planned.lineage.assumed
     assert planned.lineage.assumed[-1].endswith("heads, selection, evaluation.max_length, evaluation.dtype.")
     assert "`harness recipes show simcse`" in planned.notes[-1]
 
@@ -169,9 +170,10 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     assert "    ModernBERT, table 9: ModernBERT base learning_rate 1e-4\n" in text
     assert "harness run --model MODEL --protocol modernbert --tasks colbert:\n" in text
     assert "    modernbert, table 8, Avg.: the mean over tasks of beir\n" in text
-    assert "Left open by the sources, and read here as follows:\n" in text
     assert invoke(["recipes", "show", "glue-optibert"]) == 0
-    assert "OptiBERT_neo 130B tokens MNLI:batch_size 32, MNLI:learning_rate 1e-5," in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "OptiBERT_neo 130B tokens MNLI:batch_size 32, MNLI:learning_rate 1e-5," in text
+    assert "Left open by the sources, and read here as follows:\n    All but the grid" in text
 
 
 def test_prefixes_are_shown_by_source_and_by_task() -> None:
