@@ -21,7 +21,7 @@ from finetune.glue.jobs import (
     format_trial,
 )
 from finetune.glue.protocol import Grid, Protocol, Trial
-from finetune.glue.settings import GlueSettings
+from finetune.glue.settings import GRID_FIELDS, GlueSettings
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file
@@ -479,13 +479,7 @@ def entry(protocol: Protocol, summary: str, sources: Sources | None = None) -> R
     )
 
 
-_GRID = {
-    "learning_rates": "learning_rate",
-    "batch_sizes": "batch_size",
-    "weight_decays": "weight_decay",
-    "epochs": "epochs",
-    "seeds": "seed",
-}
+_GRID = {**{field: name for name, field in GRID_FIELDS.items()}, "seeds": "seed"}
 """The settings of a grid, and those of a run that they are values of."""
 
 _APART = ("name", "source", "training", "grids", "assumed", "keeps", "variants")

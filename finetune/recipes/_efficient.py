@@ -178,16 +178,13 @@ SOURCES = read_sources(
 SOURCES["freeze"] = SOURCES["full"]
 
 
-def build_efficient_entry(
-    settings: EfficientSettings, name: str, summary: str, code: EfficientSettings
-) -> RecipeEntry:
+def build_efficient_entry(settings: EfficientSettings, trained: str, **code: Any) -> RecipeEntry:
     """The entry of the recipe of a method.
 
     Args:
         settings: Its settings.
-        name: Its name.
-        summary: The recipe in words.
-        code: The settings of the released code, where they differ.
+        trained: What is trained, in words.
+        **code: Further settings of the released code, where they differ.
     """
     variants: dict[str, Variant[EfficientSettings]] = {
         "text": Variant(
@@ -196,19 +193,19 @@ def build_efficient_entry(
         ),
         "code": Variant(
             summary="the released code: 78 tokens counted a pair, evaluation at 75 tokens",
-            settings=replace(code, tokens_per_pair=TOKENS, evaluation_length=75),
+            settings=replace(settings, tokens_per_pair=TOKENS, evaluation_length=75, **code),
         ),
     }
     return entry(
         EfficientRecipe(
-            name=name,
+            name=f"efficient-{settings.method}",
             source="Repurposing Language Models into Embedding Models, sections 3 and 4; its code",
             data=(PAIRS,),
             loss=build_symmetric_info_nce,
             settings=settings,
             defaults=settings,
         ),
-        summary,
+        f"Embedding models of pairs within a budget: {trained}",
         variants,
         {**SOURCES, "": {**SOURCES[""], **SOURCES[settings.method]}},
     )
