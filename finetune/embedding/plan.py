@@ -90,7 +90,7 @@ MEANINGS = {
     "prompts": "The text that the model puts before inputs of an evaluation, by side, type of task or task; "
     "<sep> and <bos> are the tokens of the backbone.",
     "evaluation.similarity": "How two texts are compared; the vector of a text is not scaled to length 1, "
-    "those of tokens are. The text of a document is its title, a blank and its text.",
+    "those of tokens are.",
 }
 """What facts of a recipe mean that are no settings."""
 
@@ -231,7 +231,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         facts, evaluation_facts = (
             [
                 SourcedSetting(
-                    name=name, value=value, meaning=meanings[name], source=find_source(name, sources)
+                    name=name, value=value, meaning=meanings.get(name, ""), source=find_source(name, sources)
                 )
                 for name, value in part.items()
             ]

@@ -187,7 +187,7 @@ class Trial(AlwaysHashed):
     Attributes:
         task: Name of a GLUE task, or of the user's own.
         learning_rate: Peak of the learning rate.
-        batch_size: Rows of one optimizer step.
+        batch_size: Rows of one optimizer step; the last one of an epoch has those that are left.
         weight_decay: As the protocol prints it; `optimizer.decay` says what it means.
         epochs: Passes over the training rows.
         seed: Seed of the head, the order of rows, and dropout.

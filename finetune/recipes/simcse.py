@@ -65,8 +65,9 @@ SOURCES = read_sources(
     loss = the denominator of OptiBERT's formula has other anchors, a misprint
     learning_rate = 1e-5 for large models (README.md#L244)
     batch_size = 128 on each of four GPUs in the script, whose gradient is a quarter of that of one batch
-    pooling = OptiBERT's pooling head is not described: a learned query for each head, zero at the start,
-        whose softmax over the tokens weights their mean; SimCSE has the first token with a dense layer
+    pooling = OptiBERT's pooling head is not described: the softmax over the tokens of q·h/√d weights their
+        mean, with a learned q for each head, zero at the start, and d dimensions of it; SimCSE has the first
+        token with a dense layer
     heads = OptiBERT does not describe its head
     evaluation = OptiBERT says nothing of it
     :mean

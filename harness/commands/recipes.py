@@ -17,7 +17,7 @@ from harness.core import paths
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError
 from harness.core.sources import SourcedSetting
-from harness.core.types import Artifact, Suite
+from harness.core.types import Artifact
 from harness.data.offline import forbid_network
 from harness.driver.report.protocol import list_request_settings
 from harness.jobs.recipe import list_recipe_settings
@@ -117,7 +117,7 @@ def _iter_protocol_steps(name: str, typed: str) -> Iterator[dict[str, Any]]:
                     *list_request_settings(step.request),
                     *([f"starts from the models of {step.after}"] if step.after else []),
                 ],
-                "suites": [_describe_suite(catalog.open_suite(suite)) for suite in step.request["suites"]],
+                "suites": [*map(_describe_suite, step.request["suites"])],
                 "numbers": [
                     f"{table.paper}, table {table.table}, {column.name}: {column.rule} of {column.suite}"
                     for table in protocol.tables
@@ -128,24 +128,32 @@ def _iter_protocol_steps(name: str, typed: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def _describe_suite(suite: Suite) -> dict[str, Any]:
+def _describe_suite(typed: str) -> dict[str, Any]:
     tasks = {
         task.name: {
             "type": task.type,
             "data": f"{task.data.path}@{task.data.revision}",
             "splits": task.splits,
             "metric": task.metric,
+            **({"documents": task.documents} if task.retrieves else {}),
         }
-        for task in suite.tasks
+        for task in catalog.open_suite(typed).tasks
     }
-    return {"name": suite.name, "title": suite.title, "tasks": tasks}
+    summary = catalog.load_suite_entries()[typed.partition(":")[0]].summary
+    return {"name": typed, "summary": summary, "tasks": tasks}
 
 
 def _format_step(step: Mapping[str, Any]) -> list[str]:
     suites = []
     for suite in step["suites"]:
-        metrics = dict.fromkeys(f"{one['type']} by {one['metric']}" for one in suite["tasks"].values())
-        suites.append(f"{suite['name']}: {suite['title']}, {', '.join(metrics)} (each data set: --json)")
+        facts = (
+            f"{task['type']} by {task['metric']}"
+            + (f" of documents' {task['documents']}" if "documents" in task else "")
+            for task in suite["tasks"].values()
+        )
+        suites.append(
+            f"{suite['name']}: {suite['summary']}; {', '.join(dict.fromkeys(facts))} (each data set: --json)"
+        )
     return _format_list(step["command"], [*step["request"], *suites, *step["numbers"], *step["differs"]])
 
 
