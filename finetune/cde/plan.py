@@ -82,22 +82,16 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         return [same if part.own or is_changed else self.prefixes.get(part.data.path, same) for part in data]
 
     def _list_facts(self) -> dict[str, Any]:
+        data = [LocatedTraining(data=part, name=part.path) for part in self.data]
+        # Where a user names prefixes, they may be for other data.
+        tables = [] if self.settings.prefix else self.list_prefix_tables(data)
         prefixes: dict[str, str] = {}
-        for data, table in self._list_own_tables().items():
+        for part, table in zip(data, tables, strict=False):
             for source, pair in table.items():
                 texts = " and ".join(dict.fromkeys(map(repr, pair)))
-                prefixes[texts] = ", ".join(filter(None, (prefixes.get(texts), source or data)))
-        return {**super()._list_facts(), **({"prefixes": prefixes} if prefixes else {})}
-
-    def _list_evaluation_facts(self) -> dict[str, Any]:
-        prompts = build_evaluation_prompts(list_trained_prefixes([*self._list_own_tables().values()]))
-        return {**super()._list_evaluation_facts(), **({"prompts": prompts} if prompts else {})}
-
-    def _list_own_tables(self) -> dict[str, PrefixTable]:
-        """The prefixes of the recipe's own data sets; none where a user names prefixes, perhaps of others."""
-        data = [LocatedTraining(data=part, name=part.path) for part in self.data]
-        tables = () if self.settings.prefix else self.list_prefix_tables(data)
-        return {part.name: table for part, table in zip(data, tables, strict=False)}
+                prefixes[texts] = ", ".join(filter(None, (prefixes.get(texts), source or part.name)))
+        facts = {"prefixes": prefixes, "prompts": build_evaluation_prompts(list_trained_prefixes(tables))}
+        return {**super()._list_facts(), **{name: fact for name, fact in facts.items() if fact}}
 
     def plan(
         self,

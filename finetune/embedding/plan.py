@@ -94,6 +94,9 @@ MEANINGS = {
 }
 """What facts of a recipe mean that are no settings."""
 
+LAST = ("evaluation.similarity", "prompts")
+"""The facts of an evaluation, which stand behind all settings."""
+
 
 def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tuple[str, ...]:
     """A note on a training that ends before its warmup; empty for any other."""
@@ -228,21 +231,18 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         changed = [name for name in names if getattr(settings, name) != getattr(before, name)]
         sources = {**self.sources, **dict.fromkeys(changed, CHANGED)}
         meanings = {**MEANINGS, "data": self._explain_data()}
-        facts, evaluation_facts = (
-            [
+        evaluation = self.evaluation_settings or EvaluationSettings()
+        rows = [
+            *(
                 SourcedSetting(
                     name=name, value=value, meaning=meanings.get(name, ""), source=find_source(name, sources)
                 )
-                for name, value in part.items()
-            ]
-            for part in (self._list_facts(), self._list_evaluation_facts())
-        )
-        return [
-            *facts,
+                for name, value in self._list_facts().items()
+            ),
             *list_settings(settings if backbone is None else self._fit_settings(backbone), sources),
-            *list_settings(self.evaluation_settings or EvaluationSettings(), sources, above="evaluation."),
-            *evaluation_facts,
+            *list_settings(evaluation, sources, above="evaluation."),
         ]
+        return sorted(rows, key=lambda row: row.name in LAST)
 
     def list_assumptions(self) -> tuple[str, ...]:
         """What the source leaves open beside the settings, and the reading taken."""
@@ -256,13 +256,11 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         return " ".join(f"{name}: {meanings[name].partition('. ')[0].rstrip('.')}." for name in listed)
 
     def _list_facts(self) -> dict[str, Any]:
-        """What a training depends on beside its settings."""
+        """What a training and its evaluation depend on beside their settings."""
         sweep = {f"sweep.{name}": values for name, values in self.sweep.items()}
-        return {"data": tuple(map(describe_training_data, self.data)), **sweep, "seed": SEED}
-
-    def _list_evaluation_facts(self) -> dict[str, Any]:
-        """What an evaluation of the model depends on beside its settings."""
-        return {"evaluation.similarity": "cosine" if self.output == "vector" else "maxsim"}
+        similarity = "cosine" if self.output == "vector" else "maxsim"
+        data = tuple(map(describe_training_data, self.data))
+        return {"data": data, **sweep, "seed": SEED, "evaluation.similarity": similarity}
 
     def _replaces_data(self, data: Sequence[LocatedTraining]) -> bool:
         """Whether a user's own data is in the place of the recipe's."""

@@ -114,11 +114,8 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
             )
             for one in self.sets
         )
-        return {**super()._list_facts(), "data": sets}
-
-    def _list_evaluation_facts(self) -> dict[str, Any]:
         prompts = self._build_prompts(InstructionFormat(separator="<sep>", start="<bos>"))
-        return {**super()._list_evaluation_facts(), **({"prompts": prompts} if prompts else {})}
+        return {**super()._list_facts(), "data": sets, **({"prompts": prompts} if prompts else {})}
 
     def list_assumptions(self) -> tuple[str, ...]:
         """What paper and code leave open on the sets, and the reading taken."""

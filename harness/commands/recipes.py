@@ -16,7 +16,7 @@ from harness.commands import options
 from harness.core import paths
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError
-from harness.core.sources import SourcedSetting
+from harness.core.sources import Source, SourcedSetting
 from harness.core.types import Artifact
 from harness.data.offline import forbid_network
 from harness.driver.report.protocol import list_request_settings
@@ -183,15 +183,13 @@ def _format_list(heading: str, lines: Sequence[str]) -> list[str]:
 
 
 def _format_setting(row: Mapping[str, Any]) -> list[str]:
-    source = row["source"] or {}
-    parts = [source.get("place"), source.get("code")]
-    places = "; ".join(filter(None, parts)) or "ours"
+    source = Source(**(row["source"] or {}))
     value, meaning = _format_value(row["value"]), row["meaning"]
     return [
         f"{row['name']} = {value}".replace(" = \n", " =\n"),
         *([f"    {meaning}"] if meaning else []),
-        f"    source: {places}",
-        *([f"    also: {source['other']}"] if source.get("other") else []),
+        f"    source: {source.text}",
+        *([f"    also: {source.other}"] if source.other else []),
     ]
 
 

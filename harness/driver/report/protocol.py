@@ -199,7 +199,7 @@ class ProtocolReport:
         return [
             _RankedTable.rank_rows(table, [*self._build_rows(table)])
             for table in self.prepared.protocol.tables
-            if not _list_steps(table) <= self.prepared.skipped
+            if not {*(table.lines.values() or (one.step for one in table.columns))} <= self.prepared.skipped
         ]
 
     def _build_rows(self, table: ProtocolTable) -> Iterator[_ProtocolRow]:
@@ -299,10 +299,6 @@ class ProtocolReport:
         console.print(
             f"Records: {self.prepared.joined.store.root / 'records'}", highlight=False, soft_wrap=True
         )
-
-
-def _list_steps(table: ProtocolTable) -> set[str]:
-    return {*table.lines.values()} or {column.step for column in table.columns}
 
 
 def _measure_mean(report: Report, model: ConfiguredModel, suite: Suite, of: str) -> tuple[Mean, float | None]:
