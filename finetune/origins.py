@@ -60,10 +60,10 @@ TRAINER = read_sources(
     "huggingface/transformers@v5.3.0:src/transformers/",
     """
     training_args.py: weight_decay 812, betas 818, eps 830, warmup 788, schedule 778, clip 856,
-        last_batch 1272, selection 1206
+        last_batch 1272, selection 1206, seed 1245
     trainer.py: batches 1032, decay_all 1288
     [default of transformers' Trainer]: weight_decay, betas, eps, warmup, schedule, clip, batches,
-        last_batch, decay_all, selection
+        last_batch, decay_all, selection, seed
     """,
 )[""]
 """The settings that a script for transformers' trainer, or one built on it, leaves at their defaults."""
@@ -84,3 +84,5 @@ ADAMW = read_sources(
     [default of torch's AdamW]: betas, eps
     """,
 )[""]
+
+MTEB = {"evaluation.similarity": Source(place="default of mteb")}

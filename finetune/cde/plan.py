@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from finetune.cde.prefixes import (
     PrefixTable,
@@ -80,6 +80,18 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         is_changed = pair != (defaults.query_prefix, defaults.document_prefix)
         same = {"": pair}
         return [same if part.own or is_changed else self.prefixes.get(part.data.path, same) for part in data]
+
+    def _list_facts(self) -> dict[str, Any]:
+        data = [LocatedTraining(data=part, name=part.path) for part in self.data]
+        # Where a user names prefixes, they may be for other data.
+        tables = [] if self.settings.prefix else self.list_prefix_tables(data)
+        prefixes: dict[str, str] = {}
+        for part, table in zip(data, tables, strict=False):
+            for source, pair in table.items():
+                texts = " and ".join(dict.fromkeys(map(repr, pair)))
+                prefixes[texts] = ", ".join(filter(None, (prefixes.get(texts), source or part.name)))
+        facts = {"prefixes": prefixes, "prompts": build_evaluation_prompts(list_trained_prefixes(tables))}
+        return {**super()._list_facts(), **{name: fact for name, fact in facts.items() if fact}}
 
     def plan(
         self,

@@ -80,7 +80,8 @@ class ContextualSettings(EmbeddingSettings):
             code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". Empty without contextual batches and
             without a filter.
         cluster_size: Pairs of a cluster on average: 512 by NeoBERT, 256 by default in the code.
-        dimensions: Dimensions that the guide's vectors are reduced to before k-means (code).
+        dimensions: Dimensions that a truncated SVD of the first 100,000 queries reduces the guide's vectors
+            to before k-means, which sees a pair as two points, [query; document] and the reverse (code).
         iterations: The most iterations of k-means; the code has 100.
         starts: Runs of k-means, the best of which counts; the code has 3.
         cluster_seed: The seed of the clusters, which all seeds of the training share (code).

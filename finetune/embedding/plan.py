@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
-from harness.core.encoding import EvaluationSettings
+from harness.core.encoding import EvaluationSettings, LateInteraction
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
@@ -20,12 +20,14 @@ from harness.core.sources import (
     Source,
     SourcedSetting,
     Sources,
+    describe_fields,
+    describe_notes,
     describe_ours,
     find_source,
     inherit_sources,
     list_settings,
 )
-from harness.core.types import Artifact, Output
+from harness.core.types import SEED, Artifact, Output
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.files import read_object
@@ -52,28 +54,48 @@ def describe_training_data(data: TrainingData) -> str:
     """A data set in a line: where it is, and what is read of it.
 
     >>> describe_training_data(TrainingData(path="org/pairs", revision="abc", rows=5_000))
-    'org/pairs@abc, columns anchor and positive, rows 5,000'
+    'org/pairs@abc, split train, columns (anchor, positive), rows 5,000'
     """
-    facts = {
-        one.name: getattr(data, one.name) for one in fields(data) if getattr(data, one.name) != one.default
-    }
-    place = f"{facts.pop('path')}@{facts.pop('revision', '')}"
-    return ", ".join(
-        [
-            place,
-            *(f"{name} {_format_fact(value)}" for name, value in {"columns": data.columns, **facts}.items()),
-        ]
-    )
+    facts = [f"{name} {_format_fact(value)}" for name, value in _list_data_facts(data).items()]
+    return ", ".join([f"{data.path}@{data.revision}", *facts])
+
+
+def _list_data_facts(data: TrainingData) -> dict[str, Any]:
+    """What is read of a data set: its split and columns, and all that is not usual."""
+    values = {one.name: getattr(data, one.name) for one in fields(data)}
+    unusual = {one.name for one in fields(data) if values[one.name] != one.default}
+    names = {"split", "columns", *unusual} - {"path", "revision"}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _format_fact(value: Any) -> str:
     if isinstance(value, int):
         return "yes" if value is True else f"{value:,}"
-    return " and ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
 
 
-def _list_no_assumptions(_settings: object) -> tuple[str, ...]:
-    return ()
+MEANINGS = {
+    **describe_fields(LateInteraction),
+    "loss": "Of cosines times `scale`, and the mean over a batch if no `reduction` says otherwise.",
+    "method": '"full" trains all weights; "freeze" those of the last blocks and of the final norm; "lora" '
+    'adapters of low rank beside dense layers, without dropout; "bias" the parameters called a bias.',
+    "seed": "Of the first weights, the order of rows, dropout, and the samples of an evaluation: --seed, and "
+    "--seeds N for N trainings with seeds counted from it.",
+    "sweep.learning_rate": "The values of the paper, each a training: --sweep learning_rate=…",
+    "sweep.select": "The tasks whose mean chooses among them: --select",
+    "learning_rate.usual": "The highest learning rate where learning_rate is 0, by the nearest size in "
+    "parameters without embeddings.",
+    "prefixes": "The texts before a query and before its documents, with the data sets, or the sources of "
+    "rows in their column `dataset`.",
+    "prompts": "The text that the model puts before inputs of an evaluation, by side, type of task or task; "
+    "<sep> and <bos> are the tokens of the backbone.",
+    "evaluation.similarity": "How two texts are compared; the vector of a text is not scaled to length 1, "
+    "those of tokens are.",
+}
+"""What facts of a recipe mean that are no settings."""
+
+LAST = ("evaluation.similarity", "prompts")
+"""The facts of an evaluation, which stand behind all settings."""
 
 
 def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tuple[str, ...]:
@@ -85,11 +107,6 @@ def _describe_short_warmup(settings: TrainerSettings, steps: int | None) -> tupl
         f"the learning rate rises for {rises:,} steps, and there are {steps:,}: it never gets to "
         f"{settings.learning_rate:g}; --set warmup=0.1 has it rise for a tenth of them",
     )
-
-
-def select_assumed(texts: Mapping[str, bool]) -> tuple[str, ...]:
-    """The assumptions that hold, of some that are each given with whether it does."""
-    return tuple(text for text, holds in texts.items() if holds)
 
 
 def count_set_rows(data: Sequence[LocatedTraining]) -> list[int] | None:
@@ -112,9 +129,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         settings: The settings of this training.
         variant: The variant that the user typed.
         defaults: The settings of the variant.
-        assumed: What the source leaves open under given settings.
-        assumed_data: What it leaves open on its data, which says nothing of a user's own.
         sources: The sources of the variant's settings, of its data, its loss and its evaluation.
+        sweep: The values of settings that the paper tries, and under `select` the tasks that choose.
         evaluation_settings: How its models are evaluated; None for their own settings.
     """
 
@@ -124,9 +140,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     settings: SettingsT
     variant: str = ""
     defaults: SettingsT
-    assumed: Callable[[SettingsT], tuple[str, ...]] = _list_no_assumptions
-    assumed_data: tuple[str, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     evaluation_settings: EvaluationSettings | None = None
 
     @property
@@ -215,17 +230,41 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         names = [one.name for one in fields(settings)]
         changed = [name for name in names if getattr(settings, name) != getattr(before, name)]
         sources = {**self.sources, **dict.fromkeys(changed, CHANGED)}
+        meanings = {**MEANINGS, "data": self._explain_data()}
+        evaluation = self.evaluation_settings or EvaluationSettings()
         rows = [
-            SourcedSetting(name=name, value=value, source=find_source(name, sources))
-            for name, value in self._list_facts().items()
+            *(
+                SourcedSetting(
+                    name=name, value=value, meaning=meanings.get(name, ""), source=find_source(name, sources)
+                )
+                for name, value in self._list_facts().items()
+            ),
+            *list_settings(settings if backbone is None else self._fit_settings(backbone), sources),
+            *list_settings(evaluation, sources, above="evaluation."),
         ]
-        rows += list_settings(settings if backbone is None else self._fit_settings(backbone), sources)
-        evaluation = self.evaluation_settings
-        return rows + (list_settings(evaluation, sources, above="evaluation.") if evaluation else [])
+        return sorted(rows, key=lambda row: row.name in LAST)
+
+    def list_assumptions(self) -> tuple[str, ...]:
+        """What the source leaves open beside the settings, and the reading taken."""
+        return ()
+
+    def _explain_data(self) -> str:
+        """The facts of the data sets in words."""
+        names = {name for part in self.all_data for name in _list_data_facts(part)}
+        meanings = describe_fields(TrainingData)
+        listed = [name for name in meanings if name in names - {"config", "split", "rows"}]
+        return " ".join(f"{name}: {meanings[name].partition('. ')[0].rstrip('.')}." for name in listed)
 
     def _list_facts(self) -> dict[str, Any]:
-        """What a training depends on beside its settings."""
-        return {"data": tuple(map(describe_training_data, self.data))}
+        """What a training and its evaluation depend on beside their settings."""
+        sweep = {f"sweep.{name}": values for name, values in self.sweep.items()}
+        similarity = "cosine" if self.output == "vector" else "maxsim"
+        data = tuple(map(describe_training_data, self.data))
+        return {"data": data, **sweep, "seed": SEED, "evaluation.similarity": similarity}
+
+    def _replaces_data(self, data: Sequence[LocatedTraining]) -> bool:
+        """Whether a user's own data is in the place of the recipe's."""
+        return any(part.own for part in data)
 
     def _fit_settings(self, backbone: Artifact) -> SettingsT:
         """The settings for a backbone as `list_sourced_settings` has them."""
@@ -298,6 +337,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         # Compared as typed, before a backbone decides: a group size of its own is no change by the user.
         before = asdict(self.defaults.identity)
         own_names = [part.name for part in data if part.own]
+        typed = ({"data"} if own_names else set()) | ({"seed"} if seed != SEED else set())
         return Lineage(
             recipe=self.name.partition(":")[0],
             variant=self.variant,
@@ -309,11 +349,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             seed=seed,
             # What the paper leaves open on its data says nothing about the user's own.
             assumed=(
-                *self.assumed(settings),
-                *(() if own_names else self.assumed_data),
-                *describe_ours(
-                    [row for row in self.list_sourced_settings() if row.name != "data" or not own_names]
-                ),
+                *(() if self._replaces_data(data) else self.list_assumptions()),
+                *describe_notes([row for row in self.list_sourced_settings() if row.name not in typed]),
             ),
             selected_on=tuple(choice.task for choice in self._find_selections()),
             own_data=", ".join(own_names),
@@ -457,13 +494,11 @@ class Variant(Generic[SettingsT]):
         summary: The variant in words.
         settings: All its settings.
         data: Its data sets, where they are not those of the recipe.
-        assumed_data: What the source leaves open on them.
     """
 
     summary: str
     settings: SettingsT
     data: tuple[TrainingData, ...] = ()
-    assumed_data: tuple[str, ...] = ()
 
 
 def entry(
@@ -515,7 +550,6 @@ def _open_variant(
         settings=variants[variant].settings.normalize_settings(),
         defaults=variants[variant].settings,
         data=variants[variant].data or recipe.data,
-        assumed_data=variants[variant].assumed_data or recipe.assumed_data,
         sources=sources.get(variant, {}),
         evaluation_settings=evaluations.get(variant, base.evaluation_settings),
     )

@@ -266,7 +266,7 @@ class Loss(Protocol):
 def info_nce(
     model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
 ) -> nn.Module:
-    """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of its group.
+    """InfoNCE, the cross-entropy of an anchor's positive among all positives and negatives of its group.
 
     Source: van den Oord et al. (2018), with in-batch negatives. For the arguments see Loss.
     """

@@ -21,7 +21,7 @@ from finetune.glue.jobs import (
     format_trial,
 )
 from finetune.glue.protocol import Grid, Protocol, Trial
-from finetune.glue.settings import GlueSettings
+from finetune.glue.settings import GRID_FIELDS, GlueSettings
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file
@@ -33,7 +33,7 @@ from harness.core.sources import (
     SourcedSetting,
     Sources,
     describe_fields,
-    describe_ours,
+    describe_notes,
     find_source,
     inherit_sources,
     list_settings,
@@ -49,7 +49,7 @@ from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, RecordLocation, Resources
 from harness.jobs.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
 from harness.results.results import describe_modified
-from suites.glue import GLUE, MNLI
+from suites.glue import GLUE, MNLI, PATH, REVISION, TASKS, VIEWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -479,21 +479,21 @@ def entry(protocol: Protocol, summary: str, sources: Sources | None = None) -> R
     )
 
 
-_GRID = {
-    "learning_rates": "learning_rate",
-    "batch_sizes": "batch_size",
-    "weight_decays": "weight_decay",
-    "epochs": "epochs",
-    "seeds": "seed",
-}
+_GRID = {**{field: name for name, field in GRID_FIELDS.items()}, "seeds": "seed"}
 """The settings of a grid, and those of a run that they are values of."""
 
 _APART = ("name", "source", "training", "grids", "assumed", "keeps", "variants")
 """What of a protocol is no setting, or is listed on its own."""
 
+_TABLES = "; ".join(
+    f"{task.name} {' and '.join(task.columns)}, {' and '.join(task.metrics)} on {' and '.join(task.dev)}"
+    for task in TASKS.values()
+)
+
 _FACTS = {
-    "data": "nyu-mll/glue, the training split of each task, scored on its development set",
-    "loss": "cross-entropy; STS-B: mean squared error of one output on labels of 0 to 5",
+    "data": f"{PATH}@{REVISION}, split train, texts in the order of these columns, scored by these metrics: "
+    f"{_TABLES}",
+    "loss": "the mean cross-entropy of a batch; STS-B: mean squared error of one output on labels of 0 to 5",
 }
 
 _OWN_SOURCES = {
@@ -575,9 +575,18 @@ class _GlueRecipe:
         return [
             *(replace(row, source=find_source(row.name, self.sources)) for row in facts),
             *list_settings(training, self.sources),
-            *list_settings(protocol, self.sources, left_out=_APART),
+            *(
+                replace(row, meaning=f"{row.meaning} {VIEWS[protocol.view].says}.")
+                if row.name == "view"
+                else row
+                for row in list_settings(protocol, self.sources, left_out=_APART)
+            ),
             *(row for row in list_settings(settings, self.sources) if row.name in ("fresh_seeds", "mnli")),
         ]
+
+    def list_assumptions(self) -> tuple[str, ...]:
+        """What the sources leave open, and the reading taken."""
+        return self.protocol.assumed
 
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate, seed: int) -> RecipePlan:
         """The RecipePlan of a task: its grid, the selection, the runs at the chosen cell, and the score."""
@@ -593,7 +602,7 @@ class _GlueRecipe:
             settings=self.settings,
             seed=seed,
             results=self.results,
-            ours=describe_ours(self.list_sourced_settings()),
+            ours=describe_notes(self.list_sourced_settings()),
         )
         try:
             return planner.plan_score(task, self._typed)

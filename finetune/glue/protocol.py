@@ -24,7 +24,7 @@ class Optimizer(AlwaysHashed):
     """The AdamW optimizer.
 
     Attributes:
-        betas: Decay rates of the two moments.
+        betas: AdamW's decay rates of the two moments.
         eps: Added to the root of the second moment.
         decay: The meaning of weight decay. "torch": a step multiplies weights by 1 - lr * decay. "composer":
             by 1 - lr / peak lr * decay, so it does not shrink with the learning rate.
@@ -140,7 +140,8 @@ class Stopping(AlwaysHashed):
     """Early stopping, and the evaluation that counts.
 
     Attributes:
-        patience: Evaluations without a new best before a run ends; None for no early end.
+        patience: Evaluations without a new best of the task's first metric, of MNLI on its first set, before
+            a run ends; None for no early end.
         counts: The best evaluation, or that at the end.
     """
 
@@ -158,7 +159,7 @@ class Training(AlwaysHashed):
         max_length: Tokens of an input, special tokens included.
         autocast: The dtype of autocast; float32 for none.
         float32_tasks: Tasks that run without autocast.
-        dropout: Dropout in the encoder.
+        dropout: Dropout in the encoder; None leaves that of the checkpoint's config.
         head: The head behind the encoder.
         clip: The norm that gradients are scaled down to; None for no clipping.
         shuffled: Whether rows are drawn in a new order in each epoch.
@@ -186,7 +187,7 @@ class Trial(AlwaysHashed):
     Attributes:
         task: Name of a GLUE task, or of the user's own.
         learning_rate: Peak of the learning rate.
-        batch_size: Rows of one optimizer step.
+        batch_size: Rows of one optimizer step; the last one of an epoch has those that are left.
         weight_decay: As the protocol prints it; `optimizer.decay` says what it means.
         epochs: Passes over the training rows.
         seed: Seed of the head, the order of rows, and dropout.
@@ -267,7 +268,7 @@ class Protocol(AlwaysHashed):
         source: The paper's section, and its code.
         training: The settings that all runs share.
         grids: Grids by the name of the task.
-        transfer: Tasks that start from the selected MNLI model.
+        transfer: Tasks that start from the selected MNLI model, all of it but the last layer.
         selection: The grid's best cell by dev score, or no selection (one cell, mean over its seeds).
         view: The paper whose number of a task is maximized, by its name in `suites.glue`.
         final_seeds: Seeds with which the protocol itself runs the best cell once more.

@@ -54,9 +54,10 @@ class Schedule(AlwaysHashed):
     """The schedule of the learning rate; `compute_factor` gives its value at a step.
 
     Attributes:
-        name: "linear": up to the peak, then down to 0. "composer": the same as Composer computes it, one step
-            late. "neobert": up from 1e-4 of the peak, slowly down to
-            about 0.16 of it, and 0.1 of it for the last tenth of the steps.
+        name: "linear": up to the peak, then down to 0. "composer": the same with the steps of the warmup
+            rounded down, and at each step the rate of the one before. "neobert": up from 1e-4 of the peak,
+            after the warmup of w steps 1 - 0.9 (t - w) / m of it at step t with m nine tenths of all steps,
+            and from m on 0.1 of it.
         warmup: Share of the steps until the peak.
     """
 

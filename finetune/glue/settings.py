@@ -20,7 +20,7 @@ def _read_dtype(value: Any) -> Any:
     return DTYPES.get(value, value) if isinstance(value, str) else value
 
 
-_GRID = {
+GRID_FIELDS = {
     "learning_rate": "learning_rates",
     "batch_size": "batch_sizes",
     "weight_decay": "weight_decays",
@@ -65,8 +65,8 @@ class GlueSettings:
     def from_protocol(protocol: Protocol) -> GlueSettings:
         """The settings with a protocol's own values; what differs by task stays empty."""
         training, values = protocol.training, dict[str, Any]()
-        for name in (*_GRID, "seeds"):
-            shared = {getattr(grid, _GRID.get(name, name)) for grid in protocol.grids.values()}
+        for name in (*GRID_FIELDS, "seeds"):
+            shared = {getattr(grid, GRID_FIELDS.get(name, name)) for grid in protocol.grids.values()}
             values[name] = shared.pop() if len(shared) == 1 else ()
         if protocol.selection == "best":
             values["seeds"] = protocol.final_seeds
@@ -94,7 +94,7 @@ class GlueSettings:
             UsageError: There are seeds beside fresh ones, or several values where the protocol chooses none.
         """
         modified: dict[str, Any] = {}
-        for name in (*_GRID, "seeds", "max_length", "dtype"):
+        for name in (*GRID_FIELDS, "seeds", "max_length", "dtype"):
             value = getattr(self, name)
             if value in ((), None):
                 continue
@@ -102,7 +102,7 @@ class GlueSettings:
             if narrowed != protocol:
                 modified[name] = list(value) if isinstance(value, tuple) else value
             protocol = narrowed
-        multiple = next((name for name in _GRID if len(set(modified.get(name, ()))) > 1), None)
+        multiple = next((name for name in GRID_FIELDS if len(set(modified.get(name, ()))) > 1), None)
         if multiple is not None and protocol.selection == "none":
             raise UsageError(
                 f"{protocol.name} chooses no value of {multiple}: its score is the mean of all its runs.",
@@ -122,7 +122,7 @@ def _set_value(protocol: Protocol, name: str, value: Any) -> Protocol:
         return replace(protocol, training=replace(training, autocast=value, float32_tasks=()))
     if name == "seeds" and protocol.selection == "best":
         return replace(protocol, final_seeds=_choose_values(protocol.final_seeds, value))
-    field = _GRID.get(name, name)
+    field = GRID_FIELDS.get(name, name)
     grids = {
         task: replace(grid, **{field: _choose_values(getattr(grid, field), value)})
         for task, grid in protocol.grids.items()

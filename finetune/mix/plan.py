@@ -114,7 +114,15 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
             )
             for one in self.sets
         )
-        return {**super()._list_facts(), "data": sets}
+        prompts = self._build_prompts(InstructionFormat(separator="<sep>", start="<bos>"))
+        return {**super()._list_facts(), "data": sets, **({"prompts": prompts} if prompts else {})}
+
+    def list_assumptions(self) -> tuple[str, ...]:
+        """What paper and code leave open on the sets, and the reading taken."""
+        return tuple(f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
+
+    def _replaces_data(self, _data: Sequence[LocatedTraining]) -> bool:
+        return self.alone
 
     def _check_sets(self) -> None:
         """Refuse names of no set, and a group without rows."""
@@ -204,7 +212,6 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
             for part in parts
             if part.own
         ]
-        ours = tuple(f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
         typed = {
             "instruction_file": str(self.settings.instruction_file),
             "sets": ",".join(self.settings.sets),
@@ -215,7 +222,6 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
                 "settings": {**lineage.settings, "mix": mix},
                 "changed": changed,
                 "own_data": ", ".join(own_names),
-                "assumed": (*self.assumed(settings), *(() if self.alone else (*self.assumed_data, *ours))),
             }
         )
 

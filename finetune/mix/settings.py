@@ -134,8 +134,9 @@ class MixSettings(EmbeddingSettings):
         sets: The sets that are trained on; none given are all.
         distinct: Whether no text of a query or positive occurs twice in a group.
         reduction: The loss of a group: the mean over its queries, or the sum.
-        instructions: The texts that have an instruction before them, in training and in evaluation: those
-            of both sides, queries alone, or none.
+        instructions: The texts that have an instruction before them, in training and in evaluation, as
+            `instruction<sep> <bos>text` with the backbone's tokens: those of both sides, queries alone, or
+            none.
         pool_instruction: Whether the tokens of an instruction are part of the mean over a text's tokens.
         instruction_file: A file of instructions of one's own (docs/training.md).
         dropout: The share of dropout layers, None for the backbone's own.

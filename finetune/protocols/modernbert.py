@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from finetune.protocols._columns import MAXIMUM, SMALL_GLUE, list_glue_columns
+from finetune.recipes import dpr
 from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
 
-RATES = (1e-5, 2e-5, 3e-5, 5e-5, 8e-5, 1e-4)
-
-SWEEP = {
-    "sweep": {"learning_rate": RATES},
-    "select": ("beir:NFCorpus,SciFact,TRECCOVID,FiQA2018",),
-}
-"""The learning rates of section 3.1.2, and the four sets whose mean chooses among them."""
+SWEEP = {"sweep": {"learning_rate": dpr.SWEEP["learning_rate"]}, "select": dpr.SWEEP["select"]}
 
 FEW = {"max_steps": 4, "batch_size": 16}
 
@@ -56,30 +51,25 @@ STEPS = (
     ),
 )
 
-BEIR = {
-    "NFCorpus": "NFCorpus",
-    "SciFact": "SciFact",
-    "TREC-COVID": "TRECCOVID",
-    "FiQA": "FiQA2018",
-    "ArguAna": "ArguAna",
-    "Climate-FEVER": "ClimateFEVER",
-    "DBPedia": "DBPedia",
-    "FEVER": "FEVER",
-    "HotpotQA": "HotpotQA",
-    "MSMARCO": "MSMARCO (dev)",
-    "NQ": "NQ",
-    "Quora": "QuoraRetrieval",
-    "SciDocs": "SCIDOCS",
-    "Touche2020": "Touche2020",
-    "CQADupstack": "CQADupstackRetrieval",
+BEIR = (
+    "NFCorpus SciFact TREC-COVID FiQA ArguAna Climate-FEVER DBPedia FEVER HotpotQA MSMARCO NQ Quora SciDocs "
+    "Touche2020 CQADupstack Avg."
+)
+"""The columns of tables 7 and 8."""
+
+SPELLED = {
+    **{"TREC-COVID": "TRECCOVID", "FiQA": "FiQA2018", "Climate-FEVER": "ClimateFEVER"},
+    **{"Quora": "QuoraRetrieval", "SciDocs": "SCIDOCS", "CQADupstack": "CQADupstackRetrieval"},
     "Avg.": "tasks",
 }
-"""The columns of tables 7 and 8 with their names in the suite."""
+"""Those that have another name in the suite."""
 
 
 def _list_beir_columns(step: str, suite: str, msmarco: str) -> tuple[ProtocolColumn, ...]:
-    names = {**BEIR, "MSMARCO": msmarco}
-    return tuple(ProtocolColumn(name=name, step=step, suite=suite, of=of) for name, of in names.items())
+    spelled = {**SPELLED, "MSMARCO": msmarco}
+    return tuple(
+        ProtocolColumn(name=name, step=step, suite=suite, of=spelled.get(name, name)) for name in BEIR.split()
+    )
 
 
 PROTOCOL = ProtocolEntry(

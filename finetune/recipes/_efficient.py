@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from finetune.efficient.settings import (
+    ALL_WEIGHTS,
     FEW_WEIGHTS,
     EfficientSettings,
     build_symmetric_info_nce,
     compute_usual_rate,
 )
-from finetune.embedding.plan import EmbeddingRecipe, Variant, entry, select_assumed
+from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import SuggestedRows
 from finetune.flops import count_backbone_parameters
-from finetune.origins import ADAMW, EFFICIENT, PEFT, read_sources
+from finetune.origins import ADAMW, EFFICIENT, MTEB, PEFT, read_sources
 from finetune.recipes.simcse import PREMISES
 from harness.core.errors import UsageError
 from harness.core.types import Artifact
@@ -37,6 +38,11 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
 
         settings = self._resolve_settings(spec.backbone)
         train_efficient(spec, settings, self.loss)
+
+    def _list_facts(self) -> dict[str, Any]:
+        usual = FEW_WEIGHTS.get(self.settings.method, ALL_WEIGHTS)
+        rates = {} if self.settings.learning_rate else {"learning_rate.usual": usual}
+        return {**super()._list_facts(), "method": self.settings.method, **rates}
 
     def _resolve_settings(self, backbone: Artifact) -> EfficientSettings:
         """The settings for a backbone, with the paper's rate for its size."""
@@ -116,18 +122,21 @@ SOURCES = read_sources(
     effemb/losses.py: loss 51, group_size 48
     effemb/jobs/train.py: decay_all 211, warmup 162, clip 269, selection 304
     effemb/schedulers.py: schedule 27
-    experiments/train_and_eval_full_fine_tuning.py: precision 17
+    experiments/train_and_eval_full_fine_tuning.py: precision 17, evaluation.dtype 17
     effemb/utils/data.py: max_length 24
     experiments/train_and_eval_lora.gin: rank 20, lora_modules 21
     {PEFT}src/peft/tuners/lora/config.py: lora_alpha 64
     [Efficient-Embeddings, section 3.3]: loss, group_size
     [Efficient-Embeddings, appendix D]: batch_size, weight_decay, max_length, scale
+    [Efficient-Embeddings, appendix D.2, table 1]: scale
     [Efficient-Embeddings, section 4.1]: epochs
+    [Efficient-Embeddings, section 4.2]: method
     [Efficient-Embeddings, appendix D.1]: warmup, schedule
-    [Efficient-Embeddings, section 3.2]: pooling
+    [Efficient-Embeddings, section 3.2, table 2]: pooling
     [Efficient-Embeddings, section 4.2]: rank, lora_modules, lora_embeddings
     [default of peft]: lora_alpha
-    data = the paper (section 4.1) has 200 M pairs of BAAI-MTP, not on the hub
+    data = the paper (section 4.1) has 200 M pairs of BAAI-MTP, which are not on the hub: give them with
+        --train-data; these are NLI pairs as in the sample configurations, the first of each premise
     batch_size = 2,048 in appendix F
     epochs = less than one, by a budget
     schedule = section 4.1 ends at a tenth
@@ -137,6 +146,13 @@ SOURCES = read_sources(
     max_length = 512 in appendix F
     selection = models are evaluated at the end
     evaluation_length = the code evaluates at 75 tokens
+    scale = of 50, 40, 35, 30, 10 and 1 the best
+    weight_decay = tried with the scales, of little effect (appendix D.2)
+    tokens_per_pair = the code takes 78 for every pair
+    pooling = the last token has 0.36, the mean 0.47; the code divides by the padded length of a batch, so
+        that its classification and clustering depend on the batch
+    seed = the code sets none
+    evaluation.max_length = see evaluation_length
     frozen = the paper has 0/6 to 5/6, or 0/8 to 7/8 (section 4.2)
     rank = 32 or 128 are best
     lora_embeddings = the code's sample has adapters of embeddings as well
@@ -152,44 +168,23 @@ SOURCES = read_sources(
     :lora
     experiments/train_and_eval_lora.gin: learning_rate 9
     [Efficient-Embeddings, table 3]: learning_rate
+    learning_rate = of 1e-2, 1e-3 and 1e-4 the best, at ranks 8, 16 and 32
     :bias
     [Efficient-Embeddings, table 4]: learning_rate
-    learning_rate = the code's samples have 1e-3
+    learning_rate = of 1e-2, 1e-3 and 1e-4 the best; the code's samples have 1e-3
     """,
-    {"": ADAMW},
+    {"": {**ADAMW, **MTEB}},
 )
 SOURCES["freeze"] = SOURCES["full"]
 
 
-def _list_efficient_assumptions(settings: EfficientSettings) -> tuple[str, ...]:
-    """What paper and code leave open or disagree on, and the reading taken."""
-    counted, keeps_length = settings.tokens_per_pair is None, settings.evaluation_length is None
-    return select_assumed(
-        {
-            "The cosine ends at 0, as in appendix D and the code; section 4.1 has a tenth of the rate.": (
-                settings.schedule == "cosine"
-            ),
-            "The rates are those of Pythia's sizes; another backbone has that of the nearest size. The "
-            "sample configurations of the code have 1e-3 for every method.": not settings.learning_rate,
-            "Operations are counted by the tokens of the texts; the code takes 78 for every pair.": counted,
-            "Models are evaluated at their own length; the authors cut at 75 tokens, and divide the sum of "
-            "token vectors by the padded length of its batch.": keeps_length,
-            "Vectors are means over the tokens; the authors divide by the padded length of a batch, so that "
-            "classification and clustering depend on the batch.": not keeps_length,
-        }
-    )
-
-
-def build_efficient_entry(
-    settings: EfficientSettings, name: str, summary: str, code: EfficientSettings
-) -> RecipeEntry:
+def build_efficient_entry(settings: EfficientSettings, trained: str, **code: Any) -> RecipeEntry:
     """The entry of the recipe of a method.
 
     Args:
         settings: Its settings.
-        name: Its name.
-        summary: The recipe in words.
-        code: The settings of the released code, where they differ.
+        trained: What is trained, in words.
+        **code: Further settings of the released code, where they differ.
     """
     variants: dict[str, Variant[EfficientSettings]] = {
         "text": Variant(
@@ -198,25 +193,19 @@ def build_efficient_entry(
         ),
         "code": Variant(
             summary="the released code: 78 tokens counted a pair, evaluation at 75 tokens",
-            settings=replace(code, tokens_per_pair=TOKENS, evaluation_length=75),
+            settings=replace(settings, tokens_per_pair=TOKENS, evaluation_length=75, **code),
         ),
     }
     return entry(
         EfficientRecipe(
-            name=name,
+            name=f"efficient-{settings.method}",
             source="Repurposing Language Models into Embedding Models, sections 3 and 4; its code",
             data=(PAIRS,),
             loss=build_symmetric_info_nce,
             settings=settings,
             defaults=settings,
-            assumed=_list_efficient_assumptions,
-            assumed_data=(
-                "The paper trains on 200 M English pairs of BAAI-MTP, which are not on the hub: give them "
-                "with --train-data. These are NLI pairs as in the sample configurations, the first of each "
-                "premise in sentence-transformers/all-nli.",
-            ),
         ),
-        summary,
+        f"Embedding models of pairs within a budget: {trained}",
         variants,
         {**SOURCES, "": {**SOURCES[""], **SOURCES[settings.method]}},
     )

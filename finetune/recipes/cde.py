@@ -92,14 +92,21 @@ SOURCES = read_sources(
     cde/model.py: soft_prompts 58, pooled 398, shuffle 66
     [NeoBERT, appendix G.2]: data, context_size
     data = NeoBERT has 235 M and 1.5 M pairs
+    context_size = queries and documents have the same, of their group or batch, as in the code's gradient
+        caching; never from other devices
     pooled = the command line takes the mean over context and prompts too
     rotary_from = in the code at the soft prompts (cde/model.py#L416)
     sequence_dropout = 0.005 in the text of CDE
     replacement = no text twice; the code draws with replacement
     :unsupervised
     README.md: data 45
-    [NeoBERT, appendix G.2]: data
+    cde/config/nomic_unsupervised.yaml: prefixes 5
+    [NeoBERT, appendix G.2]: data, learning_rate, batch_size, warmup, cluster_size
     data = 235 M pairs in NeoBERT
+    learning_rate = 2e-5 in the README's command, of a model with one stage
+    batch_size = 1,024 pairs on each GPU there
+    warmup = 5,600 there, divided by the GPUs
+    cluster_size = 2,048 there
     :supervised
     cde/run_args.py: data 161
     [NeoBERT, appendix G.2]: data
@@ -122,26 +129,6 @@ EVALUATIONS = {
 """Those of one stage; a two-stage model keeps the length of its training."""
 
 
-def _list_cde_assumptions(settings: TwoStageTrainingSettings) -> tuple[str, ...]:
-    """What paper and code leave open, and the reading taken."""
-    pooled = (
-        "A vector is the mean over the text, as is the default of the model's class; the command line of the "
-        "authors' trainer takes the mean over context and soft prompts as well (pooled=all)."
-    )
-    rotary = "Rotary positions begin at the text; in the code at the soft prompts (rotary_from=prompts)."
-    dropout = "No context vector is dropped, as in the code; the text drops 0.005 (sequence_dropout=0.005)."
-    return (
-        # Its last one, on negatives of the whole batch, does not hold with a context for each group.
-        *cde_batching.list_batching_assumptions(settings)[:-1],
-        *([pooled] if settings.pooled == "text" else []),
-        *([rotary] if settings.rotary_from == "text" else []),
-        *([dropout] if settings.sequence_dropout == 0 else []),
-        "Queries and documents have the same context, as in the code's gradient caching.",
-        "bfloat16 is bfloat16; the autocast of the code names no type, and is float16.",
-        "Negatives and context come from the group of a row, or the batch, never from other devices.",
-    )
-
-
 RECIPE = replace(
     entry(
         TwoStageRecipe(
@@ -152,11 +139,6 @@ RECIPE = replace(
             prefixes=PREFIXES,
             settings=PAPER,
             defaults=PAPER,
-            assumed=_list_cde_assumptions,
-            assumed_data=(
-                "The sources of a data set are clustered together, so that a batch can have several of them, "
-                "each with its prefixes; the code clusters each on its own.",
-            ),
         ),
         "Two-stage models, whose vectors depend on context documents: noisy pairs first, then clean ones",
         VARIANTS,

@@ -9,7 +9,7 @@ from finetune.cde.prefixes import parse_prefix
 from finetune.cde.settings import ContextualSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import info_nce
-from finetune.origins import CDE, NEOBERT, TRAINER, read_sources
+from finetune.origins import CDE, MTEB, NEOBERT, TRAINER, read_sources
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
 from harness.core.encoding import EvaluationSettings
@@ -92,13 +92,20 @@ SOURCES = read_sources(
     cde/lib/cluster.py: dimensions 433
     cde/lib/cluster_faiss.py: cluster_seed 19, iterations 17, starts 18
     cde/dataset.py: query_prefix 490, document_prefix 491
+    cde/config/nomic_supervised.yaml: prefixes 4
+    cde/lib/eval/mteb.py: prompts 106
     evaluate_mteb.py: evaluation.max_length 73
     {NEOBERT}scripts/evaluation/run_mteb.py: evaluation.dtype 180
     [NeoBERT, appendix G.2]: weight_decay, warmup, schedule, learning_rate, batch_size, epochs, max_length,
         group_size, guide, cluster_size, margin
     [NeoBERT, appendix G.1]: batches
     weight_decay = its optimizer is Adam; 0.01 in the code
-    data = the triplets of dpr and simcse; NeoBERT has Nomic's pairs (appendix G.2)
+    data = the triplets of dpr and simcse in one training; NeoBERT has 235 M and then 1.5 M of Nomic's pairs
+        (appendix G.2)
+    batches = a batch has pairs of one set, and in the code can run from one into the next; pairs that repeat
+        an earlier one are left out
+    precision = the autocast of the code's gradient caching names no type, and is float16
+    batch_size = on how many GPUs, each with negatives of its own, NeoBERT does not say
     group_size = none are shared between devices
     guide = gtr_base in the code; which of the models called GTE-large is not said
     cluster_size = 256 by default in the code (cde/run_args.py#L206)
@@ -106,6 +113,8 @@ SOURCES = read_sources(
     evaluation.dtype = NeoBERT's for its other models, as it names none for these; the authors of CDE have
         bfloat16, and vectors of length 1 for clustering alone (evaluation authors)
     dropout = off in the authors' commands
+    prefixes = those of msmarco and nli_triplets there
+    prompts = of a type whose prefix was not trained those of a search
     :authors
     cde/run_args.py: weight_decay 372, margin 275, guide 175, warmup 469
     evaluate_mteb.py: evaluation.max_length 73, evaluation.dtype 77, evaluation.normalized_types 171
@@ -114,25 +123,8 @@ SOURCES = read_sources(
     batch_size = 512 on each of 8 GPUs
     warmup = 200, which the code divides by 8 GPUs
     """,
-    {"": TRAINER},
+    {"": {**TRAINER, **MTEB}},
 )
-
-
-def list_batching_assumptions(settings: ContextualSettings) -> tuple[str, ...]:
-    """What paper and code leave open, and the reading taken."""
-    devices = (
-        "NeoBERT does not say on how many GPUs it trains, each with negatives of its own: a step has 512 "
-        "pairs here."
-    )
-    return (
-        *([devices] if settings.batch_size == PAPER.batch_size else []),
-        "A batch has pairs of one set; the code can also let it run from one set into the next.",
-        "Pairs that repeat an earlier one are left out of the batches.",
-        "NeoBERT's Adam is AdamW with a decay of 0 here."
-        if not settings.weight_decay
-        else "The code's AdamW.",
-        "Negatives come from the group of a row, or the whole batch, whatever the devices.",
-    )
 
 
 RECIPE = entry(
@@ -144,11 +136,6 @@ RECIPE = entry(
         prefixes=PREFIXES,
         settings=PAPER,
         defaults=PAPER,
-        assumed=list_batching_assumptions,
-        assumed_data=(
-            "NeoBERT trains on 235 M and then 1.5 M pairs of Nomic, in one stage here on the triplets of dpr "
-            "and of simcse.",
-        ),
     ),
     "Embedding models on contextual batches: pairs that a guide finds alike, without false negatives",
     VARIANTS,

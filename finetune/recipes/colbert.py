@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from finetune.colbert.settings import ColBERTSettings
-from finetune.embedding.plan import TrainerRecipe, Variant, entry, select_assumed
+from finetune.embedding.plan import TrainerRecipe, Variant, entry
 from finetune.embedding.settings import SuggestedRows
 from finetune.origins import MODERNBERT, PYLATE, TRAINER, read_sources
-from finetune.recipes.dpr import MSMARCO
+from finetune.recipes.dpr import MSMARCO, SWEEP
 from harness.core.encoding import EvaluationSettings, LateInteraction
 from harness.core.errors import UsageError
 from harness.core.types import Artifact, Output
@@ -166,19 +166,29 @@ SOURCES = read_sources(
     {PYLATE}pylate/models/colbert.py: query_prefix 368, document_prefix 375, skiplist 446, dimension 325,
         query_length 438, document_length 430, expansion 459, attends_to_expansion 467
     {PYLATE}pylate/utils/processing.py: documents 66
-    examples/evaluate_pylate.py: evaluation.max_length 19, evaluation.task_query_lengths 19
+    {PYLATE}pylate/scores/colbert.py: evaluation.similarity 9
+    examples/evaluate_pylate.py: evaluation.dtype 17, evaluation.max_length 19,
+        evaluation.task_query_lengths 19
     [ModernBERT, section 3.1.2]: warmup, data, loss, batch_size
+    [ModernBERT, appendix E.2, table 9]: sweep
     [ModernBERT, section 3.1.3]: evaluation.document_lengths
     [default of PyLate]: query_prefix, document_prefix, skiplist, dimension, query_length, document_length,
         expansion, attends_to_expansion, documents
-    data = the paper names BGE-M3 as teacher, the card bge-reranker-v2-m3
-    learning_rate = table 9 has the best of six by four test sets, 1e-5 to 1e-4
+    [default of transformers' Trainer]: seed
+    seed = the order of rows follows from it, and that of the script's sampler does not
+    data = the paper has 810 k rows with scores of BGE-M3, and the card of these names bge-reranker-v2-m3
+    evaluation.max_length = PyLate's script has 300 (--evaluation pylate); which made the paper's table is not
+        said
+    learning_rate = the script's; the paper's is the best of six (sweep)
+    evaluation.dtype = no option is set
     :contrastive
     {PYLATE}examples/train/contrastive.py: loss 35, learning_rate 53, batch_size 14, epochs 16
     {PYLATE}pylate/losses/contrastive.py: temperature 131
     {PYLATE}examples/evaluation/beir_dataset.py: evaluation.max_length 52, evaluation.task_query_lengths 11
     [default of PyLate]: temperature
     data = the triplets of dpr; PyLate's example has those of BM25
+    loss = of PyLate's cached loss the gradient is that of the sum over a batch, not of its mean, which a
+        limit of the gradient's norm makes another step
     precision = as in distillation; PyLate's example has float16
     batches = no text twice; PyLate's example shuffles
     """,
@@ -198,38 +208,14 @@ EVALUATIONS = {"": EVALUATION, "contrastive": PYLATE_EVALUATION, "pylate": PYLAT
 """Which of the two made the paper's table is not said; the contrastive training is PyLate's."""
 
 
-def _list_colbert_assumptions(settings: ColBERTSettings) -> tuple[str, ...]:
-    """What paper and script leave open, and the reading taken."""
-    distilled = settings.loss == "distillation"
-    return select_assumed(
-        {
-            "The learning rate is that of ModernBERT's script; the paper chooses one of six for each "
-            "backbone, by the scores on four test sets (1e-5 to 1e-4).": (
-                distilled and settings.learning_rate == SCRIPT.learning_rate
-            ),
-            "The order of rows follows from the seed; that of the script's sampler does not.": True,
-            "ModernBERT has no contrastive ColBERT: values of PyLate's example, with a batch without texts "
-            "that occur twice, in bfloat16, on the triplets of dpr.": not distilled,
-            "Documents are evaluated at 510 tokens as in ModernBERT's script, where PyLate's has 300 "
-            "(--evaluation pylate); the paper does not say which made its table.": distilled,
-            "PyLate's cached loss has the gradient of the sum over a batch, not of its mean; with a limit of "
-            "the gradient's norm that is another step.": not distilled,
-        }
-    )
-
-
 RECIPE = entry(
     ColBERTRecipe(
         name="colbert",
         source="ModernBERT, section 3.1.2; examples/train_pylate.py of its code",
         data=(SCORED,),
+        sweep=SWEEP,
         settings=SCRIPT,
         defaults=SCRIPT,
-        assumed=_list_colbert_assumptions,
-        assumed_data=(
-            "The paper's 810 k rows with the scores of BGE-M3 are those of lightonai/ms-marco-en-bge "
-            "(808,728), whose card names bge-reranker-v2-m3 as the teacher.",
-        ),
     ),
     "ColBERT by distillation from a teacher's scores of 32 passages a query, a vector for each token",
     {
@@ -237,7 +223,6 @@ RECIPE = entry(
             summary="ColBERT by contrast with all documents of a batch, on the triplets of dpr",
             settings=CONTRASTIVE,
             data=(MSMARCO,),
-            assumed_data=("The triplets are those of dpr; PyLate's example has others.",),
         )
     },
     SOURCES,

@@ -34,14 +34,13 @@ TRAINER_SOURCES = {
     "clip": TRAINER["clip"],
     "weight_decays": TRAINER["weight_decay"],
     "shuffled": TRAINER["batches"],
+    "seeds": TRAINER["seed"],
 }
 
 SOURCES = read_sources(
     "huggingface/transformers@05ce25bec3bf:examples/pytorch/text-classification/",
     """
     README.md: max_length 38, batch_sizes 39, learning_rates 40, epochs 41
-    huggingface/transformers@v5.3.0:src/transformers/training_args.py: seeds 1245
-    [default of transformers' Trainer]: seeds
     epochs = 5 for the example's own results of MRPC
     * = as transformers' example run_glue.py, or our own; no paper's
     """,

@@ -44,16 +44,6 @@ PAPER = Protocol(
     grids={name: replace(GRID, epochs=(1, 2, 3)) if name in SHORT else GRID for name in TASKS},
     transfer=("RTE", "MRPC", "STS-B"),
     view="modernbert",
-    assumed=(
-        "One seed, the first of the code's list.",
-        "The evaluation at the end counts, as in the code; the paper speaks of early stopping, for which "
-        "there is no code.",
-        "RTE, MRPC and STS-B start from the MNLI run of the grid that is best on the matched set; the code "
-        "takes that of the same sweep.",
-        "The batch size of 64 is the authors' answer to a question; the paper has none.",
-        "Warmup, dropout, activation and the first weights of the last layer are those of the code's "
-        "generate_eval_config.py; the warmup of its yaml files for other models is 6 %.",
-    ),
 )
 
 PROTOCOL = replace(
@@ -90,12 +80,13 @@ SOURCES = read_sources(
     [answer in AnswerDotAI/ModernBERT#196]: batch_sizes
     [ModernBERT, appendix E.1, table 6]: selection
     learning_rates = one a task in the code's jobs
-    batch_sizes = 16 to 64 in the code's jobs
-    seeds = three of the list, or more; the paper does not say
+    batch_sizes = the authors' answer, as the paper has none; 16 to 64 in the code's jobs
+    seeds = the first of the list, of which the code takes three of the list or more; the paper does not say
     schedule.warmup = 6 % in yaml files for other models
+    transfer = from the MNLI run that is best on the matched set, in the code from that of the same sweep
     head.pooling = mean in the published checkpoints' files
     clip = the jobs name no algorithm
-    stopping.patience = the paper stops early, without a patience
+    stopping.patience = the paper stops early, without a patience; the code never does
     view = neither paper nor code says which of two metrics is printed
     final_seeds = none are told
     :warmup6

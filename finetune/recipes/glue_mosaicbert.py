@@ -51,13 +51,6 @@ CODE = Protocol(
     },
     transfer=("RTE", "MRPC", "STS-B"),
     selection="none",
-    assumed=(
-        "Betas are those of the code, (0.9, 0.98), for all tasks; the paper prints 0.988 for two.",
-        "MNLI counts by its matched set, as in the paper; the code takes the mean of both.",
-        "MRPC, RTE and STS-B start from the only MNLI run.",
-        "Dropout in the MLP is that of the backbone's config: MosaicBERT has it inside, BERT behind.",
-        "The head's dense layer is the backbone's pooler where it has one; the code's backbones have none.",
-    ),
     view="mosaicbert",
 )
 
@@ -93,9 +86,12 @@ SOURCES = read_sources(
     [MosaicBERT, appendix F.2]: transfer
     [MosaicBERT, appendix F.1]: view
     seeds = their numbers are the code's
+    autocast = with LayerNorms in low precision as well (fused_layernorm, L50)
     optimizer.betas = 0.988 for QQP and SST-2 in table S2
     dropout.attention = 0.1 for BERT
     dropout.mlp_out = MosaicBERT drops inside, BERT behind
+    head.dense = the code's backbones have no trained pooler
+    transfer = from the only MNLI run
     clip = the jobs name no algorithm
     stopping = the value at the end of the training
     selection = one configuration a task

@@ -50,9 +50,6 @@ TEXT = Protocol(
     training=TRAINING,
     grids=dict.fromkeys(TASKS, GRID),
     transfer=TRANSFER,
-    assumed=(
-        "The best of a run's evaluations is its score: the code writes one file for each and says no more.",
-    ),
 )
 
 TABLE6 = replace(
@@ -74,7 +71,6 @@ PROTOCOL = replace(
             source="NeoBERT, appendix C, for the ablated models",
             training=replace(TRAINING, max_length=512),
             grids=dict.fromkeys(TASKS, ABLATION),
-            assumed=(*TEXT.assumed, "The ablated models have a weight decay of 1e-2 and 10 epochs."),
         ),
         "code": replace(
             TEXT,
@@ -104,9 +100,12 @@ SOURCES = read_sources(
     learning_rates = 8e-6 as well in table 6 and the launcher
     batch_sizes = 2 as well in table 6 and the launcher
     max_length = 512 for the ablated models (L28)
+    autocast = TF32 outside of it (conf/trainer/glue.yaml#L1)
+    transfer = the code has MNLI from SNLI as well
     clip = nothing stands between the backward pass and the step
     cadence = the code (train.py#L576) evaluates more seldom
-    stopping.counts = the code writes every evaluation (train.py#L633) and says no more
+    stopping.counts = the best is a run's score: the code writes every evaluation (train.py#L633), and says no
+        more
     :table6
     src/neobert/glue/train.py: cadence 576
     [NeoBERT, table 6]: learning_rates, batch_sizes
@@ -114,7 +113,7 @@ SOURCES = read_sources(
     :ablation
     jobs/glue/launcher.sh: max_length 28
     [NeoBERT, section 4]: learning_rates, batch_sizes
-    weight_decays = the text names none for the ablated models
+    weight_decays = the text names none for the ablated models: 1e-2
     :code
     src/neobert/glue/train.py: cadence 576
     cadence = the text has min(500, batches // 10)

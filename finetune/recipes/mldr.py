@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, entry
-from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
+from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.origins import read_sources
 from finetune.recipes import dpr
 from harness.data.training.sets import TrainingData
@@ -25,22 +25,15 @@ SETTINGS = replace(dpr.SCRIPT, batch_size=64, chunk=SuggestedRows(2), max_length
 SOURCES = read_sources(
     "",
     """
-    [ModernBERT, section 3.1.3]: data
+    [ModernBERT, section 3.1.3]: data, evaluation.max_length
+    data = of the lists of passages the first positive and the first negative one count
     batch_size = ModernBERT publishes no settings of this training; 512 in dpr
-    max_length = ModernBERT publishes no settings of this training
+    max_length = ModernBERT publishes no settings of this training: documents are cut at 8,192 tokens, or the
+        model's own limit, and queries are shorter
     * = as in dpr: ModernBERT publishes no settings of this training
     """,
     {"": dpr.SOURCES[""]},
 )
-
-
-def _list_mldr_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
-    """What the paper leaves open, and the reading taken."""
-    return (
-        "ModernBERT publishes no settings of this training: loss, rate and schedule are those of dpr, for "
-        f"{settings.epochs} epoch{'s' if settings.epochs != 1 else ''} in batches of {settings.batch_size}.",
-        "Documents are cut at 8,192 tokens or the model's own limit; queries are shorter and stay whole.",
-    )
 
 
 RECIPE = entry(
@@ -51,8 +44,6 @@ RECIPE = entry(
         loss=info_nce,
         settings=SETTINGS,
         defaults=SETTINGS,
-        assumed=_list_mldr_assumptions,
-        assumed_data=("Of the lists of passages the first positive and the first negative one count.",),
     ),
     "Retrieval of long documents by InfoNCE on MLDR's training questions, as in dpr+mldr",
     sources=SOURCES,

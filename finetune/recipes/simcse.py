@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry, select_assumed
+from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, info_nce
-from finetune.origins import SIMCSE, TRAINER, read_sources
+from finetune.origins import MTEB, SIMCSE, TRAINER, read_sources
 from harness.data.training.sets import TrainingData
 
 NLI = TrainingData(
@@ -60,12 +60,16 @@ SOURCES = read_sources(
     last_batch = transformers' trainer keeps it
     selection = SimCSE keeps the best checkpoint on STS-B, every 125 steps (selection=stsb-dev); OptiBERT
         does not say
-    data = SimCSE's file has 275,601 rows, of which these are all combinations
+    data = OptiBERT names MNLI and SNLI; SimCSE's file has 275,601 rows, of which these are all combinations,
+        so that an epoch has twice its steps (one-per-premise has about those of the file)
     loss = the denominator of OptiBERT's formula has other anchors, a misprint
     learning_rate = 1e-5 for large models (README.md#L244)
-    batch_size = 128 on each of four GPUs in the script
-    pooling = SimCSE has the first token with a dense layer
+    batch_size = 128 on each of four GPUs in the script, whose gradient is a quarter of that of one batch
+    pooling = OptiBERT's pooling head is not described: the softmax over the tokens of q·h/√d weights their
+        mean, with a learned q for each head, zero at the start, and d dimensions of it; SimCSE has the first
+        token with a dense layer
     heads = OptiBERT does not describe its head
+    evaluation = OptiBERT says nothing of it
     :mean
     pooling = the mean in place of OptiBERT's head
     :large
@@ -73,28 +77,10 @@ SOURCES = read_sources(
     :one-per-premise
     data/download_nli.sh: data 1
     [OptiBERT, appendix D.2]: data
-    data = which triplet of a premise is in SimCSE's file is not known; the first is taken
+    data = which triplet of a premise is in SimCSE's file is not known: the first is read
     """,
-    {"": TRAINER},
+    {"": {**TRAINER, **MTEB}},
 )
-
-
-def _list_simcse_assumptions(settings: EmbeddingSettings) -> tuple[str, ...]:
-    """What OptiBERT and SimCSE leave open, and the reading taken."""
-    return select_assumed(
-        {
-            "The attentive pooling head is not described: a learned query for each head, zero at the start, "
-            "whose softmax over the tokens weights their mean.": settings.pooling == ATTENTION,
-            f"One gradient over the whole batch of {settings.batch_size}; that of SimCSE's run on four GPUs "
-            "is a quarter of it.": True,
-            "An incomplete last batch of an epoch is left out; transformers' trainer keeps it.": (
-                settings.last_batch == "dropped"
-            ),
-            f"A learning rate of {SETTINGS.learning_rate:g}, SimCSE's of base models; of large ones it is "
-            "1e-5, as in simcse:large.": settings.learning_rate == SETTINGS.learning_rate,
-            "The weights at the end; OptiBERT does not say whether it selects.": not settings.selection,
-        }
-    )
 
 
 RECIPE = entry(
@@ -106,12 +92,6 @@ RECIPE = entry(
         settings=SETTINGS,
         defaults=SETTINGS,
         selections={"stsb-dev": Selection(task="STSBenchmark", data=STSB)},
-        assumed=_list_simcse_assumptions,
-        assumed_data=(
-            "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli, 557,850 rows, "
-            "all combinations of the 275,601 rows in SimCSE's file. So an epoch has twice its steps; "
-            "simcse:one-per-premise has about those of the file.",
-        ),
     ),
     "Embedding models by supervised SimCSE on NLI triplets, with attentive pooling",
     {
@@ -124,10 +104,6 @@ RECIPE = entry(
             summary="SimCSE on the first triplet of each premise, about as many rows as its file has",
             settings=SETTINGS,
             data=(PREMISES,),
-            assumed_data=(
-                "Of the triplets of a premise in sentence-transformers/all-nli the first is read; which of "
-                "them SimCSE's file has is not known.",
-            ),
         ),
     },
     SOURCES,

@@ -11,7 +11,7 @@ from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
-from finetune.origins import NEOBERT, read_sources
+from finetune.origins import MTEB, NEOBERT, read_sources
 from finetune.recipes.simcse import NLI
 from harness.core.encoding import EvaluationSettings
 from harness.data.training.sets import TrainingData
@@ -70,20 +70,7 @@ _TWEETS = "Given a tweet, retrieve tweets that are semantically similar. | Tweet
 
 _TITLES, _ABSTRACTS = "titles", "titles and abstracts"
 
-_FORUMS = (
-    "Android",
-    "English",
-    "Gaming",
-    "Gis",
-    "Mathematica",
-    "Physics",
-    "Programmers",
-    "Stats",
-    "Tex",
-    "Unix",
-    "Webmasters",
-    "Wordpress",
-)
+_FORUMS = "Android English Gaming Gis Mathematica Physics Programmers Stats Tex Unix Webmasters Wordpress"
 
 _ALIKE = ("SICK-R", "STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "STS17", "STS22")
 """The tasks of pairs with one instruction; STS17 and STS22 are in the table alone."""
@@ -132,7 +119,7 @@ _EVALUATION = {
     "ClimateFEVER": "Given a claim about climate change, retrieve documents that support or refute the "
     "claim. | Claim | Document",
     **dict.fromkeys(
-        (f"CQADupstack{forum}Retrieval" for forum in _FORUMS),
+        (f"CQADupstack{forum}Retrieval" for forum in _FORUMS.split()),
         "Given a question, retrieve detailed question descriptions from Stackexchange that are duplicates to "
         "the given question. | Question | Description",
     ),
@@ -444,6 +431,7 @@ SOURCES = read_sources(
     jobs/contrastive/finetune.sh: groups 9
     conf/dataset/contrastive.yaml: alpha 4
     conf/mteb.yaml: evaluation.max_length 16
+    conf/mteb_task_to_instruction_query.json: prompts 2
     scripts/evaluation/run_mteb.py: evaluation.dtype 180
     [NeoBERT, appendix D.2, table 7]: data
     [NeoBERT, section 5.2.1]: loss
@@ -451,15 +439,23 @@ SOURCES = read_sources(
     [NeoBERT, appendix D.2]: scale
     [NeoBERT, table 4]: selection
     [NeoBERT, section 5.2.1, table 7]: instructions
-    data = five of the sets have no loader in the code
+    [NeoBERT, appendix D.3, table 8, table 9]: prompts
+    data = five of the sets have no loader in the code; PAQ and QQP are in table 7 and the code, not in the
+        list of appendix D.2; the code names no commits: these are the newest that could be found, and of
+        Amazon-QA and QQP_triplets those of copies with the same rows
     batch_size = 32 in the job script
-    warmup = the code's 2,000 steps are all of the training
+    warmup = the code's 2,000 steps are all of the training; the rate begins at 0, there at a ten-thousandth
     schedule = there over 50,000 steps, here over those of the training
+    precision = TF32 outside of it (conf/trainer/contrastive.yaml#L1)
     alpha = 0.1 in the job script
     reduction = the formula of section 5.2.1 is of one query; the code sums (loss.py#L9)
     instructions = the released training has none
     pool_instruction = the mask of the tokenizer
     dropout = the trainer refuses 0 (L68), and no other value is told
+    seed = 0 in the code (conf/finetuning.yaml#L14, conf/mteb.yaml#L1)
+    draws = steps on its pretraining data, which cannot run as released, are left out
+    prompts = those of the code's tables, which end in a word for the kind of text, before the texts of every
+        type of task; the released run_mteb.py has no option for them
     :code
     src/neobert/contrastive/datasets.py: data 67, instructions 75
     conf/finetuning.yaml: warmup 30
@@ -470,36 +466,13 @@ SOURCES = read_sources(
     schedule = after the warmup a cosine, to which 2,000 steps never come
     instructions = datasets are read as is
     max_steps = 200,000 in conf/trainer/contrastive.yaml#L5
-    dropout = the trainer refuses it (L68)
+    dropout = the trainer refuses it (L68); with flash attention there is none in any case
     :job
     jobs/contrastive/finetune.sh: alpha 44, batch_size 43
     """,
+    {"": MTEB},
 )
 SOURCES["job"] = {**SOURCES["code"], **SOURCES["job"]}
-
-
-def _list_mix_assumptions(settings: MixSettings) -> tuple[str, ...]:
-    """What paper and code leave open or disagree on, and the reading taken."""
-    rate = (
-        "The text has no rate, batch or schedule: rate and batch are the code's; after warmup in a tenth of "
-        "the steps a cosine falls to a tenth of the rate. The code's warmup of 2,000 steps never ends."
-    )
-    tags = (
-        "Training has the instructions of table 7 before both sides; evaluation those of the code's tables, "
-        "which end in a word for the kind of text, before the texts of every type of task."
-    )
-    return (
-        *([rate] if settings.warmup != RELEASED.warmup else []),
-        *([tags] if settings.instructions != "none" else []),
-        "The released trainer refuses a dropout of 0, and no other value is told: 0.1."
-        if settings.dropout == SETTINGS.dropout
-        else "The released trainer refuses a dropout of 0, and with flash attention has none in any case.",
-        f"A step has {settings.groups} groups that share no negatives, as its four processes did."
-        if settings.groups > 1
-        else "A step has one group.",
-        "The code's steps on its pretraining data, which cannot run as released, are left out.",
-        "The rate begins at 0, in the code at a ten-thousandth of the highest.",
-    )
 
 
 RECIPE = entry(
@@ -512,12 +485,6 @@ RECIPE = entry(
         defaults=SETTINGS,
         mixes={"": TEXT, "code": CODE, "job": CODE},
         evaluation=list_task_instructions,
-        assumed=_list_mix_assumptions,
-        assumed_data=(
-            "PAQ and QQP are in table 7 and the code, not in the list of appendix D.2.",
-            "The code names no commits: these are the newest that could be found, of Amazon-QA and "
-            "QQP_triplets those of copies with the same rows; of sentence-compression the newest there is.",
-        ),
     ),
     "Embedding models on a mix of 22 data sets with instructions and hard negatives, as NeoBERT's",
     VARIANTS,

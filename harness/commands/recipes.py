@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ from harness.commands import options
 from harness.core import paths
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError
+from harness.core.sources import Source, SourcedSetting
 from harness.core.types import Artifact
 from harness.data.offline import forbid_network
+from harness.driver.report.protocol import list_request_settings
 from harness.jobs.recipe import list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
+from harness.results.printed import read_papers
 from harness.search.bm25 import is_bm25
 
 
@@ -45,7 +49,9 @@ def _show_recipe(
 ) -> int:
     """Show every setting of RECIPE, `NAME` or `NAME:VARIANT`: value, source, and what other sources say.
 
-    A value without a source is ours. A recipe of several trainings shows one after the other.
+    A value without a source is ours. Below the settings stand what the sources leave open, what the paper
+    chose for its models, and the steps of protocols that evaluate the recipe. A recipe of several trainings
+    shows one after the other.
     """
     with forbid_network() if offline else contextlib.nullcontext():
         if model is not None and is_bm25(model):
@@ -75,7 +81,80 @@ def _describe_recipe(name: str, backbone: Artifact | None) -> dict[str, Any]:
         "source": recipe.source,
         "settable": [field.name for field in fields(entry.settings[variant])],
         "settings": [{**asdict(row), "ours": row.ours} for row in rows],
+        "assumed": [*getattr(recipe, "list_assumptions", tuple)()],
+        "chosen": _read_chosen_values(entry.name, rows),
+        "evaluated": [*_iter_protocol_steps(entry.name, name)],
     }
+
+
+def _read_chosen_values(name: str, rows: Sequence[SourcedSetting]) -> dict[str, list[str]]:
+    """What a paper chose for a backbone, as printed in the tables that the sources of a recipe name."""
+    folder, kind = paths.find_reported_folder(), name.partition("-")[0]
+    chosen = f"best {kind} |{kind} selected "
+    papers = {} if folder is None else {paper.name: paper for paper in read_papers(folder).values()}
+    values: dict[str, list[str]] = {}
+    for place in dict.fromkeys(row.source.place for row in rows if row.source):
+        paper, *parts = place.split(", ")
+        tables = papers[paper].tables if paper in papers else {}
+        for number in (part.removeprefix("table ") for part in parts if part.startswith("table ")):
+            for line in tables[number].rows if number in tables else ():
+                if line.unit == "hyperparameter" and re.match(chosen, line.setting.lower()):
+                    where = " ".join(filter(None, (f"{paper}, table {number}:", line.model, line.size_class)))
+                    values.setdefault(where, []).append(f"{line.metric} {line.value}")
+    return values
+
+
+def _iter_protocol_steps(name: str, typed: str) -> Iterator[dict[str, Any]]:
+    """The steps of protocols with a recipe: what to type, suites with their metrics, and means of tables."""
+    for protocol in catalog.PROTOCOLS.load_entries().values():
+        for step in protocol.steps:
+            chains = map(catalog.resolve_recipe_chain, step.request.get("recipe", ()))
+            if name not in {part.partition(":")[0] for chain in chains for part in chain.split("+")}:
+                continue
+            yield {
+                "command": f"harness run --model MODEL --protocol {protocol.name} --tasks {step.name}",
+                "request": [
+                    *list_request_settings(step.request),
+                    *([f"starts from the models of {step.after}"] if step.after else []),
+                ],
+                "suites": [*map(_describe_suite, step.request["suites"])],
+                "numbers": [
+                    f"{table.paper}, table {table.table}, {column.name}: {column.rule} of {column.suite}"
+                    for table in protocol.tables
+                    for column in table.columns
+                    if column.rule and step.name in (table.lines.values() or (column.step,))
+                ],
+                "differs": [*step.differs],
+            }
+
+
+def _describe_suite(typed: str) -> dict[str, Any]:
+    tasks = {
+        task.name: {
+            "type": task.type,
+            "data": f"{task.data.path}@{task.data.revision}",
+            "splits": task.splits,
+            "metric": task.metric,
+            **({"documents": task.documents} if task.retrieves else {}),
+        }
+        for task in catalog.open_suite(typed).tasks
+    }
+    summary = catalog.load_suite_entries()[typed.partition(":")[0]].summary
+    return {"name": typed, "summary": summary, "tasks": tasks}
+
+
+def _format_step(step: Mapping[str, Any]) -> list[str]:
+    suites = []
+    for suite in step["suites"]:
+        facts = (
+            f"{task['type']} by {task['metric']}"
+            + (f" of documents' {task['documents']}" if "documents" in task else "")
+            for task in suite["tasks"].values()
+        )
+        suites.append(
+            f"{suite['name']}: {suite['summary']}; {', '.join(dict.fromkeys(facts))} (each data set: --json)"
+        )
+    return _format_list(step["command"], [*step["request"], *suites, *step["numbers"], *step["differs"]])
 
 
 def _format_recipe(recipe: Mapping[str, Any]) -> str:
@@ -89,20 +168,28 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
         *([f"Without effect here: {', '.join(inert)}"] if inert else []),
         f"To change with --set: {', '.join(recipe['settable'])}",
         *(line for row in active for line in ["", *_format_setting(row)]),
+        *_format_list("Left open by the sources, and read here as follows", recipe["assumed"]),
+        *_format_list(
+            "Chosen by the paper",
+            [f"{where} {', '.join(texts)}" for where, texts in recipe["chosen"].items()],
+        ),
+        *(line for step in recipe["evaluated"] for line in _format_step(step)),
     ]
     return "\n".join(lines)
 
 
+def _format_list(heading: str, lines: Sequence[str]) -> list[str]:
+    return ["", f"{heading}:", *(f"    {line}" for line in lines)] if lines else []
+
+
 def _format_setting(row: Mapping[str, Any]) -> list[str]:
-    source = row["source"] or {}
-    parts = [source.get("place"), source.get("code")]
-    places = "; ".join(filter(None, parts)) or "ours"
+    source = Source(**(row["source"] or {}))
     value, meaning = _format_value(row["value"]), row["meaning"]
     return [
-        f"{row['name']} = {value}",
+        f"{row['name']} = {value}".replace(" = \n", " =\n"),
         *([f"    {meaning}"] if meaning else []),
-        f"    source: {places}",
-        *([f"    also: {source['other']}"] if source.get("other") else []),
+        f"    source: {source.text}",
+        *([f"    also: {source.other}"] if source.other else []),
     ]
 
 
@@ -118,7 +205,7 @@ def _format_value(value: Any) -> str:
         case float():
             return f"{value:g}"
         case Mapping():
-            return "".join(f"\n    {name}: {_format_value(one)}" for name, one in value.items()).lstrip("\n")
+            return "".join(f"\n    {name}: {_format_value(one)}" for name, one in value.items())
         case tuple():
             long = any(isinstance(one, str) and len(one) > 40 for one in value)
             return ("\n    " if long else ",").join(map(_format_value, value))

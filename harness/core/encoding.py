@@ -193,8 +193,9 @@ class EvaluationSettings:
 
     Attributes:
         max_length: The longest input in tokens, of multi-vector models the longest document; a model with
-            fewer positions has its own limit.
-        dtype: The precision of weights and products; float32 where the model or the device does not run it.
+            fewer positions has its own limit. None for the backbone's, of two-stage models their training's.
+        dtype: The precision of weights and products; float32 for None, and where the model or the device does
+            not run it.
         prompts: Texts put before inputs, by name, in place of the model's own; {} for none.
         normalized_types: The types of tasks whose vectors alone are scaled to length 1.
         document_lengths: The longest document of multi-vector models on some tasks, by their names.
@@ -213,8 +214,9 @@ class EvaluationSettings:
     def inert(self) -> frozenset[str]:
         """The names of settings that leave a model its own."""
         default = EvaluationSettings()
-        # Queries have a length where documents have.
-        names = vars(default).keys() - ({"task_query_lengths"} if self.document_lengths else set())
+        # Every model has a length and a precision, and queries have a length where documents have.
+        always = {"max_length", "dtype"} | ({"task_query_lengths"} if self.document_lengths else set())
+        names = vars(default).keys() - always
         return frozenset(name for name in names if getattr(self, name) == getattr(default, name))
 
     def limit_settings(self, settings: Settings, positions: int | None) -> EvaluationSettings:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from harness.core.errors import shorten_names
+
 
 @dataclass(frozen=True)
 class Source:
@@ -140,6 +142,15 @@ def describe_ours(rows: Sequence[SourcedSetting], recipe: str = "") -> tuple[str
         *([ours] if names else []),
         *([f"Every setting with its source: `harness recipes show {recipe}`."] if recipe else []),
     )
+
+
+def describe_notes(rows: Sequence[SourcedSetting]) -> tuple[str, ...]:
+    """What other sources say of settings, those with one note together, and which settings are ours."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row.source is not None and row.source.other and not row.inert:
+            names.setdefault(row.source.other, []).append(row.name)
+    return (*(f"{shorten_names(noted)}: {note}" for note, noted in names.items()), *describe_ours(rows))
 
 
 _ATTRIBUTE = re.compile(r"^    (?:    )?(\w+(?:, \w+)*): (.*(?:\n {8,}.*)*)", re.MULTILINE)

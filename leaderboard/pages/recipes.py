@@ -46,14 +46,12 @@ def _extract_protocol(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _P
     if not is_dataclass(protocol):
         return _ProtocolValues()
     rows = list_recipe_settings(entry, variant, recipe)
-    assumed = getattr(recipe if entry.kind == "model" else protocol, "assumed", ())
-    assumptions = assumed(protocol) if callable(assumed) else assumed
     grids: Mapping[str, Any] = getattr(protocol, "grids", {})
     return _ProtocolValues(
         runs=getattr(protocol, "runs", None),
         settings=[_build_setting_cells(row) for row in rows if not row.inert],
         grids={task: {f.name: getattr(grid, f.name) for f in fields(grid)} for task, grid in grids.items()},
-        assumed=(*assumptions, *getattr(recipe, "assumed_data", ()), *describe_ours(rows)),
+        assumed=(*getattr(recipe, "list_assumptions", tuple)(), *describe_ours(rows)),
     )
 
 

@@ -137,7 +137,7 @@ def test_values_are_those_of_a_backbone(tmp_path: Path) -> None:
 def test_a_recipe_is_shown_with_values_meanings_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["recipes", "show", "simcse"]) == 0
     text = capsys.readouterr().out
-    assert "3 of them ours: last_batch, heads, selection" in text
+    assert "5 of them ours: last_batch, heads, selection, evaluation.max_length, evaluation.dtype" in text
     assert "learning_rate = 5e-05\n    The highest learning rate.\n    source: princeton-nlp/SimCSE@" in text
     assert "also: 1e-5 for large models" in text
 
@@ -147,8 +147,47 @@ def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> N
     backbone = fakes.artifact(tiny.folder(tiny.families()["bert"], tmp_path))
     data = [LocatedTraining(data=part, name=part.path, rows=part.rows) for part in recipe.data]
     planned = recipe.plan(backbone, data, seed=1)
-    assert planned.lineage.assumed[-1].endswith("are ours: last_batch, heads, selection.")
+    assert "learning_rate: 1e-5 for large models (README.md#L244)" in planned.lineage.assumed
+    assert planned.lineage.assumed[-1].endswith("heads, selection, evaluation.max_length, evaluation.dtype.")
     assert "`harness recipes show simcse`" in planned.notes[-1]
+
+
+def test_seeds_are_shown_with_those_of_the_authors() -> None:
+    for recipe in open_every():
+        assert {row.name for row in recipe.list_sourced_settings()} & {"seed", "seeds"}, recipe.name
+    (seed, simcse) = (rows_of(name)["seed"] for name in ("unified-contrastive", "simcse"))
+    assert seed.value == 42
+    assert seed.ours
+    assert "0 in the code" in seed.source.other  # type: ignore[union-attr]
+    assert not simcse.ours
+
+
+def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["recipes", "show", "colbert"]) == 0
+    text = capsys.readouterr().out
+    assert "\nsweep.learning_rate = 1e-05,2e-05,3e-05,5e-05,8e-05,0.0001\n" in text
+    assert "\nsweep.select = beir:NFCorpus,SciFact,TRECCOVID,FiQA2018\n" in text
+    assert "    ModernBERT, table 9: ModernBERT base learning_rate 1e-4\n" in text
+    assert "harness run --model MODEL --protocol modernbert --tasks colbert:\n" in text
+    assert "    modernbert, table 8, Avg.: the mean over tasks of beir\n" in text
+    assert invoke(["recipes", "show", "glue-optibert"]) == 0
+    text = capsys.readouterr().out
+    assert "OptiBERT_neo 130B tokens MNLI:batch_size 32, MNLI:learning_rate 1e-5," in text
+    assert "Left open by the sources, and read here as follows:\n    All but the grid" in text
+
+
+def test_prefixes_are_shown_by_source_and_by_task() -> None:
+    unsupervised, batching = rows_of("cde:unsupervised"), rows_of("cde-batching")
+    prefixes = unsupervised["prefixes"].value
+    assert prefixes["'search_query: ' and 'search_document: '"].startswith("paq, gooaq, ")
+    assert "amazon_reviews" in prefixes["'classification: '"]
+    assert batching["prefixes"].value["'classification: '"] == "sentence-transformers/all-nli"
+    assert unsupervised["prompts"].value["Clustering"] == "clustering: "
+    # No training of these had it: texts of clusterings are searched for.
+    assert batching["prompts"].value["Clustering"] == "search_query: "
+    assert "prefixes" not in rows_of("cde-batching", {"prefix": "search,clustering,none"})
+    instructions = rows_of("unified-contrastive")["prompts"].value
+    assert instructions["SciFact-query"].endswith(" Claim: <sep> <bos>")
 
 
 def test_several_trainings_follow_each_other_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,7 +199,7 @@ class ProtocolReport:
         return [
             _RankedTable.rank_rows(table, [*self._build_rows(table)])
             for table in self.prepared.protocol.tables
-            if not _list_steps(table) <= self.prepared.skipped
+            if not {*(table.lines.values() or (one.step for one in table.columns))} <= self.prepared.skipped
         ]
 
     def _build_rows(self, table: ProtocolTable) -> Iterator[_ProtocolRow]:
@@ -250,7 +250,7 @@ class ProtocolReport:
         for step in self.prepared.protocol.steps:
             if step.name not in self.reports:
                 continue
-            quick = [f"quick: {words}" for words in _list_settings(step.quick) if self.prepared.quick]
+            quick = [f"quick: {words}" for words in list_request_settings(step.quick) if self.prepared.quick]
             report = self.reports[step.name]
             typed = _list_typed_options(self.prepared.joined.request, report.prepared)
             sentences = [*(quick or step.differs), *typed, *_list_assumed(report)]
@@ -301,10 +301,6 @@ class ProtocolReport:
         )
 
 
-def _list_steps(table: ProtocolTable) -> set[str]:
-    return {*table.lines.values()} or {column.step for column in table.columns}
-
-
 def _measure_mean(report: Report, model: ConfiguredModel, suite: Suite, of: str) -> tuple[Mean, float | None]:
     """A mean or a score of a model on a suite, and half of its interval."""
     trained = report.compute_trained_result(model, suite)
@@ -343,15 +339,15 @@ def _explain_gap(report: Report, models: Sequence[ConfiguredModel], suite: Suite
     return "; ".join(f"{reason}: {shorten_names([*dict.fromkeys(n)])}" for reason, n in reasons.items())
 
 
-def _list_settings(fields_: Mapping[str, Any]) -> Iterator[str]:
+def list_request_settings(fields_: Mapping[str, Any]) -> Iterator[str]:
     """Fields of a request as a user types them, those of recipes one by one."""
     for name, value in fields_.items():
         if not isinstance(value, Mapping):
             yield format_setting(name, value)
         elif name == "recipe_settings":
-            yield from _list_settings(value)
+            yield from list_request_settings(value)
         else:
-            yield f"{name}: {', '.join(_list_settings(value))}"
+            yield f"{name}: {', '.join(list_request_settings(value))}"
 
 
 def _list_typed_options(typed: Request, step: PreparedRun) -> Iterator[str]:
@@ -365,7 +361,7 @@ def _list_typed_options(typed: Request, step: PreparedRun) -> Iterator[str]:
             value = getattr(step_values, option.name)
             same = value == getattr(all_steps, option.name)
             if same and value not in (None, option.default) and option.name not in NEUTRAL:
-                yield from (f"typed: {words}" for words in _list_settings({option.name: value}))
+                yield from (f"typed: {words}" for words in list_request_settings({option.name: value}))
     if not step.stages:
         # Those of recipes that make models are in their lineages.
         for name, value in step.request.recipe_settings.items():
