@@ -135,8 +135,8 @@ def _list_axis_values(trace: Json, name: str) -> list[Any]:
     if name == "x" and width:
         return [edge for v in values for edge in (v - width / 2, v + width / 2)]
     if bars.get("visible"):
-        known = [(v, a, b) for v, a, b in zip(values, bars["array"], bars["arrayminus"], strict=True) if v]
-        values += [end for v, above, below in known for end in (v + above, v - below)]
+        bounded = [(v, a, b) for v, a, b in zip(values, bars["array"], bars["arrayminus"], strict=True) if v]
+        values += [end for v, above, below in bounded for end in (v + above, v - below)]
     return values
 
 
@@ -374,10 +374,12 @@ class _Names:
             box = (left, top, left + width, top + 14)
             inside = left >= 0 and box[2] <= self.size[0] and top >= -8 and box[3] <= self.size[1]
             if inside and all(_is_apart(box, other) for other in self.taken):
-                own = (name["x"], name["y"])
-                covered = sum(point != own and not _is_apart(box, other) for point, other in self.points)
+                place = (name["x"], name["y"])
+                covered = sum(point != place and not _is_apart(box, other) for point, other in self.points)
                 free.append((covered, shift, box))
-        covered, shift, box = min(free, key=lambda place: place[0], default=(most + 1, (0, 0), (0, 0, 0, 0)))
+        covered, shift, box = min(
+            free, key=lambda option: option[0], default=(most + 1, (0, 0), (0, 0, 0, 0))
+        )
         if covered > most:
             return None
         self.taken.append(box)
