@@ -41,17 +41,8 @@ from harness.plan.run_file import format_run
 @click.option("--quick", is_flag=True, help="A protocol on few tasks with few steps: no paper's, and marked.")
 @options.project
 @options.evaluation
-@options.add_options(
-    "seeds",
-    "context_seeds",
-    "checkpoint_minutes",
-    "sweep",
-    "samples",
-    "sample_seed",
-    "select",
-    "force",
-    "fail_fast",
-)
+@options.add_options("seeds", "context_seeds", "checkpoint_minutes", "force", "fail_fast")
+@options.add_options("sweep", "samples", "sample_seed", "select")
 @options.run_file
 @click.option(
     "--save",

@@ -156,21 +156,13 @@ class SweepPart(DocumentPart):
     def grid(self) -> dict[str, tuple[Any, ...]]:
         """The values of each setting, each once, in order."""
         members = [list_swept_settings(self.setting, value) for value in self.values]
-        values = {name: [member[name] for member in members] for name in self.names}
-        return {
-            name: tuple(value for at, value in enumerate(some) if value not in some[:at])
-            for name, some in values.items()
-        }
+        lists = {name: [member[name] for member in members] for name in self.names}
+        return {name: tuple(v for at, v in enumerate(vs) if v not in vs[:at]) for name, vs in lists.items()}
 
     @property
     def count_text(self) -> str:
         """The number of members in words."""
         return f"{len(self.values)} {'combinations' if len(self.names) > 1 else 'values'}"
-
-    @property
-    def best(self) -> MemberPart:
-        """The chosen member."""
-        return next(member for member in self.curve if member.value == self.chosen)
 
     @property
     def identity(self) -> dict[str, Any]:

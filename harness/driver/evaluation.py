@@ -225,11 +225,7 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
 def make_choices(
     prepared: PreparedRun, train: Callable[[PreparedRun], Sequence[TrainedModel]]
 ) -> PreparedRun:
-    """The run planned again after sweeps have chosen on which the evaluation depends; else as it is.
-
-    Args:
-        prepared: The run.
-        train: Makes the models of a run.
+    """The run planned again after `train` has made the choices on which its evaluation depends, if any.
 
     Raises:
         TrainingError: A sweep has chosen none.

@@ -364,13 +364,9 @@ class Plan:
     def choices(self) -> Plan:
         """The part that makes models whose evaluation is known only after a sweep has chosen; often none."""
         trials = {trial.key: trial for trial in self.trials}
-        trainings = [one.training for one in self.trainings if one.training is not None]
-        jobs = {
-            job.key: job
-            for one in trainings
-            if one.sweep is not None and one.sweep.decides_encoding
-            for job in one.plan_jobs(trials, gate=True)
-        }
+        trainings = [one.training for one in self.trainings if one.training]
+        deciding = [one for one in trainings if one.sweep and one.sweep.decides_encoding]
+        jobs = {job.key for one in deciding for job in one.plan_jobs(trials, gate=True)}
         return replace(self, cells=(), jobs=tuple(job for job in self.jobs if job.key in jobs))
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -409,10 +410,9 @@ def _parse_sweep_values(recipe: str, setting: str, given: Any) -> Sequence[Any]:
     if not isinstance(given, Sequence):
         raise UsageError(f"The values of {setting} are {given!r}, and must be a list.")
     usual = catalog.find_recipe_entry(recipe).settings[_parse_variant(recipe)]
-    how, values = "--sweep {}=VALUE,VALUE", list[Any]()
-    for value in given:
-        settings = replace_settings(usual, {setting: value}, of=recipe, example=how)
-        values.append(getattr(settings, setting))
+    typed = "--sweep {}=VALUE,VALUE"
+    settings = [replace_settings(usual, {setting: one}, of=recipe, example=typed) for one in given]
+    values = [getattr(one, setting) for one in settings]
     if len(values) < 2:
         phrase = f"The value {values[0]}" if values else "No value"
         raise UsageError(
@@ -428,31 +428,22 @@ def _parse_sweep_values(recipe: str, setting: str, given: Any) -> Sequence[Any]:
 def _draw_members(
     values: Mapping[str, Sequence[Any]], request: RecipeRequest
 ) -> tuple[list[dict[str, Any]], str]:
-    """The swept settings of each member, all combinations or some drawn ones, and a sentence on that.
-
-    The last setting changes first; drawn members have the order that they have among all.
-    """
+    """The swept settings of each member, all combinations or some drawn ones, and a sentence on that."""
     count, samples = math.prod(map(len, values.values())), request.samples
     what = f"{'combinations' if len(values) > 1 else 'values'} of {', '.join(values)}"
-    numbers, note = list(range(count)) if samples is None else [], f"sweep: all {count:,} {what}"
+    numbers: Container[int] = range(count)
+    note = f"sweep: all {count:,} {what}"
     if samples is not None:
         if samples > count:
             raise UsageError(
                 f"--samples is {samples:,}, and the sweep has {count:,} {what}.", hint="Leave out --samples."
             )
         seed = SEED if request.sample_seed is None else request.sample_seed
-        numbers = sorted(random.Random(seed).sample(range(count), samples))
+        numbers = {*random.Random(seed).sample(range(count), samples)}
         note = f"sweep: {samples:,} of {count:,} {what}, drawn with seed {seed}"
-    return [_choose_values(values, number) for number in numbers], note
-
-
-def _choose_values(values: Mapping[str, Sequence[Any]], number: int) -> dict[str, Any]:
-    """The values of a combination by its number."""
-    member: dict[str, Any] = {}
-    for name in reversed([*values]):
-        number, place = divmod(number, len(values[name]))
-        member = {name: values[name][place], **member}
-    return member
+    # Drawn members keep their order among all, so that their sweep has one key whatever the seed was.
+    combinations = enumerate(itertools.product(*values.values()))
+    return [dict(zip(values, one, strict=True)) for number, one in combinations if number in numbers], note
 
 
 def _open_member(recipe: str, changes: Mapping[str, Any], member: Mapping[str, Any]) -> ModelRecipe:

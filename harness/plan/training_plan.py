@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,14 +11,7 @@ from typing import Any
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import DataError, HarnessError, TrainingDataError, UsageError, shorten_names
 from harness.core.identity import serialize_canonical
-from harness.core.lineage import (
-    Lineage,
-    ParentPart,
-    SweepPart,
-    format_swept_settings,
-    list_swept_settings,
-    read_document,
-)
+from harness.core.lineage import Lineage, ParentPart, SweepPart, format_swept_settings
 from harness.core.types import Artifact, Task
 from harness.data.locate import DataSettings
 from harness.data.training.sets import (
@@ -170,14 +164,8 @@ def _plan_sweep_choice(
             for name, trial in trials[0].items()
         },
     )
-    # Those of all members, as a setting may be one of some members alone.
     changes = {
-        name: {
-            key: value
-            for member in members
-            for key, value in getattr(member.lineage, name).items()
-            if key not in part.names
-        }
+        name: {key: value for key, value in getattr(first.lineage, name).items() if key not in part.names}
         for name in ("settings", "changed")
     }
     # A sentence that depends on the swept value does not hold for the chosen model, which is not known yet.
@@ -186,14 +174,15 @@ def _plan_sweep_choice(
     lineage = first.lineage.model_copy(update={**changes, "assumed": assumed, "sweep": part})
     artifact, done = _locate_artifact(first.artifact.name, first.training.backbone.artifact, lineage, request)
     planned_sweep = PlannedSweep(part=part, members=tuple(members), trials=trials)
+    encoding, sentence = first.encoding, first.evaluation
     if planned_sweep.decides_encoding and done:
-        first = _find_chosen_member(members, artifact)
+        encoding, sentence = request.evaluation.configure_encoding(
+            describe(artifact.folder), request.settings, lineage, artifact.folder
+        )
     elif planned_sweep.decides_encoding:
         label = planned_sweep.format_member_value(first)
         sentence = f"{artifact.name} is evaluated as the member is that will be chosen, here as {label}"
-        first = replace(first, evaluation=sentence)
-    training = first.training
-    assert training is not None
+    model = first.training.model
     choice = Choose(
         artifact=artifact,
         lineage=lineage,
@@ -206,10 +195,12 @@ def _plan_sweep_choice(
     return replace(
         first,
         artifact=artifact,
+        encoding=encoding,
         lineage=lineage,
+        evaluation=sentence,
         training=PlannedTraining(
-            model=replace(training.model, lineage=lineage, notes=(sweep.note, *training.model.notes)),
-            backbone=training.backbone,
+            model=replace(model, lineage=lineage, notes=(sweep.note, *model.notes)),
+            backbone=first.training.backbone,
             job=Job(
                 key=artifact.key,
                 kind="select",
@@ -224,41 +215,27 @@ def _plan_sweep_choice(
     )
 
 
-def _find_chosen_member(members: Sequence[ConfiguredModel], artifact: Artifact) -> ConfiguredModel:
-    """The member that a choice has made the model in a folder."""
-    document = read_document(artifact.folder)
-    assert document is not None
-    assert document.lineage.sweep is not None
-    best = document.lineage.sweep.best.artifact
-    return next(member for member in members if member.artifact.key == best)
-
-
 def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> None:
     """Refuse members that are one model, or that differ in more than the swept settings."""
-    values_by_key: dict[str, Any] = {}
-    for value, member in zip(sweep.values, members, strict=True):
-        before = values_by_key.setdefault(member.artifact.key, value)
-        if before is not value:
-            one, other = (list_swept_settings(sweep.setting, some) for some in (before, value))
-            alike = " and ".join(name for name in one if one[name] != other[name])
-            pair = " and ".join(format_swept_settings(sweep.setting, some) for some in (before, value))
-            raise UsageError(
-                f"{alike} changes no result: {pair} are one model.", hint="Sweep another setting."
-            )
-    names = [*list_swept_settings(sweep.setting, sweep.values[0])]
+    pairs = itertools.combinations(zip(sweep.values, members, strict=True), 2)
+    for (first, one), (second, other) in pairs:
+        if one.artifact.key == other.artifact.key:
+            labels = " and ".join(format_swept_settings(sweep.setting, value) for value in (first, second))
+            raise UsageError(f"{labels} make one model.", hint="Sweep other values, or another setting.")
+    names = sweep.setting.split(", ")
     lineages = [member.lineage for member in members if member.lineage is not None]
-    first = lineages[0]
-    # A setting that is without effect beside another one is in the lineages of some members alone.
-    settings = {name: value for lineage in lineages for name, value in lineage.settings.items()}
-    if any(
-        (one.data, one.selected_on, one.parents) != (first.data, first.selected_on, first.parents)
-        or any(settings[name] != value for name, value in one.settings.items() if name not in names)
-        for one in lineages
-    ):
+    fixed = _drop_settings(lineages[0], names)
+    if any(_drop_settings(one, names) != fixed for one in lineages):
         raise UsageError(
             f"Models that differ in {sweep.setting} are made of different data, models or instructions.",
             hint=f"Train them one by one: --set {names[0]}=VALUE.",
         )
+
+
+def _drop_settings(lineage: Lineage, names: Sequence[str]) -> tuple[Any, ...]:
+    """What models are made of that differ in some settings alone."""
+    settings = {name: value for name, value in lineage.settings.items() if name not in names}
+    return settings, lineage.data, lineage.selected_on, lineage.parents
 
 
 def _locate_artifact(
