@@ -199,11 +199,11 @@ def _sweep_lines(sweep: SweepPart) -> list[str]:
 def _member_lines(sweep: SweepPart) -> list[str]:
     """The members of a sweep as the lines of a table: settings, scores on each task, their mean."""
     rows = [[*sweep.names, *sweep.tasks, "mean", ""]] if sweep.curve else []
-    for one in sweep.curve:
-        scores = [score_text(one.scores.get(task)) for task in sweep.tasks]
-        mark = "chosen" if one.value == sweep.chosen else "diverged" if one.mean is None else ""
-        values = map(str, list_swept_settings(sweep.setting, one.value).values())
-        rows.append([*values, *scores, score_text(one.mean), mark])
+    for member in sweep.curve:
+        scores = [score_text(member.scores.get(task)) for task in sweep.tasks]
+        mark = "chosen" if member.value == sweep.chosen else "diverged" if member.mean is None else ""
+        values = map(str, list_swept_settings(sweep.setting, member.value).values())
+        rows.append([*values, *scores, score_text(member.mean), mark])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.rjust, row[:-1], widths)) + f"  {row[-1]}".rstrip() for row in rows]
 
