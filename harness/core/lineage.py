@@ -95,10 +95,8 @@ class ParentPart(DocumentPart):
 def list_swept_settings(setting: str, value: Any) -> dict[str, Any]:
     """The swept settings of a member by name, from the names and the value that a sweep has.
 
-    >>> list_swept_settings("scale", 20.0)
-    {'scale': 20.0}
-    >>> list_swept_settings("scale, epochs", {"epochs": 3, "scale": 20.0})
-    {'scale': 20.0, 'epochs': 3}
+    >>> list_swept_settings("scale", 20), list_swept_settings("scale, epochs", {"epochs": 3, "scale": 20})
+    ({'scale': 20}, {'scale': 20, 'epochs': 3})
     """
     names = setting.split(", ")
     return {name: value[name] for name in names} if len(names) > 1 else {setting: value}
@@ -137,9 +135,13 @@ class SweepPart(DocumentPart):
     """Every member with its scores; empty until the choice is made, and no part of the key."""
 
     @model_validator(mode="after")
-    def _check_tasks(self) -> SweepPart:
+    def _check_parts(self) -> SweepPart:
         # Building the selections validates them, so that a bad identity is found when the document is read.
         assert self.selections is not None
+        values = [*self.values, *(member.value for member in self.curve), *[self.chosen][: len(self.curve)]]
+        assert len(self.names) == 1 or all(
+            isinstance(value, Mapping) and value.keys() == {*self.names} for value in values
+        ), "a member has not a value of each setting"
         return self
 
     @property

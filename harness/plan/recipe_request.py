@@ -350,12 +350,11 @@ def _sweep(
     if request.sample_seed is not None and request.samples is None:
         raise UsageError("--sample-seed is the seed of --samples.", hint="Type --samples N as well.")
     if not request.sweep:
-        for what, value in (
-            ("--select names the tasks that choose among the values of a sweep.", request.select),
-            ("--samples is the number of models that are drawn from a sweep.", request.samples),
-        ):
-            if value:
-                raise UsageError(what, hint="Type --sweep SETTING=VALUE,VALUE as well, or leave it out.")
+        if request.select or request.samples:
+            raise UsageError(
+                "--select names the tasks that choose in a sweep, and --samples the number of its models.",
+                hint="Type --sweep SETTING=VALUE,VALUE as well, or leave it out.",
+            )
         return None
     if not stages:
         raise UsageError(

@@ -217,8 +217,7 @@ def _plan_sweep_choice(
 
 def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> None:
     """Refuse members that are one model, or that differ in more than the swept settings."""
-    pairs = itertools.combinations(zip(sweep.values, members, strict=True), 2)
-    for (first, model), (second, copy) in pairs:
+    for (first, model), (second, copy) in itertools.combinations(zip(sweep.values, members, strict=True), 2):
         if model.artifact.key == copy.artifact.key:
             labels = " and ".join(format_swept_settings(sweep.setting, value) for value in (first, second))
             raise UsageError(f"{labels} make one model.", hint="Sweep other values, or another setting.")

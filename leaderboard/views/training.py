@@ -58,7 +58,7 @@ BEST_EVALUATION = (
     "upward, which the interval does not see. The last and the cross-fitted evaluations stand beside it."
 )
 SWEEP_NOTES = (
-    "A model was trained for each value; the one with the highest mean is the model of this page.",
+    "A model was trained for each row; the one with the highest mean is the model of this page.",
     "The tasks of this table chose it, and its scores there err upward; means over untouched tasks leave "
     "them out.",
 )
@@ -289,7 +289,8 @@ def _list_plotted_sweeps(sweeps: Sweeps) -> Sweeps:
     """The sweeps, one of several settings as a sweep of each, with the best member of each value."""
     plotted = []
     for seed, sweep in sweeps:
-        for name, values in sweep.grid.items() if len(sweep.names) > 1 else ():
+        scored = sweep.model_copy(update={"values": tuple(member.value for member in sweep.curve)})
+        for name, values in scored.grid.items() if len(sweep.names) > 1 else ():
             members = [[one for one in sweep.curve if one.value[name] == value] for value in values]
             best = [max(some, key=lambda one: -1 if one.mean is None else one.mean) for some in members]
             curve = [one.model_copy(update={"value": v}) for v, one in zip(values, best, strict=True)]

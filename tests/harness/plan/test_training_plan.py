@@ -24,7 +24,7 @@ from finetune.recipes import glue_quick
 from harness.checks.sides import CheckRequest
 from harness.cli import invoke
 from harness.core.documents import append_digest
-from harness.core.errors import UsageError
+from harness.core.errors import DataError, TrainingError, UsageError
 from harness.core.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
 from harness.data.training.sets import TrainingData
 from harness.driver.execute import Listeners
@@ -561,6 +561,14 @@ def test_a_model_is_evaluated_by_the_pooling_that_its_sweep_chose(
     assert hows(swept(asked, **pooled)) == ["cached", "cached"]
     assert hows(run({**asked, "model": made["folder"], "recipe": "", "train_data": ""})) == ["cached"] * 2
 
+    def fail(_recipe: object, _spec: object) -> None:
+        raise DataError("row 7 is bad")
+
+    monkeypatch.setattr(pooled_recipe.CenteringRecipe, "train", fail)
+    with pytest.raises(TrainingError, match=r"tiny-sample-centered, pooling=(mean|cls): row 7 is bad"):
+        swept(asked, **pooled, results=tmp_path / "others")
+    assert not list((tmp_path / "others" / "records").glob("*/*")), "nothing is scored by a guess"
+
 
 def _interrupted_sweeps(asked: dict[str, Any]) -> None:
     """Interrupt a sweep after its second training, its third score and its choice; nothing is made twice."""
@@ -837,7 +845,7 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
         ),
         ({"samples": 1}, "samples is 1, and must be a whole number from 2 to 1000"),
         ({"sample_seed": 1}, "--sample-seed is the seed of --samples."),
-        ({"sweep": {}, "select": (), "samples": 2}, "--samples is the number of models that are drawn"),
+        ({"sweep": {}, "select": (), "samples": 2}, "and --samples the number of its models."),
         (
             {"recipe": "simcse", "sweep": {"batch_size": "2,4", "group_size": "2,3"}},
             "batch_size=2, group_size=3: group_size is 3",
