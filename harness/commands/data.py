@@ -22,8 +22,10 @@ from harness.data.locate import DataSettings, Unavailable, fetch_remote_size, fo
 from harness.data.mirror import Problem, Status, needs, pull, verify
 from harness.data.training.loading import TrainingSize, describe_repeats
 from harness.data.training.sets import TrainingData, locate_user_training
+from harness.plan.catalog import find_protocol, open_recipe, open_suites, resolve_recipe_chain
 from harness.plan.catalog import load_suite_entries as catalog_suites
-from harness.plan.catalog import open_recipe, open_suites, resolve_recipe_chain
+from harness.plan.protocol import expand_protocol
+from harness.plan.recipe_request import Recipes
 from harness.plan.request import Request
 
 SCHEMA = 1
@@ -32,20 +34,20 @@ SCHEMA = 1
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-_recipes = click.option(
-    "--recipe",
-    "recipes",
-    multiple=True,
-    metavar="RECIPE",
-    help="Recipe whose training data is meant. Repeat for several.",
-)
-
-
 def _add_selection_options(function: Function) -> Function:
     """Add the options that select data sets and the form of the output."""
     text = "Suite, or suite:argument. Repeat for several."
     suite = options.make_option(Request, "suites", required=False, help=text)
     return suite(options.add_options("languages", "subsets", "data")(options.as_json(function)))
+
+
+def _add_recipe_options(function: Function) -> Function:
+    """Add the options that select the data of recipes and of a protocol."""
+    text = "Recipe whose training data is meant. Repeat for several."
+    recipe = click.option("--recipe", "recipes", multiple=True, metavar="RECIPE", help=text)
+    text = "Protocol whose data is meant; --tasks names steps of it, or tasks."
+    protocol = click.option("--protocol", default="", metavar="NAME", help=text)
+    return recipe(protocol(options.add_options("tasks")(function)))
 
 
 @click.group()
@@ -62,18 +64,15 @@ command.add_command(data_score.command)
 
 @command.command("list")
 @_add_selection_options
-@_recipes
+@_add_recipe_options
 @options.cache
 @options.offline
 def _list_data(
-    suites: tuple[str, ...],
-    recipes: tuple[str, ...],
-    languages: str,
-    subsets: str,
     data: Path | None,
     as_json: bool,
     cache: Path | None,
     offline: bool,
+    **chosen: Any,
 ) -> None:
     """List data sets: revision, tasks, size, where they are and how they stand.
 
@@ -81,13 +80,10 @@ def _list_data(
     """
     root = paths.resolve_data_root(data)
     settings = DataSettings(root=root, offline=offline, cache=paths.resolve_cache_folder(cache))
-    rows = [
-        Status.resolve_status(need, settings)
-        for need in _select_needs(suites, recipes, languages, subsets, root, settings.cache)
-    ]
+    rows = [Status.resolve_status(need, settings) for need in _select_needs(root, settings.cache, **chosen)]
     sizes = {} if offline else _fetch_remote_sizes([row.need for row in rows if row.size is None])
     if not rows and not as_json:
-        click.echo("No data set of the hub is needed." if suites or recipes else f"Nothing lies in {root}.")
+        click.echo("No data set of the hub is needed." if _is_chosen(chosen) else f"Nothing lies in {root}.")
         return None
     if as_json:
         return _print_json([_serialize_status(row, sizes) for row in rows])
@@ -96,29 +92,25 @@ def _list_data(
 
 @command.command("pull")
 @_add_selection_options
-@_recipes
+@_add_recipe_options
 def _pull_data(
-    suites: tuple[str, ...],
-    recipes: tuple[str, ...],
-    languages: str,
-    subsets: str,
     data: Path | None,
     as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Fetch data sets from the hub into the data root, at their pinned revisions.
 
     What is there and verified is kept; what was interrupted goes on where it stopped. Where another
     revision lies in ORG/NAME, the pinned one goes beside it, to ORG/NAME@REVISION.
     """
-    if not suites and not recipes:
+    if not _is_chosen(chosen):
         raise UsageError(
             "Which data?",
-            hint="Name suites or recipes: harness data pull --suite SUITE --recipe RECIPE --data DIR",
+            hint="Name suites, recipes or a protocol: harness data pull --suite SUITE --recipe RECIPE "
+            "--protocol NAME --data DIR",
         )
     root = paths.resolve_data_root(data)
-    rows = _pull_all(
-        _select_needs(suites, recipes, languages, subsets, root), _require_data_root(root), quiet=as_json
-    )
+    rows = _pull_all(_select_needs(root, **chosen), _require_data_root(root), quiet=as_json)
     if as_json:
         _print_json(rows)
     absent = sum(row["state"] not in ("pulled", "kept") for row in rows)
@@ -129,23 +121,18 @@ def _pull_data(
 
 @command.command("verify")
 @_add_selection_options
-@_recipes
+@_add_recipe_options
 def _verify_data(
-    suites: tuple[str, ...],
-    recipes: tuple[str, ...],
-    languages: str,
-    subsets: str,
     data: Path | None,
     as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Check every file in the data root against what was pulled.
 
     Without --suite and --recipe, checks all that lies there. Ends with 1 if anything is missing or wrong.
     """
     root = _require_data_root(paths.resolve_data_root(data))
-    checked = [
-        (need, verify(need, root)) for need in _select_needs(suites, recipes, languages, subsets, root)
-    ]
+    checked = [(need, verify(need, root)) for need in _select_needs(root, **chosen)]
     if as_json:
         _print_json([_serialize_verification(need, problems) for need, problems in checked])
     else:
@@ -153,7 +140,7 @@ def _verify_data(
             _print_verified(need, problems)
     wrong = any(problem.wrong for _, problems in checked for problem in problems)
     if wrong:
-        option = "--recipe RECIPE" if recipes and not suites else "--suite SUITE"
+        option = "--recipe RECIPE" if chosen["recipes"] and not chosen["suites"] else "--suite SUITE"
         click.echo(f"To repair: harness data pull {option} --data {root}", err=True)
     _exit(1 if wrong else 0)
 
@@ -275,7 +262,7 @@ def _has_own_data(folder: Path) -> bool:
 
 def _collect_root_findings(root: Path | None, settings: DataSettings) -> list[Finding]:
     """The findings on every task that reads a data set in the root, each with the subsets that are there."""
-    present_paths = {need.path for need in _select_needs((), (), "", "", root)}
+    present_paths = {need.path for need in _select_needs(root)}
     if not present_paths:
         raise UsageError(
             f"{root} holds no data set, and no data of your own.",
@@ -306,19 +293,37 @@ def _check_present_subsets(task: Task, settings: DataSettings) -> Finding:
     return Finding.check_task_data(replace(task, subsets=present), settings) if present else finding
 
 
+def _is_chosen(chosen: Mapping[str, Any]) -> bool:
+    """Whether the options name some data."""
+    return any(chosen[name] for name in ("suites", "recipes", "protocol"))
+
+
 def _select_needs(
-    suites: Sequence[str],
-    recipes: Sequence[str],
-    languages: str,
-    subsets: str,
     root: Path | None,
     cache: Path | None = None,
+    *,
+    suites: Sequence[str] = (),
+    recipes: Sequence[str] = (),
+    protocol: str = "",
+    tasks: str | None = None,
+    languages: str = "",
+    subsets: str = "",
 ) -> tuple[Need, ...]:
-    if suites or recipes:
-        narrowed = replace(_build_suite_options(languages, subsets), cache=cache)
-        opened = open_suites(suites, narrowed) if suites else []
-        tasks = [task for suite in opened for task in suite.tasks]
-        return needs(tasks, {name: _collect_training_data(name) for name in recipes})
+    if tasks and not (suites or protocol):
+        raise UsageError("--tasks narrows a suite or a protocol.", hint="Name it: --suite or --protocol.")
+    if suites or recipes or protocol:
+        names = split_names(tasks or "")
+        narrowed = replace(_build_suite_options(languages, subsets), tasks=names, cache=cache)
+        opened = [*open_suites(suites, narrowed)] if suites else []
+        training = {name: _collect_training_data(name) for name in recipes}
+        base = Request(models=(), suites=(), options=narrowed)
+        read: list[Task] = []
+        for step in expand_protocol(find_protocol(protocol), base).values() if protocol else ():
+            resolved = Recipes.resolve_recipes(step.open_suites(), step.build_recipe_request())
+            opened += step.open_suites()
+            read += resolved.sweep.tasks.values() if resolved.sweep else ()
+            training |= {stage.name: stage.all_data for stage in resolved.stages}
+        return needs([*(task for suite in opened for task in suite.tasks), *read], training)
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
     _require_root_folder(root)

@@ -42,7 +42,8 @@ from harness.plan.run_file import format_run
 @options.make_option(Request, "lengths")
 @options.project
 @options.evaluation
-@options.add_options("seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast")
+@options.add_options("seeds", "context_seeds", "checkpoint_minutes", "force", "fail_fast")
+@options.add_options("sweep", "samples", "sample_seed", "select")
 @options.run_file
 @click.option(
     "--save",

@@ -19,7 +19,7 @@ from harness.plan.request import PreparedRun, Request
 @click.command("train")
 @options.add_options("models")
 @options.training
-@options.add_options("seeds", "checkpoint_minutes", "sweep", "select")
+@options.add_options("seeds", "checkpoint_minutes", "sweep", "samples", "sample_seed", "select")
 @click.option("--dry-run", is_flag=True, help="Print what would be trained and its cost; train nothing.")
 @options.as_json
 def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> int:

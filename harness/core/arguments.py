@@ -142,6 +142,7 @@ Lengths = Annotated[
 ]
 Step = Annotated[int, Interval(ge=0, lt=2**63), Form(must="a whole number, 0 or more and below 2**63")]
 Seeds = Annotated[int, Interval(ge=1, le=1000), Form(must="a whole number from 1 to 1000")]
+Samples = Annotated[int, Interval(ge=2, le=1000), Form(must="a whole number from 2 to 1000")]
 # The largest seed that numpy's older generator takes, and with it scikit-learn's random_state.
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1), Form(must="a whole number from 0 to 4294967295")]
 _Amount = Annotated[float, Interval(ge=0, le=1e9), Predicate(math.isfinite)]

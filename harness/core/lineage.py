@@ -92,11 +92,26 @@ class ParentPart(DocumentPart):
         return f"{self.name} (trained on {self.own_data})" if self.own_data else self.name
 
 
+def list_swept_settings(setting: str, value: Any) -> dict[str, Any]:
+    """The swept settings of a member by name, from the names and the value that a sweep has.
+
+    >>> list_swept_settings("scale", 20), list_swept_settings("scale, epochs", {"epochs": 3, "scale": 20})
+    ({'scale': 20}, {'scale': 20, 'epochs': 3})
+    """
+    names = setting.split(", ")
+    return {name: value[name] for name in names} if len(names) > 1 else {setting: value}
+
+
+def format_swept_settings(setting: str, value: Any) -> str:
+    """The swept settings of a member with their values."""
+    return ", ".join(f"{name}={one}" for name, one in list_swept_settings(setting, value).items())
+
+
 class MemberPart(DocumentPart):
     """One of the models that a sweep chose from."""
 
     value: Any
-    """Its value of the setting."""
+    """Its value of the setting; of several settings their values by name."""
     artifact: str
     """Its ArtifactKey."""
     scores: Mapping[str, float]
@@ -106,11 +121,12 @@ class MemberPart(DocumentPart):
 
 
 class SweepPart(DocumentPart):
-    """The sweep of a setting; the model is its best member."""
+    """The sweep of a setting, or of several; the model is its best member."""
 
     setting: str
-    """The name of the setting, which is not among the settings of the lineage."""
+    """The name of the setting, of several joined by ", "; it is not among the settings of the lineage."""
     values: tuple[Any, ...]
+    """That of each member, in order; of several settings a mapping of their names to values."""
     tasks: Mapping[str, Mapping[str, Any]]
     """By the name of its column, the identity of each task whose score chose, without a model."""
     chosen: Any = None
@@ -119,15 +135,36 @@ class SweepPart(DocumentPart):
     """Every member with its scores; empty until the choice is made, and no part of the key."""
 
     @model_validator(mode="after")
-    def _check_tasks(self) -> SweepPart:
+    def _check_parts(self) -> SweepPart:
         # Building the selections validates them, so that a bad identity is found when the document is read.
         assert self.selections is not None
+        values = [*self.values, *(member.value for member in self.curve), *[self.chosen][: len(self.curve)]]
+        assert len(self.names) == 1 or all(
+            isinstance(value, Mapping) and value.keys() == {*self.names} for value in values
+        ), "a member has not a value of each setting"
         return self
 
     @property
     def selections(self) -> tuple[_SelectionPart, ...]:
         """The tasks, or parts of them, whose scores chose."""
         return tuple(_SelectionPart.parse_identity(name, identity) for name, identity in self.tasks.items())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The settings that are swept."""
+        return tuple(self.setting.split(", "))
+
+    @property
+    def grid(self) -> dict[str, tuple[Any, ...]]:
+        """The values of each setting, each once, in order."""
+        members = [list_swept_settings(self.setting, value) for value in self.values]
+        lists = {name: [member[name] for member in members] for name in self.names}
+        return {name: tuple(v for at, v in enumerate(vs) if v not in vs[:at]) for name, vs in lists.items()}
+
+    @property
+    def count_text(self) -> str:
+        """The number of members in words."""
+        return f"{len(self.values)} {'combinations' if len(self.names) > 1 else 'values'}"
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -137,9 +174,10 @@ class SweepPart(DocumentPart):
     @property
     def text(self) -> str:
         """The setting with its chosen value, or with all of them before the choice."""
-        if not self.curve:
-            return f"{self.setting} among {', '.join(map(str, self.values))}"
-        return f"{self.setting}={self.chosen} of {len(self.values)} values"
+        if self.curve:
+            return f"{format_swept_settings(self.setting, self.chosen)} of {self.count_text}"
+        several = len(self.names) > 1
+        return f"{self.setting} among {self.count_text if several else ', '.join(map(str, self.values))}"
 
 
 class Lineage(DocumentPart):
@@ -216,9 +254,7 @@ class Lineage(DocumentPart):
         """What the scores of tasks chose, in words, with those tasks: a checkpoint, a setting, a parent."""
         tasks_by_choice = {"checkpoint": _select_whole_tasks(self.selected_on)}
         if self.sweep is not None:
-            tasks_by_choice[f"{self.sweep.setting} among {len(self.sweep.values)} values"] = (
-                self.sweep.selections
-            )
+            tasks_by_choice[f"{self.sweep.setting} among {self.sweep.count_text}"] = self.sweep.selections
         tasks_by_choice |= {f"{parent.name}, the parent": parent.all_selections for parent in self.parents}
         return {what: selections for what, selections in tasks_by_choice.items() if selections}
 

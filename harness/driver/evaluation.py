@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.arguments import NamedPlaces, Names, Places, check_fields, check_value
 from harness.core.encoding import Encoding, Settings
-from harness.core.errors import UsageError
+from harness.core.errors import TrainingError, UsageError
 from harness.core.identity import digest
 from harness.core.provenance import PACKAGES, count_cores
 from harness.core.types import Artifact
@@ -256,7 +256,12 @@ def require_data(prepared: PreparedRun) -> None:
 
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:
-    """Run a prepared request and return its report."""
+    """Run a prepared request and return its report.
+
+    Raises:
+        TrainingError: A sweep that decides how its model is evaluated has chosen none.
+    """
+    prepared = make_choices(prepared, functools.partial(execute_training, listeners=listeners))
     _send_missing(prepared)
     running = _build_driver(prepared, listeners)
     results = running.run()
@@ -269,6 +274,23 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
         seconds=running.seconds,
         uses=running.uses,
     )
+
+
+def make_choices(
+    prepared: PreparedRun, train: Callable[[PreparedRun], Sequence[TrainedModel]]
+) -> PreparedRun:
+    """The run planned again after `train` has made the choices on which its evaluation depends, if any.
+
+    Raises:
+        TrainingError: A sweep has chosen none.
+    """
+    choices = prepared.plan.choices
+    if not choices.jobs:
+        return prepared
+    for model in train(replace(prepared, plan=choices)):
+        if model.failure is not None:
+            raise TrainingError(model.failure.message, hint=model.failure.hint)
+    return prepare(prepared.request)
 
 
 def _send_missing(prepared: PreparedRun) -> None:

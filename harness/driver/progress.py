@@ -456,6 +456,7 @@ def find_most_common(texts: Sequence[str]) -> str:
 
 def follow_run(prepared: PreparedRun, out: Console) -> Report:
     """Announce a run, execute it with its progress on `out`, and return its report."""
+    prepared = evaluation.make_choices(prepared, lambda choices: follow_training(choices, out))
     _print_announcement(prepared, out)
     with Follower(prepared.plan, console=out) as follower:
         return evaluation.execute(prepared, follower.listeners)

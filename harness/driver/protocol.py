@@ -121,6 +121,9 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
             if str(error) != _explain_refusal(replace(usual, models=request.models), starts):
                 raise
             gaps[name] = error
+    undecided = next((name for name, run in steps.items() if run.plan.choices.jobs), None)
+    if undecided is not None:
+        raise UsageError(f"The sweep of the step {undecided} decides how its model is evaluated.")
     if not steps:
         raise next(iter(gaps.values()))
     reasons = {name: " ".join(filter(None, (error.message, error.hint))) for name, error in gaps.items()}

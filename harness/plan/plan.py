@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from harness.core.encoding import ContextDraw, Encoding, Ranking
 from harness.core.errors import DataError, TrainingDataError
 from harness.core.identity import build_evaluation_identity, digest
-from harness.core.lineage import Lineage, SweepPart
+from harness.core.lineage import Lineage, SweepPart, format_swept_settings
 from harness.core.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
 from harness.data.finding import check_data
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
@@ -41,7 +41,7 @@ class _Look(Protocol[Found]):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedSweep:
-    """The sweep of a setting: its members, each a planned model, and the scores by which one is chosen.
+    """The sweep of settings: its members, each a planned model, and the scores by which one is chosen.
 
     `trials` are the scores of each member, by the name of the column that chooses.
     """
@@ -56,12 +56,17 @@ class PlannedSweep:
         pairs = zip(self.members, self.trials, strict=True)
         return tuple((one, found) for one, found in pairs if one.training and not one.training.diverged)
 
+    @property
+    def decides_encoding(self) -> bool:
+        """Whether its members are evaluated in different ways, the chosen one in its own."""
+        return len({member.encoding for member in self.members}) > 1
+
     def format_member_value(self, member: ConfiguredModel) -> str:
-        """The setting with a member's value."""
-        return f"{self.part.setting}={self.part.values[self.members.index(member)]}"
+        """The settings with a member's values."""
+        return format_swept_settings(self.part.setting, self.part.values[self.members.index(member)])
 
     def format_member_label(self, member: ConfiguredModel) -> str:
-        """The name of a member with its value of the setting."""
+        """The name of a member with its values of the settings."""
         return f"{member.artifact.name}, {self.format_member_value(member)}"
 
 
@@ -362,6 +367,15 @@ class Plan:
             for member, trials in zip(sweep.members, sweep.trials, strict=True)
             for trial in trials.values()
         }
+
+    @property
+    def choices(self) -> Plan:
+        """The part that makes models whose evaluation is known only after a sweep has chosen; often none."""
+        trials = {trial.key: trial for trial in self.trials}
+        trainings = [one.training for one in self.trainings if one.training]
+        deciding = [one for one in trainings if one.sweep and one.sweep.decides_encoding]
+        jobs = {job.key for one in deciding for job in one.plan_jobs(trials, gate=True)}
+        return replace(self, cells=(), jobs=tuple(job for job in self.jobs if job.key in jobs))
 
     @property
     def artifacts(self) -> set[str]:

@@ -30,9 +30,9 @@ def expand_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fal
         UsageError: The base request names what the protocol decides, or what no step has or takes.
     """
     usual = Request(models=(), suites=())
-    for option in ("suites", "recipe", "sweep", "select", "context_seeds"):
+    for option in ("suites", "recipe", "sweep", "samples", "sample_seed", "select", "context_seeds"):
         if getattr(base, option) != getattr(usual, option):
-            typed = {"suites": "suite", "context_seeds": "context-seeds"}.get(option, option)
+            typed = "suite" if option == "suites" else option.replace("_", "-")
             raise UsageError(
                 f"--{typed} and --protocol {protocol.name} exclude each other.",
                 hint="Leave one of them out; --tasks narrows a protocol, and --set changes a setting.",

@@ -1,11 +1,14 @@
-"""The recipes of a request: their settings, the setting that is swept, and the tasks that choose."""
+"""The recipes of a request: their settings, the settings that are swept, and the tasks that choose."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import math
+import random
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness.core.arguments import replace_settings, split_names
 from harness.core.encoding import Settings
@@ -24,7 +27,9 @@ class RecipeRequest:
         names: As the user typed them, at most one for tasks with labels and one that makes models; of the
             latter several may follow each other, `A+B`.
         changes: Changed settings, a name perhaps as `recipe.setting`.
-        sweep: A setting with its values; empty without a sweep.
+        sweep: Settings with their values; empty without a sweep.
+        samples, sample_seed: The number of members that are drawn from all of the sweep, and the seed of
+            the drawing; None for all, and for the usual seed.
         select: The tasks that choose in a sweep, `suite:task,task`.
         settings: With which models are evaluated.
         folders: The cache and the results, for suites.
@@ -35,6 +40,8 @@ class RecipeRequest:
     names: tuple[str, ...]
     changes: Mapping[str, Any]
     sweep: Mapping[str, Any]
+    samples: int | None
+    sample_seed: int | None
     select: tuple[str, ...]
     settings: Settings
     folders: SuiteOptions
@@ -50,7 +57,7 @@ class Recipes:
     Attributes:
         task: The recipe for tasks with labels; None without one.
         stages: The recipes that make a model one after the other; none without one.
-        sweep: The sweep of a setting of the last stage.
+        sweep: The sweep of settings of the last stage.
     """
 
     task: TaskRecipe | None = None
@@ -96,7 +103,7 @@ def require_model_recipe(request: RecipeRequest) -> None:
 
 
 def collect_settings(request: RecipeRequest) -> dict[str, Any]:
-    """Every setting of the recipes of a request with its value, as `--set` takes them, but the swept one.
+    """Every setting of the recipes of a request with its value, as `--set` takes them, but the swept ones.
 
     Raises:
         UsageError: A recipe or a setting does not exist, or a value has another form.
@@ -340,10 +347,12 @@ def _sweep(
     Raises:
         UsageError: No recipe makes a model, or a setting, two values or a task that chooses is missing.
     """
+    if request.sample_seed is not None and request.samples is None:
+        raise UsageError("--sample-seed is the seed of --samples.", hint="Type --samples N as well.")
     if not request.sweep:
-        if request.select:
+        if request.select or request.samples:
             raise UsageError(
-                "--select names the tasks that choose among the values of a sweep.",
+                "--select names the tasks that choose in a sweep, and --samples the number of its models.",
                 hint="Type --sweep SETTING=VALUE,VALUE as well, or leave it out.",
             )
         return None
@@ -353,27 +362,28 @@ def _sweep(
             "their own grids.",
             hint="Name one with --recipe, e.g. dpr (`harness list recipes`).",
         )
-    if len(request.sweep) > 1:
-        raise UsageError("One setting can be swept at a time.", hint="Fix the others with --set.")
-    spelling, values = next(iter(request.sweep.items()))
-    setting = _resolve_sweep_setting(spelling, stages, request)
-    if setting in changes[stages[-1]]:
-        raise UsageError(f"{setting} is swept and set.", hint=f"Leave out --set {setting}.")
-    members = [
-        _apply_sweep_value(stages[-1], changes[stages[-1]], setting, value)
-        for value in _parse_sweep_values(setting, values)
-    ]
-    _require_different(setting, [value for value, _ in members])
+    values: dict[str, Sequence[Any]] = {}
+    for spelling, given in request.sweep.items():
+        setting = _resolve_sweep_setting(spelling, stages, request)
+        if setting in changes[stages[-1]]:
+            raise UsageError(f"{setting} is swept and set.", hint=f"Leave out --set {setting}.")
+        if setting in values:
+            raise UsageError(f"{setting} is swept twice.", hint="Name all of its values in one --sweep.")
+        values[setting] = _parse_sweep_values(stages[-1], setting, given)
+    members, note = _draw_members(values, request)
+    recipes = [_open_member(stages[-1], changes[stages[-1]], member) for member in members]
     if not request.select:
         raise UsageError(
             "Which tasks choose among the values of the sweep?",
             hint="Type e.g. --select beir:NFCorpus,SciFact; they are then marked as no test of the model.",
         )
     return Sweep(
-        setting=setting,
-        values=tuple(value for value, _ in members),
-        recipes=tuple(recipe for _, recipe in members),
+        setting=", ".join(values),
+        # The value of one setting stands alone, as it did before several could be swept.
+        values=tuple(member if len(values) > 1 else next(iter(member.values())) for member in members),
+        recipes=tuple(recipes),
         tasks=_resolve_selection(request),
+        note=note,
     )
 
 
@@ -392,15 +402,16 @@ def _resolve_sweep_setting(spelling: str, stages: Sequence[str], request: Recipe
     return owners[0][1]
 
 
-def _parse_sweep_values(setting: str, values: Any) -> tuple[Any, ...]:
-    if isinstance(values, str):
-        values = split_names(values)
-    if not isinstance(values, Sequence):
-        raise UsageError(f"The values of {setting} are {values!r}, and must be a list.")
-    return tuple(values)
-
-
-def _require_different(setting: str, values: Sequence[Any]) -> None:
+def _parse_sweep_values(recipe: str, setting: str, given: Any) -> Sequence[Any]:
+    """The values of a setting in the setting's own type, two or more that differ."""
+    if isinstance(given, str):
+        given = split_names(given)
+    if not isinstance(given, Sequence):
+        raise UsageError(f"The values of {setting} are {given!r}, and must be a list.")
+    usual = catalog.find_recipe_entry(recipe).settings[_parse_variant(recipe)]
+    typed = "--sweep {}=VALUE,VALUE"
+    settings = [replace_settings(usual, {setting: one}, of=recipe, example=typed) for one in given]
+    values = [getattr(one, setting) for one in settings]
     if len(values) < 2:
         phrase = f"The value {values[0]}" if values else "No value"
         raise UsageError(
@@ -410,23 +421,41 @@ def _require_different(setting: str, values: Sequence[Any]) -> None:
     twice = [value for number, value in enumerate(values) if value in values[:number]]
     if twice:
         raise UsageError(f"The value {twice[0]} of {setting} is given twice.", hint="Leave one of them out.")
+    return values
 
 
-def _apply_sweep_value(
-    recipe: str, changes: Mapping[str, Any], setting: str, value: Any
-) -> tuple[Any, ModelRecipe]:
-    """A value of a recipe's setting in the setting's own type, and the recipe with it."""
-    member_changes = {**changes, setting: value}
+def _draw_members(
+    values: Mapping[str, Sequence[Any]], request: RecipeRequest
+) -> tuple[list[dict[str, Any]], str]:
+    """The swept settings of each member, all combinations or some drawn ones, and a sentence on that."""
+    count, samples = math.prod(map(len, values.values())), request.samples
+    what = f"{'combinations' if len(values) > 1 else 'values'} of {', '.join(values)}"
+    numbers: Container[int] = range(count)
+    note = f"sweep: all {count:,} {what}"
+    if samples is not None:
+        if samples > count:
+            raise UsageError(
+                f"--samples is {samples:,}, and the sweep has {count:,} {what}.", hint="Leave out --samples."
+            )
+        seed = SEED if request.sample_seed is None else request.sample_seed
+        numbers = {*random.Random(seed).sample(range(count), samples)}
+        note = f"sweep: {samples:,} of {count:,} {what}, drawn with seed {seed}"
+    # Drawn members keep their order among all, so that their sweep has one key whatever the seed was.
+    combinations = enumerate(itertools.product(*values.values()))
+    return [dict(zip(values, one, strict=True)) for number, one in combinations if number in numbers], note
+
+
+def _open_member(recipe: str, changes: Mapping[str, Any], member: Mapping[str, Any]) -> ModelRecipe:
+    """The recipe with the settings of a member; an error names them."""
     try:
-        settings = replace_settings(
-            catalog.find_recipe_entry(recipe).settings[_parse_variant(recipe)], member_changes, of=recipe
-        )
-        opened: Any = catalog.open_recipe(recipe, member_changes)
+        return cast(ModelRecipe, catalog.open_recipe(recipe, {**changes, **member}))
     except UsageError as error:
-        # The error speaks of --set, which was not typed.
-        hint = (error.hint or "").replace(f"--set {setting}=", f"--sweep {setting}=VALUE,")
-        raise UsageError(error.message, hint=hint) from error
-    return getattr(settings, setting), opened
+        hint = error.hint or ""
+        for setting in member:
+            # The error speaks of --set, which was not typed.
+            hint = hint.replace(f"--set {setting}=", f"--sweep {setting}=VALUE,")
+        label = ", ".join(f"{setting}={value}" for setting, value in member.items())
+        raise UsageError(f"{label}: {error.message}", hint=hint) from error
 
 
 def _resolve_selection(request: RecipeRequest) -> dict[str, Task]:

@@ -22,7 +22,9 @@ from harness.core.arguments import (
     Option,
     Places,
     Processes,
+    Samples,
     Seconds,
+    Seed,
     Seeds,
     Table,
     Tokens,
@@ -59,8 +61,9 @@ class Request:
 
     Each field has its description. At most one recipe of each kind can be named, one for tasks with labels
     and one for models; a setting is named `recipe.setting` where both have it. A recipe for models makes one
-    model for each of `seeds` seeds, counted from the seed of the settings. A `sweep` is of one setting: the
-    model is the one whose mean main score on the tasks in `select` (`suite:task,task`) is best.
+    model for each of `seeds` seeds, counted from the seed of the settings. A `sweep` is of one setting or
+    of all combinations of several, or of `samples` of them: the model is the one whose mean main score on the
+    tasks in `select` (`suite:task,task`) is best.
     """
 
     models: Annotated[
@@ -246,11 +249,18 @@ class Request:
         Form(read=parse_sweep, must="a mapping of a setting to its values", repeated=True),
         Option(
             "Train with each of these values of a setting of the recipe, e.g. learning_rate=1e-5,3e-5,1e-4; "
-            "the best by --select is the model.",
+            "the best by --select is the model. Repeat for all combinations of several settings.",
             metavar="SETTING=VALUES",
             alone=True,
         ),
     ] = field(default_factory=dict)
+    samples: Annotated[
+        Samples | None,
+        Option("Train so many combinations of a sweep, drawn at random (default: all).", alone=True),
+    ] = None
+    sample_seed: Annotated[
+        Seed | None, Option("Seed of the drawing of --samples (default: 42).", alone=True)
+    ] = None
     select: Annotated[
         Places,
         Option(
@@ -397,6 +407,8 @@ class Request:
             names=tuple(map(catalog.resolve_recipe_chain, self.recipe)),
             changes=self.recipe_settings,
             sweep=self.sweep,
+            samples=self.samples,
+            sample_seed=self.sample_seed,
             select=self.select,
             settings=self.settings,
             folders=SuiteOptions(cache=cache, results=results),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import DataError, HarnessError, TrainingDataError, UsageError, shorten_names
 from harness.core.identity import serialize_canonical
-from harness.core.lineage import Lineage, ParentPart, SweepPart
+from harness.core.lineage import Lineage, ParentPart, SweepPart, format_swept_settings
 from harness.core.types import Artifact, Task
 from harness.data.locate import DataSettings
 from harness.data.training.sets import (
@@ -34,19 +35,20 @@ from harness.training.training import TrainingSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """The values of a setting; the mean of the main scores of some tasks chooses the best.
+    """The values of settings; the mean of the main scores of some tasks chooses the best.
 
     Attributes:
-        setting: The name of the setting.
-        values: In the order in which they were given; the first of equals is chosen.
+        setting, values: As a `SweepPart` has them; the first of equals is chosen.
         recipes: The recipe with each of the values.
         tasks: The tasks that choose, by the names of their columns.
+        note: A sentence on what is swept.
     """
 
     setting: str
     values: tuple[Any, ...]
     recipes: tuple[ModelRecipe, ...]
     tasks: Mapping[str, Task]
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,7 @@ class TrainingRequest:
         data: The places for data sets.
         threads: CPU threads of a process.
         minutes: The time between two checkpoints.
-        sweep: The sweep of a setting; None for a single model of each backbone and seed.
+        sweep: The sweep of settings; None for a single model of each backbone and seed.
         remote: The storage from which models are fetched that are not here.
         evaluation: That of the trained models.
     """
@@ -109,10 +111,17 @@ def plan_models(
             start = backbone
             for recipe, data in earlier:
                 start = _plan_model(start, recipe, data, seed, request)
-            members = tuple(_plan_model(start, recipe, data, seed, request) for recipe, data in last)
-            models.append(
-                _plan_sweep_choice(members, request.sweep, request) if request.sweep else members[0]
-            )
+            if request.sweep is None:
+                models.append(_plan_model(start, *last[0], seed, request))
+                continue
+            members = []
+            for value, (recipe, data) in zip(request.sweep.values, last, strict=True):
+                try:
+                    members.append(_plan_model(start, recipe, data, seed, request))
+                except HarnessError as error:
+                    label = format_swept_settings(request.sweep.setting, value)
+                    raise type(error)(f"{label}: {error.message}", hint=error.hint) from error
+            models.append(_plan_sweep_choice(members, request.sweep, request))
     return tuple(models)
 
 
@@ -156,7 +165,7 @@ def _plan_sweep_choice(
         },
     )
     changes = {
-        name: {key: value for key, value in getattr(first.lineage, name).items() if key != sweep.setting}
+        name: {key: value for key, value in getattr(first.lineage, name).items() if key not in part.names}
         for name in ("settings", "changed")
     }
     # A sentence that depends on the swept value does not hold for the chosen model, which is not known yet.
@@ -164,6 +173,16 @@ def _plan_sweep_choice(
     assumed = tuple(sentence for sentence in first.lineage.assumed if all(sentence in one for one in of_all))
     lineage = first.lineage.model_copy(update={**changes, "assumed": assumed, "sweep": part})
     artifact, done = _locate_artifact(first.artifact.name, first.training.backbone.artifact, lineage, request)
+    planned_sweep = PlannedSweep(part=part, members=tuple(members), trials=trials)
+    encoding, sentence = first.encoding, first.evaluation
+    if planned_sweep.decides_encoding and done:
+        encoding, sentence = request.evaluation.configure_encoding(
+            describe(artifact.folder), request.settings, lineage, artifact.folder
+        )
+    elif planned_sweep.decides_encoding:
+        label = planned_sweep.format_member_value(first)
+        sentence = f"{artifact.name} is evaluated as the member is that will be chosen, here as {label}"
+    model = first.training.model
     choice = Choose(
         artifact=artifact,
         lineage=lineage,
@@ -176,9 +195,11 @@ def _plan_sweep_choice(
     return replace(
         first,
         artifact=artifact,
+        encoding=encoding,
         lineage=lineage,
+        evaluation=sentence,
         training=PlannedTraining(
-            model=replace(first.training.model, lineage=lineage),
+            model=replace(model, lineage=lineage, notes=(sweep.note, *model.notes)),
             backbone=first.training.backbone,
             job=Job(
                 key=artifact.key,
@@ -189,36 +210,30 @@ def _plan_sweep_choice(
                 work=choice,
             ),
             done=done,
-            sweep=PlannedSweep(part=part, members=tuple(members), trials=trials),
+            sweep=planned_sweep,
         ),
     )
 
 
 def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> None:
-    """Refuse members that are one model, or that are evaluated in different ways."""
-    if len({member.artifact.key for member in members}) < len(members):
-        raise UsageError(
-            f"{sweep.setting} changes no result: there is nothing to choose.", hint="Sweep another setting."
-        )
+    """Refuse members that are one model, or that differ in more than the swept settings."""
+    for (first, model), (second, copy) in itertools.combinations(zip(sweep.values, members, strict=True), 2):
+        if model.artifact.key == copy.artifact.key:
+            labels = " and ".join(format_swept_settings(sweep.setting, value) for value in (first, second))
+            raise UsageError(f"{labels} make one model.", hint="Sweep other values, or another setting.")
+    names = sweep.setting.split(", ")
     lineages = [member.lineage for member in members if member.lineage is not None]
-    first = lineages[0]
-    fixed = _drop_setting(first, sweep.setting)
-    if any(_drop_setting(one, sweep.setting) != fixed for one in lineages):
+    fixed = _drop_settings(lineages[0], names)
+    if any(_drop_settings(one, names) != fixed for one in lineages):
         raise UsageError(
             f"Models that differ in {sweep.setting} are made of different data, models or instructions.",
-            hint=f"Train them one by one: --set {sweep.setting}=VALUE.",
-        )
-    if len({member.encoding for member in members}) > 1:
-        raise UsageError(
-            f"Models that differ in {sweep.setting} are also evaluated in different ways, so that the chosen "
-            "one cannot be planned in advance.",
-            hint=f"Run them one by one: --set {sweep.setting}=VALUE.",
+            hint=f"Train them one by one: --set {names[0]}=VALUE.",
         )
 
 
-def _drop_setting(lineage: Lineage, setting: str) -> tuple[Any, ...]:
-    """What models are made of that differ in one setting alone."""
-    settings = {name: value for name, value in lineage.settings.items() if name != setting}
+def _drop_settings(lineage: Lineage, names: Sequence[str]) -> tuple[Any, ...]:
+    """What models are made of that differ in some settings alone."""
+    settings = {name: value for name, value in lineage.settings.items() if name not in names}
     return settings, lineage.data, lineage.selected_on, lineage.parents
 
 

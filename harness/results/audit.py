@@ -562,7 +562,7 @@ def _check_names(record: Record) -> Iterator[str]:
         own_data = ", ".join([lineage.own_data, *(parent.own_data for parent in lineage.parents)])
         names += [lineage.recipe, lineage.variant, *lineage.all_selected_on]
         names += [*(parent.name for parent in lineage.parents), *own_data.split(", ")]
-        names += [lineage.sweep.setting] if lineage.sweep else []
+        names += lineage.sweep.names if lineage.sweep else ()
     for name in names:
         if len(name.encode()) > NAME_BYTES:
             yield f"the name {_shorten(name)} is longer than {NAME_BYTES} bytes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -137,9 +138,13 @@ def _is_of_step(entry: Entry, step: ProtocolStep, backbone: Backbone) -> bool:
     refreshed = settings.get("fresh_seeds") == 0 and "fresh seeds" in entry.treatment
     if entry.recipe != recipe or entry.modified or refreshed or not pooled:
         return False
-    sweep = lineage and lineage.sweep and {lineage.sweep.setting: lineage.sweep.values}
+    sweep, swept = lineage.sweep if lineage else None, request.get("sweep", {})
     return lineage is None or (
-        not lineage.changed and not lineage.all_own_data and (sweep or {}) == request.get("sweep", {})
+        not lineage.changed
+        and not lineage.all_own_data
+        and (sweep.grid if sweep else {}) == swept
+        # A part of the combinations is another sweep.
+        and (sweep is None or len(sweep.values) == math.prod(map(len, swept.values())))
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mean, median
 from typing import Any, TypeAlias
 
-from harness.core.lineage import Lineage, MemberPart, SweepPart
+from harness.core.lineage import Lineage, MemberPart, SweepPart, list_swept_settings
 from harness.core.types import is_number
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
@@ -58,7 +58,7 @@ BEST_EVALUATION = (
     "upward, which the interval does not see. The last and the cross-fitted evaluations stand beside it."
 )
 SWEEP_NOTES = (
-    "A model was trained for each value; the one with the highest mean is the model of this page.",
+    "A model was trained for each row; the one with the highest mean is the model of this page.",
     "The tasks of this table chose it, and its scores there err upward; means over untouched tasks leave "
     "them out.",
 )
@@ -250,7 +250,8 @@ def sweep_table(sweeps: Sweeps) -> Table | None:
     first = sweeps[0][1]
     tasks = {f"task:{name}": name for name in first.tasks}
     seed = {"seed": "Seed"} if len(sweeps) > 1 else {}
-    labels = {**seed, "value": first.setting, **tasks, "mean": "Mean", "chosen": "Chosen", "model": "Model"}
+    names = {"value" if name == first.setting else f"set:{name}": name for name in first.names}
+    labels = {**seed, **names, **tasks, "mean": "Mean", "chosen": "Chosen", "model": "Model"}
     rows = [
         [*([number] if seed else []), *_iter_member_cells(first, sweep, member)]
         for number, sweep in sweeps for member in sweep.curve
@@ -260,9 +261,10 @@ def sweep_table(sweeps: Sweeps) -> Table | None:
 
 
 def _iter_member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -> Iterator[Cell]:
-    chosen, value = member.value == sweep.chosen, member.value
-    plain = value if isinstance(value, int | float | str) else describe_value(value)
-    yield Cell(text=describe_value(value), value=plain, kind="best" if chosen else "")
+    chosen = member.value == sweep.chosen
+    for value in list_swept_settings(sweep.setting, member.value).values():
+        plain = value if isinstance(value, int | float | str) else describe_value(value)
+        yield Cell(text=describe_value(value), value=plain, kind="best" if chosen else "")
     yield from (_build_score_cell(member.scores.get(name)) for name in first.tasks)
     yield _build_score_cell(member.mean)
     diverged = "diverged" if member.mean is None else ""
@@ -272,18 +274,40 @@ def _iter_member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -
 
 def _note_sweep_end(sweeps: Sweeps) -> list[str]:
     """A note where the best value is the least or the greatest: a wider sweep may have a better one."""
-    for _, sweep in sweeps:
+    notes = []
+    for _, sweep in _list_plotted_sweeps(sweeps):
         values, chosen = _convert_numbers(sweep.values), _convert_number(sweep.chosen)
         if values and len(values) > 1 and chosen in (min(values), max(values)):
             which = "least" if chosen == min(values) else "greatest"
-            return [f"The chosen value is the {which} that was tried: one beyond it may be better."]
-    return []
+            notes.append(
+                f"The chosen {sweep.setting} is the {which} that was tried: one beyond may be better."
+            )
+    return [*dict.fromkeys(notes)]
+
+
+def _list_plotted_sweeps(sweeps: Sweeps) -> Sweeps:
+    """The sweeps, one of several settings as a sweep of each, with the best member of each value."""
+    plotted = []
+    for seed, sweep in sweeps:
+        scored = sweep.model_copy(update={"values": tuple(member.value for member in sweep.curve)})
+        for name, values in scored.grid.items() if len(sweep.names) > 1 else ():
+            members = [[one for one in sweep.curve if one.value[name] == value] for value in values]
+            best = [max(some, key=lambda one: -1 if one.mean is None else one.mean) for some in members]
+            curve = [one.model_copy(update={"value": v}) for v, one in zip(values, best, strict=True)]
+            changes = {"setting": name, "values": values, "chosen": sweep.chosen[name], "curve": tuple(curve)}
+            plotted.append((seed, sweep.model_copy(update=changes)))
+    return plotted or sweeps
 
 
 def sweep_charts(sweeps: Sweeps) -> Iterator[Chart]:
-    """The scores of each sweep against the values: curves of numbers, bars of anything else."""
-    for seed, sweep in sweeps:
-        title = f"Scores by {sweep.setting}" + (f", seed {seed}" if len(sweeps) > 1 else "")
+    """The scores of each sweep against the values: curves of numbers, bars of anything else.
+
+    Of several settings each has a chart, with the best score of each value over the others.
+    """
+    plotted = _list_plotted_sweeps(sweeps)
+    kind = "Scores" if plotted is sweeps else "Best scores"
+    for seed, sweep in plotted:
+        title = f"{kind} by {sweep.setting}" + (f", seed {seed}" if len(sweeps) > 1 else "")
         values, chosen = (
             _convert_numbers([member.value for member in sweep.curve]),
             _convert_number(sweep.chosen),

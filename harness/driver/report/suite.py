@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.core.errors import shorten_names
-from harness.core.lineage import Lineage, SweepPart
+from harness.core.lineage import Lineage, SweepPart, list_swept_settings
 from harness.core.types import Predicted, Suite
 from harness.results.results import APPROXIMATE
 from harness.results.scores import (
@@ -182,8 +182,10 @@ def format_seed_lineages(lineages: Sequence[Lineage | None]) -> list[str]:
 
 
 def _sweep_lines(sweep: SweepPart) -> list[str]:
-    """The lines on a sweep: what chose, and the mean score of each value."""
-    about = f"{sweep.setting} chosen among {len(sweep.values)} values by {shorten_names([*sweep.tasks])}"
+    """The lines on a sweep: what chose, and the mean score of each value; of several settings all scores."""
+    about = f"{sweep.setting} chosen among {sweep.count_text} by {shorten_names([*sweep.tasks])}"
+    if len(sweep.names) > 1:
+        return [f"{about}: scores there are biased", *_member_lines(sweep)]
     curve = [
         f"{one.value}: {'diverged' if one.mean is None else score_text(one.mean)}"
         f"{' (chosen)' if one.value == sweep.chosen else ''}"
@@ -192,6 +194,18 @@ def _sweep_lines(sweep: SweepPart) -> list[str]:
     over = f"mean over {len(sweep.tasks)} tasks" if len(sweep.tasks) > 1 else next(iter(sweep.tasks))
     curve_lines = [f"{over} by {sweep.setting}: {', '.join(curve)}"] if curve else []
     return [f"{about}: scores there are biased", *curve_lines]
+
+
+def _member_lines(sweep: SweepPart) -> list[str]:
+    """The members of a sweep as the lines of a table: settings, scores on each task, their mean."""
+    rows = [[*sweep.names, *sweep.tasks, "mean", ""]] if sweep.curve else []
+    for member in sweep.curve:
+        scores = [score_text(member.scores.get(task)) for task in sweep.tasks]
+        mark = "chosen" if member.value == sweep.chosen else "diverged" if member.mean is None else ""
+        values = map(str, list_swept_settings(sweep.setting, member.value).values())
+        rows.append([*values, *scores, score_text(member.mean), mark])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.rjust, row[:-1], widths)) + f"  {row[-1]}".rstrip() for row in rows]
 
 
 def format_held_out_mean(

@@ -105,6 +105,30 @@ def test_languages_reach_the_suite(catalog, tmp_path):
     assert catalog == [(("toys",), SuiteOptions(languages=("eng", "deu"), cache=tmp_path / "cache"))]
 
 
+def test_a_protocol_has_the_data_of_its_trainings_choices_and_scores(root, hub):
+    """That of the steps that a task is in, with what they start from."""
+    root.mkdir()
+    every = rows(call("list", "--protocol", "modernbert", "--offline", "--json", "--data", root))
+    told = {row["path"]: row["tasks"] for row in every}
+    assert told["nyu-mll/glue"][:2] == ["CoLA", "SST-2"]
+    assert ["colbert"] in told.values()
+    assert "SciFact" in told["mteb/scifact"]
+    some = call("list", "--protocol", "modernbert", "--tasks", "mldr", "--offline", "--json", "--data", root)
+    tasks = [task for row in rows(some) for task in row["tasks"]]
+    assert "RTE" not in tasks
+    assert {"dpr", "mldr", "NFCorpus", "SciFact", "TRECCOVID", "FiQA2018"} <= {*tasks}
+    for words, message in (
+        (("--protocol", "modernbort"), "Did you mean modernbert"),
+        (("--protocol", "modernbert", "--tasks", "STS12"), "No task of this protocol is called 'STS12'"),
+        (("--recipe", "dpr", "--tasks", "SciFact"), "--tasks narrows a suite or a protocol."),
+    ):
+        with pytest.raises(UsageError, match=message):
+            call("pull", *words, "--data", root)
+    assert hub == []
+    assert call("pull", "--protocol", "mosaicbert", "--data", root).exit_code == 1
+    assert {repo for repo, *_ in hub} == {"nyu-mll/glue"}
+
+
 def test_pull_then_list_then_verify(root, hub):
     pulled = call("pull", "--suite", "toys", "--data", root)
     assert pulled.exit_code == 1

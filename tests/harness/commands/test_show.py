@@ -532,6 +532,16 @@ def test_settings_say_which_scores_are_compared(tmp_path: Path, capsys: Any) -> 
         assert (row["first"], row["second"]) == (first, 0.75)
     assert invoke([*map(str, compare), "float"]) == 2
     assert "2 of them have 'float'" in capsys.readouterr().err
+    # The whole text of one is a part of that under another seed.
+    put(tmp_path, MODELS["a"], made("a", 0.125, seed=7))
+    rows = asked(capsys, "show", "model-a", "--results", tmp_path)["records"]
+    texts = {row["main_score"]: row["settings"] for row in rows}
+    assert texts[0.5] in texts[0.125]
+    assert invoke([*map(str, compare), "float32"]) == 2
+    capsys.readouterr()
+    for score in (0.5, 0.125):
+        (row,) = asked(capsys, *compare, texts[score])["deltas"]
+        assert (row["first"], row["second"]) == (score, 0.75)
     # A model with one kind of settings is taken as it is, unless no model has what was typed.
     assert invoke([*map(str, (*compare[:2], "model-b", *compare[3:])), "flaot16"]) == 2
     assert "None of them has 'flaot16'" in capsys.readouterr().err

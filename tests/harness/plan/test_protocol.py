@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +292,19 @@ def test_a_named_evaluation_goes_to_the_steps_whose_recipe_has_it(bare: Path, tm
     requests = expand_protocol(find_protocol("modernbert"), request(bare, tmp_path, evaluation=chosen))
 
     assert {name for name, one in requests.items() if one.evaluation == chosen} == {"colbert"}
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_step_may_sweep_several_settings_but_not_how_it_is_evaluated(bare: Path, tmp_path: Path) -> None:
+    def prepare(**sweep: Any) -> PreparedProtocol:
+        step = {"recipe": ("dpr",), "suites": ("beir",), "select": ("beir:NFCorpus",), "sweep": sweep}
+        protocol = replace(find_protocol("modernbert"), steps=(ProtocolStep(name="dpr", request=step),))
+        return prepare_protocol(protocol, request(bare, tmp_path, tasks=("NFCorpus",)))
+
+    prepared = prepare(learning_rate=(1e-5, 1e-4, 1e-3), scale=(10, 20))
+    assert counts(prepared) == {"dpr": (6, 0, 6, 1)}
+    with pytest.raises(UsageError, match="The sweep of the step dpr decides how its model is evaluated"):
+        prepare(learning_rate=(1e-5, 1e-4), pooling=("mean", "cls"))
 
 
 def test_a_step_after_another_has_a_recipe() -> None:

@@ -83,14 +83,18 @@ def test_settings_of_several_recipes_are_told_apart(tmp_path: Path) -> None:
     recipes = replace(
         BARE,
         recipe=("cde", "glue-quick"),
-        recipe_settings={"cde.batch_size": "64", "fresh_seeds": 2},
-        sweep={"cde.learning_rate": ("1e-5", "2e-5")},
+        recipe_settings={"cde.epochs": "2", "fresh_seeds": 2},
+        sweep={"cde.learning_rate": ("1e-5", "2e-5"), "cde.batch_size": (64, 128)},
+        samples=3,
+        sample_seed=7,
     )
     stages = recipes.build_recipe_request().names[0].split("+")
     content = tomllib.loads(format_run(recipes))
-    assert {content["recipe_settings"][f"{stage}.batch_size"] for stage in stages} == {64}
+    assert {content["recipe_settings"][f"{stage}.epochs"] for stage in stages} == {2}
+    assert (content["samples"], content["sample_seed"], len(content["sweep"])) == (3, 7, 2)
     assert content["recipe_settings"]["glue-quick.fresh_seeds"] == 2
-    assert f"{stages[-1]}.learning_rate" not in content["recipe_settings"]
+    swept = {f"{stages[-1]}.{name}" for name in ("learning_rate", "batch_size")}
+    assert not swept & content["recipe_settings"].keys()
     again = read(tmp_path / "run.toml", format_run(recipes))
     assert tomllib.loads(format_run(again)) == content
 

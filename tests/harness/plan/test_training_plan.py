@@ -24,7 +24,7 @@ from finetune.recipes import glue_quick
 from harness.checks.sides import CheckRequest
 from harness.cli import invoke
 from harness.core.documents import append_digest
-from harness.core.errors import UsageError
+from harness.core.errors import DataError, TrainingError, UsageError
 from harness.core.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
 from harness.data.training.sets import TrainingData
 from harness.driver.execute import Listeners
@@ -437,6 +437,139 @@ def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], caps
     assert f"{best}: {100 * means[best]:.2f} (chosen)" in capsys.readouterr().out
 
 
+GRID = {"sweep": {"share": "0,1", "texts": [4, 9]}}
+
+
+@pytest.mark.usefixtures("here")
+def test_a_sweep_of_several_settings_has_every_combination(asked: dict[str, Any], capsys: Any) -> None:
+    """Interrupted between two members; its members are the models that --set makes."""
+    trained: list[str] = []
+
+    def stop(job: Job, event: Event) -> None:
+        trained.extend([job.key] if event.kind == "finished" else [])
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        swept(asked, **GRID, listeners=Listeners(event=stop))
+    trained.append("")
+    report = swept(asked, **GRID, listeners=Listeners(event=stop))
+    assert len(set(trained)) == len(trained) == 6, "four members and the choice, once each"
+    (one,) = report.prepared.subjects
+    document = read_document(one.artifact.folder)
+    assert document is not None
+    sweep = document.lineage.sweep
+    assert sweep is not None
+    combinations = [{"share": share, "texts": texts} for share in (0.0, 1.0) for texts in (4, 9)]
+    assert (sweep.setting, sweep.values, sweep.grid) == (
+        *("share, texts", tuple(combinations)),
+        {"share": (0.0, 1.0), "texts": (4, 9)},
+    )
+    alone = [request(asked, recipe_settings=settings) for settings in combinations]
+    keys = [ResolvedRequest.resolve_request(found).subjects[0].artifact.key for found in alone]
+    assert [member.artifact for member in sweep.curve] == keys
+    assert [member.value for member in sweep.curve] == combinations
+    best = max(sweep.curve, key=lambda member: member.mean or 0)
+    assert (sweep.chosen, document.weights) == (
+        *(best.value, ModelStore(asked["results"]).find(best.artifact)[1].weights),
+    )
+    assert not {"share", "texts"} & document.lineage.settings.keys()
+    assert document.lineage.text.endswith(
+        f"share={best.value['share']}, texts={best.value['texts']} of 4 combinations, trained on rows.jsonl"
+    )
+    assert hows(swept(asked, **GRID)) == ["cached", "cached"]
+    other = swept(asked, sweep={"texts": [4, 9], "share": "0,1"}, listeners=Listeners(event=stop))
+    assert trained[6:] == [other.prepared.subjects[0].artifact.key], "another order, and nothing but a choice"
+    capsys.readouterr()
+    for command in (["show"], ["models", "show"]):
+        assert invoke([*command, one.artifact.key[:12], "--results", str(asked["results"])]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        at = lines.index(["share", "texts", "one", "two", "mean"])
+        assert lines[at + 1 : at + 5] == [
+            [
+                *map(str, member.value.values()),
+                *(f"{100 * score:.2f}" for score in (*member.scores.values(), member.mean or 0)),
+                *(["chosen"] if member is best else []),
+            ]
+            for member in sweep.curve
+        ]
+
+
+def test_drawn_members_are_some_of_all(asked: dict[str, Any], capsys: Any) -> None:
+    """The key knows the members alone, and not how they were drawn."""
+    sweep = {"sweep": {"share": [0, 0.25, 0.5, 1], "texts": [3, 4, 5]}, "select": (asked["suite"],)}
+
+    def plan(**more: Any) -> tuple[str, list[str]]:
+        (one,) = ResolvedRequest.resolve_request(request(asked, **sweep, **more)).subjects
+        assert one.training is not None
+        assert one.training.sweep is not None
+        return one.artifact.key, [member.artifact.key for member in one.training.sweep.members]
+
+    key, every = plan()
+    drawn = {seed: plan(samples=2, sample_seed=seed) for seed in range(60)}
+    for _, members in drawn.values():
+        assert [name for name in every if name in members] == members, "in their order among all"
+        assert len(members) == 2
+    assert len({drawn_key for drawn_key, _ in drawn.values()}) == len({str(m) for _, m in drawn.values()})
+    assert 30 < len({str(members) for _, members in drawn.values()}) < 60, "some were drawn by two seeds"
+    assert plan(samples=12, sample_seed=5) == (key, every)
+    assert plan(samples=2)[1] == drawn[42][1]
+    options = ["--model", asked["model"], "--recipe", "sample-centered", "--offline", "--dry-run"]
+    options += ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
+    options += ["--cache", str(asked["cache"]), "--sweep", "share=0,0.25,0.5,1", "--sweep", "texts=3,4,5"]
+    options += ["--select", asked["suite"], "--samples", "2", "--sample-seed", "7"]
+    capsys.readouterr()
+    assert invoke(["train", *options]) == 0
+    assert "sweep: 2 of 12 combinations of share, texts, drawn with seed 7" in capsys.readouterr().out
+    assert invoke(["run", "--suite", asked["suite"], *options, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [line["key"] for line in found["trainings"]] == [*drawn[7][1], drawn[7][0]]
+    assert [line["state"] for line in found["trainings"]] == ["to do", "to do", "to choose"]
+    assert len([line for line in found["plan"] if line["purpose"] == "trial"]) == 4
+    assert len({line["model"] for line in found["plan"]}) == 3
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("values", ["mean,cls", "cls,mean"])
+def test_a_model_is_evaluated_by_the_pooling_that_its_sweep_chose(
+    asked: dict[str, Any], values: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In either order of the values, one of which is that of the plan before the choice."""
+    text = (PLUGIN / "sample_model_recipe.py").read_text()
+    text = text.replace("    share: float = 1.0\n", '    share: float = 1.0\n    pooling: str = "mean"\n')
+    text = text.replace('pooling="mean"', "pooling=self.settings.pooling")
+    text = text.replace('models.Pooling(width, "mean")', "models.Pooling(width, self.settings.pooling)")
+    (tmp_path / "pooled_recipe.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import pooled_recipe
+
+    monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {"sample-centered": pooled_recipe.RECIPE})
+    trained: list[str] = []
+    heard = Listeners(event=lambda job, event: trained.append(job.kind) if event.kind == "finished" else None)
+    pooled = {"sweep": {"pooling": values}}
+    report = swept(asked, **pooled, listeners=heard)
+    assert (hows(report), trained) == (["done", "done"], ["train", "train", "select"])
+    (made,) = report.to_json()["trained"]
+    chosen = made["lineage"]["sweep"]["chosen"]
+    assert {record.identity["encoding"]["pooling"] for record in report.records} == {chosen}
+    means = {one["value"]: one["mean"] for one in made["lineage"]["sweep"]["curve"]}
+    assert means[chosen] == max(means.values()) > min(means.values())
+    assert [record.main_score for record in report.records] == [
+        next(one for one in made["lineage"]["sweep"]["curve"] if one["value"] == chosen)["scores"][name]
+        for name in ("one", "two")
+    ]
+    assert hows(swept(asked, **pooled)) == ["cached", "cached"]
+    assert hows(run({**asked, "model": made["folder"], "recipe": "", "train_data": ""})) == ["cached"] * 2
+
+    def fail(_recipe: object, _spec: object) -> None:
+        raise DataError("row 7 is bad")
+
+    monkeypatch.setattr(pooled_recipe.CenteringRecipe, "train", fail)
+    with pytest.raises(TrainingError, match=r"tiny-sample-centered, pooling=(mean|cls): row 7 is bad"):
+        swept(asked, **pooled, results=tmp_path / "others")
+    assert not list((tmp_path / "others" / "records").glob("*/*")), "nothing is scored by a guess"
+
+
 def _interrupted_sweeps(asked: dict[str, Any]) -> None:
     """Interrupt a sweep after its second training, its third score and its choice; nothing is made twice."""
     trained: list[str] = []
@@ -700,7 +833,31 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
         ({"sweep": {"share": "1"}}, "The value 1.0 is given for share: a sweep chooses among two or more."),
         ({"sweep": {"shere": "0,1"}}, "sample-centered has no setting 'shere'.\nDid you mean share?"),
         ({"sweep": {"share": "1,1.0"}}, "The value 1.0 of share is given twice."),
-        ({"sweep": {"share": [0, 1], "texts": [1, 2]}}, "One setting can be swept at a time."),
+        ({"sweep": {"share": [0, 1], "texts": [3]}}, "The value 3 is given for texts: a sweep chooses"),
+        (
+            {"sweep": {"share": [0, 1], "sample-centered.share": [0, 2]}},
+            "share is swept twice.\nName all of its values in one --sweep.",
+        ),
+        ({"sweep": {"share": [0, 1], "texts": ["few", 4]}}, "--sweep texts=VALUE,VALUE"),
+        (
+            {"sweep": {"share": [0, 1], "texts": [3, 4]}, "samples": 5},
+            "--samples is 5, and the sweep has 4 combinations of share, texts.",
+        ),
+        ({"samples": 1}, "samples is 1, and must be a whole number from 2 to 1000"),
+        ({"sample_seed": 1}, "--sample-seed is the seed of --samples."),
+        ({"sweep": {}, "select": (), "samples": 2}, "and --samples the number of its models."),
+        (
+            {"recipe": "simcse", "sweep": {"batch_size": "2,4", "group_size": "2,3"}},
+            "batch_size=2, group_size=3: group_size is 3",
+        ),
+        (
+            {
+                "recipe": "simcse:mean",
+                "sweep": {"heads": "2,3", "pooling": "mean,attention"},
+                "recipe_settings": {"batch_size": 2},
+            },
+            "heads=3, pooling=attention: 3 heads do not divide the 32 dimensions",
+        ),
         ({"recipe_settings": {"share": 1}}, "share is swept and set."),
         ({"sweep": {}}, "--select names the tasks that choose"),
         ({"select": ()}, "Which tasks choose among the values of the sweep?"),
@@ -710,12 +867,8 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
         ({"select": "mteb:STS12,STS13"}, "STS12 of --select cannot be scored"),
         ({"recipe": "", "train_data": ""}, "--sweep is for a setting of a recipe that makes a model"),
         (
-            {"recipe": "simcse", "sweep": {"pooling": "mean,cls"}, "recipe_settings": {"batch_size": 2}},
-            "Models that differ in pooling are also evaluated in different ways",
-        ),
-        (
             {"recipe": "simcse", "sweep": {"chunk": "2,4"}, "recipe_settings": {"batch_size": 8}},
-            "chunk changes no result: there is nothing to choose.",
+            "chunk=2 and chunk=4 make one model.",
         ),
         (
             {"recipe": "simcse", "sweep": {"epochs": "1,0"}, "recipe_settings": {"batch_size": 2}},

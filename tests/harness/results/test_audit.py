@@ -384,6 +384,20 @@ def of_sweep(**changes: Any) -> dict[str, Any]:
     return of_recipe(sweep=SweepPart(**{**fields, "curve": curve, **changes}))
 
 
+def of_grid(**changes: Any) -> dict[str, Any]:
+    """A record of the best of a sweep of two settings."""
+    values = [{"scale": 1.0, "epochs": epochs} for epochs in (1, 2)]
+    curve = [{"value": one, "artifact": "e" * 64, "scores": {"SciFact": 0.5}, "mean": 0.5} for one in values]
+    both = {"setting": "scale, epochs", "values": values, "chosen": values[0], "curve": curve}
+    return of_sweep(**{**both, **changes})
+
+
+@pytest.mark.parametrize("changes", [{"setting": "scale, steps"}, {"values": (1.0, 2.0)}, {"chosen": 1.0}])
+def test_members_of_a_sweep_of_several_settings_have_a_value_of_each(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="a member has not a value of each setting"):
+        of_grid(**changes)
+
+
 def of_another_seed() -> str:
     """The record of a model with the lineage of another one."""
     found = of_recipe()
@@ -481,6 +495,7 @@ def test_what_cannot_be_true_is_named(body: dict[str, Any] | str, reason: str) -
         made(),
         of_recipe(),
         of_sweep(),
+        of_grid(),
         scored(1.0, {"main_score": 1.0}),
         scored(0.6, {"main_score": 0.5}, {"main_score": 0.7}),
         made(main_score=None, scores={"test": {"default": {"main_score": None}}}),

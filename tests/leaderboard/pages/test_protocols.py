@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
+import pytest
 from starlette.testclient import TestClient
 
 import site_data
+from harness.jobs.protocol import ProtocolStep
 from html_pages import ask, find_rows, page
+from leaderboard.pages.protocols import _is_of_step
 from paper_data import vectors, with_metrics
 from site_data import small_app
 from suites.glue import TASKS
@@ -81,3 +86,26 @@ def test_rows_of_a_step_have_its_recipe_and_settings_alone(tmp_path: Path) -> No
         ("unified contrastive", "60.00"),
         ("mean pooling, no training", "40.00"),
     }
+
+
+GRID = [{"rate": rate, "scale": scale} for rate in (1, 2) for scale in (10, 20)]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "is_of_step"),
+    [
+        ({"rate": (1, 2), "scale": (10, 20)}, True),
+        ({"rate": (1, 2), "scale": (10, 30)}, False),
+        ({"rate": (1, 2)}, False),
+        ({}, False),
+    ],
+)
+def test_the_best_of_a_steps_combinations_is_its_row_and_of_some_of_them_is_not(
+    sweep: dict[str, Any], is_of_step: bool
+) -> None:
+    step, backbone = ProtocolStep(name="s", request={"recipe": ("dpr",), "sweep": sweep}), SimpleNamespace()
+    for values, expected in ((GRID, is_of_step), (GRID[:3], False)):
+        swept = site_data.sweep_of(["STS15"], values, best=0, setting="rate, scale")
+        lineage = site_data.made_of(1, recipe="dpr", variant="", sweep=swept, changed={}, own_data="")
+        entry: Any = SimpleNamespace(lineage=lineage, recipe="dpr", modified="", treatment="")
+        assert _is_of_step(entry, step, backbone) == expected  # type: ignore[arg-type]

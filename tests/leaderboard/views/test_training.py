@@ -492,6 +492,36 @@ def test_curves_of_any_setting(tmp_path: Path, values: Any, best: int, shown: li
     assert [words for words in shown if words not in text] == []
 
 
+def test_a_sweep_of_several_settings_is_a_table_and_a_plot_of_each(tmp_path: Path) -> None:
+    """Of a value the plot has the best member over the other setting: 88.5 falls by 10 with each step."""
+    grid = [{"rate": rate, "pooling": pooling} for rate in (1e-5, 1e-4, 1e-3) for pooling in ("cls", "mean")]
+    client = site_of(tmp_path, {"setting": "rate, pooling", "values": grid, "best": 3})
+    path = model_path(client, SWEPT)
+    found = ask(client, path)
+    (table,) = [one for one in found["tables"] if one["name"] == "sweep"]
+    assert [column["label"] for column in table["columns"]][:3] == ["rate", "pooling", CHOSE[0]]
+    rows = find_values(found, "sweep")
+    assert [{"rate": row["set:rate"], "pooling": row["set:pooling"]} for row in rows] == grid
+    assert [row["mean"] for row in rows] == [58.5, 68.5, 78.5, 88.5, 78.5, 68.5]
+    assert [row["chosen"] for row in rows] == [False] * 3 + [True] + [False] * 2
+    rates, poolings = figures(client.get(path, headers=BROWSER).text)
+    assert rates["layout"]["xaxis"]["type"] == "log"
+    assert rates["layout"]["shapes"][0]["x0"] == 1e-4
+    (curve,) = [trace for trace in rates["data"] if trace["name"] == "mean of 4 tasks"]
+    assert [curve[name] for name in "xy"] == [[1e-5, 1e-4, 1e-3], pytest.approx([68.5, 88.5, 78.5])]
+    (bars,) = [trace for trace in poolings["data"] if trace["name"] == "mean"]
+    assert [bars[name] for name in "xy"] == [pytest.approx([78.5, 88.5]), ["cls", "mean (chosen)"]]
+    text = page(client, path).text
+    for words in (
+        "6 combinations of rate 1e-05, 0.0001, 0.001, pooling cls, mean",
+        f"rate, pooling among 6 combinations: {', '.join(CHOSE)}",
+        "Best scores by rate",
+        "Best scores by pooling",
+    ):
+        assert words in text
+    assert "that was tried" not in text, "the chosen rate is no end of the rates"
+
+
 def test_a_plot_of_rates_is_logarithmic() -> None:
     def scale(values: Any) -> str:
         made = made_of(1, sweep=sweep_of(CHOSE, values, best=0))
