@@ -504,7 +504,7 @@ def test_a_sweep_of_several_settings_is_a_table_and_a_plot_of_each(tmp_path: Pat
     assert [{"rate": row["set:rate"], "pooling": row["set:pooling"]} for row in rows] == grid
     assert [row["mean"] for row in rows] == [58.5, 68.5, 78.5, 88.5, 78.5, 68.5]
     assert [row["chosen"] for row in rows] == [False] * 3 + [True] + [False] * 2
-    rates, poolings = figures(client.get(path, headers=BROWSER).text)
+    rates, poolings = figures(client, path)
     assert rates["layout"]["xaxis"]["type"] == "log"
     assert rates["layout"]["shapes"][0]["x0"] == 1e-4
     (curve,) = [trace for trace in rates["data"] if trace["name"] == "mean of 4 tasks"]
