@@ -219,21 +219,21 @@ def _resolve_rope_scaling(description: Description, settings: Settings) -> str |
         raise UsageError(
             f"--rope-scaling {text} is not for {name}: {reason}.", hint="Leave out --rope-scaling."
         )
-    asked = max(settings.max_length or 0, settings.query_length or 0)
-    if not asked:
+    length = max(settings.max_length or 0, settings.query_length or 0)
+    if not length:
         raise UsageError(
             f"--rope-scaling {text} is for texts beyond the {limit} positions of {name}, and no length is "
             "given.",
             hint=f"Type --max-length with more than {limit}, or leave out --rope-scaling.",
         )
     # The base of the dynamic one follows the length, whatever its factor is.
-    if kind != "dynamic" and asked > limit * factor:
+    if kind != "dynamic" and length > limit * factor:
         raise UsageError(
             f"--rope-scaling {text} takes the {limit} positions of {name} to {int(limit * factor)} tokens, "
-            f"and a length of {asked} is given.",
-            hint=f"Type --rope-scaling {kind}:{math.ceil(100 * asked / limit) / 100:g}, or a smaller length.",
+            f"and a length of {length} is given.",
+            hint=f"Type --rope-scaling {kind}:{math.ceil(100 * length / limit) / 100:g}, or a lower one.",
         )
-    return text if asked > limit else None
+    return text if length > limit else None
 
 
 def describe_rope_scaling(description: Description, settings: Settings, encoding: Encoding) -> str:

@@ -363,13 +363,13 @@ def _sweep(
             hint="Name one with --recipe, e.g. dpr (`harness list recipes`).",
         )
     values: dict[str, Sequence[Any]] = {}
-    for spelling, given in request.sweep.items():
+    for spelling, typed_values in request.sweep.items():
         setting = _resolve_sweep_setting(spelling, stages, request)
         if setting in changes[stages[-1]]:
             raise UsageError(f"{setting} is swept and set.", hint=f"Leave out --set {setting}.")
         if setting in values:
             raise UsageError(f"{setting} is swept twice.", hint="Name all of its values in one --sweep.")
-        values[setting] = _parse_sweep_values(stages[-1], setting, given)
+        values[setting] = _parse_sweep_values(stages[-1], setting, typed_values)
     members, note = _draw_members(values, request)
     recipes = [_open_member(stages[-1], changes[stages[-1]], member) for member in members]
     if not request.select:
@@ -402,26 +402,26 @@ def _resolve_sweep_setting(spelling: str, stages: Sequence[str], request: Recipe
     return owners[0][1]
 
 
-def _parse_sweep_values(recipe: str, setting: str, given: Any) -> Sequence[Any]:
+def _parse_sweep_values(recipe: str, setting: str, values: Any) -> Sequence[Any]:
     """The values of a setting in the setting's own type, two or more that differ."""
-    if isinstance(given, str):
-        given = split_names(given)
-    if not isinstance(given, Sequence):
-        raise UsageError(f"The values of {setting} are {given!r}, and must be a list.")
+    if isinstance(values, str):
+        values = split_names(values)
+    if not isinstance(values, Sequence):
+        raise UsageError(f"The values of {setting} are {values!r}, and must be a list.")
     usual = catalog.find_recipe_entry(recipe).settings[_parse_variant(recipe)]
     typed = "--sweep {}=VALUE,VALUE"
-    settings = [replace_settings(usual, {setting: one}, of=recipe, example=typed) for one in given]
-    values = [getattr(one, setting) for one in settings]
-    if len(values) < 2:
-        phrase = f"The value {values[0]}" if values else "No value"
+    settings = [replace_settings(usual, {setting: one}, of=recipe, example=typed) for one in values]
+    parsed = [getattr(one, setting) for one in settings]
+    if len(parsed) < 2:
+        phrase = f"The value {parsed[0]}" if parsed else "No value"
         raise UsageError(
             f"{phrase} is given for {setting}: a sweep chooses among two or more.",
             hint=f"Type e.g. --sweep {setting}=VALUE,VALUE, or --set {setting}=VALUE without a sweep.",
         )
-    twice = [value for number, value in enumerate(values) if value in values[:number]]
+    twice = [value for number, value in enumerate(parsed) if value in parsed[:number]]
     if twice:
         raise UsageError(f"The value {twice[0]} of {setting} is given twice.", hint="Leave one of them out.")
-    return values
+    return parsed
 
 
 def _draw_members(
