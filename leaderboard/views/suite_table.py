@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import Field
 
 from harness.results.scores import Spread, score_text
-from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
@@ -166,8 +165,8 @@ class SuiteTable:
                 "unseen", "Zero-shot", self._build_unseen_cell, _replace_nan(scores.zero_shot).__getitem__,
                 optional=True, card="Zero-shot",
                 note="The share of the tasks that the model was not trained on, as its makers state."),
-            _build_number_column("parameters", "Size", [*map(find_parameter_count, entries)],
-                                 format_parameters, "?", note="Parameters."),
+            _build_number_column("parameters", "Size", [one.parameters for one in entries],
+                                 format_parameters, "?", note="Parameters, with embeddings."),
             self._build_mean_column(
                 "tasks", "over tasks", scores.over_tasks,
                 f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
@@ -428,19 +427,13 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size", most: int = DRAWN) -
     drawn = ranked if ranked.any() else means.complete
     points = [
         Point(
-            label=entry.short_name, x=find_parameter_count(entry),
+            label=entry.short_name, x=entry.parameters,
             href=_format_entry_path(entry), y=round(100 * float(means.values[row]), 2), series=entry.origin,
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
     ]  # fmt: skip
     title = f"{scores.site_suite.suite.title}: score against size"
     return build_size_chart(title, f"Mean over {over}", points, name, most)
-
-
-def find_parameter_count(entry: Entry) -> int | None:
-    """The number of parameters of a model, of a paper's row that of its backbone."""
-    backbone = find_backbone(entry.model) if entry.origin == "reported" and not entry.parameters else None
-    return backbone.parameters if backbone else entry.parameters
 
 
 def format_task_count(count: int) -> str:

@@ -42,7 +42,10 @@ KINDS: Mapping[str, CellKind] = {
     "imported": CellKind(meaning="from a public results repository", sample="imported"),
     "reported": CellKind(meaning="printed in a paper", mark="¶", csv="reported"),
     "leak": CellKind(
-        meaning="the model was trained on this task's data, as its makers state", mark="†", csv="trained on"
+        meaning="the model was trained on this task's data (of a share: on that of the other tasks), as its "
+        "makers state",
+        mark="†",
+        csv="trained on",
     ),
     "chosen": CellKind(
         meaning="settings were chosen on this data: the score errs upward", mark="§", csv="chosen"
