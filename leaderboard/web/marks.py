@@ -121,7 +121,7 @@ def describe_score_choices(entry: Entry, scopes: Sequence[Scope]) -> list[str]:
 def format_part_mean(mean: float) -> str:
     """What the parts of a task come to, where its own result contradicts them.
 
-    >>> format_part_mean(0.35645)
+    >>> format_part_mean(0.3565)
     'the mean of its parts is 35.65'
     """
     return f"the mean of its parts is {score_text(mean)}"
