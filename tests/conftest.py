@@ -39,7 +39,7 @@ def _gpu() -> bool:
     return torch.cuda.is_available()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """The real data sets, in hub layout."""
     return SHARED

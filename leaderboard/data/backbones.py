@@ -40,7 +40,8 @@ from leaderboard.data.papers import (
 from leaderboard.data.suites import SiteSuite, list_conventions
 
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-_FIELDS = ("slug", "name", "family", "size_class", "parameters", "hub_ids", "models")
+_FIELDS = ("slug", "name", "family", "size_class", "parameters", "without_embeddings", "size_note", "hub_ids",
+           "models")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,9 @@ class Backbone:
     """A pretrained encoder that models are made from.
 
     Attributes:
+        parameters: With the embeddings of tokens, without the output layer of pretraining.
+        without_embeddings: The same without the embeddings of tokens.
+        size_note: What a reader of both numbers must know.
         hub_ids: Its names on the hub, the one of today first; none where no release is known.
         models: Finished models made from it, where mteb's cards do not say so.
         printed: The papers' names for it: (model, size class).
@@ -58,6 +62,8 @@ class Backbone:
     family: str
     size_class: str
     parameters: int | None
+    without_embeddings: int | None = None
+    size_note: str = ""
     hub_ids: tuple[str, ...]
     models: tuple[str, ...]
     printed: tuple[tuple[str, str], ...]
@@ -88,7 +94,7 @@ def _read_backbones_csv(folder: Path) -> dict[str, Backbone]:
         fields: dict[str, Any] = {
             **record,
             **{name: tuple(record[name].split()) for name in ("hub_ids", "models")},
-            "parameters": parse_parameter_count(record["parameters"]),
+            **{name: parse_parameter_count(record[name]) for name in ("parameters", "without_embeddings")},
             "printed": tuple(printed.pop(record["name"], ())),
         }
         backbones_by_slug[record["slug"]] = Backbone(**fields)
@@ -106,6 +112,13 @@ def parse_parameter_count(text: str) -> int | None:
     """
     match = re.fullmatch(r"([0-9.]+) ?([KMBT])", text.strip())
     return round(float(match[1]) * _UNITS[match[2]]) if match else None
+
+
+def find_printed_parameters(row: PaperValue) -> int | None:
+    """The parameters of a printed line's model with embeddings: its backbone's, else as printed."""
+    # Papers count in different ways, so a print of a known backbone would be another model's size.
+    backbone = find_backbone(row.backbone)
+    return backbone.parameters if backbone else parse_parameter_count(row.params)
 
 
 def find_backbone(name: str, folder: Path | None = None) -> Backbone | None:
@@ -404,7 +417,7 @@ def _build_paper_entry(
         source=paper.slug,
         trust="reported",
         treatment=f"{paper.name}, {format_table_title(row.table)}: {row.setting}",
-        parameters=parse_parameter_count(row.params),
+        parameters=find_printed_parameters(row),
         output="label" if listed.slug == "glue" else "vector",
         facts={
             "paper": paper.slug,

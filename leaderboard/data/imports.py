@@ -22,6 +22,9 @@ from leaderboard.data.tables import Row, Tables, build_entry_row, compute_perman
 MAIN_REVISIONS = Path(__file__).with_name("main_revisions.csv")
 """The main revision of each model by mteb's own registry (suites/_mteb/make_snapshot.py)."""
 
+TRAINING_TASKS = Path(__file__).with_name("training_tasks.json")
+"""The tasks that models were trained on, by mteb's own registry (suites/_mteb/make_snapshot.py)."""
+
 
 def list_imports(roots: Sequence[Path]) -> list[Imported]:
     """Every import of some folders."""
@@ -33,11 +36,23 @@ def resolve_table_path(source: Imported, table: str) -> Path:
     return source.folder / f"{table}-{source.id}.parquet"
 
 
+Card = Mapping[str, Any]
+"""An entry of an import, or of mteb's registry: `model`, and what its card says."""
+
+
 @cache
 def read_main_revisions() -> Mapping[str, str]:
     """The main revision of each model."""
     with MAIN_REVISIONS.open(encoding="utf-8", newline="") as file:
         return {row["model"]: row["revision"] for row in csv.DictReader(file)}
+
+
+@cache
+def read_registry_cards() -> Mapping[str, Card]:
+    """What mteb's registry says of the training data of each model, as a card, by the model's name."""
+    rows = json.loads(TRAINING_TASKS.read_text(encoding="utf-8"))
+    pairs = ((model, tasks) for models, tasks in rows.items() for model in models.split(" | "))
+    return {model: {"model": model, "training_datasets": tasks} for model, tasks in pairs}
 
 
 def put_import(
@@ -253,23 +268,23 @@ def _parse_max_tokens(value: float | None) -> int | None:
     return int(value) if value is not None and 0 < value < 2**31 else None
 
 
-Card = Mapping[str, Any]
-"""An entry of an import: `model`, and what its card says."""
-
-
 def resolve_training_tasks(
     entries: Sequence[Card], similar: Mapping[str, frozenset[str]] | None = None
 ) -> list[list[str] | None]:
     """What each entry of an import was trained on, sorted; None where that is unknown.
 
-    As in mteb: what its card declares, and the cards of all that it was adapted from, with every task that is
-    similar to one of these. A card that declares nothing leaves its entry unknown, and is not followed.
+    As in mteb: what its card or mteb's registry declares, and the same of all that it was adapted from, with
+    every task that is similar to one of these. A card that declares nothing is not followed; where the
+    registry declares nothing either, it is unknown.
     """
-    groups = map_similar_tasks() if similar is None else similar
+    groups, registry = map_similar_tasks() if similar is None else similar, read_registry_cards()
     cards: defaultdict[str, list[Card]] = defaultdict(list)
-    for entry in entries:
-        cards[entry["model"]].append(entry)
-    return [_resolve_card_tasks(entry, cards, groups) for entry in entries]
+    for card in [*entries, *registry.values()]:
+        if card.get("training_datasets") is not None:
+            cards[card["model"]].append(card)
+    own = [[one for one in cards[entry["model"]] if one is entry or one is registry.get(entry["model"])]
+           for entry in entries]  # fmt: skip
+    return [_resolve_card_tasks(some, cards, groups) for some in own]
 
 
 def map_similar_tasks() -> dict[str, frozenset[str]]:
@@ -283,22 +298,22 @@ def map_similar_tasks() -> dict[str, frozenset[str]]:
 
 
 def _resolve_card_tasks(
-    entry: Card, cards: Mapping[str, Sequence[Card]], similar: Mapping[str, frozenset[str]]
+    own: Sequence[Card], cards: Mapping[str, Sequence[Card]], similar: Mapping[str, frozenset[str]]
 ) -> list[str] | None:
-    if entry.get("training_datasets") is None:
+    if not own:
         return None
-    declared = {name for card in _iter_parent_cards(entry, cards) for name in card["training_datasets"]}
+    declared = {name for card in _iter_parent_cards(own, cards) for name in card["training_datasets"]}
     return sorted(declared.union(*(similar.get(name, ()) for name in declared)))
 
 
-def _iter_parent_cards(entry: Card, cards: Mapping[str, Sequence[Card]]) -> Iterator[Card]:
-    """The card itself and those of what it was adapted from that declare training data, each once."""
+def _iter_parent_cards(own: Sequence[Card], cards: Mapping[str, Sequence[Card]]) -> Iterator[Card]:
+    """A model's own cards and those of what it was adapted from that declare training data, each once."""
     # Cards may name each other as parents: `seen` ends the circle.
-    seen, waiting = {entry["model"]}, [entry]
+    seen, waiting = {own[0]["model"]}, [*own]
     while waiting:
         card = waiting.pop()
         yield card
         parent = card.get("adapted_from")
         if parent and parent not in seen:
             seen.add(parent)
-            waiting += [one for one in cards.get(parent, ()) if one.get("training_datasets") is not None]
+            waiting += cards.get(parent, ())

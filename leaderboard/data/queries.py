@@ -304,6 +304,21 @@ class Queries:
         """
         return self._make(site_suite, convention, entries, pinned, False)
 
+    @cached_property
+    def _wholes(self) -> dict[str, tuple[SiteSuite, int]]:
+        """A suite and the place of its column, by the name of a column of several tasks."""
+        places = [(s, at, c) for s in self.suites.values() for at, c in enumerate(s.suite.columns)]
+        return {column.name: (suite, at) for suite, at, column in places if len(column.tasks) > 1}
+
+    def find_part_means(self, task: str, entries: Sequence[Entry]) -> dict[int, float]:
+        """The means over a task's parts that its own result contradicts, by the entry's number."""
+        if task not in self._wholes:
+            return {}
+        suite, column = self._wholes[task]
+        scores = self.load_entry_scores(entries, suite)
+        means = [(row, scores.values[row, at]) for row, at in scores.contradicted if at == column]
+        return {entries[row].id: float(mean) for row, mean in means}
+
     def _make(
         self,
         site_suite: SiteSuite,

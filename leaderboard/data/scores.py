@@ -32,6 +32,9 @@ BYTES = 80
 OTHER = REASONS.index("other")
 NONE = REASONS.index("none")
 
+CONTRADICTION = 0.0005
+"""The difference from which on the mean of parts contradicts the number of the whole: 0.05 points."""
+
 
 _UNSHARED = "not all models have it"
 """The reason why a column is outside of the means over those that all models have."""
@@ -113,6 +116,8 @@ class SuiteScores(Cells, SuiteMeans):
         averages: What else is known of a row's means: the interval of a trained one, the `spread` of one over
             few examples, or what a paper prints (leaderboard.data.backbones).
         pinned: Whether only scores on the pinned revisions of the data count.
+        contradicted: What an import says of the whole of a column, by row and column, where the mean of the
+            parts, which counts, is another number.
     """
 
     site_suite: SiteSuite
@@ -122,6 +127,7 @@ class SuiteScores(Cells, SuiteMeans):
     deviations: Floats
     averages: Mapping[int, Mapping[str, Any]]
     pinned: bool = False
+    contradicted: Mapping[tuple[int, int], float] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
@@ -162,14 +168,21 @@ class SuiteScores(Cells, SuiteMeans):
     @cached_property
     def zero_shot(self) -> Floats:
         """The share of the columns that each model was not trained on; NaN where its makers say nothing."""
-        columns = self.site_suite.suite.columns
-        tasks = [[column.name, *(task.name for task in column.tasks)] for column in columns]
         shares = np.full(len(self.entries), np.nan)
         for row, entry in enumerate(self.entries):
             if entry.trained_on is not None:
-                seen = sum(not entry.trained_on.isdisjoint(names) for names in tasks)
-                shares[row] = 1 - seen / len(tasks)
+                shares[row] = 1 - len(self.list_seen_columns(row)) / len(self._column_names)
         return shares
+
+    @cached_property
+    def _column_names(self) -> list[list[str]]:
+        """The name of each column and those of its tasks."""
+        return [[one.name, *(task.name for task in one.tasks)] for one in self.site_suite.suite.columns]
+
+    def list_seen_columns(self, row: int) -> list[str]:
+        """The columns that a row's model was trained on, as its makers state."""
+        trained = self.entries[row].trained_on or frozenset()
+        return [names[0] for names in self._column_names if not trained.isdisjoint(names)]
 
     def compute_ranks(self, over: str, each: str) -> Ranks:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
@@ -286,7 +299,8 @@ def build_suite_scores(
         columns: The scopes of each column, as places in `cells`.
         averages: By row.
         pinned: Whether only scores on the pinned revisions of the data count.
-        wholes: For each column of several tasks, the place of the scope that imported models have instead.
+        wholes: For each column of several tasks, the place of the scope that imported models have where some
+            of the parts have no number.
     """
     shape = (len(entries), len(columns))
     arrays: dict[str, Any] = {name: np.full(shape, _EMPTY[own]) for name, own in _CELLS.items()}
@@ -301,6 +315,8 @@ def build_suite_scores(
             chosen = list(scopes)
             arrays["seeds"][:, place] = cells.seeds[:, chosen].min(axis=1)
             arrays["trained_on"][:, place] = cells.trained_on[:, chosen].sum(axis=1)
+            low, high = cells.sources[:, chosen].min(axis=1), cells.sources[:, chosen].max(axis=1)
+            arrays["sources"][:, place] = np.where(low == high, low, 0)
             # NaN of one part makes the mean NaN: a mean over the others would look complete.
             values[:, place] = cells.values[:, chosen].mean(axis=1)
             codes = cells.reasons[:, chosen]
@@ -311,11 +327,17 @@ def build_suite_scores(
             some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)
             reasons[some, place] = REASONS.index("part")
     imported = np.array([entry.origin == "imported" for entry in entries], bool)
+    contradicted: dict[tuple[int, int], float] = {}
     for place, whole_place in enumerate(wholes):
-        for name in (
-            ("values", "reasons", "results", "sources", "trained_on") if whole_place is not None else ()
-        ):
-            arrays[name][imported, place] = getattr(cells, name)[imported, whole_place]
+        if whole_place is not None:
+            incomplete, stated = imported & np.isnan(values[:, place]), cells.values[:, whole_place]
+            for name in ("values", "reasons", "sources", "trained_on"):
+                arrays[name][incomplete, place] = getattr(cells, name)[incomplete, whole_place]
+            # A cell leads to the result of the whole only where both say the same.
+            same = imported & (np.abs(values[:, place] - stated) <= CONTRADICTION)
+            arrays["results"][same, place] = cells.results[same, whole_place]
+            rows = np.flatnonzero(imported & ~same & np.isfinite(values[:, place] - stated)).tolist()
+            contradicted |= {(row, place): float(stated[row]) for row in rows}
     place_by_name = {column.name: place for place, column in enumerate(site_suite.suite.columns)}
     # Papers have no results: what they print of single columns is in their document.
     for row, document in averages.items():
@@ -336,7 +358,8 @@ def build_suite_scores(
     data = {(row, at): one for (row, scope), one in cells.data.items() for at in places.get(scope, ())}
     return SuiteScores(
         site_suite=site_suite, convention=convention, entries=entries, counted=counted, deviations=deviations,
-        averages=averages, by_seed=by_seed, pinned=pinned, data=data, **vars(means), **arrays,
+        averages=averages, by_seed=by_seed, pinned=pinned, data=data, contradicted=contradicted,
+        **vars(means), **arrays,
     )  # fmt: skip
 
 

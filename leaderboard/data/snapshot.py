@@ -39,7 +39,7 @@ from leaderboard.data.tables import (
 
 log = logging.getLogger(__name__)
 
-FORM = 19
+FORM = 20
 """The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"
@@ -306,11 +306,11 @@ def open_index(settings: SiteSettings) -> SiteIndex:
 
 def _map_import_parts(sources: Sequence[Imported]) -> dict[str, Imported]:
     """Imports by the names of their parts; of two with the same source the first goes before the second."""
-    tables = imports.MAIN_REVISIONS.read_bytes()
+    tables = imports.MAIN_REVISIONS.read_bytes() + imports.TRAINING_TASKS.read_bytes()
     parts: dict[str, Imported] = {}
     for source in sources:
-        # What a part holds depends on the imports before it, as their slugs go first, and on the main
-        # revisions: a change of either must give it a new name.
+        # What a part holds depends on the imports before it, as their slugs go first, on the main
+        # revisions, and on what mteb's registry declares: a change of any must give it a new name.
         before = [one.id for one in parts.values() if one.source == source.source]
         digest = hashlib.sha256(repr((source.source, source.id, before)).encode() + tables).hexdigest()
         parts[f"{source.id}-{digest[:12]}"] = source

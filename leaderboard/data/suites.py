@@ -186,7 +186,7 @@ def build_task_scope(task: Task, view: str = "") -> Scope:
 def build_whole_scope(column: Column) -> Scope | None:
     """The scope of a column of several tasks that mteb scores as one task of the column's name.
 
-    An imported model has the number of that file, as in mteb, never a mean over its parts.
+    An imported model has the number of that file where it lacks one of the parts.
     """
     if len(column.tasks) < 2:
         return None

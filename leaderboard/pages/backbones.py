@@ -42,7 +42,10 @@ from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 PATH = "/backbones"
-NOTE = "Each number leads to the table that prints it, or to the model that was measured."
+NOTES = (
+    "Each number leads to the table that prints it, or to the model that was measured.",
+    "The title of a size says where it is an estimate, and where a paper prints another one.",
+)
 RECIPES = {
     "SimCSE": "simcse",
     "unified contrastive": "unified-contrastive",
@@ -97,7 +100,7 @@ def _show_backbones(site: Site, state: _BackbonesState) -> Page:
     lines = sort_rows(list(dict.fromkeys((one, origin) for one, origin, _ in cells)), fields, state.sort)
     table = fill_table(
         "backbones", "Backbones by recipe and benchmark, scores × 100", fields, lines, state=state, path=PATH,
-        key=lambda line: f"{line[0].slug}-{line[1]}", notes=[NOTE], cards=True,
+        key=lambda line: f"{line[0].slug}-{line[1]}", notes=NOTES, cards=True,
     )  # fmt: skip
     drawn = {(one, origin): cell for (one, origin, key), cell in cells.items() if key == state.column}
     measured = {one.backbone.slug for one in numbers if one.origin == "measured"}
@@ -228,7 +231,12 @@ def _build_backbone_fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> l
         Field("name", "Backbone", lambda line: build_backbone_cells(line[0])["name"],
               lambda line: line[0].name.casefold(), up=True, sticky=True, card="Backbone"),
         Field("parameters", "Size", lambda line: build_backbone_cells(line[0])["parameters"],
-              lambda line: line[0].parameters, numeric=True, note="Parameters.", card="Size"),
+              lambda line: line[0].parameters, numeric=True, card="Size",
+              note="Parameters, with embeddings."),
+        Field("without_embeddings", "Size without embeddings",
+              lambda line: build_backbone_cells(line[0])["without_embeddings"],
+              lambda line: line[0].without_embeddings, numeric=True,
+              note="Parameters without the table of token embeddings, as OptiBERT counts them."),
         Field("origin", "Numbers", lambda line: link(line[1], kind=line[1]), lambda line: line[1],
               card="Numbers"),
         *(

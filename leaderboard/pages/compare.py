@@ -305,9 +305,9 @@ def _build_training_cell(shared: Common, entry: Entry) -> Cell:
     """On how many of the suite's tasks the model was trained, as its makers state."""
     if entry.trained_on is None:
         return _build_fact_cell(None)
-    columns = shared.scores.site_suite.suite.columns
-    seen = [c.name for c in columns if any(task.name in entry.trained_on for task in c.tasks)]
-    text = f"{len(seen)} of {len(columns)} tasks" if seen else "no"
+    scores = shared.scores
+    seen = scores.list_seen_columns(scores.row_of[entry.id])
+    text = f"{len(seen)} of {len(scores.site_suite.suite.columns)} tasks" if seen else "no"
     return Cell(text=text, value=len(seen), note=", ".join(seen))
 
 

@@ -201,7 +201,7 @@ def _add_seed_deviation(cell: Cell, training: Mapping[str, Any], task: str, conv
 def _build_glue_fields(convention: GlueView) -> list[Field[_Line]]:
     heads = {
         "name": ("Backbone", ""),
-        "parameters": ("Size", "Parameters."),
+        "parameters": ("Size", "Parameters, with embeddings."),
         "source": ("From", "The table that prints a row, or the model that was measured."),
         "mean": ("Mean", "Over the tasks, of rows by the chosen convention."),
         **{task: (task, _describe_metrics(parts)) for task, parts in convention.tasks.items()},

@@ -48,10 +48,10 @@ SIDE_BY_SIDE = 6
 """Entries whose results stand side by side."""
 
 FACTS = (
-    "parameters", "dimension", "max_tokens", "tokens_unlimited", "memory_usage_mb", "license", "released",
-    "open_weights", "languages", "framework", "modalities", "similarity_fn_name", "use_instructions",
-    "adapted_from", "superseded_by", "training_datasets", "public_training_data", "public_training_code",
-    "training_data_link", "training_code_link", "reference",
+    "parameters", "n_embedding_parameters", "dimension", "max_tokens", "tokens_unlimited", "memory_usage_mb",
+    "license", "released", "open_weights", "languages", "framework", "modalities", "similarity_fn_name",
+    "use_instructions", "adapted_from", "superseded_by", "training_datasets", "public_training_data",
+    "public_training_code", "training_data_link", "training_code_link", "reference",
 )  # fmt: skip
 """What is stated of models, by the names in the JSON form."""
 
@@ -116,6 +116,10 @@ def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     facts = {name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS}
     if facts["parameters"] is None and model.backbone:
         facts["parameters"] = model.backbone.parameters
+    table = facts.pop("n_embedding_parameters")
+    facts["without_embeddings"] = model.backbone.without_embeddings if model.backbone else None
+    if facts["without_embeddings"] is None and facts["parameters"] and table:
+        facts["without_embeddings"] = facts["parameters"] - table
     return facts
 
 

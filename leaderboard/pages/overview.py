@@ -16,7 +16,6 @@ from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
     build_model_cell,
-    find_parameter_count,
     format_task_count,
     mean_cell,
     mean_of,
@@ -133,7 +132,7 @@ def _iter_backbone_boards(site: Site) -> Iterator[_Board]:
 def _build_place_cells(table: SuiteTable, row: int) -> list[Cell]:
     """Rank, model, size and score of a row."""
     scores, entry, rank = table.scores, table.scores.entries[row], int(table.ranks.place[row])
-    model, size = build_model_cell(entry), find_parameter_count(entry)
+    model, size = build_model_cell(entry), entry.parameters
     score = mean_of(mean_cell(scores.over_tasks, row, None), scores, row)
     return [
         Cell(text=str(rank or "–"), value=rank or None),

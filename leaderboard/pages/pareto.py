@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field
 from harness.core.types import is_number
 from harness.results.printed import TYPES, Paper, normalize_metric
 from harness.results.scores import format_delta, score_text
-from leaderboard.data.backbones import parse_parameter_count
+from leaderboard.data.backbones import find_printed_parameters
 from leaderboard.data.papers import OVER_TASKS, OVER_TYPES, SUITES, Line, format_anchor, group_printed_lines
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import Floats, Means
@@ -284,7 +284,7 @@ def _build_line_entry(line: Line, paper: Paper) -> Entry:
     return Entry(
         id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, revision=None,
         trust="reported", artifact=None, treatment=line.first.setting, recipe=None, output="",
-        parameters=parse_parameter_count(line.first.params), dimension=None, max_tokens=None, released=None,
+        parameters=find_printed_parameters(line.first), dimension=None, max_tokens=None, released=None,
         open_weights=None, adapted_from=None, trained_on=None, newest=None, tasks=0,
     )  # fmt: skip
 

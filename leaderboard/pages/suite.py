@@ -224,6 +224,9 @@ def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:
     if other:
         count = "in no mean" if scores.pinned else "counted; a cell's note names both revisions"
         yield f"{other:,} scores are not on the pinned revision of their data (‡): {count}."
+    if contradicted := len({row for row, _ in scores.contradicted} & {*table.rows}):
+        models = "1 model has" if contradicted == 1 else f"{contradicted} models have"
+        yield f"{models} a mean of parts that its source contradicts (‖): the mean counts, a title has both."
     if bad:
         yield f"{bad} impossible values (above 1, below −1, or no number) are in no mean."
     if any(entry.origin == "reported" for entry in scores.entries):

@@ -47,7 +47,7 @@ from leaderboard.web.filters import (
     offer,
 )
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
-from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
+from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count, format_part_mean
 from leaderboard.web.page import Crumb, Page, build_missing_error, check_name, serve_page
 from leaderboard.web.parameters import Text, build_address, build_paging
 from leaderboard.web.site import Site
@@ -232,10 +232,12 @@ def _build_task_score(one: Scored, scope: Scope, mark: str) -> Cell:
     kinds = [
         *find_leak_kinds(one.entry, [scope], one.trained_on),
         "other" if one.reason == "other" else "",
+        "contradicted" if one.part_mean is not None else "",
         mark,
     ]
     texts = [format_leak_count(one.trained_on)] if one.trained_on else []
     notes = [WHY[one.reason], *describe_score_choices(one.entry, [scope]), *texts]
+    notes += [] if one.part_mean is None else [format_part_mean(one.part_mean)]
     cell = Cell(
         text=score_text(one.value), value=one.value, href=href, kind=" ".join(filter(None, kinds)),
         note="; ".join(filter(None, notes)),

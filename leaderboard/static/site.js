@@ -126,7 +126,7 @@ function showPicked() {
 
 // Tables of a site of plain files: a click on a heading sorts what is there.
 function numberIn(cell) {
-  const text = cell?.textContent.trim().replace(/[,\s†‡%]/g, "").replace("−", "-") ?? "";
+  const text = cell?.textContent.trim().replace(/[,\s†‡‖%]/g, "").replace("−", "-") ?? "";
   const unit = { k: 1e3, M: 1e6, B: 1e9, G: 1e9, T: 1e12 };
   const parts = /^(-?\d*\.?\d+(?:e[+-]?\d+)?)([kMBGT])?/.exec(text);
   return parts ? Number(parts[1]) * (unit[parts[2]] ?? 1) : NaN;

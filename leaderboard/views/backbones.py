@@ -28,6 +28,7 @@ from leaderboard.web.filters import (
     build_form,
     offer,
 )
+from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import check_name
 from leaderboard.web.parameters import State, Text
 from leaderboard.web.tables import Cell, link
@@ -54,10 +55,14 @@ class BackboneState(State):
 
 
 def build_backbone_cells(backbone: Backbone) -> dict[str, Cell]:
-    """The name and the size of a backbone."""
+    """The name and the size of a backbone, with and without embeddings."""
+    without = backbone.without_embeddings
+    size = build_size_cell(backbone.parameters, unknown="")
+    notes = [f"{format_parameters(without)} without embeddings" if without else "", backbone.size_note]
     return {
         "name": link(backbone.name, f"/models/{backbone.slug}"),
-        "parameters": build_size_cell(backbone.parameters, unknown=""),
+        "parameters": replace(size, note="; ".join(filter(None, notes))),
+        "without_embeddings": build_size_cell(without, unknown=""),
     }
 
 

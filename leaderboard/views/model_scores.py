@@ -21,7 +21,7 @@ from leaderboard.views.suite_table import (
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import was_chosen
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_seeds
-from leaderboard.web.marks import find_leak_kinds, format_leak_count
+from leaderboard.web.marks import find_leak_kinds, format_leak_count, format_part_mean
 from leaderboard.web.parameters import build_address
 from leaderboard.web.tables import EMPTY, Cell, Table, link
 
@@ -251,7 +251,7 @@ class EntryResults:
     """The results of an entry by task, why suites do not count them, and the suites that it is in.
 
     `chosen` has the results on whose own scores settings were chosen, `revisions` the joined ones of the
-    model by the number of their entry.
+    model by the number of their entry, `part_means` the means of the parts that a task's result contradicts.
     """
 
     entry: Entry
@@ -260,6 +260,7 @@ class EntryResults:
     standings: Sequence[Standing]
     chosen: frozenset[int]
     revisions: Mapping[int, str]
+    part_means: Mapping[str, float]
 
     @property
     def intervals(self) -> dict[tuple[str, str], tuple[float, float]]:
@@ -294,6 +295,11 @@ def load_entry_results(queries: Queries, entries: Sequence[Entry]) -> list[Entry
             revisions={m.id: m.revision or "" for m in queries.list_members(entry)}
             if entry.revisions
             else {},
+            part_means={
+                row.task: means[entry.id]
+                for row in rows
+                if row.entry == entry.id and (means := queries.find_part_means(row.task, [entry]))
+            },
         )
         for entry in entries
     ]
@@ -331,6 +337,8 @@ def _build_result_cell(results: EntryResults, task: str) -> Cell:
     kinds += ["chosen"] if row.id in results.chosen else []
     kinds += [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
     notes = [*(format_leak_count(n) for n in [row.trained_on] if n), describe_result_data(row.data, reasons)]
+    if (mean := results.part_means.get(task)) is not None:
+        kinds, notes = [*kinds, "contradicted"], [format_part_mean(mean), *notes]
     revision = results.revisions.get(row.source)
     notes += [] if revision is None else [f"revision {revision} of the model"]
     notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []

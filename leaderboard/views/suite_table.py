@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import Field
 
 from harness.results.scores import Spread, score_text
-from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
@@ -162,8 +161,12 @@ class SuiteTable:
                 note="Models that cannot be told apart from the first of their group share its rank."),
             _build_text_column("model", "Model", lambda row: entries[row].model,
                                lambda row: build_model_cell(entries[row])),
-            _build_number_column("parameters", "Size", [*map(find_parameter_count, entries)],
-                                 format_parameters, "?", note="Parameters."),
+            _Column(
+                "unseen", "Zero-shot", self._build_unseen_cell, _replace_nan(scores.zero_shot).__getitem__,
+                optional=True, card="Zero-shot",
+                note="The share of the tasks that the model was not trained on, as its makers state."),
+            _build_number_column("parameters", "Size", [one.parameters for one in entries],
+                                 format_parameters, "?", note="Parameters, with embeddings."),
             self._build_mean_column(
                 "tasks", "over tasks", scores.over_tasks,
                 f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
@@ -175,9 +178,6 @@ class SuiteTable:
             *self._iter_type_columns(several),
             _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
                     note="Tasks with a score that counts."),
-            _build_number_column(
-                "unseen", "Zero-shot", _replace_nan(scores.zero_shot), "{:.0%}", "?", optional=True,
-                note="The share of the tasks that the model was not trained on, as its makers state."),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
                                  note="Of an embedding."),
             _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries],
@@ -236,13 +236,22 @@ class SuiteTable:
 
     def _build_task_column(self, at: int) -> _Column:
         scores, column = self.scores, self.scores.site_suite.suite.columns[at]
-        many = f": the mean of {len(column.tasks)} tasks" if len(column.tasks) > 1 else ""
+        whole = "; an imported model that lacks some has its source's own number of the whole"
+        many = f": the mean of {len(column.tasks)} tasks{whole}" if len(column.tasks) > 1 else ""
         return _Column(
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
             sort=_replace_nan(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
             href=format_column_path(scores.site_suite, column), note=f"{column.name}{many}",
             cell=lambda row: build_task_cell(scores, row, at, self.entries),
         )  # fmt: skip
+
+    def _build_unseen_cell(self, row: int) -> Cell:
+        """The share of the tasks that a model was not trained on, marked where it was trained on any."""
+        share, seen = float(self.scores.zero_shot[row]), self.scores.list_seen_columns(row)
+        if share != share:
+            return Cell(text="?", note="Its makers do not say what it was trained on.")
+        note = f"trained on {', '.join(seen)}" if seen else ""
+        return Cell(text=f"{share:.0%}", value=share, kind="leak" if seen else "", note=note)
 
     def _build_count_cell(self, row: int) -> Cell:
         """How many of the suite's tasks count."""
@@ -418,19 +427,13 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size", most: int = DRAWN) -
     drawn = ranked if ranked.any() else means.complete
     points = [
         Point(
-            label=entry.short_name, x=find_parameter_count(entry),
+            label=entry.short_name, x=entry.parameters,
             href=_format_entry_path(entry), y=round(100 * float(means.values[row]), 2), series=entry.origin,
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
     ]  # fmt: skip
     title = f"{scores.site_suite.suite.title}: score against size"
     return build_size_chart(title, f"Mean over {over}", points, name, most)
-
-
-def find_parameter_count(entry: Entry) -> int | None:
-    """The number of parameters of a model, of a paper's row that of its backbone."""
-    backbone = find_backbone(entry.model) if entry.origin == "reported" and not entry.parameters else None
-    return backbone.parameters if backbone else entry.parameters
 
 
 def format_task_count(count: int) -> str:
@@ -605,6 +608,11 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
         kinds = [*find_leak_kinds(entry, scopes, texts, column.name), *kinds]
         notes += [*describe_score_choices(entry, scopes), *([format_leak_count(texts)] if texts else [])]
     notes += _list_revision_notes(scores, row, at, entries)
+    if (stated := scores.contradicted.get((row, at))) is not None:
+        kinds.append("contradicted")
+        notes.append(
+            f"the mean of its {len(column.tasks)} parts; of the whole the source says {score_text(stated)}"
+        )
     cell = Cell(
         text=score_text(value), value=value, kind=" ".join(kinds), note="; ".join(notes),
         href=f"/results/{number}" if number else "",

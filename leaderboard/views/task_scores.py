@@ -194,7 +194,7 @@ class Scored:
 
     `deviation` and `seeds` are of a training over several seeds: the standard deviation, and how many seeds
     have a score. `trained_on` counts the task's texts in the training data; `source` is the single revision
-    that was scored.
+    that was scored. `part_mean` is the mean over the task's parts where that is another number.
     """
 
     entry: Entry
@@ -208,6 +208,7 @@ class Scored:
     seeds: int | None = None
     trained_on: int | None = None
     source: Entry | None = None
+    part_mean: float | None = None
 
     @property
     def half(self) -> float | None:
@@ -256,6 +257,7 @@ def list_question_scores(queries: Queries, question: Question, *, revisions: boo
 def compute_result_scores(queries: Queries, scope: Scope, results: Results) -> list[Scored]:
     """The scores of any scope, from results."""
     scored = []
+    means = queries.find_part_means(scope.task, [queries.entries[row.entry] for row, _ in results])
     for row, raw in results:
         reasons: Mapping[str, Reason] = {"failed": "failed", "part": "seeds"}
         failed = reasons.get(row.status)
@@ -264,6 +266,7 @@ def compute_result_scores(queries: Queries, scope: Scope, results: Results) -> l
             Scored(
                 entry=queries.entries[row.entry], value=value, reason=reason, result=row.id, data=row.data,
                 seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
+                part_mean=means.get(row.entry),
             )
         )  # fmt: skip
     return scored

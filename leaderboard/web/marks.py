@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.results.scores import score_text
 from leaderboard.data.entries import Entry
 from leaderboard.data.suites import Scope
 
@@ -41,10 +42,18 @@ KINDS: Mapping[str, CellKind] = {
     "imported": CellKind(meaning="from a public results repository", sample="imported"),
     "reported": CellKind(meaning="printed in a paper", mark="¶", csv="reported"),
     "leak": CellKind(
-        meaning="the model was trained on this task's data, as its makers state", mark="†", csv="trained on"
+        meaning="the model was trained on this task's data (of a share: on that of the other tasks), as its "
+        "makers state",
+        mark="†",
+        csv="trained on",
     ),
     "chosen": CellKind(
         meaning="settings were chosen on this data: the score errs upward", mark="§", csv="chosen"
+    ),
+    "contradicted": CellKind(
+        meaning="the source's own number of the whole and the mean of its parts differ by more than 0.05",
+        mark="‖",
+        csv="contradicted",
     ),
     "seeds": CellKind(meaning="some seeds have no score: no mean", sample="2 of 3 seeds", csv="some seeds"),
     "approximate": CellKind(
@@ -107,6 +116,15 @@ def describe_score_choices(entry: Entry, scopes: Sequence[Scope]) -> list[str]:
         what for one in scopes if lineage for what in lineage.chosen_by(one.task, one.splits, one.subsets)
     ]
     return [f"its scores chose: {', '.join(dict.fromkeys(chosen))}"] if chosen else []
+
+
+def format_part_mean(mean: float) -> str:
+    """What the parts of a task come to, where its own result contradicts them.
+
+    >>> format_part_mean(0.3565)
+    'the mean of its parts is 35.65'
+    """
+    return f"the mean of its parts is {score_text(mean)}"
 
 
 def format_leak_count(count: int) -> str:

@@ -1,7 +1,7 @@
 """Write `snapshot.json` from the installed mteb: `python -m suites._mteb.make_snapshot [--check]`.
 
-It also writes for the site the main revision of every model (leaderboard/data/main_revisions.csv), and what
-tasks and benchmarks are (leaderboard/data/descriptions.json).
+It also writes for the site, into leaderboard/data, the main revision of every model (main_revisions.csv),
+what models were trained on (training_tasks.json), and what tasks and benchmarks are (descriptions.json).
 A line has one task, benchmark or group of similar tasks, sorted by name, without fields at their defaults, so
 that a new version of mteb gives a readable diff. `--check` writes nothing and fails where the file is out of
 date.
@@ -42,7 +42,7 @@ def _render() -> str:
     import mteb
     from mteb.get_tasks import _SIMILAR_TASKS, TASK_LIST
 
-    tasks = {t.metadata.name: _build_task_row(t) for t in TASK_LIST if t.metadata.modalities == ["text"]}
+    tasks = {t.metadata.name: _build_task_row(t) for t in TASK_LIST if _is_text_task(t)}
     benchmarks = {b.name: _build_benchmark_row(b) for b in mteb.get_benchmarks()}
     similar = {
         first: others
@@ -56,6 +56,10 @@ def _render() -> str:
         _format_section("similar", similar),
     ]
     return "{\n" + ",\n".join([head, *parts]) + "\n}\n"
+
+
+def _is_text_task(task: type[AbsTask]) -> bool:
+    return bool(task.metadata.modalities == ["text"])
 
 
 def _group_similar_names(similar: Mapping[str, Sequence[str]]) -> list[list[str]]:
@@ -422,6 +426,28 @@ def _render_main_revisions() -> str:
     return text.getvalue()
 
 
+def _render_training_tasks() -> str:
+    """The tasks that models of mteb's registry were trained on; models with the same tasks share a line.
+
+    Of similar tasks only the first stands there: the others follow from it. A model that states nothing has
+    no line.
+    """
+    import mteb
+    from mteb.get_tasks import _SIMILAR_TASKS, TASK_LIST
+
+    groups = _group_similar_names(_SIMILAR_TASKS)
+    first = {name: names[0] for names in groups for name in names}
+    tasks = {first.get(name, name) for name in (t.metadata.name for t in TASK_LIST if _is_text_task(t))}
+    models: dict[str, list[str]] = {}
+    for meta in sorted(mteb.get_model_metas(), key=lambda meta: meta.name or ""):
+        trained = meta.get_training_datasets()
+        if trained is not None and meta.name:
+            names = {first.get(name, name) for name in trained} & tasks
+            models.setdefault(_dump_compact_json(sorted(names)), []).append(meta.name)
+    lines = (f"{_dump_compact_json(' | '.join(some))}: {names}" for names, some in models.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def _render_descriptions() -> str:
     """The descriptions, addresses, citations and languages of text tasks and of their benchmarks."""
     import mteb
@@ -456,6 +482,7 @@ def _render_snapshot_files() -> dict[Path, str]:
     return {
         PATH: _render(),
         site / "main_revisions.csv": _render_main_revisions(),
+        site / "training_tasks.json": _render_training_tasks(),
         site / "descriptions.json": _render_descriptions(),
     }
 

@@ -141,6 +141,16 @@ def test_a_board_is_cards_with_name_and_scores(phone: Reader, path: str, least: 
         assert 0 <= place["x"] <= place["x"] + place["width"] <= WIDTH
 
 
+@pytest.mark.parametrize("width", [1440, WIDTH])
+def test_what_a_model_was_trained_on_is_seen_at_once(reading: Callable[..., Reader], width: int) -> None:
+    page = reading(width=width).open(f"{NANO}?q=tiny-large")
+    cell = page.locator("#t-suite td.leak").first
+    place = box(cell)
+    assert place["x"] + place["width"] <= min(width, 700)
+    assert "%" in cell.inner_text()
+    assert "†" in cell.evaluate("one => getComputedStyle(one, '::after').content")
+
+
 def test_the_list_of_tasks_fits_a_window(reading: Callable[..., Reader]) -> None:
     page = reading(width=1280).open("/tasks")
     assert page.locator(".scroll").first.evaluate("one => one.scrollWidth - one.clientWidth") == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -23,11 +24,12 @@ from leaderboard.data.backbones import (
     collect_glue_lines,
     collect_printed_scores,
     find_backbone,
+    find_printed_parameters,
     iter_paper_units,
     load_backbones,
     resolve_base_backbones,
 )
-from leaderboard.data.entries import NewEntry
+from leaderboard.data.entries import NewEntry, find_size_class
 from leaderboard.data.suites import SiteSuite
 from suites.glue import VIEWS
 
@@ -64,6 +66,36 @@ def lines() -> list[GlueLine]:
 def test_a_backbone_is_known_by_whole_names(name: str, slug: str | None) -> None:
     found = find_backbone(name)
     assert (found.slug if found else None) == slug
+
+
+def test_both_sizes_are_those_of_the_shapes() -> None:
+    """Counted from the networks that the harness builds, without a head, as far as it has their shapes."""
+    compared, known = 0, load_backbones()
+    for family in (one.family for one in list_backbones().values()):
+        for name, config in family.sizes.items() if family and family.shape else ():
+            if name in known:
+                assert family is not None
+                counts = {n: math.prod(shape) for n, shape in family.outline(config).tensors().items()}
+                body = sum(counts.values()) - counts["embeddings.tokens.weight"]
+                assert known[name].without_embeddings == pytest.approx(body, rel=0.02)
+                assert known[name].parameters == pytest.approx(sum(counts.values()), rel=0.02)
+                compared += 1
+    assert compared > 15
+
+
+def test_a_model_has_one_size_whoever_prints_it() -> None:
+    """OptiBERT prints sizes without embeddings and NeoBERT with them: 198M and 250M are one architecture."""
+    printed = [row for paper in read_papers(FOLDER).values() for row in paper.rows if row.params]
+    assert {row.params for row in printed} >= {"198M", "250M"}
+    for row in printed:
+        backbone = find_backbone(row.backbone)
+        assert backbone is not None
+        assert find_printed_parameters(row) == backbone.parameters
+    neo, opti = find_backbone("NeoBERT"), find_backbone("OptiBERT_neo")
+    assert neo is not None
+    assert opti is not None
+    assert neo.without_embeddings == opti.without_embeddings == 198_000_000
+    assert [find_size_class(one.parameters) for one in (neo, opti)] == ["large", "large"]
 
 
 def test_each_of_the_30_most_printed_models_is_one_backbone_with_all_its_numbers() -> None:
@@ -191,9 +223,9 @@ def test_a_line_has_the_convention_of_who_measured_it(
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("bert-base,BERT base,bert,base,110M,,", "the slug of an earlier line"),
-        ("x,,bert,base,110M,,", "has no name"),
-        ("x,X,bert,base,110M", "5 fields where 7 belong"),
+        ("bert-base,BERT base,bert,base,110M,,,,", "the slug of an earlier line"),
+        ("x,,bert,base,110M,,,,", "has no name"),
+        ("x,X,bert,base,110M", "5 fields where 9 belong"),
     ],
 )
 def test_a_malformed_table_of_backbones_is_named(tmp_path: Path, line: str, says: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -72,6 +73,15 @@ def test_every_card_of_a_model_behind_counts_but_of_the_entry_its_own() -> None:
     assert closed(old, new, silent, child) == [["B"], ["C"], None, ["B", "C", "D"]]
 
 
+def test_the_registry_of_mteb_counts_beside_the_cards() -> None:
+    registry = {"m": card("m", ["B"]), "root": card("root", ["A"]), "clean": card("clean", [])}
+    with mock.patch("leaderboard.data.imports.read_registry_cards", return_value=registry):
+        assert closed(card("m", ["C"], adapted="root")) == [["A", "A-VN", "A.v2", "B", "C"]]
+        # A card that declares nothing is not followed, but the registry speaks for its model.
+        assert closed(card("m", None, adapted="root"), card("clean", None)) == [["B"], []]
+        assert closed(card("other", None, adapted="root"), {"model": "m"}) == [None, ["B"]]
+
+
 def test_groups_go_both_ways_and_through_others() -> None:
     assert _group_similar_names({"A": ["A.v2"], "B": ["C"], "A.v2": ["A.v3"], "A.v4": ["A.v3", "A"]}) == [
         ["A", "A.v2", "A.v3", "A.v4"],
@@ -125,6 +135,7 @@ def test_an_entry_holds_it_all_and_is_read_again_when_a_model_behind_it_changes(
 
 
 @pytest.mark.filterwarnings("ignore")
+@mock.patch("leaderboard.data.imports.read_registry_cards", dict)
 def test_mteb_says_the_same() -> None:
     """Of what the English benchmark holds; the cards are those of the installed mteb."""
     import mteb
@@ -146,6 +157,19 @@ def test_mteb_says_the_same() -> None:
     assert {name for name, data in found.items() if data is None} == {
         name for name, meta in metas.items() if meta.get_training_datasets() is None
     }
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_without_a_card_was_trained_on_what_mteb_says() -> None:
+    """Every model of the registry, on every text task: with similar tasks and what it was adapted from."""
+    import mteb
+
+    tasks = set(snapshot.load_snapshot().tasks)
+    said = {meta.name: meta.get_training_datasets() for meta in mteb.get_model_metas() if meta.name}
+    found = resolve_training_tasks([{"model": name} for name in said])
+    ours = dict(zip(said, (None if names is None else tasks & {*names} for names in found), strict=True))
+    assert ours == {name: None if names is None else names & tasks for name, names in said.items()}
+    assert sum(bool(names) for names in ours.values()) > 400
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -352,6 +352,28 @@ def test_what_a_paper_prints_takes_its_place() -> None:
     assert not found.compute_ranks("tasks", "entry").place.any()
 
 
+def test_a_column_of_parts_is_their_mean_or_the_number_of_the_whole() -> None:
+    """Rows: both agree, contradict; a part is missing; no whole; measured; an impossible part; other data."""
+    rows = [
+        [("", 0.2), ("", 0.3), ("", 0.4), ("", 0.5), ("", 0.3004)],
+        [("", 0.2), ("", 0.3), ("", 0.4), ("", 0.5), ("", 0.0005)],
+        [("", 0.2), ("none", 0.0), ("", 0.4), ("", 0.5), ("", 0.6)],
+        [("", 0.2), ("", 0.3), ("", 0.4), ("", 0.5), ("none", 0.0)],
+        [("", 0.2), ("", 0.3), ("", 0.4), ("", 0.5), ("", 0.6)],
+        [("", 0.2), ("bad", 0.0), ("", 0.4), ("", 0.5), ("", 0.6)],
+        [("", 0.2), ("other", 0.3), ("", 0.4), ("", 0.5), ("", 0.7)],
+    ]
+    entries = [entry(n, origin="measured" if n == 5 else "imported") for n in range(1, 8)]
+    found = laid(suite_of([("x", 3), ("y", 1)]), rows, entries=entries, wholes=[4, None])
+    assert found.values[:, 0].tolist() == pytest.approx([0.3, 0.3, 0.6, 0.3, 0.3, 0.6, 0.3])
+    assert found.contradicted == {(1, 0): 0.0005, (6, 0): 0.7}
+    assert found.results[:, 0].tolist() == [1, 0, 1, 0, 0, 1, 0]
+    assert [REASONS[code] for code in found.reasons[:, 0]] == [*[""] * 6, "other"]
+    cell = suite_table.build_task_cell(found, 1, 0, {})
+    assert (cell.text, cell.kind) == ("30.00", "contradicted")
+    assert cell.note == "the mean of its 3 parts; of the whole the source says 0.05"
+
+
 def test_ranks_of_nothing() -> None:
     empty = np.zeros((0, 2))
     found = rank_entries(empty, np.zeros(0), np.zeros(0, bool), {})
@@ -381,7 +403,10 @@ from mteb.cache import ResultCache
 cache, found = ResultCache(sys.argv[1]), {}
 for name in sys.argv[2:]:
     benchmark = mteb.get_benchmark(name)
-    loaded = cache.load_results(tasks=list(benchmark.tasks), require_model_meta=False, include_remote=False,
+    parts = {task.metadata.name: [part.metadata.name for part in task.metadata.tasks]
+             for task in benchmark.tasks if hasattr(task.metadata, "tasks")}
+    every = [*benchmark.tasks, *(mteb.get_task(name) for names in parts.values() for name in names)]
+    loaded = cache.load_results(tasks=every, require_model_meta=False, include_remote=False,
                                 validate_and_filter=True, only_main_score=True)
     scores = {}
     for model in loaded.join_revisions().model_results:
@@ -389,6 +414,10 @@ for name in sys.argv[2:]:
             values = [row["main_score"] for rows in task.scores.values() for row in rows]
             score = math.nan if None in values else task.get_score()  # get_score fails where one has none
             scores.setdefault(model.model_name, {})[task.task_name] = score
+    for one in scores.values():
+        for whole, names in parts.items():
+            mean = sum(one.get(name, math.nan) for name in names) / len(names)
+            one[whole] = one.get(whole, math.nan) if math.isnan(mean) else mean
     wanted = [task.metadata.name for task in benchmark.tasks]
     whole = {m: [s.get(t, math.nan) for t in wanted] for m, s in scores.items()}
     found[name] = {m: sum(s) / len(s) for m, s in whole.items() if all(map(math.isfinite, s))}
@@ -396,7 +425,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def results(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The public results: all where HARNESS_MTEB_RESULTS names them, else those of one model in eight."""
     if os.environ.get("HARNESS_MTEB_RESULTS"):
@@ -411,25 +440,82 @@ def results(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(path.parent for path in (folder, *folder.glob("*")) for path in path.glob("results"))
 
 
+@pytest.fixture
+def public(results: Path, tmp_path: Path) -> Queries:
+    """A site over the public results."""
+    import_results(results, tmp_path / "results")
+    index = open_index(SiteSettings(results=(tmp_path / "results",), snapshots=tmp_path / "site"))
+    return Queries(index, index.refresh().version)
+
+
 @pytest.mark.shared
 @pytest.mark.slow
-def test_the_ranked_are_those_of_mteb_and_their_means_are_the_same(results: Path, tmp_path: Path) -> None:
+def test_the_ranked_are_those_of_mteb_and_their_means_are_the_same(results: Path, public: Queries) -> None:
+    """Of a task of several parts the mean of the parts, which mteb leaves to the file of the whole."""
     theirs = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(results), *SUITES], capture_output=True, text=True, check=True
     )
     expected = json.loads(theirs.stdout.splitlines()[-1])
-    import_results(results, tmp_path / "results")
-    index = open_index(SiteSettings(results=(tmp_path / "results",), snapshots=tmp_path / "site"))
-    queries = Queries(index, index.refresh().version)
     for name, slug in SUITES.items():
-        found = queries.load_suite_scores(queries.suites[slug])
+        found = public.load_suite_scores(public.suites[slug])
         ranks = found.compute_ranks("tasks", "model").place
         means = {found.entries[row].model: found.over_tasks.values[row] for row in np.flatnonzero(ranks)}
         assert means.keys() == expected[name].keys()
         assert means == {model: pytest.approx(mean, abs=1e-9) for model, mean in expected[name].items()}
         assert len(means) >= AT_LEAST[slug] / (1 if os.environ.get("HARNESS_MTEB_RESULTS") else 2 * ONE_IN)
-    ranked = queries.load_suite_scores(queries.suites["mteb"])
+    ranked = public.load_suite_scores(public.suites["mteb"])
     names = {
         ranked.entries[row].model for row in np.flatnonzero(ranked.compute_ranks("tasks", "model").place)
     }
     assert set(NAMED) <= names
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_what_the_registry_of_mteb_says_was_trained_on_is_marked(public: Queries) -> None:
+    """Every score of the three suites, beside the registry of the installed mteb."""
+    import mteb
+
+    data = {meta.name: meta.get_training_datasets() for meta in mteb.get_model_metas()}
+    marked = 0
+    for slug in SUITES.values():
+        found = public.load_suite_scores(public.suites[slug])
+        for row, at in np.argwhere(found.counted).tolist():
+            column = found.site_suite.suite.columns[at]
+            said = {column.name, *(one.name for one in column.tasks)} & (
+                data.get(found.entries[row].model) or set()
+            )
+            if said:
+                cell = suite_table.build_task_cell(found, row, at, public.entries)
+                assert "leak" in cell.kind.split(), (found.entries[row].model, column.name)
+                assert found.zero_shot[row] < 1
+                marked += 1
+    assert marked > 300
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_a_task_of_parts_has_the_mean_of_its_raw_files(results: Path, public: Queries) -> None:
+    found = public.load_suite_scores(public.suites["beir"], revisions=True)
+    (at,) = [at for at, one in enumerate(found.site_suite.suite.columns) if len(one.tasks) > 1]
+    column, means, contradicted = found.site_suite.suite.columns[at], 0, 0
+    for row, one in enumerate(found.entries):
+        folder = results / "results" / one.model.replace("/", "__") / (one.revision or "")
+        if one.origin != "imported" or one.treatment or not folder.is_dir():
+            continue
+        raw = [_main_score(folder / f"{task.name}.json") for task in column.tasks]
+        whole, mean = _main_score(folder / f"{column.name}.json"), float(np.mean(raw))
+        assert found.values[row, at] == pytest.approx(whole if np.isnan(mean) else mean, nan_ok=True)
+        assert ((row, at) in found.contradicted) == (abs(100 * (mean - whole)) > 0.05), one.model
+        means, contradicted = means + (not np.isnan(mean)), contradicted + ((row, at) in found.contradicted)
+    assert means > 20
+    assert contradicted
+
+
+def _main_score(path: Path) -> float:
+    """The score of a raw file of mteb, in its present form or its old one; NaN without a file."""
+    data = json.loads(path.read_text()) if path.is_file() else {}
+    if "mteb_dataset_name" in data:
+        return float(data["test"]["ndcg_at_10"])
+    return float(data["scores"]["test"][0]["main_score"]) if data else np.nan

@@ -146,8 +146,17 @@ def test_scores_on_other_data_are_marked_and_counted_when_asked() -> None:
 def test_what_a_model_was_trained_on_is_marked() -> None:
     (row,) = [r for r in rows() if r["cells"]["model"]["value"] == "acme/tiny-large"]
     marked = [key for key, cell in row["cells"].items() if "leak" in cell.get("kind", "").split()]
-    assert marked == [f"task:{NANO[0]}"]
+    assert marked == ["unseen", f"task:{NANO[0]}"]
     assert row["cells"]["unseen"]["value"] == round(100 * (1 - 1 / len(NANO)))
+    assert row["cells"]["unseen"]["note"] == f"trained on {NANO[0]}"
+
+
+def test_what_is_not_zero_shot_stands_in_the_first_columns_and_on_phones() -> None:
+    (table, *_) = asked()["tables"]
+    assert [column["key"] for column in table["columns"]][:3] == ["rank", "model", "unseen"]
+    (cell,) = [td for td in shown(PATH).all("td") if td.get("title") == f"trained on {NANO[0]}"]
+    assert cell["data-label"] == "Zero-shot"
+    assert {"card", "leak"} <= {*cell["class"].split()}
 
 
 def test_the_best_and_the_second_best_are_marked() -> None:
