@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +24,9 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.core import files, paths
 from harness.core.documents import read_content_file, write_content_file
-from harness.storage.imported import Imported
+from harness.core.errors import StoreError
+from harness.storage.imported import STAMP, Imported
+from harness.storage.imported import TABLES as IMPORT_TABLES
 from leaderboard.data import backbones, documents, imports, records
 from leaderboard.data.entries import Unit
 from leaderboard.data.seeds import put_seeds
@@ -33,13 +38,14 @@ from leaderboard.data.tables import (
     Reading,
     Tables,
     clean_stored_text,
+    hash_tables,
     read_units,
     write_texts,
 )
 
 log = logging.getLogger(__name__)
 
-FORM = 19
+FORM = 20
 """The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"
@@ -51,6 +57,9 @@ FILES = 12
 WEEK = 7 * 24 * 3600
 SPARE = 600
 """Seconds after which nobody reads a version that another one has replaced."""
+
+REPORTED = "reported"
+"""The folder of the papers' tables in a kept snapshot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +75,8 @@ class Snapshot(BaseModel):
     """One version of the tables: a folder of Parquet files for each part, the own one first.
 
     `units` are the stamps of the own part's units, `imports` the source, folder and identifier of each
-    import, `files` the size and the SHA-256 of each file.
+    import, `files` the size and the SHA-256 of each file, `digests` what the tables of each part hold.
+    `made` is when they were first seen to hold it, in UTC, and `form` names the software that can read them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -77,6 +87,14 @@ class Snapshot(BaseModel):
     parts: Sequence[str]
     imports: Mapping[str, tuple[str, str, str]]
     files: Mapping[str, tuple[int, str]]
+    digests: Mapping[str, str] = {}
+    made: str = ""
+    form: str = ""
+
+    @property
+    def id(self) -> str:
+        """A short digest of what all tables hold, wherever and in whatever order they were read."""
+        return hashlib.sha256("".join(sorted(self.digests.values())).encode()).hexdigest()[:12]
 
     def list_table_files(self, table: str) -> list[str]:
         """The Parquet files of a table."""
@@ -212,7 +230,7 @@ class SiteIndex:
         dropped = gone + (0 if taken else len(former.imports.keys() - import_parts.keys()))
         # The folder first, then current.json: no reader may see a version whose files are missing.
         files.move(new, self.folder / str(version))
-        self._replace_current(version, stamps, import_parts)
+        self._replace_current(former, version, stamps, import_parts)
         return Changes(taken=read + taken, dropped=dropped, version=version)
 
     def _fill_own_tables(
@@ -268,18 +286,90 @@ class SiteIndex:
         return locations, taken
 
     def _replace_current(
-        self, version: int, units: Mapping[str, str], parts: Mapping[str, tuple[str, str, str]]
+        self,
+        former: Snapshot,
+        version: int,
+        units: Mapping[str, str],
+        parts: Mapping[str, tuple[str, str, str]],
     ) -> None:
-        document = {
-            "version": version, "units": dict(units), "parts": [OWN, *parts], "imports": dict(parts),
-            "files": _hash_files(self.folder / str(version)),
-        }  # fmt: skip
-        write_content_file(self.folder / "current.json", document)
+        folder, names = self.folder / str(version), [OWN, *parts]
+        # The part of an import has another name whenever it holds anything else.
+        known = {name: digest for name, digest in former.digests.items() if name != OWN}
+        digests = {n: known.get(n) or hash_tables(folder / n, list(self.scope_ids)) for n in names}
+        current = Snapshot(
+            folder=folder, version=version, units=units, parts=names, imports=parts,
+            files=_hash_files(folder), digests=digests, made=datetime.now(UTC).isoformat("T", "seconds"),
+            form=self.folder.name,
+        )  # fmt: skip
+        if current.id == former.id:
+            current = current.model_copy(update={"made": former.made})
+        _write_snapshot(self.folder, current)
         self.damaged, self._verified = False, version
         for old in self.folder.iterdir():
             # Pages of the version before may still be at work.
             if old.name.isdecimal() and int(old.name) < version and time.time() - old.stat().st_mtime > SPARE:
                 shutil.rmtree(old, ignore_errors=True)
+
+    @property
+    def _kept(self) -> Path:
+        # Beside the folders of all forms: other software removes those that it does not know.
+        return self.folder.with_name(f"{self.folder.name.rpartition('-')[0]}-kept")
+
+    def list_kept(self) -> list[Snapshot]:
+        """The kept snapshots that this software can read, the oldest first."""
+        found = [
+            _read_kept(path, path.stat().st_mtime_ns) for path in self._kept.glob("[0-9a-f]*/current.json")
+        ]
+        return sorted((s for s in found if s and s.form == self.folder.name), key=lambda one: one.made)
+
+    def open_kept(self, id: str) -> SiteIndex | None:
+        """A kept snapshot as an index of its own; None if none has this id, or it is damaged."""
+        if not any(snapshot.id == id for snapshot in self.list_kept()):
+            return None
+        index = copy.copy(self)
+        index.folder, index._seen, index._verified = self._kept / id, ((0, 0), None), 0
+        index.settings = replace(self.settings, reported=self.settings.reported and index.folder / REPORTED)
+        return index if index.verify_snapshot() else None
+
+    def keep(self, snapshot: Snapshot, write_more: Callable[[Path], None]) -> bool:
+        """Keep a snapshot under its id until somebody removes it; False if as many are kept as may be.
+
+        Args:
+            snapshot: One whose files are there.
+            write_more: Writes what else is kept with it into a folder.
+
+        Raises:
+            StoreError: Its files are gone, or the cache cannot be written.
+        """
+        place, new = self._kept / snapshot.id, self._kept / f"new-{snapshot.id}"
+        try:
+            self._kept.mkdir(exist_ok=True)
+            with FileLock(self._kept / ".lock"):
+                if any(one.id == snapshot.id for one in self.list_kept()):
+                    return True
+                if len([path for path in self._kept.iterdir() if path.is_dir()]) >= self.settings.keep:
+                    return False
+                # What is there under this id was cut off, or is of another form.
+                for rest in (place, new):
+                    shutil.rmtree(rest, ignore_errors=True)
+                folder = new / str(snapshot.version)
+                for name, path in _list_files(snapshot.folder).items():
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    _link_file(path, folder / name)
+                homes = {}
+                for part, (source, home, number) in snapshot.imports.items():
+                    (new / part / source).mkdir(parents=True)
+                    for name in (STAMP, *(f"{table}-{number}.parquet" for table in IMPORT_TABLES)):
+                        _link_file(Path(home) / name, new / part / source / name)
+                    homes[part] = (source, str(place / part / source), number)
+                if self.settings.reported:
+                    shutil.copytree(self.settings.reported, new / REPORTED)
+                write_more(new)
+                _write_snapshot(new, snapshot.model_copy(update={"units": {}, "imports": homes}))
+                files.move(new, place)
+        except OSError as error:
+            raise StoreError(f"Snapshot {snapshot.id} cannot be kept: {error}.", hint="Try again.") from error
+        return True
 
     def _iter_source_units(self) -> Iterator[Unit]:
         reference = [self.settings.reference] if self.settings.reference else []
@@ -378,6 +468,15 @@ def _read_snapshot(path: Path) -> Snapshot | None:
     except (OSError, ValueError, KeyError, TypeError):
         log.exception("%s cannot be read. The snapshot is written again from the folders.", path)
         return None
+
+
+@cache
+def _read_kept(path: Path, _mtime: int) -> Snapshot | None:
+    return _read_snapshot(path)
+
+
+def _write_snapshot(folder: Path, snapshot: Snapshot) -> None:
+    write_content_file(folder / "current.json", snapshot.model_dump(mode="json", exclude={"folder"}))
 
 
 def _hash_snapshot_form(scopes: Mapping[str, Sequence[Scope]]) -> str:

@@ -118,7 +118,7 @@
   function follow(href) {
     if (!href || !href.startsWith("/") || href.startsWith("//")) return;
     const root = new URL("../", script.src);
-    location.assign(isStatic ? new URL(`${href.slice(1)}/index.html`, root) : href);
+    location.assign(isStatic ? new URL(`${href.slice(1)}/index.html`, root) : (document.documentElement.dataset.prefix ?? "") + href);
   }
 
   async function draw(view, figure) {

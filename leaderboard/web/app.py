@@ -15,10 +15,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
 
 from fastapi import FastAPI, Query, Request
 from fastapi import Path as PathParameter
@@ -31,7 +33,7 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import PathLike, StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,9 +42,9 @@ from harness.core.errors import HarnessError, StoreError
 from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
-from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute
-from leaderboard.web.parameters import State, describe_errors
-from leaderboard.web.site import API_HINT, STATIC, Site, format_asset_url, open_site, render_badge
+from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute
+from leaderboard.web.parameters import State, build_address, describe_errors
+from leaderboard.web.site import API_HINT, SNAPSHOT, STATIC, Site, format_asset_url, open_site, render_badge
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +94,17 @@ class TableJson(BaseModel):
     notes: list[str]
 
 
+class SnapshotJson(BaseModel):
+    """The snapshot that a page is of: `/s/ID` before a path is its lasting address."""
+
+    id: str
+    made: str
+
+
 class PageJson(BaseModel):
     """A page as data; values are as printed."""
 
+    snapshot: SnapshotJson | None
     title: str
     lead: str
     notes: list[str]
@@ -149,10 +159,11 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
     _answer_head(app)
     _add_error_handlers(app, site)
+    app.add_middleware(_SnapshotAddresses)
     app.add_middleware(_BoundedQueries)
     app.add_middleware(CountRequests, metrics=metrics)
     # Around everything, so that answers to a failure have the headers too; nothing can be added after it.
-    app.middleware_stack = SecurityHeaders(app.build_middleware_stack())
+    app.middleware_stack = SecurityHeaders(app.build_middleware_stack(), shared=bool(settings.url))
     return app
 
 
@@ -212,13 +223,21 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
 
     async def answer_page(request: Request, state: State, **arguments: str) -> Response:
         app = request.app.state
-        key = site.build_cache_key(route, state, arguments, form)
+        shown = site
+        if "snapshot" in request.scope:
+            shown = await run_in_threadpool(_find_site, site, request)
+        key = shown.build_cache_key(route, state, arguments, form)
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
         if page is None:
             # Only here: pages from the cache cost nothing, and are not counted.
             app.limits.enforce(request.client.host if request.client else "unknown")
-            page = await app.queue.render(key, partial(site.render, route, state, arguments, form))
+            try:
+                page = await app.queue.render(key, partial(shown.render, route, state, arguments, form))
+            except Moved as moved:
+                path = route.path if form == "html" else route.build_format_path(form)
+                address = build_address(path.format(**moved.arguments), request.url.query)
+                return RedirectResponse(shown.prefix + address)
         return answer(request, page)
 
     text = Annotated[str, PathParameter(max_length=300)]
@@ -234,15 +253,65 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
     return answer_page
 
 
+def _find_site(site: Site, request: Request) -> Site:
+    """The site of the kept snapshot that a request names, or the one that follows the folders."""
+    id = request.scope.get("snapshot")
+    return site.open_kept(id) if id else site
+
+
+class _SnapshotAddresses:
+    """Takes the id of a snapshot from an address: what comes behind it is the address of a page."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        match = SNAPSHOT.match(scope["path"]) if scope["type"] == "http" else None
+        if match:
+            scope = {**scope, "snapshot": match[1], "root_path": scope.get("root_path", "") + match[0]}
+        await self.app(scope, receive, send)
+
+
 def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
+    @app.post("/cite", include_in_schema=False)
+    def cite(request: Request, of: str = "/") -> Response:
+        shown = _find_site(site, request)
+        app.state.limits.enforce(request.client.host if request.client else "unknown")
+        address = build_address("/cite", {"of": of})
+        return RedirectResponse(f"{shown.prefix or shown.keep()}{address}", status_code=303)
+
+    @app.get("/models/{name:path}", include_in_schema=False)
+    def find_model(request: Request, name: str) -> Response:
+        # The addresses of models have -- for the slash behind the organisation.
+        address = build_address(f"/models/{name.replace('/', '--')}", request.url.query)
+        return RedirectResponse(request.scope["root_path"] + address)
+
+    @app.get("/robots.txt", include_in_schema=False)
+    def list_robot_rules(request: Request) -> Response:
+        lines = ["User-agent: *", *(f"Disallow: {path}" for path in ("/s/", "/compare", "/search"))]
+        lines.append(f"Sitemap: {_format_site_url(site, request)}/sitemap.xml\n")
+        return Response("\n".join(lines), media_type="text/plain")
+
+    @app.get("/sitemap.xml", include_in_schema=False)
+    def map_site(request: Request) -> Response:
+        paths = (path for route in site.pages if "{id}" not in route.path for path in route.all_paths(site))
+        url = _format_site_url(site, request)
+        # A sitemap holds no more addresses.
+        places = [
+            f"<url><loc>{escape(url + build_address(path))}</loc></url>" for path in islice(paths, 50_000)
+        ]
+        head = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+        return Response(f"{head}{''.join(places)}</urlset>", media_type="application/xml")
+
     @app.get(
-        "/badges/{suite}/{entry}.svg",
+        "/badges/{suite}/{entry:path}.svg",
         response_class=Response,
         responses=_describe_responses("image/svg+xml", 404, 422),
     )
     def badge_svg(request: Request, suite: str, entry: str) -> Response:
-        """An entry's mean over a suite's tasks as a badge."""
-        body = render_badge(site, suite, entry).encode()
+        """The mean over a suite's tasks as a badge: of an entry, or of a model by any of its names."""
+        body = render_badge(_find_site(site, request), suite, entry).encode()
         return answer(request, RenderedPage(body=body, type="image/svg+xml; charset=utf-8"))
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -252,12 +321,16 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.get("/healthz", response_class=Response, responses=_describe_responses("text/plain"))
     def health() -> Response:
         """Whether the site answers, and which snapshot it shows."""
-        return Response(f"ok, snapshot {site.queries.version}\n", media_type="text/plain")
+        return Response(f"ok, snapshot {site.queries.version}, {site.as_of}\n", media_type="text/plain")
 
     @app.get("/metrics", response_class=Response, responses=_describe_responses("text/plain"))
     def measured() -> Response:
         """Metrics of the process that answers, for Prometheus."""
         return Response(metrics.render_metrics(), media_type=CONTENT_TYPE)
+
+
+def _format_site_url(site: Site, request: Request) -> str:
+    return site.settings.url or str(request.base_url).rstrip("/")
 
 
 def _describe_responses(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:

@@ -32,8 +32,10 @@ class SecurityHeaders:
     Wrap the whole application in it, so that answers to a failure have them too.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, shared: bool = False) -> None:
+        """Wrap an application; what is `shared` may be read by the pages of any other site, but for HTML."""
         self.app = app
+        self.shared = shared
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -45,6 +47,8 @@ class SecurityHeaders:
                 for name, value in {"Content-Security-Policy": POLICY, **HEADERS}.items():
                     # Not set: pages with charts bring a policy of their own.
                     headers.setdefault(name, value)
+                if self.shared and not headers.get("content-type", "").startswith("text/html"):
+                    headers["Access-Control-Allow-Origin"] = "*"
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
