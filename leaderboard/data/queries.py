@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from harness.core.errors import StoreError
 from harness.core.lineage import Lineage
 from harness.encoder.backbones import find_catalog_model
 from harness.results.names import distinguish_names
+from harness.results.scores import score_text
 from harness.storage.imported import Imported
 from leaderboard.data.documents import CheckSummary, WatchSummary
 from leaderboard.data.entries import SIZES as SIZES
@@ -487,6 +489,22 @@ class Queries:
                 if (source, number, task) in result_ids:
                     scores_by_result[result_ids[source, number, task]].setdefault(split, {})[subset] = score
         return scores_by_result
+
+    def list_ranks(self) -> dict[str, dict[str, str]]:
+        """Rank and mean × 100 on every board, as a text, by the letters of a model's lasting name."""
+        ranks: dict[str, dict[str, str]] = {}
+        for listed in self.suites.values():
+            if listed.main and listed.slug in self.entries_of_suites:
+                scores = self.load_suite_scores(listed)
+                places, means = scores.compute_ranks("tasks", "model").place, scores.over_tasks.values
+                ranked = int((places > 0).sum())
+                for place, mean, entry in sorted(
+                    zip(places, means, scores.entries, strict=True), key=itemgetter(0)
+                ):
+                    # The first of several checkpoints is the one that ranks highest.
+                    own = ranks.setdefault(entry.typed_names[0], {}) if place else {}
+                    own.setdefault(listed.suite.title, f"{place} of {ranked} ({score_text(mean)})")
+        return ranks
 
     @property
     def _imports(self) -> Iterable[tuple[str, str, str]]:

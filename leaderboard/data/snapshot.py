@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -58,8 +59,8 @@ WEEK = 7 * 24 * 3600
 SPARE = 600
 """Seconds after which nobody reads a version that another one has replaced."""
 
-REPORTED = "reported"
-"""The folder of the papers' tables in a kept snapshot."""
+REPORTED, RANKS = "reported", "ranks.json"
+"""What a kept snapshot has beside its tables: those of the papers, and the ranks on the boards."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,10 @@ class Snapshot(BaseModel):
     def list_table_files(self, table: str) -> list[str]:
         """The Parquet files of a table."""
         return [str(self.folder / part / f"{table}.parquet") for part in self.parts]
+
+    def read_ranks(self) -> Mapping[str, Mapping[str, str]]:
+        """The ranks of a kept snapshot, as Queries.list_ranks has them."""
+        return _read_ranks(self.folder.parent / RANKS)
 
     def locate_texts(self, batch: int) -> Path:
         """The file of the texts of a batch."""
@@ -331,12 +336,12 @@ class SiteIndex:
         index.settings = replace(self.settings, reported=self.settings.reported and index.folder / REPORTED)
         return index if index.verify_snapshot() else None
 
-    def keep(self, snapshot: Snapshot, write_more: Callable[[Path], None]) -> bool:
+    def keep(self, snapshot: Snapshot, list_ranks: Callable[[], object]) -> bool:
         """Keep a snapshot under its id until somebody removes it; False if as many are kept as may be.
 
         Args:
             snapshot: One whose files are there.
-            write_more: Writes what else is kept with it into a folder.
+            list_ranks: Gives its ranks.
 
         Raises:
             StoreError: Its files are gone, or the cache cannot be written.
@@ -352,10 +357,7 @@ class SiteIndex:
                 # What is there under this id was cut off, or is of another form.
                 for rest in (place, new):
                     shutil.rmtree(rest, ignore_errors=True)
-                folder = new / str(snapshot.version)
-                for name, path in _list_files(snapshot.folder).items():
-                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                    _link_file(path, folder / name)
+                shutil.copytree(snapshot.folder, new / str(snapshot.version), copy_function=_link_file)
                 homes = {}
                 for part, (source, home, number) in snapshot.imports.items():
                     (new / part / source).mkdir(parents=True)
@@ -364,7 +366,7 @@ class SiteIndex:
                     homes[part] = (source, str(place / part / source), number)
                 if self.settings.reported:
                     shutil.copytree(self.settings.reported, new / REPORTED)
-                write_more(new)
+                (new / RANKS).write_text(json.dumps(list_ranks()))
                 _write_snapshot(new, snapshot.model_copy(update={"units": {}, "imports": homes}))
                 files.move(new, place)
         except OSError as error:
@@ -418,8 +420,8 @@ def _link(former: Snapshot, part: str, new: Path) -> None:
         _link_file(old, new / part / old.name)
 
 
-def _link_file(old: Path, place: Path) -> None:
-    if place.exists():
+def _link_file(old: Path | str, place: Path | str) -> None:
+    if Path(place).exists():
         return
     try:
         # A hard link takes no space; some file systems have none.
@@ -468,6 +470,12 @@ def _read_snapshot(path: Path) -> Snapshot | None:
     except (OSError, ValueError, KeyError, TypeError):
         log.exception("%s cannot be read. The snapshot is written again from the folders.", path)
         return None
+
+
+@cache
+def _read_ranks(path: Path) -> Mapping[str, Mapping[str, str]]:
+    ranks: Mapping[str, Mapping[str, str]] = json.loads(path.read_text())
+    return ranks
 
 
 @cache

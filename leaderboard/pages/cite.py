@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 from urllib.parse import parse_qs
 
 from pydantic import Field, StringConstraints
@@ -13,10 +14,12 @@ from leaderboard.web.marks import KINDS
 from leaderboard.web.page import NotFound, Page, serve_page
 from leaderboard.web.parameters import State, build_address
 from leaderboard.web.site import TITLE, Site
-from leaderboard.web.tables import Cell, values_table
+from leaderboard.web.tables import values_table
 
-CITED = ("rank", "ranked", "tasks", "types", "mean", "untouched", "score", "count", "value")
+CITED = ("rank", "ranked", "tasks", "types", "mean", "untouched", "score", "count")
 """The columns whose numbers a sentence names."""
+MOST = 100
+"""Sentences on a page: a filter of the cited page gives those of other rows."""
 
 
 class _CiteState(State):
@@ -30,48 +33,42 @@ class _CiteState(State):
 @serve_page("/cite", "A page's lasting address, BibTeX entry, and sentences to quote.", formats=())
 def _show_citation(site: Site, state: _CiteState) -> Page:
     """The citation of a page."""
-    snapshot = site.queries.snapshot
+    snapshot, (path, _, query) = site.queries.snapshot, state.of.partition("?")
     if snapshot is None:
         raise NotFound("There is no snapshot to cite.", hint="The site shows no results folder.")
-    path, _, query = state.of.partition("?")
-    route, own, arguments = site.find_page(path, parse_qs(query, keep_blank_values=True), "json")
-    page = route.view(site, own, **arguments)
-    of = build_address(route.path.format(**arguments), own.build_filter_query())
-    address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{of}"
-    bibtex = (
-        f"@misc{{{TITLE.split()[0].lower()}-{snapshot.id},\n  title = {{{escape_tex(page.title)}}},\n"
-        f"  howpublished = {{{TITLE}, snapshot {snapshot.id}}},\n  year = {{{snapshot.made[:4]}}},\n"
-        f"  url = {{{address}}},\n  note = {{As of {snapshot.made[:10]}}}\n}}"
-    )
-    sentences = [f"{text} ({site.as_of}, {address})" for text in _iter_sentences(page)]
-    rows = [[Cell(text=text, value=text)] for text in sentences]
+    given = parse_qs(query, keep_blank_values=True)
+    page = json.loads(site.export(path, given, "json"))
+    address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{build_address(path, given)}"
+    fields = {
+        "title": escape_tex(page["title"]), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
+        "year": snapshot.made[:4], "url": address, "note": f"As of {snapshot.made[:10]}",
+    }  # fmt: skip
+    lines = [f"@misc{{encoders-{snapshot.id}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
+    sentences = [(f"{text} ({site.as_of}, {address})",) for text in _iter_sentences(page)]
     return Page(
-        title=f"Cite: {page.title}",
+        title=f"Cite: {page['title']}",
         template="cite.html",
-        tables=[values_table("sentences", "Sentences to quote", {"sentence": "Sentence"}, rows)],
-        context={"address": address, "bibtex": bibtex, "of": of},
+        tables=[values_table("sentences", "Sentences to quote", {"sentence": "Sentence"}, sentences[:MOST])],
+        context={"address": address, "bibtex": ",\n".join(lines) + "\n}", "of": state.of},
     )
 
 
-def _iter_sentences(page: Page) -> Iterator[str]:
-    """What the first table of a page says of each row; of a page of one number what its lead says."""
-    table = page.tables[0] if page.tables else None
-    cited = [at for at, column in enumerate(table.columns) if column.key in CITED] if table else []
-    what = f"{page.title}. {page.lead}".rstrip()
-    if table is None or not cited:
+def _iter_sentences(page: Mapping[str, Any]) -> Iterator[str]:
+    """What the first table of a page (PageJson) says of each row; without numbers, the page's lead."""
+    what = f"{page['title']}. {page['lead']}".strip()
+    table = page["tables"][0] if page["tables"] else {"columns": [], "rows": []}
+    labels = {c["key"]: f"{c['group']} {c['label']}".strip() for c in table["columns"] if c["key"] in CITED}
+    for row in table["rows"] if labels else ():
+        cells = row["cells"]
+        name = next((cells[key]["text"] for key in ("model", "name", "board") if key in cells), "")
+        numbers = [f"{labels[key]} {_format_cited(cells[key])}" for key in labels if key in cells]
+        yield f"{name}: {', '.join(numbers)}. {what}"
+    if not labels:
         yield what
-        return
-    for row in (row for _, row in table.entries):
-        names = [cell.text for column, cell in zip(table.columns, row.cells, strict=True) if column.names_row]
-        numbers = []
-        for at in cited:
-            column, cell = table.columns[at], row.cells[at]
-            if cell.text:
-                numbers.append(f"{column.group} {column.label} {_format_cited(cell)}".strip())
-        yield f"{' '.join(names)}: {', '.join(numbers)}. {what}"
 
 
-def _format_cited(cell: Cell) -> str:
+def _format_cited(cell: Mapping[str, Any]) -> str:
     """A number with its marks, and over how many tasks it is where these are not all."""
-    marks = "".join(KINDS[kind].mark for kind in cell.kind.split() if kind in KINDS)
-    return f"{cell.text}{marks}{f' ({cell.note})' if 'part' in cell.kind.split() and cell.note else ''}"
+    kinds = cell.get("kind", "").split()
+    marks = "".join(KINDS[kind].mark for kind in kinds if kind in KINDS)
+    return f"{cell['text']}{marks}" + (f" ({cell['note']})" if "part" in kinds and "note" in cell else "")

@@ -13,7 +13,7 @@ from harness.results.results import format_setting
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite
-from leaderboard.views.history import build_value_history
+from leaderboard.views.history import build_score_history
 from leaderboard.views.model_scores import TRUST, build_score_cell, collect_reasons, describe_result_data
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import iter_training_charts, list_training_notes
@@ -201,7 +201,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         ),
         "source": _format_source_url(site, entry.source, file),
     }  # fmt: skip
-    history = build_value_history(site.list_kept(), row)
+    history = build_score_history(site.list_kept(), row)
     controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
@@ -213,7 +213,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
             Crumb(label="Models", href="/search"),
             Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
         ],
-        tables=[one for one in (*_iter_result_tables(record, where.cut(shown)), history) if one and one.rows],
+        tables=[one for one in (*_iter_result_tables(record, where.cut(shown)), history) if one.rows],
         charts=list(iter_training_charts(record)) if training else [],
         data={
             **{name: getattr(row, name) for name in names},

@@ -4,62 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import duckdb
+
 from harness.results.scores import score_text
-from leaderboard.data.history import locate_standings, query_kept
-from leaderboard.data.queries import Entry, EntryResult
+from leaderboard.data.queries import EntryResult
 from leaderboard.data.snapshot import Snapshot
+from leaderboard.data.tables import SETTINGS
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.web.parameters import build_address
-from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
+from leaderboard.web.tables import Cell, Table, link, values_table
 
 
-def build_rank_history(kept: Sequence[Snapshot], entries: Sequence[Entry], slug: str) -> Table | None:
-    """The ranks of a model in kept snapshots, the newest first; None where it has none.
+def build_rank_history(kept: Sequence[Snapshot], name: str, slug: str) -> Table:
+    """The ranks that a model had on the boards, with its means × 100.
 
     Args:
-        kept: The snapshots, the oldest first.
-        entries: The entries of the model.
+        kept: Snapshots, the oldest first.
+        name: The letters of its lasting name (Entry.typed_names), which all of its checkpoints share.
         slug: Its name in URLs.
     """
-    rows = query_kept(
-        """SELECT filename, suite, min(rank), max(ranked), arg_min(mean, rank)
-           FROM read_parquet(?, filename = true) WHERE list_contains(?, name) GROUP BY ALL ORDER BY suite""",
-        {str(locate_standings(one.folder.parent)): one for one in kept},
-        sorted({entry.typed_names[0] for entry in entries}),
-    )
-    cells = {
-        (one.id, suite): Cell(text=f"{rank} of {ranked} ({score_text(mean)})", value=rank)
-        for one, suite, rank, ranked, mean in rows
-    }
-    suites = list(dict.fromkeys(suite for _, suite in cells))
+    ranks = [(one, one.read_ranks().get(name, {})) for one in reversed(kept)]
+    suites = dict.fromkeys(suite for _, texts in ranks for suite in texts)
+    lines = [
+        [_link_snapshot(one, f"/models/{slug}"), *(Cell(text=texts.get(suite, "")) for suite in suites)]
+        for one, texts in ranks
+        if texts
+    ]
     labels = {"snapshot": "Snapshot", **{f"suite{at}": suite for at, suite in enumerate(suites)}}
-    shown = [one for one in reversed(kept) if any(one.id == id for id, _ in cells)]
-    lines = [
-        [_link_snapshot(one, f"/models/{slug}"), *(cells.get((one.id, suite), EMPTY) for suite in suites)]
-        for one in shown
-    ]
-    caption = "Rank (mean × 100) in the snapshots that were kept before this one"
-    return values_table("history", caption, labels, lines, " ".join(list(labels)[1:])) if lines else None
+    return values_table("history", "Ranks and means × 100 in earlier snapshots", labels, lines)
 
 
-def build_value_history(kept: Sequence[Snapshot], result: EntryResult) -> Table | None:
-    """What kept snapshots have for the entry and the task of a result, the newest first."""
-    rows = query_kept(
-        """SELECT filename, arg_max(value, coalesce(written, '')) FROM read_parquet(?, filename = true)
-           WHERE entry = ? AND task = ? GROUP BY ALL""",
-        {path: one for one in kept for path in one.list_table_files("results")},
-        result.entry,
-        result.task,
-    )
-    values = {one.id: value for one, value in rows}
-    lines = [
-        [_link_snapshot(one, format_task_path(result.task)), Cell(text=score_text(values[one.id]))]
-        for one in reversed(kept)
-        if one.id in values
-    ]
+def build_score_history(kept: Sequence[Snapshot], result: EntryResult) -> Table:
+    """The scores that an entry had on a task in snapshots, the oldest first."""
+    sql = "SELECT arg_max(value, coalesce(written, '')) FROM read_parquet(?) WHERE entry = ? AND task = ?"
+    lines = []
+    with duckdb.connect(config={**SETTINGS, "threads": 1}) as connection:
+        for one in reversed(kept):
+            given = [one.list_table_files("results"), result.entry, result.task]
+            ((value,),) = connection.execute(sql, given).fetchall()
+            if value is not None:
+                place = _link_snapshot(one, format_task_path(result.task))
+                lines.append([place, Cell(text=score_text(value), value=value)])
     labels = {"snapshot": "Snapshot", "score": "Score × 100"}
-    caption = "The score in the snapshots that were kept before this one"
-    return values_table("history", caption, labels, lines, "score") if lines else None
+    return values_table("history", "The score in earlier snapshots", labels, lines, "score")
 
 
 def _link_snapshot(one: Snapshot, path: str) -> Cell:

@@ -30,7 +30,6 @@ from harness.results.printed import Paper, read_papers
 from harness.results.scores import score_text
 from leaderboard import pages
 from leaderboard.data.entries import TRUST
-from leaderboard.data.history import write_standings
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.settings import RemoteCopy, SiteSettings
 from leaderboard.data.snapshot import SiteIndex, Snapshot, open_index
@@ -116,7 +115,7 @@ class Site:
         queries = self.queries
         if queries.snapshot is None:
             raise NotFound("There is no snapshot to keep.", hint="The site shows no results folder.")
-        if not self.index.keep(queries.snapshot, partial(write_standings, queries)):
+        if not self.index.keep(queries.snapshot, queries.list_ranks):
             raise NotFound(
                 f"This site keeps {self.settings.keep} snapshots, and has no place for another.",
                 hint="`harness serve --keep N` takes more.",
@@ -230,28 +229,12 @@ class Site:
         """
         if kept := SNAPSHOT.match(path):
             return self.open_kept(kept[1]).export(path[kept.end() :], query, form)
-        return self.render(*self.find_page(path, query, form), form).body
-
-    def find_page(
-        self, path: str, query: Mapping[str, Sequence[str]], form: str
-    ) -> tuple[PageRoute, State, dict[str, str]]:
-        """The route of an address that has a format, with its state and the parameters of its path.
-
-        Args:
-            path: The page's path.
-            query: The values of each parameter, as text.
-            form: A format of FORMATS.
-
-        Raises:
-            NotFound: No page has this path, or it lacks this format.
-            UsageError: The query holds something that the page does not take.
-        """
         routes = [route for route in self.pages if form in route.formats]
         for route in routes:
             arguments = route.match_path(f"/{path.strip('/')}")
             if arguments is not None:
                 arguments = {name: unquote(value) for name, value in arguments.items()}
-                return route, _parse_page_state(route.state, query), arguments
+                return self.render(route, _parse_page_state(route.state, query), arguments, form).body
         paths = [route.path for route in routes]
         raise build_missing_error(f"page with a {form} format", path, paths, then="The page /api lists all.")
 
