@@ -30,7 +30,13 @@ class _CiteState(State):
     )
 
 
-@serve_page("/cite", "A page's lasting address, BibTeX entry, and sentences to quote.", formats=())
+@serve_page(
+    "/cite",
+    "A page's lasting address, BibTeX entry, and sentences to quote.",
+    # Plain files have no addresses that stay.
+    paths=lambda site: [],
+    formats=(),
+)
 def _show_citation(site: Site, state: _CiteState) -> Page:
     """The citation of a page."""
     snapshot, (path, _, query) = site.queries.snapshot, state.of.partition("?")

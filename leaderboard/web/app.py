@@ -94,17 +94,10 @@ class TableJson(BaseModel):
     notes: list[str]
 
 
-class SnapshotJson(BaseModel):
-    """The snapshot that a page is of: `/s/ID` before a path is its lasting address."""
-
-    id: str
-    made: str
-
-
 class PageJson(BaseModel):
     """A page as data; values are as printed."""
 
-    snapshot: SnapshotJson | None
+    snapshot: dict[str, str] | None = Field(description="What it is of: `id` and `date`; null without data.")
     title: str
     lead: str
     notes: list[str]
@@ -159,7 +152,6 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
     _answer_head(app)
     _add_error_handlers(app, site)
-    app.add_middleware(_SnapshotAddresses)
     app.add_middleware(_BoundedQueries)
     app.add_middleware(CountRequests, metrics=metrics)
     # Around everything, so that answers to a failure have the headers too; nothing can be added after it.
@@ -259,20 +251,6 @@ def _find_site(site: Site, request: Request) -> Site:
     return site.open_kept(id) if id else site
 
 
-class _SnapshotAddresses:
-    """Takes the id of a snapshot from an address: what comes behind it is the address of a page."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        match = SNAPSHOT.match(scope["path"]) if scope["type"] == "http" else None
-        if match:
-            scope = {**scope, "snapshot": match[1], "root_path": scope.get("root_path", "") + match[0]}
-        await self.app(scope, receive, send)
-
-
 def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.post("/cite", include_in_schema=False)
     def cite(request: Request, of: str = "/") -> Response:
@@ -321,7 +299,7 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.get("/healthz", response_class=Response, responses=_describe_responses("text/plain"))
     def health() -> Response:
         """Whether the site answers, and which snapshot it shows."""
-        return Response(f"ok, snapshot {site.queries.version}, {site.as_of}\n", media_type="text/plain")
+        return Response(f"ok, snapshot {site.queries.version}\n", media_type="text/plain")
 
     @app.get("/metrics", response_class=Response, responses=_describe_responses("text/plain"))
     def measured() -> Response:
@@ -569,7 +547,7 @@ def check_query(query: bytes) -> None:
 
 
 class _BoundedQueries:
-    """Refuses a query that is too much before anything else sees it."""
+    """Refuses a query that is too much before anything else sees it; takes a snapshot's id from the path."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -579,6 +557,9 @@ class _BoundedQueries:
         try:
             if scope["type"] == "http":
                 check_query(scope["query_string"])
+                if kept := SNAPSHOT.match(scope["path"]):
+                    # Routes look at what stands behind the root path.
+                    scope = {**scope, "snapshot": kept[1], "root_path": kept[0]}
         except Refusal as refusal:
             await refusal.build_response()(scope, receive, send)
         else:

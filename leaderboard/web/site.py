@@ -384,7 +384,7 @@ def _digest(path: Path, _mtime: int) -> str:
 def build_page_json(page: Page, state: State, snapshot: Snapshot | None = None) -> dict[str, Any]:
     """A page as plain values, with the parameters that are not at their defaults."""
     return {
-        "snapshot": {"id": snapshot.id, "made": snapshot.made} if snapshot else None,
+        "snapshot": {"id": snapshot.id, "date": snapshot.made[:10]} if snapshot else None,
         "title": page.title,
         "lead": page.lead,
         "notes": list(page.notes),
