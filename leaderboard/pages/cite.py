@@ -14,7 +14,6 @@ from leaderboard.web.marks import KINDS
 from leaderboard.web.page import NotFound, Page, serve_page
 from leaderboard.web.parameters import State, build_address
 from leaderboard.web.site import TITLE, Site
-from leaderboard.web.tables import values_table
 
 CITED = ("rank", "ranked", "tasks", "types", "mean", "untouched", "score", "count")
 """The columns whose numbers a sentence names."""
@@ -50,12 +49,16 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
         "year": snapshot.made[:4], "url": address, "note": f"As of {snapshot.made[:10]}",
     }  # fmt: skip
     lines = [f"@misc{{encoders-{snapshot.id}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
-    sentences = [(f"{text} ({site.as_of}, {address})",) for text in _iter_sentences(page)]
+    sentences = [f"{text} ({site.as_of}, {address})" for text in _iter_sentences(page)]
     return Page(
         title=f"Cite: {page['title']}",
         template="cite.html",
-        tables=[values_table("sentences", "Sentences to quote", {"sentence": "Sentence"}, sentences[:MOST])],
-        context={"address": address, "bibtex": ",\n".join(lines) + "\n}", "of": state.of},
+        context={
+            "address": address,
+            "bibtex": ",\n".join(lines) + "\n}",
+            "of": state.of,
+            "sentences": sentences[:MOST],
+        },
     )
 
 

@@ -87,14 +87,12 @@ def test_an_id_is_that_of_the_content_wherever_and_in_whatever_order_it_was_read
         two = open_site(small_settings(tmp_path / "b" / "elsewhere"))
         assert re.fullmatch("[0-9a-f]{12}", first)
         assert id_of(two) != first
-        shutil.copytree(tmp_path / "b" / "elsewhere" / "results" / "records", tmp_path / "a" / "results" / "records",
-                        dirs_exist_ok=True)  # fmt: skip
+        records = tmp_path / "a" / "results" / "records"
+        shutil.copytree(tmp_path / "b" / "elsewhere" / "results" / "records", records, dirs_exist_ok=True)
         one.refresh()  # the same at last, read in two looks
         assert id_of(one) == id_of(two)
         date = one.as_of
-        shutil.rmtree(
-            next(path for path in (tmp_path / "a" / "results" / "records").iterdir() if "later" in path.name)
-        )
+        shutil.rmtree(next(records.glob("*later*")))
         one.refresh()
         assert id_of(one) == first
         assert date.partition(",")[0] == one.as_of.partition(",")[0]
@@ -139,9 +137,7 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     assert f"url = {{{address}}}" in text
     whole = client.get("/suites/mteb-MTEB-kor-v1.json").json()
     (row,) = (one for one in whole["tables"][0]["rows"] if one["key"].startswith("acme--tiny-large"))
-    sentence = next(
-        line for line in re.findall(r"<t[dh][^>]*>([^<]*)", text) if line.startswith("acme/tiny-large")
-    )
+    sentence = next(line for line in re.findall(r"<li>([^<]*)", text) if line.startswith("acme/tiny-large"))
     assert f"Mean over tasks {row['cells']['tasks']['text']}" in sentence
     assert all(part in sentence for part in (whole["lead"], app.state.site.as_of, address))
     partial = client.get(cite(client, "/suites/nanobeir")).text
@@ -166,7 +162,7 @@ def test_what_is_kept_is_bounded_and_what_was_promised_stays(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "path",
-    ["/s/000000000000/", "/s/../", "/s/%2e%2e/", "/s/..%2f..%2fetc/", "/s/ABCDEF012345/", "/s/kept/", "/s/",
+    ["/s/000000000000/", "/s/%2e%2e/", "/s/..%2f..%2fetc/", "/s/ABCDEF012345/", "/s/kept/", "/s/",
      "/s/000000000000/badges/nanobeir/x.svg", "/s/00000000000g/"],
 )  # fmt: skip
 def test_no_path_is_made_of_an_address(path: str) -> None:
@@ -244,7 +240,8 @@ def page_scores(page: dict) -> list[dict]:  # type: ignore[type-arg]
 
 @pytest.mark.parametrize(
     ("typed", "leads"),
-    [("/models/TINY_large", LARGE), ("/models/acme/Tiny-Large", LARGE), ("/models/acme/tiny-large.json?q=a", f"{LARGE}.json?q=a"),
+    [("/models/TINY_large", LARGE), ("/models/acme/Tiny-Large", LARGE),
+     ("/models/acme/tiny-large.json?q=a", f"{LARGE}.json?q=a"),
      ("/models/Minilm-ISH", "/models/minilm-ish-aaaaaaaa"), ("/models/NeoBERT.csv", "/models/neobert.csv"),
      ("/models/acme/nothing", None), ("/models//evil.example/x", None)],
 )  # fmt: skip
@@ -258,8 +255,7 @@ def test_a_model_is_found_by_the_names_that_people_type(typed: str, leads: str |
 
 def test_a_name_of_the_catalog_leads_to_the_page_of_its_repository(tmp_path: Path) -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
-    put_imports(tmp_path / "results", [Import(model=name, scores={NANO[0]: 0.5}), Import(model="b/x", scores={NANO[0]: 0.5}),
-                                       Import(model="c/x", scores={NANO[0]: 0.5})])  # fmt: skip
+    put_imports(tmp_path / "results", [Import(model=n, scores={NANO[0]: 0.5}) for n in (name, "b/x", "c/x")])
     _, client = opened(tmp_path)
     for typed in ("minilm", "all-minilm-l6-v2"):
         assert str(client.get(f"/models/{typed}").url).endswith(
@@ -271,7 +267,7 @@ def test_a_name_of_the_catalog_leads_to_the_page_of_its_repository(tmp_path: Pat
 def test_a_badge_by_name_survives_a_new_checkpoint(tmp_path: Path) -> None:
     put_checkpoint(tmp_path, "ours", "d", 0.5)
     app, client = opened(tmp_path)
-    (slug,) = app.state.site.queries.models
+    slug = next(slug for slug in app.state.site.queries.models if slug.startswith("ours"))
     (address,) = re.findall(r"SITE(/badges/nanobeir/\S+\.svg)", client.get(f"/models/{slug}").text)
     assert "d" * 8 not in address
     assert "50.00" in client.get(address).text
@@ -280,7 +276,7 @@ def test_a_badge_by_name_survives_a_new_checkpoint(tmp_path: Path) -> None:
     put(tmp_path / "results", model, [scored(model, NANO[0], 0.9)])  # not whole yet
     app.state.site.refresh()
     assert "60.00" in client.get(address).text
-    shutil.rmtree(next(path for path in (tmp_path / "results" / "records").iterdir() if "dddd" in path.name))
+    shutil.rmtree(next((tmp_path / "results" / "records").glob("*dddd*")))
     app.state.site.refresh()
     assert "60.00" in client.get(address).text
 
