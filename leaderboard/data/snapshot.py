@@ -322,9 +322,8 @@ class SiteIndex:
 
     def list_kept(self) -> list[Snapshot]:
         """The kept snapshots that this software can read, the oldest first."""
-        found = [
-            _read_kept(path, path.stat().st_mtime_ns) for path in self._kept.glob("[0-9a-f]*/current.json")
-        ]
+        paths = self._kept.glob("[0-9a-f]*/current.json")
+        found = [_read_kept(path, path.stat().st_mtime_ns) for path in paths]
         return sorted((s for s in found if s and s.form == self.folder.name), key=lambda one: one.made)
 
     def open_kept(self, id: str) -> SiteIndex | None:

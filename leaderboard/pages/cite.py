@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 
 from leaderboard.web.formats import escape_tex
 from leaderboard.web.marks import KINDS
-from leaderboard.web.page import NotFound, Page, serve_page
+from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State, build_address
 from leaderboard.web.site import TITLE, Site
 
@@ -39,8 +39,7 @@ class _CiteState(State):
 def _show_citation(site: Site, state: _CiteState) -> Page:
     """The citation of a page."""
     snapshot, (path, _, query) = site.queries.snapshot, state.of.partition("?")
-    if snapshot is None:
-        raise NotFound("There is no snapshot to cite.", hint="The site shows no results folder.")
+    assert snapshot
     given = parse_qs(query, keep_blank_values=True)
     page = json.loads(site.export(path, given, "json"))
     address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{build_address(path, given)}"
@@ -70,7 +69,7 @@ def _iter_sentences(page: Mapping[str, Any]) -> Iterator[str]:
     for row in table["rows"] if labels else ():
         cells = row["cells"]
         name = next((cells[key]["text"] for key in ("model", "name", "board") if key in cells), "")
-        numbers = [f"{labels[key]} {_format_cited(cells[key])}" for key in labels if key in cells]
+        numbers = (f"{text} {_format_cited(cells[key])}" for key, text in labels.items() if key in cells)
         yield f"{name}: {', '.join(numbers)}. {what}"
     if not labels:
         yield what

@@ -135,10 +135,6 @@ def list_parents(queries: Queries, model: _Model, parent: str | None) -> list[st
     return parents
 
 
-def _find_lasting_name(model: _Model) -> str:
-    return model.entries[0].typed_names[0] if model.entries else ""
-
-
 def _find_model_path(queries: Queries, name: str) -> str:
     """The path of a model's page by its name; empty if the site does not have the model."""
     backbone = find_backbone(name)
@@ -313,7 +309,7 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
         _build_entries_table(shown, entry, path),
         build_training_table(records, entry_results[0].intervals) if entry_results else None,
         sweep_table(sweeps),
-        build_rank_history(site.list_kept(), _find_lasting_name(shown), shown.slug),
+        build_rank_history(site.list_kept(), shown.entries, shown.slug),
         build_checks_table(queries, shown.entries),
         _build_children_table(queries, shown),
     ]

@@ -201,7 +201,8 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         ),
         "source": _format_source_url(site, entry.source, file),
     }  # fmt: skip
-    history = build_score_history(site.list_kept(), row)
+    kept = site.list_kept()
+    history = [build_score_history(kept, row)] if kept else []
     controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
@@ -213,7 +214,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
             Crumb(label="Models", href="/search"),
             Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
         ],
-        tables=[one for one in (*_iter_result_tables(record, where.cut(shown)), history) if one.rows],
+        tables=[one for one in (*_iter_result_tables(record, where.cut(shown)), *history) if one.rows],
         charts=list(iter_training_charts(record)) if training else [],
         data={
             **{name: getattr(row, name) for name in names},

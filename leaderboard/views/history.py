@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import duckdb
 
 from harness.results.scores import score_text
-from leaderboard.data.queries import EntryResult
+from leaderboard.data.queries import Entry, EntryResult
 from leaderboard.data.snapshot import Snapshot
 from leaderboard.data.tables import SETTINGS
 from leaderboard.views.task_scores import format_task_path
@@ -15,14 +15,15 @@ from leaderboard.web.parameters import build_address
 from leaderboard.web.tables import Cell, Table, link, values_table
 
 
-def build_rank_history(kept: Sequence[Snapshot], name: str, slug: str) -> Table:
+def build_rank_history(kept: Sequence[Snapshot], entries: Sequence[Entry], slug: str) -> Table:
     """The ranks that a model had on the boards, with its means × 100.
 
     Args:
         kept: Snapshots, the oldest first.
-        name: The letters of its lasting name (Entry.typed_names), which all of its checkpoints share.
+        entries: Its entries, the best known first, whose lasting name all of its checkpoints share.
         slug: Its name in URLs.
     """
+    name = entries[0].typed_names[0] if entries else ""
     ranks = [(one, one.read_ranks().get(name, {})) for one in reversed(kept)]
     suites = dict.fromkeys(suite for _, texts in ranks for suite in texts)
     lines = [

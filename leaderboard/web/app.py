@@ -268,13 +268,13 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.get("/robots.txt", include_in_schema=False)
     def list_robot_rules(request: Request) -> Response:
         lines = ["User-agent: *", *(f"Disallow: {path}" for path in ("/s/", "/compare", "/search"))]
-        lines.append(f"Sitemap: {_format_site_url(site, request)}/sitemap.xml\n")
+        lines.append(f"Sitemap: {site.settings.url or str(request.base_url).rstrip('/')}/sitemap.xml\n")
         return Response("\n".join(lines), media_type="text/plain")
 
     @app.get("/sitemap.xml", include_in_schema=False)
     def map_site(request: Request) -> Response:
         paths = (path for route in site.pages if "{id}" not in route.path for path in route.all_paths(site))
-        url = _format_site_url(site, request)
+        url = site.settings.url or str(request.base_url).rstrip("/")
         # A sitemap holds no more addresses.
         places = [
             f"<url><loc>{escape(url + build_address(path))}</loc></url>" for path in islice(paths, 50_000)
@@ -305,10 +305,6 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     def measured() -> Response:
         """Metrics of the process that answers, for Prometheus."""
         return Response(metrics.render_metrics(), media_type=CONTENT_TYPE)
-
-
-def _format_site_url(site: Site, request: Request) -> str:
-    return site.settings.url or str(request.base_url).rstrip("/")
 
 
 def _describe_responses(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:

@@ -110,11 +110,10 @@ class Site:
         """Keep the snapshot that is shown, with its ranks; returns the prefix of its addresses.
 
         Raises:
-            NotFound: Nothing is shown, or as many snapshots are kept as may be.
+            NotFound: As many snapshots are kept as may be.
         """
         queries = self.queries
-        if queries.snapshot is None:
-            raise NotFound("There is no snapshot to keep.", hint="The site shows no results folder.")
+        assert queries.snapshot
         if not self.index.keep(queries.snapshot, queries.list_ranks):
             raise NotFound(
                 f"This site keeps {self.settings.keep} snapshots, and has no place for another.",
@@ -316,7 +315,7 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
     Raises:
         NotFound: No suite has this slug, or no entry of the suite has that one.
     """
-    queries, name = site.queries, slug
+    queries = site.queries
     if suite not in queries.suites:
         raise build_missing_error("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
@@ -324,13 +323,12 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
     rows = {entry.slug: row for row, entry in enumerate(scores.entries)}
     mean = scores.over_tasks
     if slug not in rows:
-        named = [entry for entry in queries.find_named_entries(name) if entry.slug in rows]
+        named = [entry for entry in queries.find_named_entries(slug) if entry.slug in rows]
         if not named:
             raise build_missing_error("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
-        best = (
-            (bool(mean.complete[rows[e.slug]]), -TRUST.index(e.trust), e.newest or "", e.slug) for e in named
-        )
-        slug = max(best)[-1]
+        slug = max(
+            (mean.complete[rows[e.slug]], -TRUST.index(e.trust), e.newest or "", e.slug) for e in named
+        )[3]
     row = rows[slug]
     complete = bool(mean.complete[row])
     text = score_text(mean.values[row]) if complete else f"{mean.count[row]} of {mean.expected} tasks"
