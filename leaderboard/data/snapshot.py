@@ -235,7 +235,7 @@ class SiteIndex:
         dropped = gone + (0 if taken else len(former.imports.keys() - import_parts.keys()))
         # The folder first, then current.json: no reader may see a version whose files are missing.
         files.move(new, self.folder / str(version))
-        self._replace_current(former, version, stamps, import_parts)
+        self._replace_current(version, stamps, import_parts)
         return Changes(taken=read + taken, dropped=dropped, version=version)
 
     def _fill_own_tables(
@@ -291,18 +291,14 @@ class SiteIndex:
         return locations, taken
 
     def _replace_current(
-        self,
-        former: Snapshot,
-        version: int,
-        units: Mapping[str, str],
-        parts: Mapping[str, tuple[str, str, str]],
+        self, version: int, units: Mapping[str, str], parts: Mapping[str, tuple[str, str, str]]
     ) -> None:
-        folder, names = self.folder / str(version), [OWN, *parts]
+        folder, former, scopes = self.folder / str(version), self.snapshot or NOTHING, list(self.scope_ids)
         # The part of an import has another name whenever it holds anything else.
-        known = {name: digest for name, digest in former.digests.items() if name != OWN}
-        digests = {n: known.get(n) or hash_tables(folder / n, list(self.scope_ids)) for n in names}
+        digests = {n: former.digests.get(n) or hash_tables(folder / n, scopes) for n in parts}
+        digests[OWN] = hash_tables(folder / OWN, scopes)
         current = Snapshot(
-            folder=folder, version=version, units=units, parts=names, imports=parts,
+            folder=folder, version=version, units=units, parts=[OWN, *parts], imports=parts,
             files=_hash_files(folder), digests=digests, made=datetime.now(UTC).isoformat("T", "seconds"),
             form=self.folder.name,
         )  # fmt: skip

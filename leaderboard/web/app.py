@@ -215,9 +215,8 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
 
     async def answer_page(request: Request, state: State, **arguments: str) -> Response:
         app = request.app.state
-        shown = site
-        if "snapshot" in request.scope:
-            shown = await run_in_threadpool(_find_site, site, request)
+        id = request.scope.get("snapshot")
+        shown = await run_in_threadpool(site.open_kept, id) if id else site
         key = shown.build_cache_key(route, state, arguments, form)
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
