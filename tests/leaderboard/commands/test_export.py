@@ -114,3 +114,12 @@ def test_a_file_that_cannot_be_written(results: Path, tmp_path: Path) -> None:
     done = export(results, "/about", "--out", str(tmp_path / "no" / "x.md"))
     assert isinstance(done.exception, HarnessError)
     assert "cannot be written" in done.exception.message
+
+
+def test_keep_makes_the_address_of_the_snapshot_last(results: Path) -> None:
+    done = export(results, "/suites/nanobeir", "--keep")
+    assert done.exit_code == 0, done.output
+    address = done.stderr.strip().removeprefix("Kept: ")
+    assert address.startswith("/s/")
+    assert export(results, address).stdout_bytes == done.stdout_bytes
+    assert export(results, address.replace(address[3:15], "0" * 12)).exit_code != 0

@@ -126,6 +126,8 @@ def test_an_address_with_an_id_gives_the_same_bytes_after_refreshes_and_an_impor
     _, again = opened(tmp_path)  # another process
     assert {page for page in pages if again.get(page).content != before[page].content} == set()
     assert client.get("/suites/nanobeir").content != now[f"{prefix}/suites/nanobeir"]
+    page = f"{prefix}/suites/nanobeir"
+    assert site.export(page, {}, "csv") == before[f"{page}.csv"].content
 
 
 def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp_path: Path) -> None:
