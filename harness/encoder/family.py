@@ -450,7 +450,7 @@ class BackboneEntry:
     """A family of encoders, or a model with a name in the catalog: one `BACKBONE` in encoder/backbones/.
 
     `locate()` gives the folder or hub id for `--model name`, or raises ModelError; `weights` is a required
-    SHA-256, `hub_id` the repository that has the same weights.
+    SHA-256.
     """
 
     name: str
@@ -458,4 +458,3 @@ class BackboneEntry:
     family: Family | None = None
     locate: Callable[[], str] | None = None
     weights: str | None = None
-    hub_id: str = ""

@@ -19,7 +19,6 @@ import numpy as np
 
 from harness.core.errors import StoreError
 from harness.core.lineage import Lineage
-from harness.encoder.backbones import find_catalog_model
 from harness.results.names import distinguish_names
 from harness.results.scores import score_text
 from harness.storage.imported import Imported
@@ -46,6 +45,9 @@ log = logging.getLogger(__name__)
 
 HELD = 24_000_000
 """Bytes that the scores of suites may take, by estimate."""
+
+CATALOG: Mapping[str, str] = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
+"""The models of harness' catalog, with the repositories that have the same weights."""
 
 MEMORY = "96MB"
 """Memory that DuckDB may take for a query."""
@@ -201,10 +203,9 @@ class Queries:
         Args:
             name: A name in any case, with or without its organisation, or one of the catalog's models.
         """
-        model = find_catalog_model(name.casefold())
-        for typed in filter(None, (extract_letters(name), model and extract_letters(model.hub_id))):
-            for at in (0, 1):
-                matches = [e for e in self.entries.values() if e.typed_names[at] == typed]
+        for typed in map(extract_letters, (name, CATALOG.get(name.casefold(), ""))):
+            for place in (0, 1):
+                matches = [e for e in self.entries.values() if typed and e.typed_names[place] == typed]
                 # A whole name goes first; the same end of two organisations' names means neither.
                 if matches and len({e.typed_names[0] for e in matches}) == 1:
                     return sorted(matches, key=compute_precedence, reverse=True)
@@ -502,8 +503,8 @@ class Queries:
                     zip(places, means, scores.entries, strict=True), key=itemgetter(0)
                 ):
                     # The first of several checkpoints is the one that ranks highest.
-                    own = ranks.setdefault(entry.typed_names[0], {}) if place else {}
-                    own.setdefault(listed.suite.title, f"{place} of {ranked} ({score_text(mean)})")
+                    texts = ranks.setdefault(entry.typed_names[0], {}) if place else {}
+                    texts.setdefault(listed.suite.title, f"{place} of {ranked} ({score_text(mean)})")
         return ranks
 
     @property

@@ -318,9 +318,9 @@ class SiteIndex:
 
     def list_kept(self) -> list[Snapshot]:
         """The kept snapshots that this software can read, the oldest first."""
-        paths = self._kept.glob("[0-9a-f]*/current.json")
-        found = [_read_kept(path, path.stat().st_mtime_ns) for path in paths]
-        return sorted((s for s in found if s and s.form == self.folder.name), key=lambda one: one.made)
+        documents = self._kept.glob("[0-9a-f]*/current.json")
+        snapshots = [_read_kept(path, path.stat().st_mtime_ns) for path in documents]
+        return sorted((s for s in snapshots if s and s.form == self.folder.name), key=lambda one: one.made)
 
     def open_kept(self, id: str) -> SiteIndex | None:
         """A kept snapshot as an index of its own; None if none has this id, or it is damaged."""
@@ -350,8 +350,8 @@ class SiteIndex:
                 if len([path for path in self._kept.iterdir() if path.is_dir()]) >= self.settings.keep:
                     return False
                 # What is there under this id was cut off, or is of another form.
-                for rest in (place, new):
-                    shutil.rmtree(rest, ignore_errors=True)
+                for folder in (place, new):
+                    shutil.rmtree(folder, ignore_errors=True)
                 shutil.copytree(snapshot.folder, new / str(snapshot.version), copy_function=_link_file)
                 homes = {}
                 for part, (source, home, number) in snapshot.imports.items():

@@ -40,9 +40,9 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     """The citation of a page."""
     snapshot, (path, _, query) = site.queries.snapshot, state.of.partition("?")
     assert snapshot
-    given = parse_qs(query, keep_blank_values=True)
-    page = json.loads(site.export(path, given, "json"))
-    address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{build_address(path, given)}"
+    parameters = parse_qs(query, keep_blank_values=True)
+    page = json.loads(site.export(path, parameters, "json"))
+    address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{build_address(path, parameters)}"
     fields = {
         "title": escape_tex(page["title"]), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
         "year": snapshot.made[:4], "url": address, "note": f"As of {snapshot.made[:10]}",

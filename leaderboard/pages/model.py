@@ -96,9 +96,10 @@ def find_model(queries: Queries, slug: str) -> _Model:
     candidates = queries.models.get(slug, [])
     backbone = load_backbones().get(slug) or (find_backbone(candidates[0].model) if candidates else None)
     if backbone is None and not candidates:
-        named = find_backbone(slug.replace("--", "/")) or next(iter(queries.find_named_entries(slug)), None)
-        if named:
-            raise Moved(model=named.slug if isinstance(named, Backbone) else named.model_slug)
+        if backbone := find_backbone(slug.replace("--", "/")):
+            raise Moved(model=backbone.slug)
+        if named_entries := queries.find_named_entries(slug):
+            raise Moved(model=named_entries[0].model_slug)
         slugs = [*queries.models, *load_backbones()]
         raise build_missing_error(
             "model", slug, slugs, then="The page /search finds models by a part of their name."

@@ -201,8 +201,8 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         ),
         "source": _format_source_url(site, entry.source, file),
     }  # fmt: skip
-    kept = site.list_kept()
-    history = [build_score_history(kept, row)] if kept else []
+    snapshots = site.list_kept()
+    history = [build_score_history(snapshots, row)] if snapshots else []
     controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}

@@ -40,15 +40,15 @@ def build_score_history(kept: Sequence[Snapshot], result: EntryResult) -> Table:
     sql = "SELECT arg_max(value, coalesce(written, '')) FROM read_parquet(?) WHERE entry = ? AND task = ?"
     lines = []
     with duckdb.connect(config={**SETTINGS, "threads": 1}) as connection:
-        for one in reversed(kept):
-            given = [one.list_table_files("results"), result.entry, result.task]
-            ((value,),) = connection.execute(sql, given).fetchall()
-            if value is not None:
-                place = _link_snapshot(one, format_task_path(result.task))
-                lines.append([place, Cell(text=score_text(value), value=value)])
+        for snapshot in reversed(kept):
+            values = [snapshot.list_table_files("results"), result.entry, result.task]
+            ((score,),) = connection.execute(sql, values).fetchall()
+            if score is not None:
+                place = _link_snapshot(snapshot, format_task_path(result.task))
+                lines.append([place, Cell(text=score_text(score), value=score)])
     labels = {"snapshot": "Snapshot", "score": "Score × 100"}
     return values_table("history", "The score in earlier snapshots", labels, lines, "score")
 
 
-def _link_snapshot(one: Snapshot, path: str) -> Cell:
-    return link(f"{one.made[:10]} {one.id}", build_address(f"/s/{one.id}{path}"))
+def _link_snapshot(snapshot: Snapshot, path: str) -> Cell:
+    return link(f"{snapshot.made[:10]} {snapshot.id}", build_address(f"/s/{snapshot.id}{path}"))

@@ -216,19 +216,19 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
     async def answer_page(request: Request, state: State, **arguments: str) -> Response:
         app = request.app.state
         id = request.scope.get("snapshot")
-        shown = await run_in_threadpool(site.open_kept, id) if id else site
-        key = shown.build_cache_key(route, state, arguments, form)
+        source = await run_in_threadpool(site.open_kept, id) if id else site
+        key = source.build_cache_key(route, state, arguments, form)
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
         if page is None:
             # Only here: pages from the cache cost nothing, and are not counted.
             app.limits.enforce(request.client.host if request.client else "unknown")
             try:
-                page = await app.queue.render(key, partial(shown.render, route, state, arguments, form))
+                page = await app.queue.render(key, partial(source.render, route, state, arguments, form))
             except Moved as moved:
                 path = route.path if form == "html" else route.build_format_path(form)
                 address = build_address(path.format(**moved.arguments), request.url.query)
-                return RedirectResponse(shown.prefix + address)
+                return RedirectResponse(source.prefix + address)
         return answer(request, page)
 
     text = Annotated[str, PathParameter(max_length=300)]
@@ -253,10 +253,10 @@ def _find_site(site: Site, request: Request) -> Site:
 def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.post("/cite", include_in_schema=False)
     def cite(request: Request, of: str = "/") -> Response:
-        shown = _find_site(site, request)
+        source = _find_site(site, request)
         app.state.limits.enforce(request.client.host if request.client else "unknown")
         address = build_address("/cite", {"of": of})
-        return RedirectResponse(f"{shown.prefix or shown.keep()}{address}", status_code=303)
+        return RedirectResponse(f"{source.prefix or source.keep()}{address}", status_code=303)
 
     @app.get("/models/{name:path}", include_in_schema=False)
     def find_model(request: Request, name: str) -> Response:
@@ -552,9 +552,9 @@ class _BoundedQueries:
         try:
             if scope["type"] == "http":
                 check_query(scope["query_string"])
-                if kept := SNAPSHOT.match(scope["path"]):
+                if match := SNAPSHOT.match(scope["path"]):
                     # Routes look at what stands behind the root path.
-                    scope = {**scope, "snapshot": kept[1], "root_path": kept[0]}
+                    scope = {**scope, "snapshot": match[1], "root_path": match[0]}
         except Refusal as refusal:
             await refusal.build_response()(scope, receive, send)
         else:

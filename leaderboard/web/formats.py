@@ -59,8 +59,8 @@ def render_csv(tables: Sequence[Table], as_of: str = "") -> str:
     for number, table in enumerate(tables):
         if number:
             writer.writerow([])
-        for at, line in enumerate(_build_csv_lines(table)):
-            snapshot = [as_of if at else "snapshot"] if as_of else []
+        for index, line in enumerate(_build_csv_lines(table)):
+            snapshot = [as_of if index else "snapshot"] if as_of else []
             writer.writerow([_escape_formula(value) for value in line] + snapshot)
     return out.getvalue()
 

@@ -97,14 +97,14 @@ class Site:
     @property
     def as_of(self) -> str:
         """The date and the id of the snapshot that is shown; empty without one."""
-        shown = self.queries.snapshot
-        return f"as of {shown.made[:10]}, snapshot {shown.id}" if shown else ""
+        snapshot = self.queries.snapshot
+        return f"as of {snapshot.made[:10]}, snapshot {snapshot.id}" if snapshot else ""
 
     def list_kept(self) -> list[Snapshot]:
         """The newest kept snapshots beside the one that is shown; none of a kept one, whose pages stay."""
-        shown = self.queries.snapshot
-        others = [] if self.prefix or shown is None else self.index.list_kept()
-        return [one for one in others if shown and one.id != shown.id][-HISTORY:]
+        snapshot = self.queries.snapshot
+        others = [] if self.prefix or snapshot is None else self.index.list_kept()
+        return [one for one in others if snapshot and one.id != snapshot.id][-HISTORY:]
 
     def keep(self) -> str:
         """Keep the snapshot that is shown, with its ranks; returns the prefix of its addresses.
@@ -135,12 +135,11 @@ class Site:
                 if index is None:
                     hint = "A snapshot is kept from when somebody cites it; other software may not read it."
                     raise NotFound(f"No snapshot {id} is kept.", hint=hint)
-                kept = copy.copy(self)
-                kept.index, kept.settings, kept.prefix = index, index.settings, f"/s/{id}"
-                kept.queries = Queries(index, index.version)
-                kept.__dict__.pop("papers", None)
-                kept.kinds = kept.queries.list_document_kinds()
-                self._kept_sites[id] = kept
+                site = self._kept_sites[id] = copy.copy(self)
+                site.index, site.settings, site.prefix = index, index.settings, f"/s/{id}"
+                site.queries = Queries(index, index.version)
+                site.__dict__.pop("papers", None)
+                site.kinds = site.queries.list_document_kinds()
                 # Each has its tables in memory: the one that was opened first goes.
                 while len(self._kept_sites) > KEPT_OPEN:
                     del self._kept_sites[next(iter(self._kept_sites))]
@@ -226,8 +225,8 @@ class Site:
             NotFound: No page has this path, or it lacks this format.
             UsageError: The query holds something that the page does not take.
         """
-        if kept := SNAPSHOT.match(path):
-            return self.open_kept(kept[1]).export(path[kept.end() :], query, form)
+        if match := SNAPSHOT.match(path):
+            return self.open_kept(match[1]).export(path[match.end() :], query, form)
         routes = [route for route in self.pages if form in route.formats]
         for route in routes:
             arguments = route.match_path(f"/{path.strip('/')}")
@@ -323,11 +322,11 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
     rows = {entry.slug: row for row, entry in enumerate(scores.entries)}
     mean = scores.over_tasks
     if slug not in rows:
-        named = [entry for entry in queries.find_named_entries(slug) if entry.slug in rows]
-        if not named:
+        entries = [entry for entry in queries.find_named_entries(slug) if entry.slug in rows]
+        if not entries:
             raise build_missing_error("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
         slug = max(
-            (mean.complete[rows[e.slug]], -TRUST.index(e.trust), e.newest or "", e.slug) for e in named
+            (mean.complete[rows[e.slug]], -TRUST.index(e.trust), e.newest or "", e.slug) for e in entries
         )[3]
     row = rows[slug]
     complete = bool(mean.complete[row])

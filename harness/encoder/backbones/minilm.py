@@ -30,5 +30,4 @@ BACKBONE = BackboneEntry(
     summary="sentence-transformers/all-MiniLM-L6-v2, 22.7M parameters, from the package of the demo extra",
     locate=_locate,
     weights=WEIGHTS,
-    hub_id="sentence-transformers/all-MiniLM-L6-v2",
 )

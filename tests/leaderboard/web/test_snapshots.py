@@ -15,7 +15,9 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from harness.encoder.backbones import list_catalog_models
 from harness.storage.imported import Imported
+from leaderboard.data.queries import CATALOG
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site, open_site
 from site_data import (
@@ -263,6 +265,7 @@ def test_a_name_of_the_catalog_leads_to_the_page_of_its_repository(tmp_path: Pat
         assert str(client.get(f"/models/{typed}").url).endswith(
             "/models/sentence-transformers--all-MiniLM-L6-v2"
         )
+    assert {name: model.summary.partition(",")[0] for name, model in list_catalog_models().items()} == CATALOG
     assert client.get("/models/x").status_code == 404  # two organisations have one
 
 
