@@ -52,6 +52,11 @@ FORMATS = ("json", "csv", "md", "tex")
     "in `harness show`, e.g. '128 tokens'.",
 )
 @click.option(
+    "--keep",
+    is_flag=True,
+    help="Keep the snapshot that the page is of, so that its address with the snapshot's id stays.",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file to write (default: standard output).",
@@ -64,6 +69,7 @@ def command(
     trec: Path | None,
     tasks: str,
     settings: str,
+    keep: bool,
     out: Path | None,
 ) -> int:
     """Write PAGE, an address as a browser shows it, e.g. '/suites/mteb?mean=types'.
@@ -73,9 +79,10 @@ def command(
     """
     source = click.get_current_context().get_parameter_source("form")
     if trec is not None:
-        if out is not None or len(results) > 1 or source is not ParameterSource.DEFAULT:
+        if out is not None or keep or len(results) > 1 or source is not ParameterSource.DEFAULT:
             raise UsageError(
-                "--trec takes one results folder, no --out and no --format.", hint="Leave the others out."
+                "--trec takes one results folder, no --out, no --keep and no --format.",
+                hint="Leave the others out.",
             )
         return _export_runs(page, trec, suites, tasks, settings, next(iter(results), None))
     if tasks or settings:
@@ -94,6 +101,8 @@ def command(
     form = ending or form
     site = open_site(read_site_settings(results, suites=suites))
     content = site.export(path, parse_qs(query, keep_blank_values=True), form)
+    if keep:
+        click.echo(f"Kept: {site.keep()}{path}", err=True)
     if out is None:
         sys.stdout.buffer.write(content)
         return 0

@@ -59,6 +59,13 @@ PATIENCE = 60
     help="Seconds between two looks at the folders; 0 for none after the start.",
 )
 @click.option(
+    "--keep",
+    default=100,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Snapshots that stay for those who cite them, at most.",
+)
+@click.option(
     "--static",
     type=click.Path(path_type=Path, file_okay=False),
     help="Write the whole site into this folder as plain files for any web host, and end.",
@@ -76,6 +83,7 @@ def command(
     port: int,
     workers: int,
     refresh: float,
+    keep: int,
     static: Path | None,
     url: str,
 ) -> int:
@@ -83,7 +91,8 @@ def command(
     if url and not url.startswith(("https://", "http://")):
         hint = "It begins with https:// or http://, as https://example.org/encoders does."
         raise UsageError(f"--url is {url!r}, no web address.", hint=hint)
-    overrides = {"suites": suites, "refresh": refresh, "static": static is not None, "url": url.rstrip("/")}
+    overrides = {"suites": suites, "refresh": refresh, "static": static is not None, "url": url.rstrip("/"),
+                 "keep": keep}  # fmt: skip
     settings = read_site_settings(results, remote=remote, **overrides)
     if not remote and not settings.results[0].is_dir():
         some = settings.reference or settings.reported

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -42,6 +43,15 @@ def find_size_class(number: int | None) -> str:
     """
     matches = (name for name, (low, high) in SIZES.items() if number is not None and low <= number < high)
     return next(matches, "")
+
+
+def extract_letters(text: str) -> str:
+    """Letters and digits alone: names as people type them differ in signs and capitals.
+
+    >>> extract_letters("BAAI/bge-M3")
+    'baaibgem3'
+    """
+    return "".join(sign for sign in text.casefold() if sign.isalnum())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +126,16 @@ class Entry(_EntryFacts):
     def short_name(self) -> str:
         """The model's name without its organisation; that of a folder is whole."""
         return self.model.removeprefix(f"{self.organisation}/") or self.model
+
+    @property
+    def lasting_slug(self) -> str:
+        """The model's name in URLs that every checkpoint keeps: without the digest that it may have."""
+        return re.sub(r"-[0-9a-f]{8}$", "", self.model_slug)
+
+    @property
+    def typed_names(self) -> tuple[str, str]:
+        """The letters of its lasting name, with and without organisation."""
+        return extract_letters(self.lasting_slug), extract_letters(self.lasting_slug.rpartition("--")[2])
 
     @property
     def named(self) -> NamedModel:

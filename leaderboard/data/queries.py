@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import chain
+from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
@@ -18,9 +20,12 @@ import numpy as np
 from harness.core.errors import StoreError
 from harness.core.lineage import Lineage
 from harness.results.names import distinguish_names
+from harness.results.scores import score_text
+from harness.storage.imported import Imported
 from leaderboard.data.documents import CheckSummary, WatchSummary
 from leaderboard.data.entries import SIZES as SIZES
 from leaderboard.data.entries import Entry as Entry
+from leaderboard.data.entries import compute_precedence, extract_letters
 from leaderboard.data.entries import find_size_class as find_size_class
 from leaderboard.data.groups import group_by
 from leaderboard.data.scores import Cells, SuiteScores, build_suite_scores
@@ -40,6 +45,9 @@ log = logging.getLogger(__name__)
 
 HELD = 24_000_000
 """Bytes that the scores of suites may take, by estimate."""
+
+CATALOG: Mapping[str, str] = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
+"""The models of harness' catalog, with the repositories that have the same weights."""
 
 MEMORY = "96MB"
 """Memory that DuckDB may take for a query."""
@@ -106,7 +114,7 @@ class Queries:
         self._stored_of: OrderedDict[tuple[int, ...], dict[str, Any]] = OrderedDict()
         self._scopes: dict[tuple[str, str], tuple[list[list[int]], list[int]]] = {}
         snapshot = index.snapshot
-        self._snapshot = snapshot if snapshot and snapshot.version == version else None
+        self.snapshot = snapshot if snapshot and snapshot.version == version else None
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
@@ -116,10 +124,10 @@ class Queries:
         # Pages of the former version may still be at work: the last of them to end closes the connection.
         weakref.finalize(self, connection.close)
         for name, columns in TABLES.items():
-            if self._snapshot:
+            if self.snapshot:
                 # In memory, as pages ask for these two most often; the others are read from their files.
                 kind = "TABLE" if name in ("entries", "scores") else "VIEW"
-                files = self._snapshot.list_table_files(name)
+                files = self.snapshot.list_table_files(name)
                 connection.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
             else:
                 fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
@@ -188,6 +196,20 @@ class Queries:
     def models(self) -> dict[str, list[Entry]]:
         """The entries of each model, by the model's name in URLs."""
         return group_by(self.entries.values(), lambda entry: entry.model_slug)
+
+    def find_named_entries(self, name: str) -> list[Entry]:
+        """The entries of the model that a typed name means, the best known first; none for several.
+
+        Args:
+            name: A name in any case, with or without its organisation, or one of the catalog's models.
+        """
+        for typed in map(extract_letters, (name, CATALOG.get(name.casefold(), ""))):
+            for place in (0, 1):
+                matches = [e for e in self.entries.values() if typed and e.typed_names[place] == typed]
+                # A whole name goes first; the same end of two organisations' names means neither.
+                if matches and len({e.typed_names[0] for e in matches}) == 1:
+                    return sorted(matches, key=compute_precedence, reverse=True)
+        return []
 
     @cached_property
     def _members(self) -> dict[str | None, list[Entry]]:
@@ -484,10 +506,31 @@ class Queries:
                     scores_by_result[result_ids[source, number, task]].setdefault(split, {})[subset] = score
         return scores_by_result
 
+    def list_ranks(self) -> dict[str, dict[str, str]]:
+        """Rank and mean × 100 on every board, as a text, by the letters of a model's lasting name."""
+        ranks: dict[str, dict[str, str]] = {}
+        for listed in self.suites.values():
+            if listed.main and listed.slug in self.entries_of_suites:
+                scores = self.load_suite_scores(listed)
+                places, means = scores.compute_ranks("tasks", "model").place, scores.over_tasks.values
+                ranked = int((places > 0).sum())
+                for place, mean, entry in sorted(
+                    zip(places, means, scores.entries, strict=True), key=itemgetter(0)
+                ):
+                    # The first of several checkpoints is the one that ranks highest.
+                    texts = ranks.setdefault(entry.typed_names[0], {}) if place else {}
+                    texts.setdefault(listed.suite.title, f"{place} of {ranked} ({score_text(mean)})")
+        return ranks
+
     @property
     def _imports(self) -> Iterable[tuple[str, str, str]]:
         """The source, the folder and the identifier of each import."""
-        return self._snapshot.imports.values() if self._snapshot else ()
+        return self.snapshot.imports.values() if self.snapshot else ()
+
+    def list_imports(self) -> list[Imported]:
+        """The imports that it holds, with their stamps."""
+        published = (Imported.read_import(Path(folder)) for _, folder, _ in self._imports)
+        return [one for one in published if one is not None]
 
     def _find_import_rows(self, entries: set[int]) -> dict[int, tuple[str, int]]:
         """The source and the row of imported entries."""
@@ -544,9 +587,9 @@ class Queries:
         )
         records: dict[int, Any] = {}
         for batch, numbers in rows:
-            assert self._snapshot is not None
+            assert self.snapshot is not None
             sql = "SELECT id, document FROM read_parquet(?) WHERE id IN (SELECT unnest(?::BIGINT[]))"
-            texts = self._fetch_rows(sql, str(self._snapshot.locate_texts(batch)), numbers)
+            texts = self._fetch_rows(sql, str(self.snapshot.locate_texts(batch)), numbers)
             records |= {number: json.loads(document) for number, document in texts}
         return records
 

@@ -32,6 +32,7 @@ class SiteSettings:
         static: Whether plain files are written, for a host that answers no queries.
         url: The address that readers type, for badges; empty where it is not known.
         suites: Suites of one's own, as --suite takes them: they have pages and means as the named ones do.
+        keep: How many snapshots are kept for those who cite them, at most.
     """
 
     results: tuple[Path, ...]
@@ -45,6 +46,7 @@ class SiteSettings:
     static: bool = False
     url: str = ""
     suites: tuple[str, ...] = ()
+    keep: int = 100
 
 
 def read_site_settings(results: Sequence[Path] = (), *, remote: str = "", **others: object) -> SiteSettings:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import json
 import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +25,9 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.core import files, paths
 from harness.core.documents import read_content_file, write_content_file
-from harness.storage.imported import Imported
+from harness.core.errors import StoreError
+from harness.storage.imported import STAMP, Imported
+from harness.storage.imported import TABLES as IMPORT_TABLES
 from leaderboard.data import backbones, documents, imports, records
 from leaderboard.data.entries import Unit
 from leaderboard.data.seeds import put_seeds
@@ -33,6 +39,7 @@ from leaderboard.data.tables import (
     Reading,
     Tables,
     clean_stored_text,
+    hash_tables,
     read_units,
     write_texts,
 )
@@ -52,6 +59,9 @@ WEEK = 7 * 24 * 3600
 SPARE = 600
 """Seconds after which nobody reads a version that another one has replaced."""
 
+REPORTED, RANKS = "reported", "ranks.json"
+"""What a kept snapshot has beside its tables: those of the papers, and the ranks on the boards."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
@@ -66,7 +76,8 @@ class Snapshot(BaseModel):
     """One version of the tables: a folder of Parquet files for each part, the own one first.
 
     `units` are the stamps of the own part's units, `imports` the source, folder and identifier of each
-    import, `files` the size and the SHA-256 of each file.
+    import, `files` the size and the SHA-256 of each file, `digests` what the tables of each part hold.
+    `made` is when they were first seen to hold it, in UTC, and `form` names the software that can read them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -77,10 +88,22 @@ class Snapshot(BaseModel):
     parts: Sequence[str]
     imports: Mapping[str, tuple[str, str, str]]
     files: Mapping[str, tuple[int, str]]
+    digests: Mapping[str, str] = {}
+    made: str = ""
+    form: str = ""
+
+    @property
+    def id(self) -> str:
+        """A short digest of what all tables hold, wherever and in whatever order they were read."""
+        return hashlib.sha256("".join(sorted(self.digests.values())).encode()).hexdigest()[:12]
 
     def list_table_files(self, table: str) -> list[str]:
         """The Parquet files of a table."""
         return [str(self.folder / part / f"{table}.parquet") for part in self.parts]
+
+    def read_ranks(self) -> Mapping[str, Mapping[str, str]]:
+        """The ranks of a kept snapshot, as Queries.list_ranks has them."""
+        return _read_ranks(self.folder.parent / RANKS)
 
     def locate_texts(self, batch: int) -> Path:
         """The file of the texts of a batch."""
@@ -270,16 +293,80 @@ class SiteIndex:
     def _replace_current(
         self, version: int, units: Mapping[str, str], parts: Mapping[str, tuple[str, str, str]]
     ) -> None:
-        document = {
-            "version": version, "units": dict(units), "parts": [OWN, *parts], "imports": dict(parts),
-            "files": _hash_files(self.folder / str(version)),
-        }  # fmt: skip
-        write_content_file(self.folder / "current.json", document)
+        folder, former, scopes = self.folder / str(version), self.snapshot or NOTHING, list(self.scope_ids)
+        # The part of an import has another name whenever it holds anything else.
+        digests = {n: former.digests.get(n) or hash_tables(folder / n, scopes) for n in parts}
+        digests[OWN] = hash_tables(folder / OWN, scopes)
+        current = Snapshot(
+            folder=folder, version=version, units=units, parts=[OWN, *parts], imports=parts,
+            files=_hash_files(folder), digests=digests, made=datetime.now(UTC).isoformat("T", "seconds"),
+            form=self.folder.name,
+        )  # fmt: skip
+        if current.id == former.id:
+            current = current.model_copy(update={"made": former.made})
+        _write_snapshot(self.folder, current)
         self.damaged, self._verified = False, version
         for old in self.folder.iterdir():
             # Pages of the version before may still be at work.
             if old.name.isdecimal() and int(old.name) < version and time.time() - old.stat().st_mtime > SPARE:
                 shutil.rmtree(old, ignore_errors=True)
+
+    @property
+    def _kept(self) -> Path:
+        # Beside the folders of all forms: other software removes those that it does not know.
+        return self.folder.with_name(f"{self.folder.name.rpartition('-')[0]}-kept")
+
+    def list_kept(self) -> list[Snapshot]:
+        """The kept snapshots that this software can read, the oldest first."""
+        documents = self._kept.glob("[0-9a-f]*/current.json")
+        snapshots = [_read_kept(path, path.stat().st_mtime_ns) for path in documents]
+        return sorted((s for s in snapshots if s and s.form == self.folder.name), key=lambda one: one.made)
+
+    def open_kept(self, id: str) -> SiteIndex | None:
+        """A kept snapshot as an index of its own; None if none has this id, or it is damaged."""
+        if not any(snapshot.id == id for snapshot in self.list_kept()):
+            return None
+        index = copy.copy(self)
+        index.folder, index._seen, index._verified = self._kept / id, ((0, 0), None), 0
+        index.settings = replace(self.settings, reported=self.settings.reported and index.folder / REPORTED)
+        return index if index.verify_snapshot() else None
+
+    def keep(self, snapshot: Snapshot, list_ranks: Callable[[], object]) -> bool:
+        """Keep a snapshot under its id until somebody removes it; False if as many are kept as may be.
+
+        Args:
+            snapshot: One whose files are there.
+            list_ranks: Gives its ranks.
+
+        Raises:
+            StoreError: Its files are gone, or the cache cannot be written.
+        """
+        place, new = self._kept / snapshot.id, self._kept / f"new-{snapshot.id}"
+        try:
+            self._kept.mkdir(exist_ok=True)
+            with FileLock(self._kept / ".lock"):
+                if any(one.id == snapshot.id for one in self.list_kept()):
+                    return True
+                if len([path for path in self._kept.iterdir() if path.is_dir()]) >= self.settings.keep:
+                    return False
+                # What is there under this id was cut off, or is of another form.
+                for folder in (place, new):
+                    shutil.rmtree(folder, ignore_errors=True)
+                shutil.copytree(snapshot.folder, new / str(snapshot.version), copy_function=_link_file)
+                homes = {}
+                for part, (source, home, number) in snapshot.imports.items():
+                    (new / part / source).mkdir(parents=True)
+                    for name in (STAMP, *(f"{table}-{number}.parquet" for table in IMPORT_TABLES)):
+                        _link_file(Path(home) / name, new / part / source / name)
+                    homes[part] = (source, str(place / part / source), number)
+                if self.settings.reported:
+                    shutil.copytree(self.settings.reported, new / REPORTED)
+                (new / RANKS).write_text(json.dumps(list_ranks()))
+                _write_snapshot(new, snapshot.model_copy(update={"units": {}, "imports": homes}))
+                files.move(new, place)
+        except OSError as error:
+            raise StoreError(f"Snapshot {snapshot.id} cannot be kept: {error}.", hint="Try again.") from error
+        return True
 
     def _iter_source_units(self) -> Iterator[Unit]:
         reference = [self.settings.reference] if self.settings.reference else []
@@ -328,8 +415,8 @@ def _link(former: Snapshot, part: str, new: Path) -> None:
         _link_file(old, new / part / old.name)
 
 
-def _link_file(old: Path, place: Path) -> None:
-    if place.exists():
+def _link_file(old: Path | str, place: Path | str) -> None:
+    if Path(place).exists():
         return
     try:
         # A hard link takes no space; some file systems have none.
@@ -378,6 +465,21 @@ def _read_snapshot(path: Path) -> Snapshot | None:
     except (OSError, ValueError, KeyError, TypeError):
         log.exception("%s cannot be read. The snapshot is written again from the folders.", path)
         return None
+
+
+@cache
+def _read_ranks(path: Path) -> Mapping[str, Mapping[str, str]]:
+    ranks: Mapping[str, Mapping[str, str]] = json.loads(path.read_text())
+    return ranks
+
+
+@cache
+def _read_kept(path: Path, _mtime: int) -> Snapshot | None:
+    return _read_snapshot(path)
+
+
+def _write_snapshot(folder: Path, snapshot: Snapshot) -> None:
+    write_content_file(folder / "current.json", snapshot.model_dump(mode="json", exclude={"folder"}))
 
 
 def _hash_snapshot_form(scopes: Mapping[str, Sequence[Scope]]) -> str:

@@ -83,6 +83,9 @@ TEXT_ROWS, TEXT_BYTES = 512, 4 << 20
 ORDER = {"entries": "model, id", "results": "entry, task, id", "scores": "scope, entry"}
 """How rows lie in files, so that what is asked for together lies together."""
 
+LOCAL = ("unit", "number", "batch")
+"""Columns that only say how and in which order something was read."""
+
 LENGTHS = {"written": 40, "newest": 32, "name": 120}
 
 BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none", "seeds")]
@@ -184,6 +187,29 @@ class Tables:
                 f"COPY (SELECT * FROM {name} {order}) TO '{_quote_path(folder / f'{name}.parquet')}' "
                 "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480)"
             )
+
+
+def hash_tables(folder: Path, scopes: Sequence[str]) -> str:
+    """A digest of what the Parquet files of a folder hold, whatever the order of their rows.
+
+    Args:
+        folder: Where the tables are.
+        scopes: The forms of all scopes; the first has the number 1.
+    """
+    digest, connection = hashlib.sha256(), duckdb.connect(config=SETTINGS)
+    connection.execute("SET VARIABLE forms = ?", [list(scopes)])
+    for name, columns in TABLES.items():
+        # Numbers of scopes depend on the suites that a site has.
+        forms = {"scope": "getvariable('forms')[scope]"}
+        fields = ", ".join(forms.get(column, f'"{column}"') for column in columns if column not in LOCAL)
+        rows = connection.execute(
+            f"""SELECT string_agg(line, '' ORDER BY line)
+                FROM (SELECT sha256(row({fields})::VARCHAR) AS line FROM read_parquet(?))""",
+            [str(folder / f"{name}.parquet")],
+        )
+        digest.update(f"{name} {rows.fetchall()[0][0]}".encode())
+    connection.close()
+    return digest.hexdigest()
 
 
 def write_texts(writer: ParquetWriter, texts: pa.Table) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leaderboard.data.imports import list_imports
 from leaderboard.web.marks import KINDS
 from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State
@@ -32,7 +31,7 @@ def _iter_source_rows(site: Site) -> Iterator[TableRow]:
     yield _build_source_row(
         "measured", "records of this harness", len(measured), sum(e.tasks for e in measured), ""
     )
-    for source in list_imports(site.settings.results):
+    for source in site.queries.list_imports():
         counts, commit = source.counts, str(source.stamp.get("commit") or "")[:12]
         when = f"{str(source.stamp.get('when', ''))[:10]}{f', commit {commit}' if commit else ''}"
         yield _build_source_row("imported", source.source, int(counts["entries"]), int(counts["files"]), when)

@@ -16,6 +16,7 @@ from leaderboard.data.papers import SUITES, format_anchor, format_table_title, g
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
 from leaderboard.views.check_tables import build_checks_table
+from leaderboard.views.history import build_rank_history
 from leaderboard.views.model_scores import (
     TRUST,
     EntryResults,
@@ -39,7 +40,7 @@ from leaderboard.views.training import (
 )
 from leaderboard.web.filters import FilterForm, ask_name, build_form
 from leaderboard.web.formats import format_parameters
-from leaderboard.web.page import Crumb, Page, build_missing_error, check_name, serve_page
+from leaderboard.web.page import Crumb, Moved, Page, build_missing_error, check_name, serve_page
 from leaderboard.web.parameters import Paging, State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
@@ -89,11 +90,16 @@ def find_model(queries: Queries, slug: str) -> _Model:
     """The model of a path; a backbone also has the path of any of its names.
 
     Raises:
-        NotFound: No model has this path; the message names the nearest.
+        Moved: Another path is that of the model with this name.
+        NotFound: No model has this path or name; the message names the nearest.
     """
     candidates = queries.models.get(slug, [])
     backbone = load_backbones().get(slug) or (find_backbone(candidates[0].model) if candidates else None)
     if backbone is None and not candidates:
+        if backbone := find_backbone(slug.replace("--", "/")):
+            raise Moved(model=backbone.slug)
+        if named_entries := queries.find_named_entries(slug):
+            raise Moved(model=named_entries[0].model_slug)
         slugs = [*queries.models, *load_backbones()]
         raise build_missing_error(
             "model", slug, slugs, then="The page /search finds models by a part of their name."
@@ -308,6 +314,7 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
         _build_entries_table(shown, entry, path),
         build_training_table(records, entry_results[0].intervals) if entry_results else None,
         sweep_table(sweeps),
+        build_rank_history(site.list_kept(), shown.entries, shown.slug),
         build_checks_table(queries, shown.entries),
         _build_children_table(queries, shown),
     ]
@@ -395,4 +402,4 @@ def _list_badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tup
         one.suite.slug: one.suite.suite.title
         for one in [o for o in entry_standings if o.complete] or entry_standings[:1]
     }
-    return [(title, f"/badges/{slug}/{entry.slug}.svg") for slug, title in titles.items()]
+    return [(title, f"/badges/{slug}/{entry.lasting_slug}.svg") for slug, title in titles.items()]

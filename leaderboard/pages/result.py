@@ -13,6 +13,7 @@ from harness.results.results import format_setting
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite
+from leaderboard.views.history import build_score_history
 from leaderboard.views.model_scores import TRUST, build_score_cell, collect_reasons, describe_result_data
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import iter_training_charts, list_training_notes
@@ -26,7 +27,7 @@ Document = Mapping[str, Any]
 Metric = tuple[str, str, str, float | int | None]
 """Split, subset, name and value of one raw number of a result."""
 
-SOURCES = {"mteb-results": "https://github.com/embeddings-benchmark/results/blob/main/results"}
+SOURCES = {"mteb-results": "https://github.com/embeddings-benchmark/results/blob/{commit}/results"}
 """Where the files of an import lie on the web, by the import's name."""
 
 
@@ -158,6 +159,14 @@ def _format_run_command(
     return shlex.join(["harness", "run", "--model", model, *recipe, *suite])
 
 
+def _format_source_url(site: Site, source: str, file: str) -> str:
+    """The address of an imported file, at the commit that it was read from where that is known."""
+    if not file or source not in SOURCES:
+        return ""
+    commits = (one.stamp.get("commit") for one in site.queries.list_imports() if one.source == source)
+    return SOURCES[source].format(commit=next(commits, None) or "main") + build_address(f"/{file}")
+
+
 def _list_result_paths(site: Site) -> Iterable[str]:
     """The page of every measured result: imported ones are too many, and hold little more."""
     measured = [e.id for e in site.queries.entries.values() if e.origin == "measured"]
@@ -190,9 +199,10 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         "command": _format_run_command(
             site.queries.suites.values(), entry, row.task, record.get("identity", {}).get("modified", {})
         ),
-        "source": f"{SOURCES[entry.source]}{build_address(f'/{file}')}"
-        if file and entry.source in SOURCES else "",
+        "source": _format_source_url(site, entry.source, file),
     }  # fmt: skip
+    snapshots = site.list_kept()
+    history = [build_score_history(snapshots, row)] if snapshots else []
     controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
@@ -204,7 +214,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
             Crumb(label="Models", href="/search"),
             Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
         ],
-        tables=[one for one in _iter_result_tables(record, where.cut(shown)) if one.rows],
+        tables=[one for one in (*_iter_result_tables(record, where.cut(shown)), *history) if one.rows],
         charts=list(iter_training_charts(record)) if training else [],
         data={
             **{name: getattr(row, name) for name in names},

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from harness.plan import catalog
 from leaderboard.data.backbones import find_backbone, load_backbones
+from leaderboard.data.entries import extract_letters
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import format_count
 from leaderboard.views.task_scores import format_task_path, list_site_tasks
@@ -50,8 +51,7 @@ class _Item:
     def _names(self) -> list[tuple[str, str, str]]:
         """Each name by its letters, and by those without its organisation."""
         return [
-            (_extract_letters(n), _extract_letters(n.rpartition("/")[2]), n)
-            for n in (self.name, *self.aliases)
+            (extract_letters(n), extract_letters(n.rpartition("/")[2]), n) for n in (self.name, *self.aliases)
         ]
 
     def match(self, words: Sequence[str]) -> tuple[int, int, str] | None:
@@ -67,11 +67,6 @@ class _Item:
                 # All aliases are alike, and each is worth less than the name itself.
                 matches.append((quality, min(position, 1), name))
         return min(matches, default=None)
-
-
-def _extract_letters(text: str) -> str:
-    """Letters and digits alone: names differ in signs and capitals."""
-    return "".join(sign for sign in text.casefold() if sign.isalnum())
 
 
 # A weak key: the items of a former snapshot go with its Queries.
@@ -119,7 +114,7 @@ def _make_items(site: Site) -> Iterator[_Item]:
 
 def _search_items(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
     """What a query finds, each with the name that matched: whole names first, then beginnings, then parts."""
-    words = [letters for word in query.split() if (letters := _extract_letters(word))]
+    words = [letters for word in query.split() if (letters := extract_letters(word))]
     if query.strip() and not words:
         return []
     items = (one for one in _load_search_items(site) if kind in ("", one.kind))

@@ -15,10 +15,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
 
 from fastapi import FastAPI, Query, Request
 from fastapi import Path as PathParameter
@@ -31,7 +33,7 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import PathLike, StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,9 +42,9 @@ from harness.core.errors import HarnessError, StoreError
 from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
-from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute
-from leaderboard.web.parameters import State, describe_errors
-from leaderboard.web.site import API_HINT, STATIC, Site, format_asset_url, open_site, render_badge
+from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute
+from leaderboard.web.parameters import State, build_address, describe_errors
+from leaderboard.web.site import API_HINT, SNAPSHOT, STATIC, Site, format_asset_url, open_site, render_badge
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +105,7 @@ class ChartJson(BaseModel):
 class PageJson(BaseModel):
     """A page as data; values are as printed."""
 
+    snapshot: dict[str, str] | None = Field(description="What it is of: `id` and `date`; null without data.")
     title: str
     lead: str
     notes: list[str]
@@ -161,7 +164,7 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     app.add_middleware(_BoundedQueries)
     app.add_middleware(CountRequests, metrics=metrics)
     # Around everything, so that answers to a failure have the headers too; nothing can be added after it.
-    app.middleware_stack = SecurityHeaders(app.build_middleware_stack())
+    app.middleware_stack = SecurityHeaders(app.build_middleware_stack(), shared=bool(settings.url))
     return app
 
 
@@ -221,13 +224,20 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
 
     async def answer_page(request: Request, state: State, **arguments: str) -> Response:
         app = request.app.state
-        key = site.build_cache_key(route, state, arguments, form)
+        id = request.scope.get("snapshot")
+        source = await run_in_threadpool(site.open_kept, id) if id else site
+        key = source.build_cache_key(route, state, arguments, form)
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
         if page is None:
             # Only here: pages from the cache cost nothing, and are not counted.
             app.limits.enforce(request.client.host if request.client else "unknown")
-            page = await app.queue.render(key, partial(site.render, route, state, arguments, form))
+            try:
+                page = await app.queue.render(key, partial(source.render, route, state, arguments, form))
+            except Moved as moved:
+                path = route.path if form == "html" else route.build_format_path(form)
+                address = build_address(path.format(**moved.arguments), request.url.query)
+                return RedirectResponse(source.prefix + address)
         return answer(request, page)
 
     text = Annotated[str, PathParameter(max_length=300)]
@@ -243,15 +253,51 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
     return answer_page
 
 
+def _find_site(site: Site, request: Request) -> Site:
+    """The site of the kept snapshot that a request names, or the one that follows the folders."""
+    id = request.scope.get("snapshot")
+    return site.open_kept(id) if id else site
+
+
 def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
+    @app.post("/cite", include_in_schema=False)
+    def cite(request: Request, of: str = "/") -> Response:
+        source = _find_site(site, request)
+        app.state.limits.enforce(request.client.host if request.client else "unknown")
+        address = build_address("/cite", {"of": of})
+        return RedirectResponse(f"{source.prefix or source.keep()}{address}", status_code=303)
+
+    @app.get("/models/{name:path}", include_in_schema=False)
+    def find_model(request: Request, name: str) -> Response:
+        # The addresses of models have -- for the slash behind the organisation.
+        address = build_address(f"/models/{name.replace('/', '--')}", request.url.query)
+        return RedirectResponse(request.scope["root_path"] + address)
+
+    @app.get("/robots.txt", include_in_schema=False)
+    def list_robot_rules(request: Request) -> Response:
+        lines = ["User-agent: *", *(f"Disallow: {path}" for path in ("/s/", "/compare", "/search"))]
+        lines.append(f"Sitemap: {site.settings.url or str(request.base_url).rstrip('/')}/sitemap.xml\n")
+        return Response("\n".join(lines), media_type="text/plain")
+
+    @app.get("/sitemap.xml", include_in_schema=False)
+    def map_site(request: Request) -> Response:
+        paths = (path for route in site.pages if "{id}" not in route.path for path in route.all_paths(site))
+        url = site.settings.url or str(request.base_url).rstrip("/")
+        # A sitemap holds no more addresses.
+        places = [
+            f"<url><loc>{escape(url + build_address(path))}</loc></url>" for path in islice(paths, 50_000)
+        ]
+        head = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+        return Response(f"{head}{''.join(places)}</urlset>", media_type="application/xml")
+
     @app.get(
-        "/badges/{suite}/{entry}.svg",
+        "/badges/{suite}/{entry:path}.svg",
         response_class=Response,
         responses=_describe_responses("image/svg+xml", 404, 422),
     )
     def badge_svg(request: Request, suite: str, entry: str) -> Response:
-        """An entry's mean over a suite's tasks as a badge."""
-        body = render_badge(site, suite, entry).encode()
+        """The mean over a suite's tasks as a badge: of an entry, or of a model by any of its names."""
+        body = render_badge(_find_site(site, request), suite, entry).encode()
         return answer(request, RenderedPage(body=body, type="image/svg+xml; charset=utf-8"))
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -505,7 +551,7 @@ def check_query(query: bytes) -> None:
 
 
 class _BoundedQueries:
-    """Refuses a query that is too much before anything else sees it."""
+    """Refuses a query that is too much before anything else sees it; takes a snapshot's id from the path."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -515,6 +561,9 @@ class _BoundedQueries:
         try:
             if scope["type"] == "http":
                 check_query(scope["query_string"])
+                if match := SNAPSHOT.match(scope["path"]):
+                    # Routes look at what stands behind the root path.
+                    scope = {**scope, "snapshot": match[1], "root_path": match[0]}
         except Refusal as refusal:
             await refusal.build_response()(scope, receive, send)
         else:

@@ -46,8 +46,10 @@ def parse_cell_deviation(cell: Cell) -> float | None:
     return cell.deviation if cell.deviation is None or not _NUMBER.fullmatch(text) else float(text)
 
 
-def render_csv(tables: Sequence[Table]) -> str:
+def render_csv(tables: Sequence[Table], as_of: str = "") -> str:
     """Tables as CSV, an empty line between two; headings over rows become a first column "Group".
+
+    The last column of all is the `snapshot` that they are of.
 
     A text that a spreadsheet would take for a formula gets an apostrophe in front. The last columns
     "deviations" (over seeds) and "marks" (why a number cannot be compared) stand where a row has any.
@@ -57,8 +59,9 @@ def render_csv(tables: Sequence[Table]) -> str:
     for number, table in enumerate(tables):
         if number:
             writer.writerow([])
-        for line in _build_csv_lines(table):
-            writer.writerow([_escape_formula(value) for value in line])
+        for index, line in enumerate(_build_csv_lines(table)):
+            snapshot = [as_of if index else "snapshot"] if as_of else []
+            writer.writerow([_escape_formula(value) for value in line] + snapshot)
     return out.getvalue()
 
 
@@ -180,25 +183,26 @@ def render_tex(tables: Sequence[Table], *, notes: Sequence[str] = (), view: str 
 
 
 def _render_tex_table(table: Table) -> str:
-    heads = " & ".join(_escape_tex(column.label) for column in table.columns)
+    heads = " & ".join(escape_tex(column.label) for column in table.columns)
     rows = "\n".join(" & ".join(map(_render_tex_cell, row.cells)) + r" \\" for row in table.rows)
     notes = "".join(f"% {_flatten_text(note)}\n" for note in table.notes)
     form = "".join("r" if column.numeric else "l" for column in table.columns)
     marks = _explain_marks(table, _render_tex_cell)
     below = f"\\par\\smallskip\\footnotesize {marks}\n" if marks else ""
     return (
-        f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{_escape_tex(table.caption)}}}\n"
+        f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{escape_tex(table.caption)}}}\n"
         f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{rows}\n\\bottomrule\n"
         f"\\end{{tabular}}\n{below}\\end{{table}}\n"
     )
 
 
-def _escape_tex(text: str) -> str:
+def escape_tex(text: str) -> str:
+    """A text as LaTeX prints it."""
     return "".join(TEX.get(sign, sign) for sign in _flatten_text(text))
 
 
 def _render_tex_cell(cell: Cell) -> str:
-    kinds, text = _list_cell_kinds(cell), _escape_tex(cell.text)
+    kinds, text = _list_cell_kinds(cell), escape_tex(cell.text)
     text = rf"\textbf{{{text}}}" if text and "best" in kinds else text
     text = rf"\textit{{{text}}}" if text and "part" in kinds else text
     return text + "".join(TEX_MARKS.get(KINDS[k].mark, KINDS[k].mark) for k in kinds) if text else ""

@@ -31,8 +31,10 @@ class SecurityHeaders:
     Wrap the whole application in it, so that answers to a failure have them too.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, shared: bool = False) -> None:
+        """Wrap an application; what is `shared` may be read by the pages of any other site, but for HTML."""
         self.app = app
+        self.shared = shared
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -44,6 +46,8 @@ class SecurityHeaders:
                 for name, value in {"Content-Security-Policy": POLICY, **HEADERS}.items():
                     # Not set: an answer may bring a header of its own.
                     headers.setdefault(name, value)
+                if self.shared and not headers.get("content-type", "").startswith("text/html"):
+                    headers["Access-Control-Allow-Origin"] = "*"
             await send(message)
 
         await self.app(scope, receive, send_with_headers)

@@ -70,6 +70,14 @@ class NotFound(UsageError):
     """A page, or something that its address names, does not exist."""
 
 
+class Moved(NotFound):
+    """What a page's address names is at another one, of the same page with other `arguments`."""
+
+    def __init__(self, **arguments: str) -> None:
+        super().__init__("The page has another address.", hint=f"It is {' '.join(arguments.values())}.")
+        self.arguments = arguments
+
+
 def build_missing_error(what: str, name: str, known: Iterable[str], *, then: str) -> NotFound:
     """The error for an unknown name in a URL: with the nearest names, all of a few, or only `then`.
 

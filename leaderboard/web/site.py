@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -27,14 +28,15 @@ from harness.core.terminal import clean_text, create_console
 from harness.results.printed import Paper, read_papers
 from harness.results.scores import score_text
 from leaderboard import pages
+from leaderboard.data.entries import TRUST
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.settings import RemoteCopy, SiteSettings
-from leaderboard.data.snapshot import SiteIndex, open_index
+from leaderboard.data.snapshot import SiteIndex, Snapshot, open_index
 from leaderboard.data.suites import list_conventions
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.drawing import draw_figure
-from leaderboard.web.page import FORMATS, Page, PageRoute, build_missing_error
+from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute, build_missing_error
 from leaderboard.web.parameters import State, build_address, default_values, describe_errors
 
 TITLE = "Encoder leaderboard"
@@ -49,6 +51,19 @@ _Links: TypeAlias = Sequence[tuple[str, str]]
 
 LETTER = 6.6
 """Width of a letter on a badge; the text is stretched to fit, so other fonts look alike."""
+
+KEPT_OPEN = 2
+"""Kept snapshots whose tables are in memory."""
+
+HISTORY = 24
+"""Kept snapshots that histories go back."""
+
+SNAPSHOT = re.compile(r"/s/([0-9a-f]{12})(?=/)")
+"""How the address of a kept snapshot's page begins."""
+
+KEPT_LINK = re.compile(r'(?<!data-now )((?:href|action)=")(?=/(?!static/|/))')
+HREF = re.compile(rb'"href": "(?=/)')
+"""Links of HTML and JSON that lead to the same snapshot, where a kept one is shown."""
 
 TRIES = 4
 """How often a page is rendered whose snapshot is replaced meanwhile."""
@@ -65,14 +80,68 @@ class Site:
         self.queries = Queries(index, index.version)
         self.kinds: frozenset[str] = frozenset()
         self.is_stale = False
+        self.prefix = ""
         self._copy = RemoteCopy(settings.remote) if settings.remote else None
         self._refreshing = threading.Lock()
+        self._opening = threading.Lock()
+        self._kept_sites: dict[str, Site] = {}
         self._environment = create_environment()
 
     @cached_property
     def papers(self) -> dict[str, Paper]:
         """The papers' tables, by slug."""
         return read_papers(self.settings.reported) if self.settings.reported else {}
+
+    @property
+    def as_of(self) -> str:
+        """The date and the id of the snapshot that is shown; empty without one."""
+        snapshot = self.queries.snapshot
+        return f"as of {snapshot.made[:10]}, snapshot {snapshot.id}" if snapshot else ""
+
+    def list_kept(self) -> list[Snapshot]:
+        """The newest kept snapshots beside the one that is shown; none of a kept one, whose pages stay."""
+        snapshot = self.queries.snapshot
+        others = [] if self.prefix or snapshot is None else self.index.list_kept()
+        return [one for one in others if snapshot and one.id != snapshot.id][-HISTORY:]
+
+    def keep(self) -> str:
+        """Keep the snapshot that is shown, with its ranks; returns the prefix of its addresses.
+
+        Raises:
+            NotFound: As many snapshots are kept as may be.
+        """
+        queries = self.queries
+        assert queries.snapshot
+        if not self.index.keep(queries.snapshot, queries.list_ranks):
+            raise NotFound(
+                f"This site keeps {self.settings.keep} snapshots, and has no place for another.",
+                hint="`harness serve --keep N` takes more.",
+            )
+        return f"/s/{queries.snapshot.id}"
+
+    def open_kept(self, id: str) -> Site:
+        """The site of a kept snapshot; the one that is shown is kept as its address is asked for.
+
+        Raises:
+            NotFound: No snapshot with this id is kept.
+        """
+        with self._opening:
+            if id not in self._kept_sites:
+                if self.queries.snapshot and self.queries.snapshot.id == id:
+                    self.keep()
+                index = self.index.open_kept(id)
+                if index is None:
+                    hint = "A snapshot is kept from when somebody cites it; other software may not read it."
+                    raise NotFound(f"No snapshot {id} is kept.", hint=hint)
+                site = self._kept_sites[id] = copy.copy(self)
+                site.index, site.settings, site.prefix = index, index.settings, f"/s/{id}"
+                site.queries = Queries(index, index.version)
+                site.__dict__.pop("papers", None)
+                site.kinds = site.queries.list_document_kinds()
+                # Each has its tables in memory: the one that was opened first goes.
+                while len(self._kept_sites) > KEPT_OPEN:
+                    del self._kept_sites[next(iter(self._kept_sites))]
+            return self._kept_sites[id]
 
     def refresh(self) -> int:
         """Bring the snapshot up to date and show it; returns the number of its entries.
@@ -110,7 +179,8 @@ class Site:
         named = tuple(sorted(state.model_fields_set & {"rows", "page"})) if form != "html" else ()
         # With the version: a page that was begun before a refresh is never taken for one of the new
         # snapshot.
-        return (self.queries.version, route.path, form, tuple(arguments.values()), state.build_query(), named)
+        place = (self.prefix, self.queries.version, route.path, form)
+        return (*place, tuple(arguments.values()), state.build_query(), named)
 
     def render(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> RenderedPage:
         """A page in one of its formats, or as "html"; again where the snapshot is replaced meanwhile.
@@ -136,7 +206,10 @@ class Site:
         if form == "html":
             path = route.path.format(**arguments)
             return self.render_html(page, state, _list_format_links(route, state, arguments), path)
-        return RenderedPage(body=_format_page(page, state, form).encode(), type=FORMATS[form][1])
+        body = _format_page(page, state, form, self.queries.snapshot, self.as_of).encode()
+        if self.prefix and form == "json":
+            body = HREF.sub(rb"\g<0>" + self.prefix.encode(), body)
+        return RenderedPage(body=body, type=FORMATS[form][1])
 
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
         """A page by its address in one of its formats, with every row unless the query names some.
@@ -150,6 +223,8 @@ class Site:
             NotFound: No page has this path, or it lacks this format.
             UsageError: The query holds something that the page does not take.
         """
+        if match := SNAPSHOT.match(path):
+            return self.open_kept(match[1]).export(path[match.end() :], query, form)
         routes = [route for route in self.pages if form in route.formats]
         for route in routes:
             arguments = route.match_path(f"/{path.strip('/')}")
@@ -174,6 +249,9 @@ class Site:
                 "paths": {route.path for route in self.pages},
                 "boards": self._list_boards(),
                 "path": path,
+                "address": build_address(path, state.build_filter_query()),
+                "prefix": self.prefix,
+                "as_of": self.as_of,
             },
             url=lambda path, **query: build_address(path, query),
             asset=format_asset_url,
@@ -182,6 +260,8 @@ class Site:
             formats=links,
             view_links={f"theme_{n}": "?" + state.build_query(theme=n) for n in ("auto", "light", "dark")},
         )
+        if self.prefix:
+            text = KEPT_LINK.sub(rf"\g<1>{self.prefix}", text)
         return RenderedPage(body=text.encode(), type="text/html; charset=utf-8", status=status)
 
     def load_template(self, name: str) -> Template:
@@ -223,7 +303,7 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
     Args:
         site: The site.
         suite: The suite's slug.
-        slug: The entry's slug.
+        slug: The entry's slug, or any name of its model, of whose entries the newest with all tasks is shown.
 
     Returns:
         The badge as SVG.
@@ -237,9 +317,15 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
     listed = queries.suites[suite]
     scores = queries.load_suite_scores(listed, list_conventions(listed.suite)[0])
     rows = {entry.slug: row for row, entry in enumerate(scores.entries)}
+    mean = scores.over_tasks
     if slug not in rows:
-        raise build_missing_error("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
-    row, mean = rows[slug], scores.over_tasks
+        entries = [entry for entry in queries.find_named_entries(slug) if entry.slug in rows]
+        if not entries:
+            raise build_missing_error("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
+        slug = max(
+            (mean.complete[rows[e.slug]], -TRUST.index(e.trust), e.newest or "", e.slug) for e in entries
+        )[3]
+    row = rows[slug]
     complete = bool(mean.complete[row])
     text = score_text(mean.values[row]) if complete else f"{mean.count[row]} of {mean.expected} tasks"
     untouched, more = scores.compute_untouched_means([row]), ""
@@ -248,6 +334,7 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
         more = f"; without {', '.join(untouched.part.selected)}"
     elif complete and scores.find_selection_columns(row):
         text += ", chosen by it"
+    more += f"; {site.as_of}"
     label, colour = listed.suite.title, "#1f6f54" if complete else "#6b7280"
     widths = {"left": LETTER * len(label) + 12, "right": LETTER * len(text) + 12}
     return site.load_template("badge.svg").render(label=label, text=text, more=more, colour=colour, **widths)
@@ -288,9 +375,10 @@ def _digest(path: Path, _mtime: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:10]
 
 
-def build_page_json(page: Page, state: State) -> dict[str, Any]:
+def build_page_json(page: Page, state: State, snapshot: Snapshot | None = None) -> dict[str, Any]:
     """A page as plain values, with the parameters that are not at their defaults."""
     return {
+        "snapshot": {"id": snapshot.id, "date": snapshot.made[:10]} if snapshot else None,
         "title": page.title,
         "lead": page.lead,
         "notes": list(page.notes),
@@ -301,17 +389,16 @@ def build_page_json(page: Page, state: State) -> dict[str, Any]:
     }
 
 
-def _format_page(page: Page, state: State, form: str) -> str:
+def _format_page(page: Page, state: State, form: str, snapshot: Snapshot | None, as_of: str) -> str:
     if form == "json":
-        document = build_page_json(page, state)
+        document = build_page_json(page, state, snapshot)
         return clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)) + "\n"
     if form == "csv":
-        return formats.render_csv(page.tables)
+        return formats.render_csv(page.tables, as_of)
+    notes = [*page.notes, *([f"{as_of.capitalize()}."] if as_of else [])]
     if form == "md":
-        return formats.render_markdown(
-            page.title, page.tables, notes=page.notes, view=state.build_filter_query()
-        )
-    return formats.render_tex(page.tables, notes=page.notes, view=state.build_filter_query())
+        return formats.render_markdown(page.title, page.tables, notes=notes, view=state.build_filter_query())
+    return formats.render_tex(page.tables, notes=notes, view=state.build_filter_query())
 
 
 def _list_format_links(route: PageRoute, state: State, arguments: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -11,14 +11,13 @@ from starlette.testclient import TestClient
 
 from harness.core.errors import HarnessError
 from leaderboard.commands.export import command
-from site_data import fill, standard_app, suites
+from site_data import standard_app, suites
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("export")
-    fill(folder)
-    return folder / "results"
+def results() -> Path:
+    """The server's own: the time when a record was written is a part of the snapshot's id."""
+    return Path(standard_app().state.site.settings.results[0])
 
 
 def export(results: Path, *arguments: str) -> Result:
@@ -115,3 +114,12 @@ def test_a_file_that_cannot_be_written(results: Path, tmp_path: Path) -> None:
     done = export(results, "/about", "--out", str(tmp_path / "no" / "x.md"))
     assert isinstance(done.exception, HarnessError)
     assert "cannot be written" in done.exception.message
+
+
+def test_keep_makes_the_address_of_the_snapshot_last(results: Path) -> None:
+    done = export(results, "/suites/nanobeir", "--keep")
+    assert done.exit_code == 0, done.output
+    address = done.stderr.strip().removeprefix("Kept: ")
+    assert address.startswith("/s/")
+    assert export(results, address).stdout_bytes == done.stdout_bytes
+    assert export(results, address.replace(address[3:15], "0" * 12)).exit_code != 0

@@ -336,7 +336,7 @@ def test_recipe_and_badge_have_both_means(swept: TestClient) -> None:
     assert "Scores on tasks chose" in swept.get("/recipes/simcse").text
     (key,) = [one.slug for one in swept.app.state.site.queries.entries.values() if one.model == SWEPT]  # type: ignore[attr-defined]
     badge = swept.get(f"/badges/nanobeir/{key}.svg").text
-    assert f"55.38, 40.00 over the 9 untouched; without {', '.join(CHOSE)}</title>" in badge
+    assert f"55.38, 40.00 over the 9 untouched; without {', '.join(CHOSE)}; as of " in badge
 
 
 def test_the_first_page_marks_a_swept_model(swept: TestClient) -> None:
@@ -472,7 +472,7 @@ def test_the_sensitivity_curve_is_on_the_models_page(swept: TestClient) -> None:
     assert f"learning_rate among 6 values: {', '.join(CHOSE)}" in html.text
     assert "1e-05, 2e-05, 3e-05, 5e-05, 8e-05, 0.0001" in html.text
     rows = swept.get(f"{path}.csv").text.splitlines()
-    assert f"learning_rate,{','.join(CHOSE)},Mean,Chosen,Model" in rows
+    assert f"learning_rate,{','.join(CHOSE)},Mean,Chosen,Model,snapshot" in rows
     (best,) = [row.split(",") for row in rows if row.startswith("8e-05,")]
     assert [float(value) for value in best[1:6]] == [90, 89, 88, 87, 88.5]
 

@@ -267,6 +267,7 @@ def test_json_is_what_the_description_of_the_api_says(table: Table) -> None:
 def test_a_page_as_plain_values() -> None:
     page = Page(title="T", template="x.html", lead="l", notes=["n"], data={"a": 1})
     assert build_page_json(page, State(theme="dark")) == {
+        "snapshot": None,
         "title": "T", "lead": "l", "notes": ["n"], "state": {}, "tables": [], "charts": [],
         "data": {"a": 1},
     }  # fmt: skip

@@ -385,8 +385,12 @@ def test_formats_are_those_of_the_server(site: Path) -> None:
     asking = TestClient(standard_app())
     for path in ("suites/nanobeir", "suites/glue", "index", "tasks", "models/acme--tiny-base"):
         for form in ("csv", "json"):
-            answer = asking.get(f"/{path}.{form}").content
-            assert (site / f"{path}.{form}").read_bytes() == answer, path
+            # Records were written at another time, so the snapshot has another id.
+            answer, file = (
+                re.sub(rb"\b[0-9a-f]{12}\b", b"ID", content)
+                for content in (asking.get(f"/{path}.{form}").content, (site / f"{path}.{form}").read_bytes())
+            )
+            assert file == answer, path
 
 
 @pytest.mark.slow

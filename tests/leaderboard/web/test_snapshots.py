@@ -1,0 +1,317 @@
+"""Numbers that can be cited: ids of snapshots, addresses that stay, names, badges and what robots read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from harness.encoder.backbones import list_catalog_models
+from harness.storage.imported import Imported
+from leaderboard.data.queries import CATALOG
+from leaderboard.web.app import create_app
+from leaderboard.web.site import Site, open_site
+from site_data import (
+    Import,
+    fill,
+    measured_model,
+    names,
+    put,
+    put_imports,
+    scored,
+    small_settings,
+    spread_scores,
+    standard_app,
+    standard_imports,
+    suites,
+)
+
+NANO = names("nanobeir")
+LARGE = "/models/acme--tiny-large"
+PAGES = [f"{path}{form}" for path in ("/suites/nanobeir", LARGE, "/suites/mteb-MTEB-kor-v1")
+         for form in ("", ".json", ".csv", ".md", ".tex")
+         if path != LARGE or form in ("", ".json", ".csv")]  # fmt: skip
+PAGES += ["/", "/about", "/papers", "/glue", "/search?q=tiny", f"/tasks/{NANO[0]}", "/models/tiny-LARGE",
+          "/badges/nanobeir/minilm-ish.svg", "/compare?m={a}&m={b}"]  # fmt: skip
+
+
+@contextmanager
+def small_suites() -> Iterator[None]:
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
+        yield
+
+
+def opened(folder: Path, **more: object) -> tuple[FastAPI, TestClient]:
+    with small_suites():
+        app = create_app(small_settings(folder, **more))
+    return app, TestClient(app, headers={"accept": "text/html"})
+
+
+def put_checkpoint(folder: Path, name: str, letter: str, score: float) -> None:
+    model = measured_model(name, letter)
+    put(folder / "results", model, [scored(model, task, score) for task in NANO])
+
+
+def import_other(folder: Path) -> None:
+    """A newer import, in which every score is another one."""
+    others = [replace(one, scores={t: v - 0.1 for t, v in one.scores.items()}) for one in standard_imports()]
+    put_imports(folder / "results", [*others, Import(model="new/model", scores=spread_scores(NANO, 0.7))])
+
+
+def cite(client: TestClient, page: str) -> str:
+    """Cite a page; the address of its citation."""
+    answer = client.post("/cite", params={"of": page}, follow_redirects=False)
+    assert answer.status_code == 303
+    return str(answer.headers["location"])
+
+
+def id_of(site: Site) -> str:
+    assert site.queries.snapshot
+    return site.queries.snapshot.id
+
+
+def test_an_id_is_that_of_the_content_wherever_and_in_whatever_order_it_was_read(tmp_path: Path) -> None:
+    fill(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b" / "elsewhere")
+    put_checkpoint(tmp_path / "b" / "elsewhere", "later", "e", 0.4)
+    with small_suites():
+        one = open_site(small_settings(tmp_path / "a"))
+        first = id_of(one)
+        two = open_site(small_settings(tmp_path / "b" / "elsewhere"))
+        assert re.fullmatch("[0-9a-f]{12}", first)
+        assert id_of(two) != first
+        records = tmp_path / "a" / "results" / "records"
+        shutil.copytree(tmp_path / "b" / "elsewhere" / "results" / "records", records, dirs_exist_ok=True)
+        one.refresh()  # the same at last, read in two looks
+        assert id_of(one) == id_of(two)
+        date = one.as_of
+        shutil.rmtree(next(records.glob("*later*")))
+        one.refresh()
+        assert id_of(one) == first
+        assert date.partition(",")[0] == one.as_of.partition(",")[0]
+
+
+def test_an_address_with_an_id_gives_the_same_bytes_after_refreshes_and_an_import(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    site = app.state.site
+    slugs = [entry.slug for entry in site.queries.entries.values() if entry.model.startswith("acme/")]
+    results = [f"/results/{row.id}" for row in site.queries.find_results(task=NANO[0])]
+    assert len(results) == 4
+    prefix = cite(client, "/").rpartition("/cite")[0]
+    pages = [f"{prefix}{page.format(a=slugs[0], b=slugs[1])}" for page in [*PAGES, *results]]
+    before = {page: client.get(page) for page in pages}
+    assert {answer.status_code for answer in before.values()} == {200}
+    now = {page: client.get(page.removeprefix(prefix)).content for page in pages}
+    for at in range(3):
+        put_checkpoint(tmp_path, f"later{at}", "ef0"[at], 0.4 + at / 10)
+        site.refresh()
+    import_other(tmp_path)
+    site.refresh()
+    assert site.queries.version == 5
+    shutil.rmtree(site.index.folder / "1")  # what is kept needs nothing of the version that it was
+    for path in (tmp_path / "results" / "records").glob("minilm*"):
+        shutil.rmtree(path)
+    site.refresh()
+    site.cache.clear()
+    site._kept_sites.clear()
+    assert {page for page in pages if client.get(page).content != before[page].content} == set()
+    _, again = opened(tmp_path)  # another process
+    assert {page for page in pages if again.get(page).content != before[page].content} == set()
+    assert client.get("/suites/nanobeir").content != now[f"{prefix}/suites/nanobeir"]
+    page = f"{prefix}/suites/nanobeir"
+    assert site.export(page, {}, "csv") == before[f"{page}.csv"].content
+
+
+def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path, url="https://example.org/e")
+    place = cite(client, "/suites/mteb-MTEB-kor-v1")
+    text = client.get(place).text
+    address = f"https://example.org/e/s/{id_of(app.state.site)}/suites/mteb-MTEB-kor-v1"
+    assert f"url = {{{address}}}" in text
+    whole = client.get("/suites/mteb-MTEB-kor-v1.json").json()
+    (row,) = (one for one in whole["tables"][0]["rows"] if one["key"].startswith("acme--tiny-large"))
+    sentence = next(line for line in re.findall(r"<li>([^<]*)", text) if line.startswith("acme/tiny-large"))
+    assert f"Mean over tasks {row['cells']['tasks']['text']}" in sentence
+    assert all(part in sentence for part in (whole["lead"], app.state.site.as_of, address))
+    partial = client.get(cite(client, "/suites/nanobeir")).text
+    assert "(of 3 of 13)" in partial
+    assert client.post("/cite", params={"of": "/nothing"}).status_code == 404
+    assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
+
+
+def test_what_is_kept_is_bounded_and_what_was_promised_stays(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path, keep=1)
+    first = cite(client, "/")
+    put_checkpoint(tmp_path, "later", "e", 0.4)
+    app.state.site.refresh()
+    refused = client.post("/cite", params={"of": "/"})
+    assert refused.status_code == 404
+    assert "--keep N" in refused.text
+    assert client.get(f"/s/{id_of(app.state.site)}/").status_code == 404
+    assert client.get(first).status_code == 200
+    assert len(app.state.site.index.list_kept()) == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/s/000000000000/", "/s/%2e%2e/", "/s/..%2f..%2fetc/", "/s/ABCDEF012345/", "/s/kept/", "/s/",
+     "/s/000000000000/badges/nanobeir/x.svg", "/s/00000000000g/"],
+)  # fmt: skip
+def test_no_path_is_made_of_an_address(path: str) -> None:
+    asking = TestClient(standard_app())
+    assert asking.get(path).status_code == 404
+
+
+def test_other_software_does_not_read_what_is_kept(tmp_path: Path) -> None:
+    fill(tmp_path)
+    _, client = opened(tmp_path)
+    page = cite(client, "/").rpartition("/cite")[0] + "/suites/nanobeir"
+    assert client.get(page).status_code == 200
+    with mock.patch("leaderboard.data.snapshot.FORM", 10_000):
+        app, other = opened(tmp_path)
+        put_checkpoint(tmp_path, "later", "e", 0.4)
+        app.state.site.refresh()
+        assert other.get(page).status_code == 404
+    assert client.get(page).status_code == 200
+
+
+def test_pages_and_formats_carry_the_snapshot(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    as_of = app.state.site.as_of
+    assert as_of in client.get("/suites/nanobeir").text
+    lines = client.get("/suites/nanobeir.csv").text.splitlines()
+    assert lines[0].endswith(",snapshot")
+    assert all(line.endswith(f'"{as_of}"') for line in lines[1:])
+    assert as_of.capitalize() in client.get("/suites/nanobeir.md").text
+    assert client.get("/suites/nanobeir.tex").text.startswith(f"% {as_of.capitalize()}.")
+    assert client.get("/suites/nanobeir.json").json()["snapshot"]["id"] in as_of
+    assert as_of in client.get("/badges/nanobeir/minilm-ish.svg").text
+
+
+def test_links_of_a_kept_page_stay_in_its_snapshot(tmp_path: Path) -> None:
+    fill(tmp_path)
+    _, client = opened(tmp_path)
+    prefix = cite(client, "/").rpartition("/cite")[0]
+    text = client.get(f"{prefix}/suites/nanobeir").text
+    links = re.findall(r'(\S*) ?(?:href|action)="(/[^"]*)"', text)
+    outside = {href for _, href in links if not href.startswith(prefix) and not href.startswith("/static/")}
+    assert outside == {"/suites/nanobeir"}  # the page of today
+    cells = json.loads(client.get(f"{prefix}/suites/nanobeir.json").content)["tables"][0]["rows"][0]["cells"]
+    assert client.get(cells["model"]["href"]).status_code == 200
+    assert cells["model"]["href"].startswith(prefix)
+
+
+def test_ranks_and_scores_have_a_history(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    first = cite(client, "/").split("/")[2]
+    page = client.get(f"{LARGE}.json").json()
+    assert "history" not in [table["name"] for table in page["tables"]]
+    rank = next(r["cells"] for r in page["tables"][0]["rows"] if r["cells"]["name"]["value"] == "nanobeir")
+    (old,) = (r["value"] for r in page_scores(page) if r["task"] == NANO[0])
+    import_other(tmp_path)
+    app.state.site.refresh()
+    after = client.get(f"{LARGE}.json").json()
+    (history,) = (table for table in after["tables"] if table["name"] == "history")
+    (line,) = history["rows"]
+    assert first in line["cells"]["snapshot"]["text"]
+    wanted = f"{rank['rank']['text']} of {rank['ranked']['text']} ({rank['tasks']['text']})"
+    assert wanted in [cell["text"] for cell in line["cells"].values()]
+    result = next(r["href"] for r in page_scores(after) if r["task"] == NANO[0])
+    (history,) = (t for t in client.get(f"{result}.json").json()["tables"] if t["name"] == "history")
+    assert [row["cells"]["score"]["value"] for row in history["rows"]] == [old]
+    kept = client.get(f"/s/{first}{LARGE}.json").json()
+    assert "history" not in [table["name"] for table in kept["tables"]]
+
+
+def page_scores(page: dict) -> list[dict]:  # type: ignore[type-arg]
+    (table,) = (table for table in page["tables"] if table["name"] == "results")
+    return [{"task": row["key"], **row["cells"]["score"]} for row in table["rows"] if "score" in row["cells"]]
+
+
+@pytest.mark.parametrize(
+    ("typed", "leads"),
+    [("/models/TINY_large", LARGE), ("/models/acme/Tiny-Large", LARGE),
+     ("/models/acme/tiny-large.json?q=a", f"{LARGE}.json?q=a"),
+     ("/models/Minilm-ISH", "/models/minilm-ish-aaaaaaaa"), ("/models/NeoBERT.csv", "/models/neobert.csv"),
+     ("/models/acme/nothing", None), ("/models//evil.example/x", None)],
+)  # fmt: skip
+def test_a_model_is_found_by_the_names_that_people_type(typed: str, leads: str | None) -> None:
+    answer = TestClient(standard_app()).get(typed)
+    if leads is None:
+        assert answer.status_code == 404
+    else:
+        assert (answer.status_code, str(answer.url).removeprefix("http://testserver")) == (200, leads)
+
+
+def test_a_name_of_the_catalog_leads_to_the_page_of_its_repository(tmp_path: Path) -> None:
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    put_imports(tmp_path / "results", [Import(model=n, scores={NANO[0]: 0.5}) for n in (name, "b/x", "c/x")])
+    _, client = opened(tmp_path)
+    for typed in ("minilm", "all-minilm-l6-v2"):
+        assert str(client.get(f"/models/{typed}").url).endswith(
+            "/models/sentence-transformers--all-MiniLM-L6-v2"
+        )
+    assert {name: model.summary.partition(",")[0] for name, model in list_catalog_models().items()} == CATALOG
+    assert client.get("/models/x").status_code == 404  # two organisations have one
+
+
+def test_a_badge_by_name_survives_a_new_checkpoint(tmp_path: Path) -> None:
+    put_checkpoint(tmp_path, "ours", "d", 0.5)
+    app, client = opened(tmp_path)
+    slug = next(slug for slug in app.state.site.queries.models if slug.startswith("ours"))
+    (address,) = re.findall(r"SITE(/badges/nanobeir/\S+\.svg)", client.get(f"/models/{slug}").text)
+    assert "d" * 8 not in address
+    assert "50.00" in client.get(address).text
+    put_checkpoint(tmp_path, "ours", "e", 0.6)
+    model = measured_model("ours", "f")
+    put(tmp_path / "results", model, [scored(model, NANO[0], 0.9)])  # not whole yet
+    app.state.site.refresh()
+    assert "60.00" in client.get(address).text
+    shutil.rmtree(next((tmp_path / "results" / "records").glob("*dddd*")))
+    app.state.site.refresh()
+    assert "60.00" in client.get(address).text
+
+
+def test_the_source_of_an_imported_score_is_at_its_commit(tmp_path: Path) -> None:
+    fill(tmp_path)
+    found = Imported.read_import(tmp_path / "results" / "imported" / "mteb-results")
+    assert found is not None
+    _, client = opened(tmp_path)
+    row = client.get(f"{LARGE}.json").json()
+    result = page_scores(row)[0]["href"]
+    assert "/blob/main/results/" in client.get(f"{result}.json").json()["data"]["source"]
+    found.update_stamp({"commit": "c" * 40})
+    _, client = opened(tmp_path)
+    assert f"/blob/{'c' * 40}/results/" in client.get(f"{result}.json").json()["data"]["source"]
+
+
+def test_robots_and_other_sites_read_what_a_published_site_has(tmp_path: Path) -> None:
+    fill(tmp_path)
+    _, client = opened(tmp_path, url="https://example.org/e")
+    assert "Disallow: /s/\n" in client.get("/robots.txt").text
+    assert "Sitemap: https://example.org/e/sitemap.xml" in client.get("/robots.txt").text
+    places = re.findall("<loc>https://example.org/e([^<]*)</loc>", client.get("/sitemap.xml").text)
+    assert {"/", "/suites/nanobeir", LARGE} <= set(places)
+    assert all(client.get(place.replace("&amp;", "&")).status_code == 200 for place in places[::20])
+    for path in ("/suites/nanobeir.json", "/suites/nanobeir.csv", "/nothing.json"):
+        assert client.get(path).headers["access-control-allow-origin"] == "*"
+    text = client.get("/suites/nanobeir?mean=types")
+    assert "access-control-allow-origin" not in text.headers
+    assert '<meta property="og:url" content="https://example.org/e/suites/nanobeir?mean=types">' in text.text
+    assert (
+        "access-control-allow-origin" not in TestClient(standard_app()).get("/suites/nanobeir.json").headers
+    )
