@@ -15,6 +15,7 @@ from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell, build_size_cell
+from leaderboard.views.reproductions import Comparison, build_verdict_cell, load_reproductions
 from leaderboard.views.suite_table import GONE, describe_lineage, format_entry_kinds
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
@@ -120,6 +121,9 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     rows.sort(key=lambda one: (one.value is None, -(one.value or 0.0), one.entry.model.casefold()))
     ranked = [one for one in rows if one.entry.id in ranks]
     fields = _build_ranking_fields(inquiry.scope, ranks, ranked)
+    reproductions = load_reproductions(queries)
+    compared = reproductions.by_task.get(name, {}) if inquiry.question == inquiry.questions[0] else {}
+    fields.append(_build_verdict_field(compared, reproductions.pages))
     rows = sorting.sort_rows(rows, fields, state.sort)
     where, best = build_paging(len(rows), state, path), _find_size_leaders(ranked)
     ranking = sorting.fill_table(
@@ -176,6 +180,21 @@ def _choose_question(questions: Sequence[Question], name: str) -> Question:
         return [*exact, *by_suite][0]
     names = [one.name for one in questions]
     raise build_missing_error("scope", name, names, then="The task's page offers all scopes.")
+
+
+def _build_verdict_field(
+    compared: Mapping[str, Sequence[Comparison]], pages: Mapping[int, str]
+) -> sorting.Field[Scored]:
+    """The column that says whether another source has the same score, or the score is broken."""
+
+    def build_cell(one: Scored) -> Cell:
+        rows = compared.get(pages[one.entry.id], ())
+        return build_verdict_cell(rows, one.source or one.entry)
+
+    return sorting.Field(
+        "reproduced", "Reproduced?", build_cell, lambda one: build_cell(one).value,
+        note="Whether another source has the same score for the model.",
+    )  # fmt: skip
 
 
 def _build_ranking_fields(

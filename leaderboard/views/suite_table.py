@@ -16,6 +16,7 @@ from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
+from leaderboard.views.reproductions import PATH, Reproductions
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
@@ -24,7 +25,7 @@ from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
 from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import build_missing_error, check_name
-from leaderboard.web.parameters import Text, Texts
+from leaderboard.web.parameters import Text, Texts, build_address
 from leaderboard.web.tables import Cell, Table
 
 FEW = 12
@@ -47,6 +48,9 @@ class SuiteState(EntryState):
         "", description="Only models that were trained on none of the tasks (all) or on under half (most)."
     )
     instructions: bool = Field(False, description="Only models that take instructions.")
+    reproduced: bool = Field(
+        False, description="Only models of which two sources have the same number on a task of the suite."
+    )
     licence: Text = Field("", description="Only models under this licence, e.g. apache-2.0.")
     language: Text = Field("", description="Only models for this language, e.g. deu.")
     type: Text = Field("", description="Only tasks of this type.")
@@ -102,6 +106,7 @@ class SuiteTable:
     path: str
     cards: Mapping[int, Card]
     entries: Mapping[int, Entry]
+    reproductions: Reproductions | None = None
 
     @cached_property
     def rows(self) -> list[int]:
@@ -117,7 +122,26 @@ class SuiteTable:
             and (not state.instructions or card.instructions is True)
             and state.licence in ("", card.licence)
             and (not state.language or state.language in card.languages)
+            and (not state.reproduced or bool(self._list_reproduced(row, same=True)))
         )
+
+    @cached_property
+    def _task_names(self) -> frozenset[str]:
+        columns = self.scores.site_suite.suite.columns
+        return frozenset(
+            name for column in columns for name in (column.name, *(t.name for t in column.tasks))
+        )
+
+    def _list_reproduced(self, row: int, *, same: bool = False) -> set[str]:
+        """The suite's tasks on which two sources have a number of a row's model, or on which they agree."""
+        entry, all_models = self.scores.entries[row], self.reproductions
+        return all_models.list_tasks(entry, same=same) & self._task_names if all_models else set()
+
+    def _build_reproduced_cell(self, row: int) -> Cell:
+        both, same = self._list_reproduced(row), self._list_reproduced(row, same=True)
+        query = {"q": self.scores.entries[row].model_slug}
+        return Cell(text=f"{len(same)}/{len(both)}", value=len(same), href=build_address(PATH, query),
+                    note=f"the same: {', '.join(sorted(same)) or 'none'}") if both else Cell()  # fmt: skip
 
     def find_card(self, row: int) -> Card:
         """The card of a row's model."""
@@ -178,6 +202,10 @@ class SuiteTable:
             _build_number_column(
                 "unseen", "Zero-shot", _replace_nan(scores.zero_shot), "{:.0%}", "?", optional=True,
                 note="The share of the tasks that the model was not trained on, as its makers state."),
+            _Column("reproduced", "Reproduced", self._build_reproduced_cell, optional=True,
+                    sort=lambda row: len(self._list_reproduced(row, same=True))
+                    if self._list_reproduced(row) else None,
+                    note="Tasks with the same number from two sources, of those with numbers from two."),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
                                  note="Of an embedding."),
             _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries],
@@ -241,8 +269,15 @@ class SuiteTable:
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
             sort=_replace_nan(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
             href=format_column_path(scores.site_suite, column), note=f"{column.name}{many}",
-            cell=lambda row: build_task_cell(scores, row, at, self.entries),
+            cell=lambda row: self._build_marked_task(row, at),
         )  # fmt: skip
+
+    def _build_marked_task(self, row: int, at: int) -> Cell:
+        """A task's score, marked where it is at chance level."""
+        cell = build_task_cell(self.scores, row, at, self.entries)
+        faults = self.reproductions.faults if self.reproductions else {}
+        at_chance = faults.get(int(self.scores.results[row, at])) == "chance"
+        return replace(cell, kind=f"{cell.kind} chance".strip()) if at_chance else cell
 
     def _build_count_cell(self, row: int) -> Cell:
         """How many of the suite's tasks count."""

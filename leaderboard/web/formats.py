@@ -169,7 +169,7 @@ TEX = {
 }  # fmt: skip
 TEX_MARKS = {
     "‡": r"$^\ddagger$", "≠": r"$^{\neq}$", "†": r"$^\dagger$", "§": r"\S{}", "¶": r"\P{}",
-    "◊": r"$^\diamond$",
+    "◊": r"$^\diamond$", "○": r"$^\circ$",
 }  # fmt: skip
 
 
