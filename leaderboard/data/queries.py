@@ -180,19 +180,10 @@ class Queries:
         return {number: _parse_model_card(json.loads(facts)) for number, facts in rows}
 
     @cached_property
-    def _measured_facts(self) -> dict[int, Mapping[str, Any]]:
+    def measured_facts(self) -> dict[int, Mapping[str, Any]]:
+        """The `weights` (a hash) and the `treatment` of each measured entry, by the entry's number."""
         rows = self._fetch_rows("SELECT id, facts FROM entries WHERE origin = 'measured'")
         return {number: json.loads(facts) for number, facts in rows}
-
-    @cached_property
-    def weights(self) -> dict[int, str]:
-        """The hash of the weights of each measured entry, by the entry's number."""
-        return {number: facts.get("weights") or "" for number, facts in self._measured_facts.items()}
-
-    @cached_property
-    def treatments(self) -> dict[int, Mapping[str, Any]]:
-        """How each measured entry was measured (harness.results.results), by the entry's number."""
-        return {number: facts.get("treatment") or {} for number, facts in self._measured_facts.items()}
 
     @cached_property
     def by_slug(self) -> dict[str, Entry]:
@@ -419,46 +410,44 @@ class Queries:
         sql = f"SELECT {_SCORE} FROM scores WHERE {fits}{source_filter} ORDER BY entry, scope"
         return [ScopeScore._make(row) for row in self._fetch_rows(sql, *values)]
 
-    def find_comparable_scores(
-        self, scopes: Sequence[int], entries: Sequence[int], always: Sequence[int], chance: int, room: float
+    def find_close_scores(
+        self, scopes: Sequence[int], entries: Sequence[int], always: Sequence[int], random: int, room: float
     ) -> list[tuple[int, int, float, str, int, float]]:
-        """Scores that others can be compared with, or that are at chance level.
+        """Scores of some entries, those on the scopes `always`, and those that are at chance level.
 
         Args:
             scopes: The scopes that are asked for.
-            entries: The entries of models that have several.
-            always: Scopes whose scores are wanted of every entry.
-            chance: The entry whose score on a scope is that of chance; where it has none, chance is 0.
+            entries: The entries.
+            always: More scopes.
+            random: The entry whose scores are those of chance; where it has none, chance is 0.
             room: How far above chance a score is still at its level.
 
         Returns:
             The scope, entry, value, data, result and chance of each.
         """
+        counted = [REASONS.index(""), REASONS.index("other")]
         return self._fetch_rows(
             """SELECT s.scope, s.entry, s.value, s.data, s.result, coalesce(c.value, 0) AS chance
                FROM scores s LEFT JOIN (SELECT scope, value FROM scores WHERE entry = ?) c USING (scope)
                WHERE s.reason IN (SELECT unnest(?::INTEGER[])) AND s.value IS NOT NULL
                  AND s.scope IN (SELECT unnest(?::INTEGER[]))
                  AND (s.entry IN (SELECT unnest(?::BIGINT[])) OR s.scope IN (SELECT unnest(?::INTEGER[]))
-                      OR s.value <= coalesce(c.value, 0) + ?)
-               ORDER BY s.entry, s.scope""",
-            chance, [REASONS.index(""), REASONS.index("other")], list(scopes), list(entries), list(always),
-            room,
+                      OR s.value <= coalesce(c.value, 0) + ?) ORDER BY s.entry, s.scope""",
+            random, counted, [*scopes, *always], list(entries), list(always), room,
         )  # fmt: skip
 
     def find_mteb_versions(self, entries: Sequence[int]) -> dict[tuple[int, str], str]:
         """The version of mteb that scored each task of some entries, where it is stated."""
-        versions: dict[tuple[int, str], str] = {}
-        for number, treatment in self.treatments.items():
-            if scoring := treatment.get("scoring"):
-                versions |= {(one.entry, one.task): scoring for one in self.find_results(entry=number)}
+        scoring = {n: one.get("treatment", {}).get("scoring") or "" for n, one in self.measured_facts.items()}
+        measured = self.find_results(entry=[number for number in entries if number in scoring])
+        versions = {(one.entry, one.task): scoring[one.entry] for one in measured}
         ids = {place: number for number, place in self._find_import_rows({*entries}).items()}
         for source, folder, identifier in self._imports:
             rows = self._fetch_rows(
                 """SELECT entry, task, max(mteb_version) FROM read_parquet(?)
                    WHERE mteb_version != '' AND entry IN (SELECT unnest(?::INTEGER[])) GROUP BY ALL""",
                 f"{folder}/scores-{identifier}.parquet",
-                [place for name, place in ids if name == source and place is not None],
+                [place for name, place in ids if name == source],
             )
             versions |= {(ids[source, place], task): version for place, task, version in rows}
         return versions

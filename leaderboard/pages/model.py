@@ -27,7 +27,7 @@ from leaderboard.views.model_scores import (
     load_entry_results,
 )
 from leaderboard.views.paper_tables import build_printed_cell
-from leaderboard.views.reproductions import COMPARISON_FIELDS, join_models, load_reproductions
+from leaderboard.views.reproductions import COMPARISON_FIELDS, join_models, load_comparisons
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.suite_table import build_task_cell, describe_lineage, format_entry_kinds, mean_cell
 from leaderboard.views.task_scores import format_task_path
@@ -188,8 +188,8 @@ def _build_entries_table(model: _Model, shown: Entry | None, path: str) -> Table
 
 def _build_reproductions_table(queries: Queries, model: _Model) -> Table:
     """The numbers of several sources of a model by task, those that are furthest apart first."""
-    rows = load_reproductions(queries).by_model.get(model.slug, [])
-    rows = sorted(rows, key=lambda one: (one.base is None, -abs(one.delta or 0.0)))
+    rows = [one for one in load_comparisons(queries) if one.model == model.slug]
+    rows.sort(key=lambda one: (one.base is None, -abs(one.delta or 0.0)))
     caption = "Numbers of two sources beside one another, and broken ones: scores × 100"
     return fill_table("reproductions", caption, COMPARISON_FIELDS, rows[:SHOWN], cards=True)
 

@@ -14,7 +14,7 @@ from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.ranking import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, list_conventions
 from leaderboard.views import sorting
-from leaderboard.views.reproductions import load_reproductions
+from leaderboard.views.reproductions import join_models, load_comparisons
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
@@ -85,7 +85,7 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
     )
     table = SuiteTable(
         scores=scores, state=state, path=path, cards=queries.cards, entries=queries.entries,
-        reproductions=load_reproductions(queries),
+        comparisons=load_comparisons(queries), pages=join_models(queries),
     )  # fmt: skip
     where = build_paging(len(table.ordered), state, path)
     part, every = table.untouched.part if table.untouched else None, "all" in state.tasks
@@ -177,8 +177,8 @@ def _build_suite_form(table: SuiteTable) -> FilterForm:
         choices.append(
             Control(kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions)
         )
-    check = Control(kind="check", name="reproduced", label="Reproduced by somebody", checked=state.reproduced)
-    choices.append(check)
+    label = "Reproduced by somebody"
+    choices.append(Control(kind="check", name="reproduced", label=label, checked=state.reproduced))
     controls_by_name = {
         control.name: control for control in [*build_entry_controls(state, scores.entries), *choices]
     }

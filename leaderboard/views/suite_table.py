@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal, Self
 
@@ -16,7 +16,7 @@ from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.reproductions import PATH, Reproductions
+from leaderboard.views.reproductions import PATH, Comparison
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
@@ -106,7 +106,8 @@ class SuiteTable:
     path: str
     cards: Mapping[int, Card]
     entries: Mapping[int, Entry]
-    reproductions: Reproductions | None = None
+    comparisons: Sequence[Comparison] = ()
+    pages: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> list[int]:
@@ -122,26 +123,37 @@ class SuiteTable:
             and (not state.instructions or card.instructions is True)
             and state.licence in ("", card.licence)
             and (not state.language or state.language in card.languages)
-            and (not state.reproduced or bool(self._list_reproduced(row, same=True)))
+            and (not state.reproduced or bool(self._count_reproduced(row)))
         )
 
     @cached_property
-    def _task_names(self) -> frozenset[str]:
+    def reproduced(self) -> Mapping[str, tuple[set[str], set[str]]]:
+        """The suite's tasks on which two sources have a number of a model, and on which they agree."""
         columns = self.scores.site_suite.suite.columns
-        return frozenset(
-            name for column in columns for name in (column.name, *(t.name for t in column.tasks))
-        )
+        names = {name for column in columns for name in (column.name, *(task.name for task in column.tasks))}
+        models: dict[str, tuple[set[str], set[str]]] = {}
+        for one in self.comparisons:
+            if one.is_independent and one.task in names:
+                both, same = models.setdefault(one.model, (set(), set()))
+                both.add(one.task)
+                same.update([one.task] if one.verdict == "same" else [])
+        return models
 
-    def _list_reproduced(self, row: int, *, same: bool = False) -> set[str]:
-        """The suite's tasks on which two sources have a number of a row's model, or on which they agree."""
-        entry, all_models = self.scores.entries[row], self.reproductions
-        return all_models.list_tasks(entry, same=same) & self._task_names if all_models else set()
+    @cached_property
+    def _at_chance(self) -> set[int]:
+        return {one.value.result for one in self.comparisons if one.verdict == "chance"}
+
+    def _count_reproduced(self, row: int) -> int | None:
+        page = self.pages.get(self.scores.entries[row].id, "")
+        return len(self.reproduced[page][1]) if page in self.reproduced else None
 
     def _build_reproduced_cell(self, row: int) -> Cell:
-        both, same = self._list_reproduced(row), self._list_reproduced(row, same=True)
-        query = {"q": self.scores.entries[row].model_slug}
-        return Cell(text=f"{len(same)}/{len(both)}", value=len(same), href=build_address(PATH, query),
-                    note=f"the same: {', '.join(sorted(same)) or 'none'}") if both else Cell()  # fmt: skip
+        page = self.pages.get(self.scores.entries[row].id, "")
+        both, same = self.reproduced.get(page, ((), ()))
+        note, href = ", ".join(sorted(same)), build_address(PATH, {"q": page})
+        return (
+            Cell(text=f"{len(same)}/{len(both)}", value=len(same), note=note, href=href) if both else Cell()
+        )
 
     def find_card(self, row: int) -> Card:
         """The card of a row's model."""
@@ -202,10 +214,8 @@ class SuiteTable:
             _build_number_column(
                 "unseen", "Zero-shot", _replace_nan(scores.zero_shot), "{:.0%}", "?", optional=True,
                 note="The share of the tasks that the model was not trained on, as its makers state."),
-            _Column("reproduced", "Reproduced", self._build_reproduced_cell, optional=True,
-                    sort=lambda row: len(self._list_reproduced(row, same=True))
-                    if self._list_reproduced(row) else None,
-                    note="Tasks with the same number from two sources, of those with numbers from two."),
+            _Column("reproduced", "Reproduced", self._build_reproduced_cell, self._count_reproduced,
+                    optional=True, note="Tasks on which two sources agree, of those that two have."),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
                                  note="Of an embedding."),
             _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries],
@@ -275,8 +285,7 @@ class SuiteTable:
     def _build_marked_task(self, row: int, at: int) -> Cell:
         """A task's score, marked where it is at chance level."""
         cell = build_task_cell(self.scores, row, at, self.entries)
-        faults = self.reproductions.faults if self.reproductions else {}
-        at_chance = faults.get(int(self.scores.results[row, at])) == "chance"
+        at_chance = int(self.scores.results[row, at]) in self._at_chance
         return replace(cell, kind=f"{cell.kind} chance".strip()) if at_chance else cell
 
     def _build_count_cell(self, row: int) -> Cell:

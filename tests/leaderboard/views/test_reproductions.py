@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +27,7 @@ from leaderboard.views.reproductions import (
     compare_values,
     join_models,
     judge_value,
-    load_reproductions,
+    load_comparisons,
     read_aliases,
 )
 from leaderboard.web.app import create_app
@@ -126,8 +127,8 @@ def site_over(folder: Path, imports: list[Import], scores: Mapping[str, float], 
 
 def by_task(site: Site, model: str) -> dict[str, Comparison]:
     """The comparisons of a model's public numbers by task."""
-    pages = load_reproductions(site.queries).by_model
-    return {one.task: one for name, some in pages.items() for one in some if one.value.entry.model == model}
+    rows = load_comparisons(site.queries)
+    return {one.task: one for one in rows if one.value.entry.model == model}
 
 
 CARD = {"max_tokens": 128.0, "use_instructions": False}
@@ -148,7 +149,7 @@ def planted(folder: Path, **card: Any) -> Site:
 
 def test_planted_copies_get_the_right_verdicts(tmp_path: Path) -> None:
     site = planted(tmp_path)
-    verdicts = {task: (one.verdict, one.text) for task, one in by_task(site, "o/m").items()}
+    verdicts = {task: (one.verdict, one.build_cell().text) for task, one in by_task(site, "o/m").items()}
     assert verdicts == {
         TASKS["same"]: ("same", "same"), TASKS["differs"]: ("differs", "differs by +2.00"),
         TASKS["data"]: ("data", "other data revision"), TASKS["chance"]: ("chance", "at chance level"),
@@ -183,10 +184,13 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=site_data.suites()):
         client = TestClient(create_app(site_data.small_settings(tmp_path)))
     model = find_values(ask(client, "/models/o--m"), "reproductions")
-    assert {row["name"]: row["verdict"] for row in model}[TASKS["differs"]] == "differs"
+    assert {row["name"]: row["verdict"] for row in model}[TASKS["differs"]] == "differs by +2.00"
     assert [row["delta"] for row in model][:2] == [-29.0, 2.0]
     ranking = find_values(ask(client, f"/tasks/{TASKS['same']}"), "ranking")
-    assert {row["model"]: row.get("reproduced") for row in ranking} == {"o/m": "same", "o/broken": "chance"}
+    assert {row["model"]: row.get("reproduced") for row in ranking} == {
+        "o/m": "same",
+        "o/broken": "at chance level",
+    }
     every = find_values(ask(client, "/suites/nanobeir"), "suite")
     assert {row["model"]: row.get("reproduced") for row in every} == {
         "o/m": 1,
@@ -259,9 +263,9 @@ def test_measured_minilm_agrees_with_the_whole_import(tmp_path: Path, shared: Pa
     import_results(tmp_path / "results", tmp_path / "out")
     settings = replace(site_data.small_settings(tmp_path), results=(tmp_path / "out",),
                        reference=paths.find_reference_folder())  # fmt: skip
-    rows = load_reproductions(open_site(settings).queries).comparisons
+    rows = load_comparisons(open_site(settings).queries)
     measured = {one.task: one for one in rows if one.base and one.base.entry.origin == "measured"}
-    others = {task: one.text for task, one in measured.items() if one.verdict != "same"}
+    others = {task: one.build_cell().text for task, one in measured.items() if one.verdict != "same"}
     assert others == {
         "STS12": "other data revision", "STS13": "other data revision",
         "SIB200ClusteringS2S": "differs by −2.69",
@@ -275,3 +279,21 @@ def test_a_revision_is_the_same_as_another_only_by_the_table() -> None:
         == "d56462d0e63a25450459c4f213e49ffdb866f7f9"
     )
     assert resolve_data_revision("SciFact", "a75ae049398addde9b70f6b268875f5cbce99089").startswith("a75ae049")
+
+
+def test_a_result_says_which_folder_and_commit_have_its_record(tmp_path: Path) -> None:
+    def show_origin() -> tuple[str, str]:
+        with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=site_data.suites()):
+            client = TestClient(create_app(site_data.small_settings(tmp_path)))
+        number = client.app.state.site.queries.find_results(task=NANO[0])[0].id  # type: ignore[attr-defined]
+        data = ask(client, f"/results/{number}")["data"]
+        return data["record"], data["commit"]
+
+    measured = artifact(Path("o/m"), key="c" * 64, name="o/m")
+    site_data.put(tmp_path / "results", measured, [site_data.scored(measured, NANO[0], 0.5)])
+    name = f"{tmp_path.name}/results"
+    assert show_origin() == (name, None)
+    for command in ("init -q", "add .", "-c user.name=n -c user.email=e@e commit -qm m"):
+        subprocess.run(["git", *command.split()], cwd=tmp_path / "results", check=True)
+    shown, commit = show_origin()
+    assert (shown, len(commit)) == (name, 40)
