@@ -102,7 +102,7 @@ def find_model(queries: Queries, slug: str) -> _Model:
     if backbone is not None:
         candidates = [entry for entry in queries.entries.values() if find_backbone(entry.model) == backbone]
     names = {pages[entry.id] for entry in candidates}
-    candidates = [e for e in queries.entries.values() if e in candidates or pages[e.id] in names]
+    candidates = [e for e in queries.entries.values() if pages[e.id] in names or e.model_slug == slug]
     entries = sorted(candidates, key=lambda entry: (*compute_precedence(entry), entry.slug), reverse=True)
     if backbone is None:
         main = next((name for name in names if name in queries.models), slug)

@@ -169,8 +169,7 @@ def _find_record_origin(site: Site, row: EntryResult, entry: Entry) -> tuple[str
         path = Store(folder).locate_record(artifact, row.task, row.key) if row.key else folder / "none"
         if path.is_file():
             # Not the whole path: who reads a site need not know how its machine is laid out.
-            name = settings.remote if folder == remote else "/".join(folder.absolute().parts[-2:])
-            return name, find_file_commit(path)
+            return settings.remote if folder == remote else folder.absolute().name, find_file_commit(path)
     return "", ""
 
 

@@ -123,7 +123,7 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     ranked = [one for one in rows if one.entry.id in ranks]
     fields = _build_ranking_fields(inquiry.scope, ranks, ranked)
     if inquiry.question == inquiry.questions[0]:
-        fields.append(_build_verdict_field(queries, name))
+        fields.insert(3, _build_verdict_field(queries, name))
     rows = sorting.sort_rows(rows, fields, state.sort)
     where, best = build_paging(len(rows), state, path), _find_size_leaders(ranked)
     ranking = sorting.fill_table(
