@@ -281,6 +281,11 @@ def find_checkout(folder: Path = Path(__file__).parent) -> _Checkout | None:
     return _Checkout(commit=commit, dirty=bool(changes))
 
 
+def find_file_commit(path: Path) -> str:
+    """The last commit that changed a file; empty where git does not know it."""
+    return _run_git(path.parent, "log", "-1", "--format=%H", "--", path.name) or ""
+
+
 def _run_git(folder: Path, *arguments: str) -> str | None:
     """The output of git, None if it fails or is missing."""
     # Without the option `git status` locks the index, and a user's own git command at that moment fails.

@@ -188,6 +188,12 @@ class Queries:
         return {number: _parse_model_card(json.loads(facts)) for number, facts in rows}
 
     @cached_property
+    def measured_facts(self) -> dict[int, Mapping[str, Any]]:
+        """The `weights` (a hash) and the `treatment` of each measured entry, by the entry's number."""
+        rows = self._fetch_rows("SELECT id, facts FROM entries WHERE origin = 'measured'")
+        return {number: json.loads(facts) for number, facts in rows}
+
+    @cached_property
     def by_slug(self) -> dict[str, Entry]:
         """Every entry by its name in URLs."""
         return {entry.slug: entry for entry in self.entries.values()}
@@ -441,6 +447,48 @@ class Queries:
         sql = f"SELECT {_SCORE} FROM scores WHERE {fits}{source_filter} ORDER BY entry, scope"
         return [ScopeScore._make(row) for row in self._fetch_rows(sql, *values)]
 
+    def find_close_scores(
+        self, scopes: Sequence[int], entries: Sequence[int], always: Sequence[int], random: int, room: float
+    ) -> list[tuple[int, int, float, str, int, float]]:
+        """Scores of some entries, those on the scopes `always`, and those that are at chance level.
+
+        Args:
+            scopes: The scopes that are asked for.
+            entries: The entries.
+            always: More scopes.
+            random: The entry whose scores are those of chance; where it has none, chance is 0.
+            room: How far above chance a score is still at its level.
+
+        Returns:
+            The scope, entry, value, data, result and chance of each.
+        """
+        counted = [REASONS.index(""), REASONS.index("other")]
+        return self._fetch_rows(
+            """SELECT s.scope, s.entry, s.value, s.data, s.result, coalesce(c.value, 0) AS chance
+               FROM scores s LEFT JOIN (SELECT scope, value FROM scores WHERE entry = ?) c USING (scope)
+               WHERE s.reason IN (SELECT unnest(?::INTEGER[])) AND s.value IS NOT NULL
+                 AND s.scope IN (SELECT unnest(?::INTEGER[]))
+                 AND (s.entry IN (SELECT unnest(?::BIGINT[])) OR s.scope IN (SELECT unnest(?::INTEGER[]))
+                      OR s.value <= coalesce(c.value, 0) + ?) ORDER BY s.entry, s.scope""",
+            random, counted, [*scopes, *always], list(entries), list(always), room,
+        )  # fmt: skip
+
+    def find_mteb_versions(self, entries: Sequence[int]) -> dict[tuple[int, str], str]:
+        """The version of mteb that scored each task of some entries, where it is stated."""
+        scoring = {n: one.get("treatment", {}).get("scoring") or "" for n, one in self.measured_facts.items()}
+        measured = self.find_results(entry=[number for number in entries if number in scoring])
+        versions = {(one.entry, one.task): scoring[one.entry] for one in measured}
+        ids = {place: number for number, place in self._find_import_rows({*entries}).items()}
+        for source, folder, identifier in self._imports:
+            rows = self._fetch_rows(
+                """SELECT entry, task, max(mteb_version) FROM read_parquet(?)
+                   WHERE mteb_version != '' AND entry IN (SELECT unnest(?::INTEGER[])) GROUP BY ALL""",
+                f"{folder}/scores-{identifier}.parquet",
+                [place for name, place in ids if name == source],
+            )
+            versions |= {(ids[source, place], task): version for place, task, version in rows}
+        return versions
+
     def list_averages(
         self, entries: Sequence[int] | None = None
     ) -> list[tuple[int, str, str, Mapping[str, Any]]]:
@@ -471,10 +519,11 @@ class Queries:
     def find_task_results(self, tasks: Sequence[str]) -> list[tuple[EntryResult, Raw]]:
         """Every result of some tasks with its main scores by split and subset."""
         results = self.find_results(task=list(tasks))
-        raw = self._collect_raw_scores(results)
+        raw = self.load_raw_scores(results)
         return [(row, raw[row.id]) for row in results]
 
-    def _collect_raw_scores(self, results: Sequence[EntryResult]) -> dict[int, Raw]:
+    def load_raw_scores(self, results: Sequence[EntryResult]) -> dict[int, Raw]:
+        """The main scores of some results by split and subset, by the results' numbers."""
         imported = [row for row in results if self.entries[row.source].origin == "imported"]
         others = {row.id: row for row in results if self.entries[row.source].origin != "imported"}
         measured = {

@@ -28,6 +28,7 @@ from leaderboard.views.model_scores import (
     load_entry_results,
 )
 from leaderboard.views.paper_tables import build_printed_cell
+from leaderboard.views.reproductions import COMPARISON_FIELDS, join_models, load_comparisons
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.suite_table import build_task_cell, describe_lineage, format_entry_kinds, mean_cell
 from leaderboard.views.task_scores import format_task_path
@@ -45,8 +46,8 @@ from leaderboard.web.parameters import Paging, State, Text, build_address, build
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
 
-SIDE_BY_SIDE = 6
-"""Entries whose results stand side by side."""
+SIDE_BY_SIDE, SHOWN = 6, 25
+"""Entries whose results stand side by side, and comparisons of numbers of several sources."""
 
 FACTS = (
     "parameters", "n_embedding_parameters", "dimension", "max_tokens", "tokens_unlimited", "memory_usage_mb",
@@ -87,13 +88,13 @@ class _Model:
 
 
 def find_model(queries: Queries, slug: str) -> _Model:
-    """The model of a path; a backbone also has the path of any of its names.
+    """The model of a path; a backbone, or a model of the same weights, also has the path of any of its names.
 
     Raises:
         Moved: Another path is that of the model with this name.
         NotFound: No model has this path or name; the message names the nearest.
     """
-    candidates = queries.models.get(slug, [])
+    pages, candidates = join_models(queries), queries.models.get(slug, [])
     backbone = load_backbones().get(slug) or (find_backbone(candidates[0].model) if candidates else None)
     if backbone is None and not candidates:
         if backbone := find_backbone(slug.replace("--", "/")):
@@ -106,9 +107,12 @@ def find_model(queries: Queries, slug: str) -> _Model:
         )
     if backbone is not None:
         candidates = [entry for entry in queries.entries.values() if find_backbone(entry.model) == backbone]
+    names = {pages[entry.id] for entry in candidates}
+    candidates = [e for e in queries.entries.values() if pages[e.id] in names or e.model_slug == slug]
     entries = sorted(candidates, key=lambda entry: (*compute_precedence(entry), entry.slug), reverse=True)
     if backbone is None:
-        return _Model(name=entries[0].model, slug=slug, entries=entries)
+        main = next((name for name in names if name in queries.models), slug)
+        return _Model(name=queries.models[main][0].model, slug=main, entries=entries)
     return _Model(name=backbone.name, slug=backbone.slug, entries=entries, backbone=backbone)
 
 
@@ -190,6 +194,14 @@ def _build_entries_table(model: _Model, shown: Entry | None, path: str) -> Table
     ]
     caption = f"Every source of its scores; {format_entry_name(shown)} is shown in full" if shown else ""
     return values_table("entries", caption, labels, rows, "tasks")
+
+
+def _build_reproductions_table(queries: Queries, model: _Model) -> Table:
+    """The numbers of several sources of a model by task, those that are furthest apart first."""
+    rows = [one for one in load_comparisons(queries) if one.model == model.slug]
+    rows.sort(key=lambda one: (one.base is None, -abs(one.delta or 0.0)))
+    caption = "Numbers of two sources beside one another, and broken ones: scores × 100"
+    return fill_table("reproductions", caption, COMPARISON_FIELDS, rows[:SHOWN], cards=True)
 
 
 def _build_paper_tables(site: Site, model: _Model, standings: Sequence[Standing]) -> list[Table]:
@@ -310,6 +322,7 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
     tables = [
         *build_suites_tables(queries, standings, path),
         *_build_paper_tables(site, shown, standings),
+        _build_reproductions_table(queries, shown),
         *results,
         _build_entries_table(shown, entry, path),
         build_training_table(records, entry_results[0].intervals) if entry_results else None,

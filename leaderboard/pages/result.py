@@ -9,9 +9,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from harness.core.provenance import find_file_commit
 from harness.results.results import format_setting
 from harness.results.scores import score_text
-from leaderboard.data.queries import Entry
+from harness.storage.store import Store
+from leaderboard.data.queries import Entry, EntryResult
+from leaderboard.data.settings import copy_folder
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views.history import build_score_history
 from leaderboard.views.model_scores import TRUST, build_score_cell, collect_reasons, describe_result_data
@@ -167,6 +170,18 @@ def _format_source_url(site: Site, source: str, file: str) -> str:
     return SOURCES[source].format(commit=next(commits, None) or "main") + build_address(f"/{file}")
 
 
+def _find_record_origin(site: Site, row: EntryResult, entry: Entry) -> tuple[str, str]:
+    """The folder or remote that has a record, and the commit that wrote its file there; empty without one."""
+    settings, artifact = site.settings, f"model-{entry.artifact}"[:18]
+    remote = copy_folder(settings.remote) if settings.remote else None
+    for folder in filter(None, [*settings.results, settings.reference]):
+        path = Store(folder).locate_record(artifact, row.task, row.key) if row.key else folder / "none"
+        if path.is_file():
+            # Not the whole path: who reads a site need not know how its machine is laid out.
+            return settings.remote if folder == remote else folder.absolute().name, find_file_commit(path)
+    return "", ""
+
+
 def _list_result_paths(site: Site) -> Iterable[str]:
     """The page of every measured result: imported ones are too many, and hold little more."""
     measured = [e.id for e in site.queries.entries.values() if e.origin == "measured"]
@@ -203,6 +218,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     }  # fmt: skip
     snapshots = site.list_kept()
     history = [build_score_history(snapshots, row)] if snapshots else []
+    texts["record"], texts["commit"] = _find_record_origin(site, row, entry)
     controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
@@ -219,7 +235,8 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         data={
             **{name: getattr(row, name) for name in names},
             "model": entry.model, "entry": entry.slug, "origin": entry.origin, "score": row.value,
-            "source": texts["source"] or None, "command": texts["command"], "document": document,
+            "source": texts["source"] or None, "record": texts["record"] or None,
+            "commit": texts["commit"] or None, "command": texts["command"], "document": document,
         },
         context={
             "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,

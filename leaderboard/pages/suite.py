@@ -14,6 +14,7 @@ from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.ranking import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, list_conventions
 from leaderboard.views import sorting
+from leaderboard.views.reproductions import join_models, load_comparisons
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
@@ -44,13 +45,14 @@ GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("org
 
 FILTERS = (
     "q", "size", "view", "origin", "zero", "licence", "language", "tokens", "recipe", "backbone", "group",
-    "each", "open", "instructions",
+    "each", "open", "instructions", "reproduced",
 )  # fmt: skip
 """The filters above the table, in order; the others are parameters alone."""
 
 OWN_CHIPS = {
     "zero": "zero-shot on {}", "type": "only {}", "revisions": "pinned data only", "licence": "licence {}",
-    "instructions": "instruction-tuned", "language": "for {}", "only": "means over {}",
+    "instructions": "instruction-tuned", "reproduced": "reproduced by somebody", "language": "for {}",
+    "only": "means over {}",
 }  # fmt: skip
 """The filters of a suite's page beside those over entries, as texts."""
 
@@ -81,7 +83,10 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
         pinned=state.revisions == "pinned",
         revisions=state.each == "revision",
     )
-    table = SuiteTable(scores=scores, state=state, path=path, cards=queries.cards, entries=queries.entries)
+    table = SuiteTable(
+        scores=scores, state=state, path=path, cards=queries.cards, entries=queries.entries,
+        comparisons=load_comparisons(queries), pages=join_models(queries),
+    )  # fmt: skip
     where = build_paging(len(table.ordered), state, path)
     part, every = table.untouched.part if table.untouched else None, "all" in state.tasks
     ranked, count = _count_ranked_entries(table)
@@ -172,6 +177,8 @@ def _build_suite_form(table: SuiteTable) -> FilterForm:
         choices.append(
             Control(kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions)
         )
+    label = "Reproduced by somebody"
+    choices.append(Control(kind="check", name="reproduced", label=label, checked=state.reproduced))
     controls_by_name = {
         control.name: control for control in [*build_entry_controls(state, scores.entries), *choices]
     }

@@ -11,10 +11,12 @@ from pydantic import Field
 
 from harness.results.scores import score_text
 from leaderboard.data.descriptions import describe_task
+from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell, build_size_cell
+from leaderboard.views.reproductions import build_verdict_cell, join_models, load_comparisons
 from leaderboard.views.suite_table import GONE, describe_lineage, format_entry_kinds
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
@@ -120,6 +122,8 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     rows.sort(key=lambda one: (one.value is None, -(one.value or 0.0), one.entry.model.casefold()))
     ranked = [one for one in rows if one.entry.id in ranks]
     fields = _build_ranking_fields(inquiry.scope, ranks, ranked)
+    if inquiry.question == inquiry.questions[0]:
+        fields.insert(3, _build_verdict_field(queries, name))
     rows = sorting.sort_rows(rows, fields, state.sort)
     where, best = build_paging(len(rows), state, path), _find_size_leaders(ranked)
     ranking = sorting.fill_table(
@@ -176,6 +180,16 @@ def _choose_question(questions: Sequence[Question], name: str) -> Question:
         return [*exact, *by_suite][0]
     names = [one.name for one in questions]
     raise build_missing_error("scope", name, names, then="The task's page offers all scopes.")
+
+
+def _build_verdict_field(queries: Queries, task: str) -> sorting.Field[Scored]:
+    """The column that says whether another source has the same score, or the score is broken."""
+    pages, some = join_models(queries), [one for one in load_comparisons(queries) if one.task == task]
+    compared = group_by(some, lambda one: one.model)
+    return sorting.Field(
+        "reproduced", "Reproduced?", note="Whether another source has the same score for the model.",
+        cell=lambda one: build_verdict_cell(compared.get(pages[one.entry.id], ()), one.source or one.entry),
+    )  # fmt: skip
 
 
 def _build_ranking_fields(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal, Self
 
@@ -15,6 +15,7 @@ from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
+from leaderboard.views.reproductions import PATH, Comparison
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
@@ -23,7 +24,7 @@ from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
 from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import build_missing_error, check_name
-from leaderboard.web.parameters import Text, Texts
+from leaderboard.web.parameters import Text, Texts, build_address
 from leaderboard.web.tables import Cell, Table
 
 FEW = 12
@@ -46,6 +47,9 @@ class SuiteState(EntryState):
         "", description="Only models that were trained on none of the tasks (all) or on under half (most)."
     )
     instructions: bool = Field(False, description="Only models that take instructions.")
+    reproduced: bool = Field(
+        False, description="Only models of which two sources have the same number on a task of the suite."
+    )
     licence: Text = Field("", description="Only models under this licence, e.g. apache-2.0.")
     language: Text = Field("", description="Only models for this language, e.g. deu.")
     type: Text = Field("", description="Only tasks of this type.")
@@ -101,6 +105,8 @@ class SuiteTable:
     path: str
     cards: Mapping[int, Card]
     entries: Mapping[int, Entry]
+    comparisons: Sequence[Comparison] = ()
+    pages: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> list[int]:
@@ -116,6 +122,36 @@ class SuiteTable:
             and (not state.instructions or card.instructions is True)
             and state.licence in ("", card.licence)
             and (not state.language or state.language in card.languages)
+            and (not state.reproduced or bool(self._count_reproduced(row)))
+        )
+
+    @cached_property
+    def reproduced(self) -> Mapping[str, tuple[set[str], set[str]]]:
+        """The suite's tasks on which two sources have a number of a model, and on which they agree."""
+        columns = self.scores.site_suite.suite.columns
+        names = {name for column in columns for name in (column.name, *(task.name for task in column.tasks))}
+        models: dict[str, tuple[set[str], set[str]]] = {}
+        for one in self.comparisons:
+            if one.is_independent and one.task in names:
+                both, same = models.setdefault(one.model, (set(), set()))
+                both.add(one.task)
+                same.update([one.task] if one.verdict == "same" else [])
+        return models
+
+    @cached_property
+    def _at_chance(self) -> set[int]:
+        return {one.value.result for one in self.comparisons if one.verdict == "chance"}
+
+    def _count_reproduced(self, row: int) -> int | None:
+        page = self.pages.get(self.scores.entries[row].id, "")
+        return len(self.reproduced[page][1]) if page in self.reproduced else None
+
+    def _build_reproduced_cell(self, row: int) -> Cell:
+        page = self.pages.get(self.scores.entries[row].id, "")
+        both, same = self.reproduced.get(page, ((), ()))
+        note, href = ", ".join(sorted(same)), build_address(PATH, {"q": page})
+        return (
+            Cell(text=f"{len(same)}/{len(both)}", value=len(same), note=note, href=href) if both else Cell()
         )
 
     def find_card(self, row: int) -> Card:
@@ -178,6 +214,8 @@ class SuiteTable:
             *self._iter_type_columns(several),
             _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
                     note="Tasks with a score that counts."),
+            _Column("reproduced", "Reproduced", self._build_reproduced_cell, self._count_reproduced,
+                    optional=True, note="Tasks on which two sources agree, of those that two have."),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
                                  note="Of an embedding."),
             _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries],
@@ -242,7 +280,7 @@ class SuiteTable:
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
             sort=_replace_nan(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
             href=format_column_path(scores.site_suite, column), note=f"{column.name}{many}",
-            cell=lambda row: build_task_cell(scores, row, at, self.entries),
+            cell=lambda row: self._build_marked_task(row, at),
         )  # fmt: skip
 
     def _build_unseen_cell(self, row: int) -> Cell:
@@ -252,6 +290,12 @@ class SuiteTable:
             return Cell(text="?", note="Its makers do not say what it was trained on.")
         note = f"trained on {', '.join(seen)}" if seen else ""
         return Cell(text=f"{share:.0%}", value=share, kind="leak" if seen else "", note=note)
+
+    def _build_marked_task(self, row: int, at: int) -> Cell:
+        """A task's score, marked where it is at chance level."""
+        cell = build_task_cell(self.scores, row, at, self.entries)
+        at_chance = int(self.scores.results[row, at]) in self._at_chance
+        return replace(cell, kind=f"{cell.kind} chance".strip()) if at_chance else cell
 
     def _build_count_cell(self, row: int) -> Cell:
         """How many of the suite's tasks count."""

@@ -182,6 +182,12 @@ def _extract_score_shape(raw: Raw) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(raw)), tuple(sorted({subset for subsets in raw.values() for subset in subsets}))
 
 
+def build_raw_scope(task: str, raw: Raw) -> Scope:
+    """The scope of every split and subset of a result, on any data."""
+    splits, subsets = _extract_score_shape(raw)
+    return Scope(task=task, splits=splits, subsets=subsets, data="")
+
+
 def _find_most_frequent(values: Iterable[Any], default: Any) -> Any:
     counts = Counter(values)
     # The value decides where two are as frequent: the answer is the same after each start.

@@ -172,7 +172,7 @@ TEX = {
 }  # fmt: skip
 TEX_MARKS = {
     "‡": r"$^\ddagger$", "≠": r"$^{\neq}$", "†": r"$^\dagger$", "§": r"\S{}", "¶": r"\P{}",
-    "◊": r"$^\diamond$", "‖": r"$^\parallel$",
+    "◊": r"$^\diamond$", "‖": r"$^\parallel$", "○": r"$^\circ$",
 }  # fmt: skip
 
 

@@ -36,6 +36,7 @@ KINDS: Mapping[str, CellKind] = {
         mark="≠",
         csv="not comparable",
     ),
+    "chance": CellKind(meaning="no better than a random answer", mark="○", csv="at chance level"),
     "bad": CellKind(meaning="impossible value, never counted", sample="!", csv="impossible"),
     "away": CellKind(meaning="not applicable", sample="·"),
     "measured": CellKind(meaning="measured by this harness", sample="measured"),

@@ -25,7 +25,6 @@ READERS = {
 
 
 FROM_OUTSIDE = {
-    "leaderboard.data.revisions.write_revision_table",
     "harness.results.printed.find_number_problem",
     *(f"leaderboard.web.app.{name}Json" for name in ("Cell", "Column", "Row")),
 }

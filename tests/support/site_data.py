@@ -26,7 +26,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -183,7 +183,7 @@ def provenance(**more: Any) -> dict[str, Any]:
 
 def measured_model(name: str, letter: str = "a", **facts: Any) -> Artifact:
     """A model that was measured; another letter makes another one."""
-    return artifact(Path(name), key=letter * 64, name=name, **facts)
+    return replace(artifact(Path(name), key=letter * 64, name=name, **facts), weights=letter * 64)
 
 
 def put(folder: Path, model: Artifact, records: Sequence[Record]) -> None:
@@ -218,7 +218,7 @@ def made_of(seed: int, **changes: Any) -> Lineage:
 
 def put_model(folder: Path, name: str, lineage: Lineage, scores: Scores, **provenance: Any) -> Artifact:
     """Write the records of a model that a recipe made; of `scores`, task to score."""
-    model = artifact(Path(name), key=lineage.key, name=name)
+    model = replace(artifact(Path(name), key=lineage.key, name=name), weights=lineage.key)
     records = [scored(model, task, score) for task, score in scores.items()]
     more = [{"lineage": lineage, "provenance": {**one.provenance, **provenance}} for one in records]
     put(folder, model, [one.model_copy(update=own) for one, own in zip(records, more, strict=True)])

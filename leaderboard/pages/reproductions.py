@@ -1,0 +1,98 @@
+"""Reproductions: which numbers of several sources agree, which do not and by how much, which are broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Literal
+
+from pydantic import Field
+
+from leaderboard.data.groups import group_by
+from leaderboard.views import sorting
+from leaderboard.views.cells import build_score_cell
+from leaderboard.views.reproductions import COMPARISON_FIELDS, PATH, VERDICTS, Comparison, load_comparisons
+from leaderboard.web.filters import Options, ask_name, build_filter_chips, build_form, offer
+from leaderboard.web.page import Page, check_name, serve_page
+from leaderboard.web.parameters import State, Text, build_address, build_paging
+from leaderboard.web.site import Site
+from leaderboard.web.tables import EMPTY, Table, link, values_table
+
+CHIPS = {"q": "model has “{}”", "task": "{}", "verdict": "{}"}
+
+COUNTS = {"compared": "Compared", "same": "Same", "differs": "Differ", "unproven": "Data not stated",
+          "data": "Other data", "settings": "Other settings", "weights": "Other weights",
+          "median": "Median difference", "most": "Largest"}  # fmt: skip
+"""The columns of a summary; differences are over those that are the same or differ."""
+
+
+class _ReproductionsState(State):
+    """The parameters of the page."""
+
+    q: Text = Field("", description="Part of a model's name.")
+    task: Text = Field("", description="Only this task.")
+    verdict: Literal["", "same", "differs", "unproven", "data", "settings", "weights", "chance", "parts"] = (
+        Field("", description="Only numbers with this verdict; empty for all that are compared with another.")
+    )
+    sort: Text = Field("-delta", description="A column's key; with - in front the highest first.")
+    rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Comparisons on a page.")
+    page: int = Field(1, ge=1, le=100_000, description="Which page of comparisons.")
+
+    def should_show(self, one: Comparison) -> bool:
+        """Whether a comparison passes the filters."""
+        name = f"{one.model} {one.value.entry.model} {one.base.entry.model if one.base else ''}".casefold()
+        fits = self.verdict == one.verdict if self.verdict else one.base is not None
+        return fits and self.q.casefold() in name and self.task in ("", one.task)
+
+
+@serve_page(PATH, "Numbers of several sources side by side: what agrees, what does not, and by how much.")
+def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
+    """The page of all comparisons."""
+    every = load_comparisons(site.queries)
+    compared = [one for one in every if one.base is not None]
+    check_name("task", state.task, {one.task for one in every}, then="The page /tasks lists all.")
+    model = sorting.Field[Comparison](
+        "model", "Model", lambda one: link(one.value.entry.model, build_address(f"/models/{one.model}")),
+        lambda one: one.value.entry.model.casefold(), sticky=True,
+    )  # fmt: skip
+    task, *others = COMPARISON_FIELDS
+    fields = [model, replace(task, key="task", card="Task", sticky=False), *others]
+    rows = sorting.sort_rows([one for one in every if state.should_show(one)], fields, state.sort)
+    where, counts = build_paging(len(rows), state, PATH), Counter(one.verdict for one in every)
+    labels: dict[str, str] = {key: label.format("…") for key, (label, _) in VERDICTS.items()}
+    verdicts = [(labels[key], counts[key], about) for key, (_, about) in VERDICTS.items()]
+    offered: Options = {"verdict": ("Verdict", [("", "all that are compared"), *labels.items()])}
+    chips = build_filter_chips(state, PATH, CHIPS, {"verdict": labels.get(state.verdict, "")})
+    return Page(
+        title="Reproductions",
+        template="reproductions.html",
+        lead=f"{len(compared):,} numbers stand beside another of the same model and task: {counts['same']:,} "
+        f"are the same, {counts['differs']:,} differ. {counts['chance']:,} are at chance level.",
+        tables=[
+            sorting.fill_table("pairs", "Numbers of two sources: scores × 100", fields, where.cut(rows),
+                               state=state, path=PATH, cards=True),
+            values_table("verdicts", "Verdicts", {"name": "Verdict", "count": "Numbers", "about": "Meaning"},
+                         verdicts, "count"),
+            _summarize("tasks", "By task", compared, lambda one: one.task),
+            _summarize("versions", "By versions of mteb", compared, lambda one: one.versions),
+        ],
+        data={"verdicts": dict(counts)},
+        context={"form": build_form(state, PATH, [ask_name(state, "Model"), *offer(state, offered)],
+                                    chips=chips), "paging": where},
+    )  # fmt: skip
+
+
+def _summarize(
+    name: str, caption: str, compared: Sequence[Comparison], key: Callable[[Comparison], str]
+) -> Table:
+    """How many of each group are the same, and how far apart those are that can be compared."""
+    rows = []
+    for head, some in sorted(group_by(compared, key).items(), key=lambda pair: -len(pair[1])):
+        counts = Counter(one.verdict for one in some)
+        gaps = [abs(one.delta or 0.0) for one in some if one.verdict in ("same", "differs")]
+        numbers = [counts[verdict] for verdict in VERDICTS if verdict in COUNTS]
+        ends = [build_score_cell(most(gaps)) if gaps else EMPTY for most in (median, max)]
+        rows.append((head, len(some), *numbers, *ends))
+    return values_table(name, caption, {"name": caption, **COUNTS}, rows, " ".join(COUNTS))

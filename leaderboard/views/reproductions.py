@@ -1,0 +1,382 @@
+"""Reproductions: what several sources state of a model on a task, and whether they agree."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+from harness.results.scores import format_delta, score_text
+from leaderboard.data.backbones import find_backbone
+from leaderboard.data.entries import Entry, compute_precedence
+from leaderboard.data.groups import group_by
+from leaderboard.data.queries import EntryResult, Queries
+from leaderboard.data.suites import build_task_scope, build_whole_scope, resolve_data_revision
+from leaderboard.views.sorting import Field
+from leaderboard.views.task_scores import build_raw_scope, format_task_path, load_questions
+from leaderboard.web.parameters import build_address
+from leaderboard.web.tables import EMPTY, Cell, link
+
+Verdict = Literal["same", "differs", "unproven", "data", "settings", "weights", "chance", "parts"]
+
+VERDICTS: Mapping[Verdict, tuple[str, str]] = {
+    "same": ("same", "equal to the printed digits and numeric noise, on data that is proven to be the same"),
+    "differs": ("differs by {}", "the numbers differ, and nothing that is stated says why"),
+    "unproven": ("equal, data not stated", "equal numbers, but one side does not prove its data"),
+    "data": ("other data revision", "the revisions differ, and nothing proves that they hold the same texts"),
+    "settings": ("other length or prompts", "another length, other prompts, or another recipe"),
+    "weights": ("other model revision", "another commit of the model, or other weights"),
+    "chance": ("at chance level", "no better than a random answer"),
+    "parts": ("contradicts its own parts", "not the mean of the scores of its parts"),
+}
+"""What a number is to that of a better known source: a label, and what it means; the best agreement first."""
+
+CONDITIONS: Mapping[str, Verdict] = {
+    "weights": "weights", "commit": "weights", "data": "data", "length": "settings", "prompts": "settings",
+    "encoding": "settings", "experiment": "settings",
+}  # fmt: skip
+"""What two numbers may state differently, and the verdict on them then."""
+
+NOISE, CHANCE_ROOM, PARTS_ROOM = 1e-4, 0.01, 0.0005
+"""How far equal runs may be apart on other hardware or versions, a score at chance level from a random
+answer, and a file from the mean of its parts."""
+
+RANDOM, PEOPLE, UNFAIR = "mteb/baseline-random-encoder", "baseline/Human", "p-MRR"
+"""mteb's encoder of random vectors, whose scores say what chance gives; its annotators, who are no model; and
+a metric on which 0 is a common, honest score."""
+
+PATH = "/reproductions"
+
+
+@cache
+def read_aliases() -> Mapping[str, str]:
+    """The model on the hub by the SHA-256 of its weights file (data/aliases.csv has the sources)."""
+    with (Path(__file__).parents[1] / "data" / "aliases.csv").open(encoding="utf-8", newline="") as file:
+        return {row["weights"]: row["model"] for row in csv.DictReader(file)}
+
+
+_pages: WeakKeyDictionary[Queries, dict[int, str]] = WeakKeyDictionary()
+
+
+def join_models(queries: Queries) -> Mapping[int, str]:
+    """The name in URLs of each entry's model, by the entry's number, cached.
+
+    Joined are the names of a backbone of the papers, and measured weights of one hash, with the model on the
+    hub that an alias names; never names that look alike.
+    """
+    if queries not in _pages:
+        entries = queries.entries
+        hub = {entry.model: entry.model_slug for entry in entries.values() if entry.origin == "imported"}
+        owners = {key: hub[name] for key, name in read_aliases().items() if name in hub}
+        keys = {number: facts.get("weights") or "" for number, facts in queries.measured_facts.items()}
+        slugs = {number: owners.setdefault(key or str(number), entries[number].model_slug)
+                 for number, key in keys.items()}  # fmt: skip
+        _pages[queries] = {
+            number: backbone.slug if (backbone := find_backbone(entry.model))
+            else slugs.get(number, entry.model_slug)
+            for number, entry in entries.items()
+        }  # fmt: skip
+    return _pages[queries]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Value:
+    """A number of a model on a question, as a source states it.
+
+    Attributes:
+        entry: Whose it is.
+        score: As a share of 1.
+        conditions: What is stated of its making, by the names of CONDITIONS.
+        unit: One unit of its last printed place.
+        version: The version of mteb that scored; empty where it is not stated.
+        result: The number of its result, 0 for none.
+        chance: What a random answer gets; None where that says nothing.
+        parts: The mean of the scores of its parts; None for a task without parts.
+    """
+
+    entry: Entry
+    score: float
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    unit: float = 1e-4
+    version: str = ""
+    result: int = 0
+    chance: float | None = None
+    parts: float | None = None
+
+    @property
+    def source(self) -> str:
+        """Who states it: of two numbers of one source one may be a copy of the other."""
+        if self.entry.origin != "imported":
+            return self.entry.source
+        return "its makers" if self.entry.trust == "external" else "public run"
+
+    @property
+    def fault(self) -> Verdict | None:
+        """What is wrong with it, whatever others state."""
+        if self.parts is not None and abs(self.score - self.parts) > PARTS_ROOM:
+            return "parts"
+        return "chance" if self.chance is not None and self.score <= self.chance + CHANCE_ROOM else None
+
+
+def judge_value(value: Value, base: Value) -> Verdict:
+    """What a number is to that of a better known source.
+
+    Two numbers are the same if they are equal to the printed digits and numeric noise, both state their data,
+    and nothing that both state of their making differs.
+    """
+    if value.fault:
+        return value.fault
+    for name in _iter_conflicts(value, base):
+        return CONDITIONS[name]
+    if abs(value.score - base.score) > max(value.unit, base.unit) / 2 + NOISE:
+        return "differs"
+    return "same" if "data" in value.conditions and "data" in base.conditions else "unproven"
+
+
+def _iter_conflicts(value: Value, base: Value) -> Iterator[str]:
+    """The names of what two numbers state differently of their making."""
+    ours, theirs = value.conditions, base.conditions
+    return (name for name in CONDITIONS if name in ours and name in theirs and ours[name] != theirs[name])
+
+
+class Comparison(NamedTuple):
+    """A number beside that of a better known source of the model; a broken number may stand alone.
+
+    `model` is its name in URLs; `part` are splits and subsets that are not those of the first question.
+    """
+
+    model: str
+    task: str
+    part: str
+    value: Value
+    base: Value | None
+    verdict: Verdict
+
+    @property
+    def delta(self) -> float | None:
+        """How much higher it is."""
+        return None if self.base is None else self.value.score - self.base.score
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether two sources state the numbers."""
+        return self.base is not None and self.base.source != self.value.source
+
+    @property
+    def versions(self) -> str:
+        """The versions of mteb of both sides; `–` for one that is not stated."""
+        sides = (side.version.removeprefix("mteb ") or "–" for side in (self.base, self.value) if side)
+        return " / ".join(dict.fromkeys(sides))
+
+    def build_cell(self) -> Cell:
+        """The verdict, with what it means and what is stated differently."""
+        label, meaning = VERDICTS[self.verdict]
+        base, value = self.base or self.value, self.value
+        texts = [f"{name} {base.conditions[name][:40]} / {value.conditions[name][:40]}"
+                 for name in _iter_conflicts(value, base)]  # fmt: skip
+        text, query = label.format(format_delta(self.delta)), {"q": self.model, "task": self.task}
+        return link(text, build_address(PATH, query), note="; ".join([meaning, *texts]))
+
+
+_comparisons: WeakKeyDictionary[Queries, Sequence[Comparison]] = WeakKeyDictionary()
+
+
+def load_comparisons(queries: Queries) -> Sequence[Comparison]:
+    """The comparisons of a site, cached."""
+    if queries not in _comparisons:
+        places = _collect_values(queries).items()
+        _comparisons[queries] = [one for place, some in places for one in compare_values(*place, some)]
+    return _comparisons[queries]
+
+
+def compare_values(model: str, task: str, part: str, values: Sequence[Value]) -> Iterator[Comparison]:
+    """Each number beside a better known one that is not broken: that which it agrees with best.
+
+    Args:
+        model: The model's name in URLs.
+        task: The task.
+        part: What it is of the task (Comparison).
+        values: The numbers of the model on it.
+    """
+    ordered = sorted(
+        values, key=lambda one: (one.fault is None, *compute_precedence(one.entry)), reverse=True
+    )
+    order = list(VERDICTS)
+    for position, value in enumerate(ordered):
+        judged = [
+            (order.index(judge_value(value, base)), base.source == value.source, place)
+            for place, base in enumerate(ordered[:position])
+            # The lines of one paper are of several settings, and reproduce nothing.
+            if not base.fault and not (base.entry.origin == "reported" and base.source == value.source)
+        ]
+        if judged:
+            verdict, _, place = min(judged)
+            yield Comparison(model, task, part, value, ordered[place], order[verdict])
+        elif value.fault:
+            yield Comparison(model, task, part, value, None, value.fault)
+
+
+def _collect_values(queries: Queries) -> Mapping[tuple[str, str, str], list[Value]]:
+    """The numbers that can be compared or are broken, by model, task and part of the task."""
+    pages, values = join_models(queries), defaultdict[tuple[str, str, str], list[Value]](list)
+    # A mean over seeds stands for its seeds; of several revisions of an imported model each counts.
+    entries = {number: one for number, one in queries.entries.items()
+               if not one.revisions and not (one.member and one.origin == "measured")}  # fmt: skip
+    tasks, wholes = _list_scopes(queries)
+    several = [some for some in group_by(entries, pages.__getitem__).values() if len(some) > 1]
+    random = next((number for number, entry in entries.items() if entry.model == RANDOM), 0)
+    always = [*wholes, *(part for some in wholes.values() for part in some)]
+    rows = queries.find_close_scores(
+        [*tasks], [n for some in several for n in some], always, random, CHANCE_ROOM
+    )
+    # The parts of a revision may be among those of another one of the model.
+    scores = {(number, scope): score for scope, number, score, *_ in rows if scope in always}
+    joined = {entry.group: number for number, entry in queries.entries.items() if entry.revisions}
+    rows = [row for row in rows if row[0] in tasks and row[1] in entries]
+    printed = list(_iter_printed_scores(queries))
+    # Most numbers are the only one of their model and task: they are left out as early as can be.
+    counts = Counter((pages[row[1]], row[0]) for row in rows) + Counter((pages[n], s) for s, n, _ in printed)
+    versions = queries.find_mteb_versions(
+        [*{number for scope, number, *_ in rows if counts[pages[number], scope] > 1}, *queries.measured_facts]
+    )
+    conditions = {number: _describe_conditions(queries, entry) for number, entry in entries.items()}
+
+    def add_value(number: int, task: str, part: str, score: float, data: str, **more: float | None) -> None:
+        stated = {"data": resolve_data_revision(task, data)} if data not in ("", "None") else {}
+        values[pages[number], task, part].append(Value(
+            entry=entries[number], score=score, conditions={**conditions[number], **stated},
+            version=versions.get((number, task), ""), **more,  # type: ignore[arg-type]
+        ))  # fmt: skip
+
+    for scope, number, score, data, result, chance in rows:
+        task, metric = tasks[scope]
+        if counts[pages[number], scope] == 1 and scope not in wholes and score > chance + CHANCE_ROOM:
+            continue
+        owner = joined.get(entries[number].group, 0)
+        parts = [scores.get((number, one), scores.get((owner, one))) for one in wholes.get(scope, ())]
+        mean = fmean(one for one in parts if one is not None) if parts and None not in parts else None
+        if entries[number].model not in (RANDOM, PEOPLE):
+            add_value(number, task, "", score, data, result=result, parts=mean,
+                      chance=None if metric == UNFAIR else chance)  # fmt: skip
+    whole_tasks = {(number, tasks[scope][0]) for scope, number, *_ in rows}
+    for row, part, score in _iter_partial_scores(queries, entries, several, whole_tasks):
+        add_value(row.entry, row.task, part, score, row.data, result=row.id)
+    for scope, number, score in printed:
+        unit = 1e-3 if abs(round(score, 3) - score) < 1e-9 else 1e-4
+        add_value(number, tasks[scope][0], "", score, "", unit=unit)
+    return values
+
+
+def _iter_partial_scores(
+    queries: Queries,
+    entries: Mapping[int, Entry],
+    several: Sequence[Sequence[int]],
+    answered: Collection[tuple[int, str]],
+) -> Iterator[tuple[EntryResult, str, float]]:
+    """Measured scores of a part of a task alone, and those of the model's public entries on that part."""
+    for numbers in several:
+        measured = [number for number in numbers if entries[number].origin == "measured"]
+        public = [number for number in numbers if entries[number].origin == "imported"]
+        rows = queries.find_results(entry=measured, status="done") if measured and public else []
+        partial = [row for row in rows if (row.entry, row.task) not in answered]
+        others = queries.find_results(entry=public, task=[row.task for row in partial]) if partial else []
+        raw = queries.load_raw_scores([*partial, *others]) if others else {}
+        for row in partial:
+            scope = build_raw_scope(row.task, raw.get(row.id, {}))
+            for result in (
+                (row, *(other for other in others if other.task == row.task)) if scope.splits else ()
+            ):
+                score, _ = scope.answer(raw[result.id], result.data)
+                if score is not None:
+                    part = f"{'+'.join(scope.splits)} {', '.join(scope.subsets)}"[:80]
+                    yield result, part, score
+
+
+def _list_scopes(queries: Queries) -> tuple[dict[int, tuple[str, str]], dict[int, list[int]]]:
+    """The task and metric of the first question of each task, and the parts of tasks that have some."""
+    ids, wholes = queries.scope_ids, dict[int, list[int]]()
+    tasks = {ids[some[0].scope.form]: (name, some[0].task.metric if some[0].task else "")
+             for name, some in load_questions(queries).items()}  # fmt: skip
+    for column in (column for one in queries.suites.values() for column in one.suite.columns):
+        if scope := build_whole_scope(column):
+            tasks[ids[scope.form]] = (column.name, column.tasks[0].metric)
+            wholes[ids[scope.form]] = [ids[build_task_scope(task).form] for task in column.tasks]
+    return tasks, wholes
+
+
+def _describe_conditions(queries: Queries, entry: Entry) -> dict[str, str]:
+    """What is stated of how an entry's numbers were made.
+
+    A public run is taken to have the length and the prompts of its model's card, as mteb loads it.
+    """
+    if entry.origin == "measured":
+        facts = queries.measured_facts.get(entry.id, {})
+        treatment = facts.get("treatment") or {}
+        encoding, named = dict(treatment.get("encoding") or {}), treatment.get("prompts") or {}
+        prompts = {name: text for name, text in named.items() if text}
+        prompts |= {"": treatment["default_prompt"]} if treatment.get("default_prompt") else {}
+        stated = {"weights": facts.get("weights"), "length": encoding.pop("max_length", None),
+                  "prompts": json.dumps(prompts, sort_keys=True) if encoding else None,
+                  "encoding": json.dumps(encoding, sort_keys=True) if encoding else entry.treatment,
+                  }  # fmt: skip
+    elif entry.origin == "imported" and entry.trust != "external":
+        instructions = queries.cards[entry.id].instructions
+        stated = {"commit": entry.revision if entry.trust == "commit" else None, "length": entry.max_tokens,
+                  "prompts": {True: "those of its makers", False: "{}", None: None}[instructions],
+                  "experiment": entry.treatment}  # fmt: skip
+    else:
+        stated = {"experiment": entry.treatment}
+    return {name: str(value) for name, value in stated.items() if value}
+
+
+def _iter_printed_scores(queries: Queries) -> Iterator[tuple[int, int, float]]:
+    """The numbers that papers print for the first questions of tasks: scope, entry and score."""
+    for number, slug, convention, document in queries.list_averages():
+        columns, suite = document.get("columns") or {}, queries.suites.get(slug)
+        for column in suite.suite.columns if suite and columns else ():
+            scope = build_task_scope(column.tasks[0], convention)
+            is_first = scope == load_questions(queries)[scope.task][0].scope
+            if column.name in columns and len(column.tasks) == 1 and is_first:
+                yield queries.scope_ids[scope.form], number, columns[column.name]
+
+
+def build_verdict_cell(rows: Sequence[Comparison], entry: Entry) -> Cell:
+    """The verdict beside an entry's number: its own fault, else what the model's sources say together."""
+    broken = [one for one in rows if one.value.fault and one.value.entry is entry]
+    compared = [one for one in rows if one.base is not None and not one.value.fault]
+    compared.sort(key=lambda one: (not one.is_independent, list(VERDICTS).index(one.verdict)))
+    return next((one.build_cell() for one in (*broken, *compared)), EMPTY)
+
+
+def _build_value_cell(value: Value | None) -> Cell:
+    """A number, with who states it, and under which conditions."""
+    if value is None:
+        return EMPTY
+    note = "; ".join([value.source, *(f"{name} {text[:40]}" for name, text in value.conditions.items())])
+    href = build_address(f"/results/{value.result}") if value.result else ""
+    return Cell(text=score_text(value.score), value=value.score, note=note, href=href)
+
+
+COMPARISON_FIELDS: Sequence[Field[Comparison]] = [
+    Field("name", "Task", lambda one: link(f"{one.task} {one.part}".rstrip(), format_task_path(one.task)),
+          lambda one: one.task.casefold(), sticky=True),
+    Field("base", "Best known", lambda one: _build_value_cell(one.base),
+          lambda one: one.base.score if one.base else None, numeric=True, card="Best known",
+          note="The number of a better known source: measured, a public run, its makers, a paper."),
+    Field("by", "by", lambda one: one.base.source if one.base else "", card="by"),
+    Field("value", "Other", lambda one: _build_value_cell(one.value), lambda one: one.value.score,
+          numeric=True, note="The number of another source.", card="Other"),
+    Field("source", "by", sort=lambda one: one.value.source, card="by"),
+    Field("delta", "Difference", lambda one: Cell(text=format_delta(one.delta), value=one.delta),
+          lambda one: None if one.delta is None else abs(one.delta), numeric=True),
+    Field("verdict", "Verdict", Comparison.build_cell, lambda one: one.verdict, card="Verdict"),
+    Field("mteb", "mteb", sort=lambda one: one.versions, note="The versions of mteb that scored."),
+]  # fmt: skip
+"""The columns of comparisons."""
