@@ -39,7 +39,7 @@ from leaderboard.data.tables import (
 
 log = logging.getLogger(__name__)
 
-FORM = 19
+FORM = 20
 """The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"

@@ -387,8 +387,8 @@ def _collect_columns(
         for slug, columns in _load_column_scopes(queries).items()
     }
     for entry, slug, _, document in queries.list_averages(list(row)):
-        names, types = document.get("columns", {}), document.get("types", {})
-        suite = queries.suites.get(slug)
+        names = {} if document.get("apart") else document.get("columns", {})
+        types, suite = document.get("types", {}), queries.suites.get(slug)
         columns = enumerate(suite.suite.columns) if suite else ()
         # A paper may print a suite that this site does not list: its columns go into a set that nobody
         # keeps.

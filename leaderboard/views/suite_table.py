@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -51,7 +51,7 @@ class SuiteState(EntryState):
     language: Text = Field("", description="Only models for this language, e.g. deu.")
     type: Text = Field("", description="Only tasks of this type.")
     tasks: Texts = Field([], description="Types whose tasks have columns of their own; `all` for every type.")
-    cols: Texts = Field([], description="Only these columns, by key.")
+    cols: Texts = Field([], description="Only these columns, by key; `all` for every one.")
     only: Texts = Field([], description="Means and ranks over these tasks alone, by name.")
     sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
     mean: Literal["tasks", "types", "untouched"] = Field(
@@ -68,11 +68,6 @@ class SuiteState(EntryState):
     )
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
-
-    def show_all_rows(self) -> Self:
-        """This state with every row, and every task unless it says which."""
-        some = self.model_fields_set & {"tasks", "cols", "type"}
-        return super().show_all_rows() if some else super().show_all_rows().apply_changes(tasks=["all"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,7 +160,8 @@ class SuiteTable:
             _build_number_column("parameters", "Size", [*map(find_parameter_count, entries)],
                                  format_parameters, "?", note="Parameters."),
             self._build_mean_column(
-                "tasks", "over tasks", scores.over_tasks,
+                "tasks", f"over {scores.over_tasks.expected} chosen" if self.state.only else "over tasks",
+                scores.over_tasks,
                 f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
             self._build_mean_column("types", "over types", scores.over_types,
                                     "The mean of the types' means."),
@@ -259,6 +255,8 @@ class SuiteTable:
         """The columns that are shown."""
         state, types = self.state, self.scores.by_type
         check_name("task type", state.type, types, then="The suite's page offers all types.")
+        if "all" in state.cols:
+            return self.columns
         picked = {self._resolve_column_key(name) for name in state.cols}
         return [
             column
@@ -288,6 +286,11 @@ class SuiteTable:
         """Whether the tasks of a type can be folded."""
         few = len(self.scores.site_suite.suite.columns) <= FEW
         return not (few or self.state.cols or self.state.type or len(self.scores.by_type) < 2)
+
+    def find_task_columns(self) -> list[int]:
+        """The places of the suite's columns, or of those of the type that the state names."""
+        columns = self.scores.site_suite.suite.columns
+        return [at for at, column in enumerate(columns) if self.state.type in ("", column.type)]
 
     def _resolve_column_key(self, name: str) -> str:
         """The key of the column that a name stands for: a key, a task, a type, or a column's only task."""
@@ -350,7 +353,8 @@ class SuiteTable:
     def build_suite_table(self, rows: Sequence[int], notes: Sequence[str]) -> Table:
         """Some rows with the headings above them, and the columns with URLs that sort and fold them."""
         scores = self.scores
-        caption = f"{scores.site_suite.suite.title}: scores × 100"
+        by = "Borda points" if self.state.rank == "borda" else f"the mean over {self.mean}"
+        caption = f"{scores.site_suite.suite.title}: scores × 100, ranked by {by}"
         fields = [replace(column, cell=partial(self._build_column_cell, column)) for column in self.shown]
         table = fill_table(
             "suite", caption, fields, rows, state=self._state, path=self.path, group=self._find_row_group,
@@ -595,7 +599,9 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
     if reason in GONE:
         return Cell(text=GONE[reason], kind=reason)
     if entry.origin == "reported":
-        return Cell(text=f"{100 * value:.1f}", value=value)
+        apart = scores.averages.get(row, {}).get("apart")
+        why = "its convention is not known" if apart else ""
+        return Cell(text=f"{100 * value:.1f}", value=value, kind="apart" if apart else "", note=why)
     texts, number = int(scores.trained_on[row, at]), int(scores.results[row, at])
     low, high = float(scores.low[row, at]), float(scores.high[row, at])
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []

@@ -188,9 +188,20 @@ def _render_tex_table(table: Table) -> str:
     below = f"\\par\\smallskip\\footnotesize {marks}\n" if marks else ""
     return (
         f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{_escape_tex(table.caption)}}}\n"
-        f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{rows}\n\\bottomrule\n"
+        f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{_render_tex_groups(table)}{heads} \\\\\n"
+        f"\\midrule\n{rows}\n\\bottomrule\n"
         f"\\end{{tabular}}\n{below}\\end{{table}}\n"
     )
+
+
+def _render_tex_groups(table: Table) -> str:
+    """The line of headings over several columns, and the rules below it; empty without groups."""
+    heads, rules, last = [], "", 0
+    for column, width in table.groups:
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape_tex(column.group)}}}")
+        rules += rf"\cmidrule(lr){{{last + 1}-{last + width}}}" if column.group else ""
+        last += width
+    return f"{' & '.join(heads)} \\\\\n{rules}\n" if heads else ""
 
 
 def _escape_tex(text: str) -> str:

@@ -397,8 +397,8 @@ def _prepare(folder: Path) -> None:
 
 def _write_page(site: Site, route: PageRoute, path: str, folder: Path, paths: set[str]) -> None:
     arguments = route.match_path(path) or {}
-    # The defaults, as a file cannot answer a query.
-    state = route.state.model_validate({})
+    # The defaults, as a file cannot answer a query; and every task, as it cannot unfold a type either.
+    state = route.state.model_validate({"tasks": ["all"]} if "tasks" in route.state.model_fields else {})
     html = site.render(
         replace(route, view=partial(_build_static_page, route)), state.show_all_rows(), arguments, "html"
     ).body

@@ -91,6 +91,44 @@ def test_columns_that_are_picked() -> None:
     assert {f"task:{name}" for name in NANO} <= usual
 
 
+def test_a_download_has_the_columns_of_the_page_unless_all_are_wanted() -> None:
+    keys = {column["key"] for column in asked(cols="all")["tables"][0]["columns"]}
+    shown_keys = {head["data-key"] for head in shown(PATH).all("th") if "data-key" in head} - {""}
+    usual = [column["key"] for column in asked()["tables"][0]["columns"]]
+    assert set(usual) == shown_keys & keys
+    assert keys - set(usual) >= {"mean_rank", "how"}
+    assert any(link.startswith(f"{PATH}.csv?cols=all") for link in shown(PATH).links)
+
+
+def test_notes_are_on_the_rows_and_the_type_that_are_shown() -> None:
+    path = "/suites/mteb-MTEB-kor-v1"
+    columns = suites()["mteb-MTEB-kor-v1"].suite.columns
+    other = columns[0].type
+    kind = next(column.type for column in columns if column.type != other)
+
+    def count(**query: Any) -> int:
+        notes = asked(path, **query)["tables"][0]["notes"]
+        return sum(int(note.split()[0]) for note in notes if "pinned revision" in note)
+
+    assert count() == count(q="large") == 1
+    assert count(q="tiny-base") == count(type=kind) == 0
+    assert count(type=other) == 1
+    papers = asked("/suites/glue", origin="measured")["tables"][0]["notes"]
+    assert not [note for note in papers if note.startswith("Rows of papers")]
+
+
+def test_a_mean_says_which_one_it_is() -> None:
+    def tex(**query: Any) -> str:
+        return TestClient(standard_app()).get(f"{PATH}.tex?{urlencode(query, doseq=True)}").text
+
+    assert "ranked by the mean over tasks}" in tex()
+    assert "ranked by Borda points}" in tex(rank="borda")
+    groups = next(line for line in tex().splitlines() if line.startswith("\\multicolumn"))
+    assert "{Mean}" in groups
+    labels = [c["label"] for c in asked(only=NANO[:3])["tables"][0]["columns"] if c["key"] == "tasks"]
+    assert labels == ["over 3 chosen"]
+
+
 def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite_table, "FEW", 3)
     path, listed = "/suites/mteb-MTEB-kor-v1", suites()["mteb-MTEB-kor-v1"]
@@ -103,7 +141,8 @@ def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
 
     (kind, *others) = dict.fromkeys(columns.values())
     assert others
-    assert tasks(tasks="all") == set(columns) == tasks()  # JSON holds every task
+    assert tasks(tasks="all") == set(columns) == tasks(cols="all")
+    assert tasks() == set()  # data holds the columns that the page shows
     assert tasks(tasks=kind) == {name for name, of in columns.items() if of == kind}
     usual = f"{path}?rows=50"  # of the app that tests share, not cached before this test
     page = shown(usual)

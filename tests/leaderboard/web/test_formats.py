@@ -237,7 +237,8 @@ def test_markdown_and_latex_of_a_table_by_hand() -> None:
     )
     assert render.render_tex([table]) == (
         "% A note.\n\\begin{table}\n\\centering\n\\caption{Scores $\\times$ 100}\n\\begin{tabular}{lr}\n"
-        "\\toprule\nModel & Mean \\\\\n\\midrule\na\\_b\\textbar{}c & \\textbf{64.51 $\\pm$ 0.2} \\\\\n"
+        "\\toprule\n\\multicolumn{1}{c}{} & \\multicolumn{1}{c}{all} \\\\\n\\cmidrule(lr){2-2}\n"
+        "Model & Mean \\\\\n\\midrule\na\\_b\\textbar{}c & \\textbf{64.51 $\\pm$ 0.2} \\\\\n"
         "50\\% \\& \\textless{}more\\textgreater{} & -- \\\\\n\\bottomrule\n\\end{tabular}\n"
         "\\par\\smallskip\\footnotesize Marks: \\textbf{bold}: best of the rows shown.\n"
         "\\end{table}\n"
