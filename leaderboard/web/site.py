@@ -67,6 +67,7 @@ class Site:
         self.queries = Queries(index, index.version)
         self.kinds: frozenset[str] = frozenset()
         self.is_stale = False
+        self.warnings: list[str] = []
         self._copy = RemoteCopy(settings.remote) if settings.remote else None
         self._refreshing = threading.Lock()
         self._environment = create_environment()
@@ -100,6 +101,13 @@ class Site:
             self.queries = Queries(self.index, version)
             # A cached_property keeps its value in there.
             self.__dict__.pop("papers", None)
+            self.cache.clear()
+        warnings = [
+            f"The results folder {folder.name} is gone or empty. What it held at the last look is shown."
+            for folder in self.index.vanished
+        ]
+        if warnings != self.warnings:
+            self.warnings = warnings
             self.cache.clear()
         self.kinds = self.queries.list_document_kinds()
         return len(self.queries.entries)
@@ -135,6 +143,7 @@ class Site:
         self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str
     ) -> RenderedPage:
         page = route.view(self, state if form == "html" else state.show_all_rows(), **arguments)
+        page = replace(page, notes=[*self.warnings, *page.notes])
         if form == "html":
             path = route.path.format(**arguments)
             return self.render_html(page, state, _list_format_links(route, state, arguments), path)
@@ -173,6 +182,7 @@ class Site:
                 "version": __version__,
                 "url": self.settings.url.rstrip("/"),
                 "kinds": self.kinds,
+                "warnings": self.warnings,
                 "paths": {route.path for route in self.pages},
                 "boards": self._list_boards(),
                 "path": path,
@@ -373,8 +383,11 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
     paths = {path for _, path in pages}
     try:
         with Progress(console=create_console(), transient=True) as progress:
-            for route, path in progress.track(pages, description="Writing pages"):
+            # Not `track`, whose thread prints a traceback of its own on an interrupt.
+            bar = progress.add_task("Writing pages", total=len(pages))
+            for route, path in pages:
                 _write_page(site, route, path, folder, paths)
+                progress.advance(bar)
         shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
         shutil.copy(locate_plotly_file(), folder / "static" / "plotly.min.js")
     except OSError as error:
