@@ -177,9 +177,10 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   const rest = $("details.rest[open]");
   if (event.key === "Escape" && rest) { rest.open = false; $("summary", rest).focus(); }
-  if (event.key !== "/" || document.activeElement?.matches("input:not([type=checkbox]), select, textarea")) return;
+  if (!["/", "?"].includes(event.key) || document.activeElement?.matches("input:not([type=checkbox]), select, textarea")) return;
   event.preventDefault();
-  $("#find")?.focus();
+  if (event.key === "/") $("#find")?.focus();
+  else if (!$("#keys").open) $("#keys").showModal();
 });
 
 // Clicks and changes, heard once for every state of the page.

@@ -420,10 +420,10 @@ def _count_overlaps(columns: _Places) -> dict[str, int]:
 
 
 def _choose_best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
-    """The suite with the highest count times the share of its columns; main ones with half go first."""
+    """The suite with the highest count, and share of its columns; main ones with half go first."""
     shares = {slug: count / len(queries.suites[slug].suite.columns) for slug, count in counts.items()}
     main = [slug for slug in counts if queries.suites[slug].main and shares[slug] >= 0.5]
-    return max(main or counts or queries.suites, key=lambda slug: counts.get(slug, 0) * shares.get(slug, 0))
+    return max(main or counts or queries.suites, key=lambda slug: (counts.get(slug, 0), shares.get(slug, 0)))
 
 
 class _Differing(NamedTuple):

@@ -422,7 +422,7 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size", most: int = DRAWN) -
     drawn = ranked if ranked.any() else means.complete
     points = [
         Point(
-            label=entry.short_name, x=find_parameter_count(entry),
+            label=name_entry_model(entry, short=True), x=find_parameter_count(entry),
             href=_format_entry_path(entry), y=round(100 * float(means.values[row]), 2), series=entry.origin,
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
@@ -450,14 +450,23 @@ def _format_entry_path(entry: Entry) -> str:
     return f"/papers/{entry.source}" if entry.origin == "reported" else f"/models/{entry.model_slug}"
 
 
+def name_entry_model(entry: Entry, *, short: bool = False) -> str:
+    """A model's name, or its short one; of a paper's row that of its backbone, as on every other page."""
+    backbone = find_backbone(entry.model) if entry.origin == "reported" else None
+    own = entry.short_name if short else entry.model
+    return backbone.name if backbone else own
+
+
 def build_model_cell(entry: Entry) -> Cell:
     """A model's name, or that of a paper's row."""
-    text, note = entry.model, describe_lineage(entry) or entry.treatment
+    text = name = name_entry_model(entry)
+    note = describe_lineage(entry) or entry.treatment
     if entry.origin == "reported":
-        text = f"{entry.model}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
+        text = f"{name}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
+        note = f"{note}; printed as {entry.model}"
     return Cell(
         text=text,
-        value=entry.model,
+        value=name,
         href=_format_entry_path(entry),
         kind=format_entry_kinds(entry),
         note=note,

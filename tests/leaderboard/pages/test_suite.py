@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +13,7 @@ from starlette.testclient import TestClient
 from html_pages import BROWSER, ask, find_rows
 from leaderboard.views import suite_table
 from leaderboard.web.marks import KINDS, PLAIN
-from site_data import HOSTILE, Parsed, names, standard_app, suites
+from site_data import HOSTILE, Import, Parsed, names, put_imports, small_app, standard_app, suites
 
 PATH = "/suites/nanobeir"
 NANO = names("nanobeir")
@@ -210,9 +211,45 @@ def test_kinds_are_known_and_told_on_the_page() -> None:
         assert all(KINDS[kind].meaning in plain for kind in used - PLAIN), slug
 
 
+def test_an_empty_score_is_none_and_not_an_impossible_one(tmp_path: Path) -> None:
+    def make(folder: Path) -> None:
+        def build_row(name: str, value: float | None, flag: str) -> dict[str, Any]:
+            (of,) = [t for t in suites()["nanobeir"].suite.tasks if t.name == name]
+            where = {"entry": 0, "task": name, "split": of.splits[0], "subset": of.subsets[0]}
+            data = {"data_revision": of.data.revision, "mteb_version": "2.1.0"}
+            return {**where, "main_score": value, "flag": flag, **data}
+
+        cells = [(0.5, ""), (None, "no-score"), (1.5, "impossible")]
+        lines = [build_row(name, *cell) for name, cell in zip(NANO, cells, strict=False)]
+        put_imports(
+            folder / "results", [Import(model="x/y", scores=dict.fromkeys(NANO[:3], 0.5), rows=lines)]
+        )
+
+    client = TestClient(small_app(tmp_path, make))
+    (row,) = [row["cells"] for row in find_rows(ask(client, PATH), "suite") if row["kind"] != "group"]
+    texts = {name: row[f"task:{name}"] for name in NANO[:3]}
+    assert [texts[name]["text"] for name in NANO[:3]] == ["50.00", "–", "!"]
+    (note,) = [one for one in ask(client, PATH)["tables"][0]["notes"] if "impossible" in one]
+    assert note.startswith("1 impossible")
+    page = client.get("/models/x--y", headers=BROWSER).text
+    assert "Its file holds no score." in page
+    assert page.count("A score is impossible") == 1
+
+
+def test_one_backbone_has_one_name_on_every_page() -> None:
+    lines = [row["cells"] for row in asked("/suites/glue", rows="all")["tables"][0]["rows"]]
+    rows = [cells["model"] for cells in lines if cells.get("origin", {}).get("value") == "reported"]
+    lines = [row["cells"] for row in find_rows(asked("/glue"), "glue")]
+    glue = {cells["name"]["value"] for cells in lines if cells["source"]["kind"] == "reported"}
+    assert {cell["value"] for cell in rows} <= glue
+    assert any("printed as NeoBERT_4096 (medium)" in cell["note"] for cell in rows)
+    boards = [row["cells"] for row in find_rows(asked("/index"), "boards")]
+    assert {cells["model"]["text"] for cells in boards if cells["board"]["value"] == "GLUE"} <= glue
+
+
 def test_a_paper_has_no_rank_and_no_mark() -> None:
     found = [row for row in asked("/suites/glue", rows="all")["tables"][0]["rows"]
-             if row["cells"].get("origin", {}).get("value") == "reported"]  # fmt: skip
+              if row["cells"].get("origin", {}).get("value") == "reported"]  # fmt: skip
     assert len(found) > 5
     for row in found:
         assert "rank" not in row["cells"]
