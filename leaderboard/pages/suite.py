@@ -43,8 +43,8 @@ ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))
 
 FILTERS = (
-    "q", "size", "view", "origin", "zero", "licence", "language", "tokens", "recipe", "backbone", "group",
-    "each", "open", "instructions",
+    "q", "size", "view", "origin", "zero", "licence", "language", "organisation", "tokens", "recipe",
+    "backbone", "group", "each", "open", "instructions",
 )  # fmt: skip
 """The filters above the table, in order; the others are parameters alone."""
 
@@ -160,6 +160,10 @@ def _build_suite_form(table: SuiteTable) -> FilterForm:
         "language": (
             "Language",
             _list_frequent_values([c for card in cards for c in card.languages], state.language),
+        ),
+        "organisation": (
+            "Organisation",
+            _list_frequent_values([one.organisation for one in scores.entries], state.organisation),
         ),
         "view": (
             "Convention",

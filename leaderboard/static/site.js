@@ -248,7 +248,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const narrow = matchMedia("(max-width: 40rem)");
   const fold = () => { for (const each of $$(".fold, .menu")) each.open = !narrow.matches; };
   if (narrow.matches) fold();
-  $(".menu").dataset.ready = "";
+  $(".menu")?.setAttribute("data-ready", "");
   narrow.addEventListener("change", fold);
   ready();
 });

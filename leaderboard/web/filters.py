@@ -35,6 +35,7 @@ class EntryState(State):
         None, gt=0, le=1e7, description="At most so many million parameters."
     )
     open: bool = Field(False, description="Only models with open weights.")
+    organisation: Text = Field("", description="Only models of this organisation, e.g. BAAI.")
     trust: Literal["", "commit", "external", "none", "other"] = Field(
         "", description="How the revision of an imported model is known."
     )
@@ -42,7 +43,8 @@ class EntryState(State):
     def should_keep(self, entry: Entry) -> bool:
         """Whether an entry passes."""
         alike = {"origin": entry.origin, "size": entry.size, "output": entry.output, "trust": entry.trust,
-                 "recipe": entry.recipe or "none", "backbone": entry.backbone}  # fmt: skip
+                 "recipe": entry.recipe or "none", "backbone": entry.backbone,
+                 "organisation": entry.organisation}  # fmt: skip
         name = entry.model.casefold()
         return (
             all(getattr(self, key) in ("", value) for key, value in alike.items())
@@ -196,7 +198,7 @@ def _build_choice_options(values: Iterable[str]) -> list[tuple[str, str]]:
 CHIPS: Mapping[str, str] = {
     "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
     "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights",
-    "most": "at most {:g} M parameters", "trust": "revision: {}",
+    "organisation": "by {}", "most": "at most {:g} M parameters", "trust": "revision: {}",
 }  # fmt: skip
 
 

@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from harness.core.terminal import clean_text
 from harness.core.types import is_number
 from leaderboard.web.marks import KINDS
@@ -82,6 +85,23 @@ def _build_csv_lines(table: Table) -> list[list[Any]]:
         values = [_format_csv_value(cell) for cell in row.cells]
         lines.append([heading, *values, *(texts[position] for _, texts in more)])
     return lines if grouped else [line[1:] for line in lines]
+
+
+def render_parquet(tables: Sequence[Table]) -> bytes:
+    """The first table as a Parquet file with the columns of its CSV: numbers, or else texts."""
+    heads, *rows = _build_csv_lines(tables[0]) if tables else [[]]
+    values = [[None if row[at] == "" else row[at] for row in rows] for at in range(len(heads))]
+    columns = [
+        pa.array(column if all(v is None or is_number(v) for v in column) else _convert_texts(column))
+        for column in values
+    ]
+    sink = io.BytesIO()
+    parquet.write_table(pa.Table.from_arrays(columns, names=heads), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _convert_texts(values: Sequence[Any]) -> list[str | None]:
+    return [None if value is None else clean_text(str(value)) for value in values]
 
 
 def _format_csv_value(cell: Cell) -> Any:

@@ -9,9 +9,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+UNFRAMED, FRAMED = "frame-ancestors 'none'", "frame-ancestors *"
+"""Who may show a page in a frame: nobody, or everybody where a reader wants it embedded."""
+
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    f"base-uri 'none'; form-action 'self'; {UNFRAMED}"
 )
 CHART_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
 """The Content-Security-Policy, and that of a page with charts: the chart library styles its elements."""
@@ -45,6 +48,8 @@ class SecurityHeaders:
                 for name, value in {"Content-Security-Policy": POLICY, **HEADERS}.items():
                     # Not set: pages with charts bring a policy of their own.
                     headers.setdefault(name, value)
+                if FRAMED in headers["Content-Security-Policy"]:
+                    del headers["X-Frame-Options"]
             await send(message)
 
         await self.app(scope, receive, send_with_headers)

@@ -35,9 +35,9 @@ from leaderboard.data.suites import list_conventions
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.charts import locate_plotly_file
-from leaderboard.web.middleware import CHART_POLICY
+from leaderboard.web.middleware import CHART_POLICY, FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import FORMATS, Page, PageRoute, build_missing_error
-from leaderboard.web.parameters import State, build_address, default_values, describe_errors
+from leaderboard.web.parameters import LOOKS, State, build_address, default_values, describe_errors
 
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
@@ -147,7 +147,7 @@ class Site:
         if form == "html":
             path = route.path.format(**arguments)
             return self.render_html(page, state, _list_format_links(route, state, arguments), path)
-        return RenderedPage(body=_format_page(page, state, form).encode(), type=FORMATS[form][1])
+        return RenderedPage(body=_format_page(page, state, form), type=FORMATS[form][1])
 
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
         """A page by its address in one of its formats, with every row unless the query names some.
@@ -190,11 +190,16 @@ class Site:
             url=lambda path, **query: build_address(path, query),
             asset=format_asset_url,
             theme=state.theme,
+            embed=state.embed,
             static=self.settings.static,
             formats=links,
-            view_links={f"theme_{n}": "?" + state.build_query(theme=n) for n in ("auto", "light", "dark")},
+            view_links={
+                **{f"theme_{n}": "?" + state.build_query(theme=n) for n in ("auto", "light", "dark")},
+                "whole": "?" + state.build_query(embed=False),
+            },
         )
         policy = CHART_POLICY if page.charts else ""
+        policy = (policy or POLICY).replace(UNFRAMED, FRAMED) if state.embed else policy
         return RenderedPage(body=text.encode(), type="text/html; charset=utf-8", status=status, policy=policy)
 
     def load_template(self, name: str) -> Template:
@@ -307,13 +312,19 @@ def build_page_json(page: Page, state: State) -> dict[str, Any]:
         "title": page.title,
         "lead": page.lead,
         "notes": list(page.notes),
-        "state": {name: value for name, value in state.collect_changes().items() if name != "theme"},
+        "state": {name: value for name, value in state.collect_changes().items() if name not in LOOKS},
         "tables": [formats.build_table_json(table) for table in page.tables],
         "data": dict(page.data),
     }
 
 
-def _format_page(page: Page, state: State, form: str) -> str:
+def _format_page(page: Page, state: State, form: str) -> bytes:
+    if form == "parquet":
+        return formats.render_parquet(page.tables)
+    return _format_text(page, state, form).encode()
+
+
+def _format_text(page: Page, state: State, form: str) -> str:
     if form == "json":
         document = build_page_json(page, state)
         return clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)) + "\n"
@@ -330,7 +341,7 @@ def _list_format_links(route: PageRoute, state: State, arguments: Mapping[str, s
     """The other formats of a page, with all rows of its tables: their names and addresses."""
     defaults = default_values(type(state))
     query = state.build_query(
-        **{name: defaults[name] for name in ("theme", "rows", "page") if name in defaults}
+        **{name: defaults[name] for name in (*LOOKS, "rows", "page") if name in defaults}
     )
     return [
         (FORMATS[form][0], build_address(route.build_format_path(form).format(**arguments), query))

@@ -60,6 +60,8 @@ def test_the_complete_are_ranked_and_the_rest_stands_below() -> None:
         ({"zero": "all"}, {"acme/tiny-base"}),
         ({"zero": "most"}, {"acme/tiny-base", "acme/tiny-large"}),
         ({"backbone": "acme/tiny-base"}, {"acme/tiny-base", "acme/tiny-large"}),
+        ({"organisation": "acme"}, {"acme/tiny-base", "acme/tiny-large"}),
+        ({"organisation": "acm"}, set()),
         ({"recipe": "none"}, {"acme/tiny-base", "acme/tiny-large", "minilm-ish", HOSTILE}),
         ({"q": "nobody"}, set()),
     ],

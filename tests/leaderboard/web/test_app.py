@@ -600,3 +600,24 @@ def test_a_results_folder_that_vanishes_is_said_on_the_pages_and_by_healthz(tmp_
     site.refresh()
     assert client.get("/healthz").status_code == 200
     assert {path: client.get(path, headers=BROWSER).text for path in paths} == texts
+
+
+def test_an_embedded_page_is_its_table_and_other_sites_may_frame_it_alone() -> None:
+    asking = client()
+    usual, framed = (asking.get(f"/suites/nanobeir{query}", headers=BROWSER) for query in ("", "?embed=1"))
+    assert usual.headers["X-Frame-Options"] == "DENY"
+    assert "frame-ancestors 'none'" in usual.headers["Content-Security-Policy"]
+    assert "X-Frame-Options" not in framed.headers
+    assert "frame-ancestors *" in framed.headers["Content-Security-Policy"]
+    page = Parsed(framed.text)
+    assert page.wrong == []
+    assert not page.all("header") + page.all("footer") + page.all("form")[1:]
+    assert len(page.all("table")) == 1
+    assert {a["href"] for a in page.all("a") if "sort=" in a["href"]} <= {
+        a["href"] for a in page.all("a") if "embed=1" in a["href"]
+    }
+    for path in ("/", "/compare", "/glue", "/check/none"):
+        answer = asking.get(f"{path}?embed=1", headers=BROWSER)
+        assert answer.status_code in (200, 404)
+        assert "<footer" not in answer.text or answer.status_code == 404
+    assert asking.get("/suites/nanobeir.json?embed=1").json()["state"] == {}
