@@ -229,8 +229,13 @@ def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: 
     )
 
 
+_OUTPUTS = {"late-interaction": "multivector", "cross-encoder": "cross-encoder", "sparse": "sparse"}
+"""What models of mteb's kinds give; of any other kind a vector."""
+
+
 def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence[str] | None) -> NewEntry:
     parameters = facts.get("n_parameters")
+    plain = "cross-encoder" if facts.get("is_cross_encoder") else "vector"
     return NewEntry(
         model=facts["model"],
         origin="imported",
@@ -238,7 +243,7 @@ def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence
         trust=facts["trust"],
         treatment=f"experiment {facts['experiment']}" if facts["experiment"] else "",
         revision=facts["revision"],
-        output="multivector" if "late-interaction" in (facts.get("model_type") or ()) else "vector",
+        output=next((_OUTPUTS[kind] for kind in facts.get("model_type") or () if kind in _OUTPUTS), plain),
         parameters=parameters,
         dimension=facts.get("embed_dim"),
         max_tokens=_parse_max_tokens(facts.get("max_tokens")),

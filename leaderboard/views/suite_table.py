@@ -19,7 +19,7 @@ from leaderboard.data.suites import REASONS, build_column_scopes
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
-from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart
+from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart, compute_frontier
 from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
 from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
@@ -350,6 +350,15 @@ class SuiteTable:
                 marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
         return marked
 
+    @cached_property
+    def _frontier(self) -> set[int]:
+        """The ranked rows that no smaller one of those shown beats by the mean that ranks."""
+        means = self.scores.mean("types" if self.mean == "types" else "tasks").values
+        sizes = {row: find_parameter_count(self.scores.entries[row]) for row in self.rows}
+        rows = [row for row, size in sizes.items() if size and self.ranks.place[row]]
+        places = compute_frontier([(sizes[row], float(means[row])) for row in rows], "lower")
+        return {rows[place] for place in places}
+
     def build_suite_table(self, rows: Sequence[int], notes: Sequence[str]) -> Table:
         """Some rows with the headings above them, and the columns with URLs that sort and fold them."""
         scores = self.scores
@@ -372,6 +381,8 @@ class SuiteTable:
 
     def _build_column_cell(self, column: _Column, row: int) -> Cell:
         cell, mark = column.build_cell(row), self._best.get((row, column.key))
+        if column.key == "parameters" and row in self._frontier:
+            mark = "frontier"
         return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
 
     def _format_fold_url(self, kind: str) -> str:
@@ -483,6 +494,7 @@ def format_entry_kinds(entry: Entry) -> str:
             ("changed", lineage.changed),
             ("selected", lineage.all_selected_on),
         ]
+    marks.append((entry.output, entry.output in ("multivector", "sparse", "cross-encoder")))
     return " ".join(kind for kind, there in marks if there)
 
 

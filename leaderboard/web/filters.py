@@ -22,8 +22,10 @@ class EntryState(State):
     size: Literal["", "small", "base", "large", "xl", "xxl"] = Field(
         "", description="Size class by parameters: under 60 M, 200 M, 600 M, 2 B, and above."
     )
-    output: Literal["", "vector", "multivector", "label", "ranking"] = Field(
-        "", description="What the model gives; a ranking is that of a lexical model, such as BM25."
+    output: Literal["", "vector", "multivector", "sparse", "cross-encoder", "label", "ranking"] = Field(
+        "",
+        description="What the model gives; a ranking is that of a lexical model, such as BM25, and a "
+        "cross-encoder gives a score for a pair.",
     )
     recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
     backbone: Text = Field("", description="The model that it was made of, by a recipe or by its makers.")

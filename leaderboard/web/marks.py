@@ -68,6 +68,27 @@ KINDS: Mapping[str, CellKind] = {
         mark=" (selected)",
         csv="selected",
     ),
+    "multivector": CellKind(
+        meaning="late interaction: several vectors for a text",
+        sample="model",
+        mark=" (multi-vector)",
+        csv="multi-vector",
+    ),
+    "sparse": CellKind(
+        meaning="sparse vectors over words", sample="model", mark=" (sparse)", csv="sparse vectors"
+    ),
+    "cross-encoder": CellKind(
+        meaning="reads query and document together: no embeddings",
+        sample="model",
+        mark=" (cross-encoder)",
+        csv="cross-encoder",
+    ),
+    "frontier": CellKind(
+        meaning="on the frontier: no smaller model of the rows shown has as high a mean",
+        sample="24 M",
+        mark="★",
+        csv="frontier",
+    ),
     "texts": CellKind(
         meaning="texts of this task are in the training data", mark="◊", csv="trained on texts"
     ),

@@ -13,7 +13,17 @@ from starlette.testclient import TestClient
 from html_pages import BROWSER, ask, find_rows
 from leaderboard.views import suite_table
 from leaderboard.web.marks import KINDS, PLAIN
-from site_data import HOSTILE, Import, Parsed, names, put_imports, small_app, standard_app, suites
+from site_data import (
+    HOSTILE,
+    Import,
+    Parsed,
+    names,
+    put_imports,
+    small_app,
+    spread_scores,
+    standard_app,
+    suites,
+)
 
 PATH = "/suites/nanobeir"
 NANO = names("nanobeir")
@@ -236,6 +246,44 @@ def test_an_empty_score_is_none_and_not_an_impossible_one(tmp_path: Path) -> Non
     page = client.get("/models/x--y", headers=BROWSER).text
     assert "Its file holds no score." in page
     assert page.count("A score is impossible") == 1
+
+
+def test_sizes_on_the_frontier_are_marked() -> None:
+    """By the definition: no ranked row that is at most as large has a higher mean."""
+    queries: list[dict[str, str]] = [{}, {"origin": "imported"}, {"q": "large"}]
+    for query in queries:
+        ranked = [row["cells"] for row in rows(**query) if "rank" in row["cells"]]
+        points = [(c["parameters"], c["tasks"]["value"]) for c in ranked if "parameters" in c]
+        assert points
+        for size, mean in points:
+            better = [other for other in points if other[0]["value"] <= size["value"] and other[1] > mean]
+            assert ("frontier" in size.get("kind", "").split()) == (not better)
+
+
+def test_models_that_give_no_single_vector_are_told_apart(tmp_path: Path) -> None:
+    kinds: dict[str, dict[str, Any]] = {
+        "x/late": {"model_type": ["late-interaction"]}, "x/sparse": {"model_type": ["sparse"]},
+        "x/cross": {"model_type": ["cross-encoder"]}, "x/reads-both": {"is_cross_encoder": True},
+        "x/plain": {"model_type": ["dense"]},
+    }  # fmt: skip
+
+    def make(folder: Path) -> None:
+        scores = spread_scores(NANO, 0.4)
+        put_imports(
+            folder / "results", [Import(model=name, scores=scores, card=kinds[name]) for name in kinds]
+        )
+
+    client = TestClient(small_app(tmp_path, make))
+
+    def find_models(output: str) -> dict[str, str]:
+        found = [row["cells"]["model"] for row in find_rows(ask(client, f"{PATH}?output={output}"), "suite")]
+        return {cell["value"]: cell.get("kind", "") for cell in found}
+
+    assert find_models("multivector") == {"x/late": "multivector"}
+    assert find_models("sparse") == {"x/sparse": "sparse"}
+    assert find_models("cross-encoder") == dict.fromkeys(["x/cross", "x/reads-both"], "cross-encoder")
+    assert find_models("vector") == {"x/plain": ""}
+    assert "x/late (multi-vector)" in client.get(f"{PATH}.md").text
 
 
 def test_one_backbone_has_one_name_on_every_page() -> None:
