@@ -22,7 +22,7 @@ from leaderboard.views.task_scores import format_column_path
 from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart, compute_frontier
 from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
-from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
+from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import build_missing_error, check_name
 from leaderboard.web.parameters import Text, Texts
 from leaderboard.web.tables import Cell, Table
@@ -494,7 +494,7 @@ def format_entry_kinds(entry: Entry) -> str:
             ("changed", lineage.changed),
             ("selected", lineage.all_selected_on),
         ]
-    marks.append((entry.output, entry.output in ("multivector", "sparse", "cross-encoder")))
+    marks.append((entry.output, entry.output in OUTPUTS))
     return " ".join(kind for kind, there in marks if there)
 
 

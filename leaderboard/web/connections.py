@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -26,19 +25,11 @@ class TimedProtocol(H11Protocol):
         super().data_received(data)
         self._time_request()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
-        super().connection_lost(exc)
-        self._stop_clock()
-
     def _time_request(self) -> None:
         """Run the clock unless a whole request is being answered; more bytes do not set it back."""
-        if self.cycle and not self.cycle.response_complete and not self.cycle.more_body:
-            self._stop_clock()
-        elif self._clock is None:
-            self._clock = self.loop.call_later(SECONDS, cast(asyncio.Transport, self.transport).close)
-
-    def _stop_clock(self) -> None:
-        if self._clock is not None:
+        is_whole = self.cycle and not self.cycle.response_complete and not self.cycle.more_body
+        if self._clock is None and not is_whole:
+            self._clock = self.loop.call_later(SECONDS, self.transport.close)
+        elif self._clock is not None and is_whole:
             self._clock.cancel()
             self._clock = None

@@ -91,17 +91,13 @@ def render_parquet(tables: Sequence[Table]) -> bytes:
     """The first table as a Parquet file with the columns of its CSV: numbers, or else texts."""
     heads, *rows = _build_csv_lines(tables[0]) if tables else [[]]
     values = [[None if row[at] == "" else row[at] for row in rows] for at in range(len(heads))]
-    columns = [
-        pa.array(column if all(v is None or is_number(v) for v in column) else _convert_texts(column))
-        for column in values
-    ]
+    for column in values:
+        if not all(value is None or is_number(value) for value in column):
+            column[:] = [None if value is None else clean_text(str(value)) for value in column]
     sink = io.BytesIO()
-    parquet.write_table(pa.Table.from_arrays(columns, names=heads), sink, compression="zstd")
+    table = pa.Table.from_arrays([pa.array(column) for column in values], names=heads)
+    parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue()
-
-
-def _convert_texts(values: Sequence[Any]) -> list[str | None]:
-    return [None if value is None else clean_text(str(value)) for value in values]
 
 
 def _format_csv_value(cell: Cell) -> Any:

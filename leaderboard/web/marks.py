@@ -19,6 +19,13 @@ class CellKind:
     csv: str = ""
 
 
+OUTPUTS = {
+    "multivector": ("multi-vector", "late interaction: several vectors for a text"),
+    "sparse": ("sparse", "sparse vectors over words"),
+    "cross-encoder": ("cross-encoder", "reads query and document together: no embeddings"),
+}
+"""What models give that give no single vector: in a word, and in a sentence."""
+
 KINDS: Mapping[str, CellKind] = {
     "best": CellKind(meaning="best of the rows shown", sample="71.2"),
     "second": CellKind(meaning="second best of the rows shown", sample="70.9"),
@@ -68,21 +75,10 @@ KINDS: Mapping[str, CellKind] = {
         mark=" (selected)",
         csv="selected",
     ),
-    "multivector": CellKind(
-        meaning="late interaction: several vectors for a text",
-        sample="model",
-        mark=" (multi-vector)",
-        csv="multi-vector",
-    ),
-    "sparse": CellKind(
-        meaning="sparse vectors over words", sample="model", mark=" (sparse)", csv="sparse vectors"
-    ),
-    "cross-encoder": CellKind(
-        meaning="reads query and document together: no embeddings",
-        sample="model",
-        mark=" (cross-encoder)",
-        csv="cross-encoder",
-    ),
+    **{
+        output: CellKind(meaning=meaning, sample="model", mark=f" ({word})", csv=word)
+        for output, (word, meaning) in OUTPUTS.items()
+    },
     "frontier": CellKind(
         meaning="on the frontier: no smaller model of the rows shown has as high a mean",
         sample="24 M",
