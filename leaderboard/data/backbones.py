@@ -394,8 +394,8 @@ def _build_paper_entry(
     paper: Paper, row: PaperValue, listed: SiteSuite, document: Mapping[str, Any]
 ) -> NewEntry:
     conventions = listed.suite.conventions
-    own = conventions.get(find_glue_source(paper, row)[1])
-    matching_views = [view for view, one in conventions.items() if own and one.parts == own.parts]
+    printed = conventions.get(find_glue_source(paper, row)[1])
+    matching_views = [view for view, one in conventions.items() if printed and one.parts == printed.parts]
     # Numbers of an unknown convention are shown, and enter no mean: /glue refuses to compare them, too.
     document = {**document, "apart": True} if conventions and not matching_views else document
     backbone = find_backbone(row.backbone)

@@ -286,8 +286,8 @@ def _sort_entry_files(files: pa.Table) -> tuple[pa.Table, list[str]]:
     numbers = {folder: number for number, folder in enumerate(folders)}
     entry = pa.array([numbers.get(folder) for folder in of_file], pa.int32())
     pairs = zip(files["path"].to_pylist(), files["task"].to_pylist(), strict=True)
-    own = pa.array([path.endswith(f"/{task}.json") for path, task in pairs], pa.bool_())
-    files = files.append_column("entry", entry).append_column("own", own)
+    is_own = pa.array([path.endswith(f"/{task}.json") for path, task in pairs], pa.bool_())
+    files = files.append_column("entry", entry).append_column("own", is_own)
     return files.sort_by([(name, "ascending") for name in ("entry", "task", "own", "path")]), folders
 
 

@@ -464,8 +464,8 @@ def _format_entry_path(entry: Entry) -> str:
 def name_entry_model(entry: Entry, *, short: bool = False) -> str:
     """A model's name, or its short one; of a paper's row that of its backbone, as on every other page."""
     backbone = find_backbone(entry.model) if entry.origin == "reported" else None
-    own = entry.short_name if short else entry.model
-    return backbone.name if backbone else own
+    name = entry.short_name if short else entry.model
+    return backbone.name if backbone else name
 
 
 def build_model_cell(entry: Entry) -> Cell:
