@@ -180,7 +180,7 @@ document.addEventListener("keydown", (event) => {
   if (!["/", "?"].includes(event.key) || document.activeElement?.matches("input:not([type=checkbox]), select, textarea")) return;
   event.preventDefault();
   if (event.key === "/") $("#find")?.focus();
-  else if (!$("#keys").open) $("#keys").showModal();
+  else $("#keys").togglePopover();
 });
 
 // Clicks and changes, heard once for every state of the page.
